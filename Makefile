@@ -1,0 +1,75 @@
+# Every target makes its own .venv on a fresh machine; a second call finds the stamps and starts at once.
+#
+#   make demo     what was chosen, how long it took, what each fixed backend would have cost; says where its report is
+#   make test     the tests, less those marked slow or bench       (make test PYTEST_ARGS="-x tests/engine")
+#   make lint     ruff and mypy
+#   make bench    the benchmarks; tables go to benchmarks/results/
+#   make docs     the documentation, warnings as errors; goes to docs/_build/html/
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+# The sets below share one .venv: two installs at once would be in each other's way.
+.NOTPARALLEL:
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+BENCHMARKS := $(filter-out benchmarks/_% benchmarks/make_%,$(wildcard benchmarks/*.py))
+
+.PHONY: help demo test lint bench docs clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(VENV)/.light
+	$(BIN)/hpfracc demo
+
+test: $(VENV)/.full
+	$(BIN)/python -m pytest -m "not slow and not bench" $(PYTEST_ARGS)
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.full
+	@mkdir -p benchmarks/results
+	@for file in $(BENCHMARKS); do \
+		echo "== $$file"; \
+		PYTHONUNBUFFERED=1 $(BIN)/python "$$file" | tee "benchmarks/results/$$(basename "$$file" .py).txt"; \
+	done
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
+	@echo "The documentation is in docs/_build/html/index.html"
+
+clean:
+	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# --- the environment ---------------------------------------------------------------------------------------------
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"hpfracc needs Python 3.11 or newer, and $(PYTHON) is {sys.version.split()[0]}: name another with make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# Numba and no torch or jax: enough for the demo, and quick to install.
+$(VENV)/.light: $(VENV)/.made pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[numba]'
+	@touch $@
+
+$(VENV)/.full: $(VENV)/.made pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[test,dev,numba,torch,jax]'
+	@touch $@
+
+# mypy counts the optional libraries as Any, so they need not be there.
+$(VENV)/.lint: $(VENV)/.made pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.made pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[docs,numba]'
+	@touch $@

@@ -1,0 +1,90 @@
+"""What the benchmarks share: the machine in words, timing in rounds, a table and its JSON."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hpfracc.engine import hardware
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def machine_line() -> str:
+    """Processor, cores, cards and library versions, in one line."""
+    machine = hardware.machine()
+    cards = ", ".join(gpu.name for gpu in machine.gpus) or "no GPU"
+    libraries = ", ".join(f"{name} {version}" for name, version in machine.libraries.items() if version)
+    return f"{machine.cpu.model}, {machine.cpu.allotment} cores, {cards}; Python {machine.python}; {libraries}"
+
+
+def heading(title: str) -> str:
+    """Title, date and machine."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return f"# {title}\n# {today}; {machine_line()}"
+
+
+def quarter(values: Sequence[float]) -> float:
+    """The 25th percentile: what undisturbed runs take on a machine that others use too."""
+    return sorted(values)[len(values) // 4]
+
+
+def timed_in_rounds(
+    contestants: Mapping[str, Callable[[], Any]], seconds: float, synchronize: Callable[[], None] | None = None
+) -> dict[str, float]:
+    """Seconds a call of each contestant, all taking turns so that a disturbance hits them alike."""
+    batch: dict[str, int] = {}
+    for name, run in contestants.items():
+        once = min(_run(run, 1, synchronize) for _ in range(3))
+        batch[name] = max(1, min(1000, int(2e-3 / max(once, 1e-9))))
+    found: dict[str, list[float]] = {name: [] for name in contestants}
+    deadline = time.perf_counter() + seconds
+    rounds = 0
+    while rounds < 7 or (time.perf_counter() < deadline and rounds < 200):
+        for name, run in contestants.items():
+            found[name].append(_run(run, batch[name], synchronize))
+        rounds += 1
+        if rounds >= 3 and time.perf_counter() > deadline + 4 * seconds:
+            break
+    return {name: quarter(values) for name, values in found.items()}
+
+
+def _run(run: Callable[[], Any], times: int, synchronize: Callable[[], None] | None) -> float:
+    begin = time.perf_counter()
+    for _ in range(times):
+        run()
+    if synchronize is not None:
+        synchronize()
+    return (time.perf_counter() - begin) / times
+
+
+def show(seconds: float) -> str:
+    """A time with a unit that fits it."""
+    if not math.isfinite(seconds):
+        return "-"
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Aligned columns."""
+    text = [list(map(str, head)), *[list(map(str, row)) for row in rows]]
+    widths = [max(len(row[column]) for row in text) for column in range(len(head))]
+    for number, row in enumerate(text):
+        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        if number == 0:
+            print("  ".join("-" * width for width in widths))
+
+
+def write_json(name: str, data: Mapping[str, Any]) -> None:
+    """Keep the figures beside the printed table."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,145 @@
+"""Causal convolution from 16 to 1e7 points: what ``auto`` chose, and its time over the best arm's time.
+
+Host arrays on every machine, arrays resident on the card where there is one, and beside them the bare library call.
+Run with ``python benchmarks/convolution.py [--largest 10000000] [--seconds 1.0]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from _common import heading, print_table, show, timed_in_rounds, write_json
+
+import hpfracc as hf
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.binding import bind
+from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.selection.candidates import masked
+from hpfracc.engine.selection.knowledge import knowledge_for
+
+SIZES = (16, 64, 256, 1000, 4000, 10_000, 100_000, 1_000_000, 10_000_000)
+#: Arms whose work is this much more than the least are left out: they would take minutes and cannot win.
+HOPELESS = 100.0
+
+
+def contestants(weights: Any, signal: Any, key: str) -> dict[str, Callable[[], Any]]:
+    """Every arm that the masks allow and that is not hopeless, bound and warm."""
+    operation = hf.causal_convolution
+    request = make_request(operation.primitive, (weights, signal), {}, prepared=True)
+    knowledge = knowledge_for(request.settings)
+    allowed = [arm for arm, refused, _ in masked(request, knowledge.breaker) if refused is None]
+    work = {arm: operation.primitive.work(request.call, arm.algorithm) for arm in allowed}
+    least = min(work.values())
+    found: dict[str, Callable[[], Any]] = {}
+    for arm in allowed:
+        if work[arm] <= HOPELESS * least:
+            bound = bind(operation.primitive, request.call, arm, request.placement, (weights, signal), keyed=True)
+            found[arm.name] = lambda run=bound.run: run(weights, signal, weights_key=key)
+            found[arm.name]()
+    return found
+
+
+def measure(weights: Any, signal: Any, seconds: float, synchronize: Callable[[], None] | None) -> dict[str, Any]:
+    """Settle ``auto``, then time it and every arm in turns."""
+    key = f"benchmark-{signal.shape}-{type(signal).__name__}"
+    arms = contestants(weights, signal, key)
+    for _ in range(60 if signal.shape[-1] < 10**6 else 25):
+        hf.causal_convolution(weights, signal, weights_key=key)
+        if synchronize is not None:
+            synchronize()
+
+    def auto() -> Any:
+        return hf.causal_convolution(weights, signal, weights_key=key)
+
+    times = timed_in_rounds({"auto": auto, **arms}, seconds, synchronize)
+    chosen = hf.last_decision()
+    best = min(arms, key=lambda name: times[name])
+    return {
+        "n": signal.shape[-1],
+        "chosen": chosen.arm,
+        "auto": times["auto"],
+        "best": best,
+        "best_seconds": times[best],
+        "ratio": times["auto"] / times[best],
+        "arms": {name: times[name] for name in arms},
+    }
+
+
+def bare_pair(weights: Any, signal: Any) -> Callable[[], Any]:
+    """The least a PyTorch user could write: two transforms, the weights' one kept."""
+    import torch
+
+    n = signal.shape[-1]
+    size = 2 * n
+    kept = torch.fft.rfft(weights, n=size)
+    return lambda: torch.fft.irfft(torch.fft.rfft(signal, n=size) * kept, n=size)[:n]
+
+
+def report(title: str, rows: list[dict[str, Any]]) -> None:
+    """One line a size."""
+    print(f"\n{title}")
+    print_table(
+        ("points", "auto chose", "auto", "best arm", "best", "auto/best", "worst arm tried"),
+        [
+            (
+                f"{row['n']:,}",
+                row["chosen"],
+                show(row["auto"]),
+                row["best"],
+                show(row["best_seconds"]),
+                f"{row['ratio']:.2f}",
+                f"{max(row['arms'], key=row['arms'].get)} {show(max(row['arms'].values()))}",
+            )
+            for row in rows
+        ],
+    )
+
+
+def main() -> None:
+    """Both tables, and the bars."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--largest", type=int, default=10_000_000)
+    parser.add_argument("--seconds", type=float, default=1.0, help="time for each size")
+    options = parser.parse_args()
+    print(heading("Causal convolution, float64, transform of the weights kept"))
+    rng = np.random.default_rng(0)
+    sizes = [n for n in SIZES if n <= options.largest]
+    host = [measure(rng.standard_normal(n), rng.standard_normal(n), options.seconds, None) for n in sizes]
+    report("host arrays (NumPy in, NumPy out)", host)
+    data: dict[str, Any] = {"host": host}
+    if registry.unavailable("torch") is None and any(d != "cpu" for d in registry.adapter("torch").devices()):
+        import torch
+
+        resident = []
+        for n in sizes:
+            weights = torch.randn(n, dtype=torch.float64, device="cuda")
+            signal = torch.randn(n, dtype=torch.float64, device="cuda")
+            row = measure(weights, signal, options.seconds, torch.cuda.synchronize)
+            bare = bare_pair(weights, signal)
+            again = {
+                "auto": lambda w=weights, s=signal: hf.causal_convolution(
+                    w, s, weights_key=f"benchmark-{s.shape}-Tensor"
+                ),
+                "bare": bare,
+            }
+            pair = timed_in_rounds(again, options.seconds, torch.cuda.synchronize)
+            row["bare"] = pair["bare"]
+            row["over_bare"] = pair["auto"] / pair["bare"]
+            resident.append(row)
+        report("arrays resident on the card (torch)", resident)
+        print("\nover the bare rfft, multiply, irfft of PyTorch (transform of the weights kept in both)")
+        print_table(
+            ("points", "bare", "auto / bare"),
+            [(f"{r['n']:,}", show(r["bare"]), f"{r['over_bare']:.2f}") for r in resident],
+        )
+        data["resident"] = resident
+    worst = max(data["host"] + data.get("resident", []), key=lambda row: row["ratio"])
+    print(f"\nworst auto / best arm: {worst['ratio']:.2f} at {worst['n']:,} points (bar 1.1)")
+    write_json("convolution", data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""Measures the prior that is packaged with the library: what to expect on a machine nobody has calibrated yet.
+
+Runs a thorough calibration with nothing known before and merges what it finds into
+``src/hpfracc/engine/selection/prior.json``. What other machines measured of other arms is kept, so the processor's part
+and the cards' part can come from two machines: ``--only cpu`` or ``--only cards`` says which part this one is for.
+
+    python benchmarks/make_prior.py [--budget SECONDS] [--passes N] [--only cpu|cards] [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import hpfracc as hf
+from hpfracc.engine import hardware
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.calibration import CalibrationReport, Series, Step, calibrate
+from hpfracc.engine.selection import prior
+from hpfracc.engine.selection.prior import general_name
+
+PACKAGED = Path(prior.__file__).with_name("prior.json")
+#: Knots kept of one arm: those between which straight lines are closest to all that was measured.
+MOST_KNOTS = 10
+#: A knot that moves the curve by less than this (a ratio) says nothing.
+NEGLIGIBLE = 1.03
+#: First calls shorter than this are no reason to avoid an arm.
+LEAST_COMPILE = 0.01
+DIGITS = 3
+
+Knots = dict[str, dict[str, dict[str, dict[str, list[list[float]]]]]]
+
+
+def main() -> None:
+    arguments = parse()
+    with tempfile.TemporaryDirectory() as folder, hf.config(wisdom=folder):
+        # What was compiled on this machine before is not compiled on the next one.
+        os.environ["NUMBA_CACHE_DIR"] = folder
+        report = calibrate(thorough=True, budget_seconds=arguments.budget, progress=show)
+        for _ in range(arguments.passes - 1):
+            take_better(report, calibrate(thorough=True, budget_seconds=arguments.budget, progress=show))
+    print(file=sys.stderr)
+    found = {
+        "version": 1,
+        "made": [describe(report, arguments.only)],
+        "knots": collect_knots(report, arguments.only),
+        "compile": collect_compiles(report, arguments.only),
+        "transfers": collect_transfers(report) if arguments.only != "cpu" else {},
+    }
+    known = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.exists() else {}
+    merged = merge(known, found)
+    arguments.out.write_text(dump(merged), encoding="utf-8")
+    print(
+        f"# {report.measurements} timings in {report.spent:.0f} s, {report.compiling:.0f} s of first calls beside them"
+    )
+    for series in report.timings:
+        if series.placement.device == "cpu" or arguments.only != "cpu":
+            steps = ", ".join(f"from {'x'.join(map(str, step.shape))} {step.arm}" for step in report.crossovers(series))
+            print(f"{series.name} {series.dtype}, {series.where}: {steps}")
+    print(f"wrote {arguments.out}: {arguments.out.stat().st_size / 1024:.0f} KiB")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--budget", type=float, default=75.0, metavar="SECONDS", help="of one pass (default: 75)")
+    parser.add_argument("--passes", type=int, default=2, help="so often, the best times count (default: 2)")
+    parser.add_argument("--only", choices=("cpu", "cards"), help="the part of the prior that this machine measures")
+    parser.add_argument("--out", type=Path, default=PACKAGED)
+    return parser.parse_args()
+
+
+def show(step: Step) -> None:
+    line = f"{step.spent:6.1f} s of {step.budget:.0f}: {step.what} {step.subject} {step.arm}"
+    print(f"\r{line:<110.110}", end="", file=sys.stderr, flush=True)
+
+
+def take_better(report: CalibrationReport, other: CalibrationReport) -> None:
+    """Put the other pass's times where they are better; a disturbance seldom hits the same place twice."""
+    for series, sizes in other.timings.items():
+        for shape, row in sizes.items():
+            for timing in row.values():
+                report.add(series, shape, timing)
+    report.spent += other.spent
+    report.compiling += other.compiling
+    report.transfers += other.transfers
+
+
+def describe(report: CalibrationReport, only: str | None) -> dict[str, Any]:
+    machine = hardware.machine()
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "part": only or "all",
+        "processor": f"{machine.cpu.model}, {len(machine.cpu.affinity)} threads",
+        "cards": [card.name for card in machine.gpus],
+        "libraries": {name: version for name, version in machine.libraries.items() if version},
+        "timings": report.measurements,
+    }
+
+
+def collect_knots(report: CalibrationReport, only: str | None) -> Knots:
+    """Operation to arm to start to dtype to [[work, seconds], ...], thinned and rounded."""
+    found: Knots = {}
+    for series, arm, start, points in curves(report):
+        on_card = "@cpu" not in arm
+        if (only == "cpu" and on_card) or (only == "cards" and not on_card):
+            continue
+        row = found.setdefault(series.operation, {}).setdefault(arm, {}).setdefault(start, {})
+        row[series.dtype] = [[rounded(x), rounded(seconds)] for x, seconds in thinned(undisturbed(points))]
+    return found
+
+
+def curves(report: CalibrationReport) -> Iterator[tuple[Series, str, str, list[tuple[float, float]]]]:
+    """Each arm's times along its work. An arm on a card is told by operands that lie there: copies are priced apart."""
+    for series, sizes in report.timings.items():
+        if series.variant == "prepared":
+            continue
+        points: dict[str, dict[float, float]] = {}
+        for row in sizes.values():
+            for timing in row.values():
+                known = points.setdefault(timing.arm, {})
+                known[timing.x] = min(timing.seconds, known.get(timing.x, math.inf))
+        arms = {arm.name: arm for arm in registry.arms(series.operation)}
+        for name, times in points.items():
+            arm = arms[name]
+            if arm.on_host or series.placement.start == "device":
+                yield series, general_name(arm), series.placement.start, sorted(times.items())
+
+
+def undisturbed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The times with none above that of a larger call: there something else was running."""
+    found: list[tuple[float, float]] = []
+    least = math.inf
+    for x, seconds in reversed(points):
+        least = min(least, seconds)
+        found.append((x, least))
+    return found[::-1]
+
+
+def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The knots without those that straight lines on log-log paper between the others reproduce."""
+    kept = [(math.log(max(x, 1.0)), math.log(seconds), x, seconds) for x, seconds in points]
+    while len(kept) > 2:
+        errors = []
+        for before, here, after in zip(kept, kept[1:], kept[2:], strict=False):
+            share = (here[0] - before[0]) / (after[0] - before[0]) if after[0] > before[0] else 0.0
+            errors.append(abs(before[1] + share * (after[1] - before[1]) - here[1]))
+        least = min(errors)
+        if len(kept) <= MOST_KNOTS and least > math.log(NEGLIGIBLE):
+            break
+        del kept[errors.index(least) + 1]
+    return [(x, seconds) for _, _, x, seconds in kept]
+
+
+def collect_compiles(report: CalibrationReport, only: str | None) -> dict[str, float]:
+    """First calls to expect, by pattern of arm names: the median of those seen."""
+    seen: dict[str, list[float]] = {}
+    for _, _, timing in report.compiles():
+        backend, _, rest = timing.arm.partition(":")
+        on_card = "@cpu" not in rest
+        if (only == "cpu" and on_card) or (only == "cards" and not on_card):
+            continue
+        seen.setdefault(f"{backend}:*@{'cuda*' if on_card else 'cpu*'}", []).append(timing.first or 0.0)
+    medians = {pattern: statistics.median(values) for pattern, values in sorted(seen.items())}
+    return {pattern: rounded(seconds) for pattern, seconds in medians.items() if seconds >= LEAST_COMPILE}
+
+
+def collect_transfers(report: CalibrationReport) -> dict[str, list[float]]:
+    """Latency and bytes a second of each kind of route: the smallest copy's time, and the rate of the largest."""
+    found: dict[str, list[float]] = {}
+    routes: dict[str, list[tuple[int, float]]] = {}
+    for route, size, seconds in report.transfers:
+        source, _, target = (end.partition(":")[0] for end in route.partition("->"))
+        routes.setdefault(f"{source}->{target}", []).append((size, seconds))
+    for route, copies in routes.items():
+        latency = min(copies)[1]
+        size, seconds = max(copies)
+        found[route] = [rounded(latency), rounded(size / max(seconds - latency, 1e-9))]
+    return found
+
+
+def merge(known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """``known`` with what was found now in place of what it said of the same things."""
+    part = found["made"][0]["part"]
+    made = [entry for entry in known.get("made", []) if entry.get("part") != part] + found["made"]
+    knots: Knots = {**known.get("knots", {})}
+    for operation, arms in found["knots"].items():
+        for arm, starts in arms.items():
+            for start, dtypes in starts.items():
+                row = knots.setdefault(operation, {}).setdefault(arm, {}).setdefault(start, {})
+                row.update(dtypes)
+    return {
+        "version": 1,
+        "made": made,
+        "knots": {operation: dict(sorted(arms.items())) for operation, arms in sorted(knots.items())},
+        "compile": {
+            **found["compile"],
+            **{name: t for name, t in known.get("compile", {}).items() if name not in found["compile"]},
+        },
+        "transfers": {**known.get("transfers", {}), **found["transfers"]},
+    }
+
+
+def dump(data: dict[str, Any]) -> str:
+    """JSON with one line for each row of knots: small, and changes can be read in a comparison."""
+    rows: list[str] = []
+
+    def mark(value: Any) -> Any:
+        if isinstance(value, list) and all(isinstance(item, list) for item in value):
+            rows.append(json.dumps(value, separators=(",", ":")))
+            return f"@@{len(rows) - 1}@@"
+        return {key: mark(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    text = json.dumps({**data, "knots": mark(data["knots"])}, indent=1)
+    for number, row in enumerate(rows):
+        text = text.replace(f'"@@{number}@@"', row)
+    return f"{text}\n"
+
+
+def rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+if __name__ == "__main__":
+    main()

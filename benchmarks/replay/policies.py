@@ -1,0 +1,142 @@
+"""Who chooses: the engine's own rule, and the baselines it is compared with."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Collection
+
+from benchmarks.replay.tables import Group
+from hpfracc.engine.selection.choose import Choice, Chooser, Option
+from hpfracc.engine.selection.cost import CostModel
+from hpfracc.engine.workload import bucket_of
+
+#: Runs of each arm at a knot during calibration.
+CALIBRATION_RUNS = 9
+#: What compiling is expected to take before anything was seen (selection.md: Numba 0.3 to 3.4 s a signature, JAX 60 to
+#: 190 ms a shape).
+COMPILE_PRIORS = {"numba*": 1.0, "jax*": 0.12}
+
+
+class Engine:
+    """The real cost model and chooser, driven as the engine's hot path drives them.
+
+    An answer is used for one call and ``review_after`` further ones; the last of them is timed and reported as standing
+    for all of them.
+    """
+
+    def __init__(self, group: Group, knots: Collection[int], seed: int = 0) -> None:
+        self.costs = CostModel()
+        for pattern, seconds in COMPILE_PRIORS.items():
+            self.costs.set_compile_prior(pattern, seconds)
+        self.chooser = Chooser(self.costs)
+        self.decisions = 0
+        self.exploring = False
+        self._slot = (group.op, group.start)
+        order = {arm: place for place, arm in enumerate(group.arms)}
+        self._options = {
+            n: [
+                Option(
+                    arm,
+                    (group.op, arm, group.start, "float64"),
+                    group.work(arm, n),
+                    compile_key=cells[arm].compile_key,
+                )
+                for arm in sorted(cells, key=order.__getitem__)
+            ]
+            for n, cells in group.cells.items()
+        }
+        self._plans: dict[int, tuple[Choice, int]] = {}
+        self._calibrate(group, knots, seed)
+
+    def _calibrate(self, group: Group, knots: Collection[int], seed: int) -> None:
+        for n in sorted(set(knots) & set(group.sizes)):
+            for option in self._options[n]:
+                cell = group.cells[n][option.arm]
+                rng = random.Random(f"calibration/{seed}/{group.name}/{option.arm}/{n}")
+                times = sorted(rng.choice(cell.samples) for _ in range(CALIBRATION_RUNS))
+                self.costs.add_knot(option.key, option.x, statistics.quantiles(times, n=4)[0])
+                self.costs.add_compile(option.key, option.compile_key, cell.compile, option.x)
+
+    def pick(self, n: int) -> str:
+        plan = self._plans.get(n)
+        if plan is None:
+            self.decisions += 1
+            plan = self.chooser.choose(self._slot, bucket_of(1, n), self._options[n]), 0
+            self._plans[n] = plan
+        self.exploring = plan[0].explored
+        return plan[0].option.arm
+
+    def told(self, n: int, arm: str, seconds: float, first: bool) -> None:
+        choice, used = self._plans[n]
+        used += 1
+        if used <= choice.review_after:
+            self._plans[n] = choice, used
+            return
+        del self._plans[n]
+        self.chooser.observe(self._slot, bucket_of(1, n), choice.option, seconds, first=first, calls=used)
+
+
+class AlwaysNumpy:
+    """Plain NumPy (SciPy where it has no arm, the first arm where neither has)."""
+
+    def __init__(self, group: Group) -> None:
+        self._arms = {n: group.plain(n) or next(iter(cells)) for n, cells in group.cells.items()}
+
+    def pick(self, n: int) -> str:
+        return self._arms[n]
+
+    def told(self, n: int, arm: str, seconds: float, first: bool) -> None:
+        pass
+
+
+class Fixed(AlwaysNumpy):
+    """One arm wherever it exists, plain NumPy elsewhere."""
+
+    def __init__(self, group: Group, arm: str) -> None:
+        super().__init__(group)
+        self._arms.update({n: arm for n, cells in group.cells.items() if arm in cells})
+
+
+class RoundRobin:
+    """Every arm in turn, at each size."""
+
+    def __init__(self, group: Group) -> None:
+        self._arms = {n: sorted(cells) for n, cells in group.cells.items()}
+        self._calls = dict.fromkeys(self._arms, 0)
+
+    def pick(self, n: int) -> str:
+        arms = self._arms[n]
+        self._calls[n] += 1
+        return arms[(self._calls[n] - 1) % len(arms)]
+
+    def told(self, n: int, arm: str, seconds: float, first: bool) -> None:
+        pass
+
+
+class Thompson:
+    """Thompson sampling on the mean log time of each arm at each size, every arm tried first."""
+
+    def __init__(self, group: Group, seed: int = 0) -> None:
+        self._rng = random.Random(f"thompson/{seed}/{group.name}")
+        self._seen: dict[int, dict[str, tuple[int, float, float]]] = {
+            n: dict.fromkeys(sorted(cells), (0, 0.0, 0.0)) for n, cells in group.cells.items()
+        }
+
+    def pick(self, n: int) -> str:
+        def draw(arm: str) -> float:
+            count, mean, squares = self._seen[n][arm]
+            if count == 0:
+                return -math.inf
+            spread = math.sqrt(squares / (count - 1)) if count > 1 else 1.0
+            return self._rng.gauss(mean, max(spread, 0.05) / math.sqrt(count))
+
+        return min(self._seen[n], key=draw)
+
+    def told(self, n: int, arm: str, seconds: float, first: bool) -> None:
+        count, mean, squares = self._seen[n][arm]
+        value, count = math.log(seconds), count + 1
+        step = value - mean
+        mean += step / count
+        self._seen[n][arm] = count, mean, squares + step * (value - mean)

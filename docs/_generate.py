@@ -1,0 +1,237 @@
+"""The parts of the reference that the code itself declares, written into its pages while Sphinx reads them.
+
+A page asks for a part with a line ``<!-- generated: NAME -->``; nothing is written to disk. So a kernel, an operation
+or an option of the command line is declared once, in the code, and cannot be forgotten here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+from unittest import mock
+
+import hpfracc
+from hpfracc import cli
+from hpfracc._environment import BACKENDS
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import KernelSpec
+from hpfracc.engine.primitives import PRIMITIVES
+from hpfracc.engine.primitives._expression import FUNCTIONS
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Primitive
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+__all__ = ["GENERATED", "fill", "setup"]
+
+_PLACE = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+
+#: Groups of dtypes that have a short name; the page says what they mean.
+_GROUPS = {"floating": INEXACT, "integer": INTEGERS, "floating, integer": INEXACT | INTEGERS}
+#: What a kernel compiles for, in words.
+_COMPILES = {"never": "-", "signature": "per signature", "shape": "per shape"}
+#: Options that every command has, and columns of the usage.
+_COMMON, _WIDTH = ("help", "json"), 88
+#: Where each backend can work; to ask an adapter would import its library.
+_WHERE = {"numpy": "host", "numba": "host", "torch": "host, GPU", "jax": "host, GPU", "cupy": "GPU"}
+
+
+def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _dtypes(names: frozenset[str]) -> str:
+    for words, group in _GROUPS.items():
+        if names == group:
+            return words
+    return ", ".join(sorted(names))
+
+
+def _call(name: str, primitive: Primitive) -> str:
+    """How a user calls the operation, from the names its contract gives."""
+    parameters = [str(each.replace(annotation=inspect.Parameter.empty)) for each in _parameters(primitive)]
+    if "*" not in parameters and not any(text.startswith("*") for text in parameters):
+        at = sum(each.kind is not inspect.Parameter.KEYWORD_ONLY for each in _parameters(primitive))
+        parameters.insert(at, "*")
+    parameters.append("backend=None")
+    if primitive.prepared_operand is not None:
+        parameters.append("weights_key=None")
+    return f"hpfracc.{name}({', '.join(parameters)})"
+
+
+def _parameters(primitive: Primitive) -> list[inspect.Parameter]:
+    return list(inspect.signature(primitive.describe).parameters.values())
+
+
+def _kernels(name: str) -> Iterator[tuple[str, KernelSpec]]:
+    for backend in BACKENDS:
+        for spec in registry.adapter(backend).specs.get(name, ()):
+            yield backend, spec
+
+
+def _kernel_row(backend: str, spec: KernelSpec) -> tuple[str, ...]:
+    declines = " [^declines]" if spec.refuses is not None else ""
+    return (
+        backend,
+        f"`{spec.algorithm}`{declines}",
+        _dtypes(spec.dtypes),
+        _COMPILES[spec.compiles],
+        "yes" if spec.differentiable else "-",
+        "yes" if spec.threads else "-",
+    )
+
+
+def _sentence(function: Callable[..., Any]) -> str:
+    text = inspect.getdoc(function) or ""
+    return " ".join(text.split("\n\n")[0].split()).replace("``", "`")
+
+
+def _operation(name: str, primitive: Primitive) -> Iterator[str]:
+    public = getattr(hpfracc, name)
+    yield f"(operation-{name})=\n## {name}"
+    words = inspect.cleandoc(type(primitive).__doc__ or "")
+    if inspect.isfunction(public):
+        # It has a face of its own in front of the primitive: both have something to say.
+        text = f".. autofunction:: hpfracc.{name}\n\n{words}"
+    else:
+        body = "\n".join(f"   {line}".rstrip() for line in words.splitlines())
+        text = f".. py:function:: {_call(name, primitive)}\n\n{body}"
+    yield f"```{{eval-rst}}\n{text}\n```"
+    head = ("backend", "algorithm", "dtypes", "compiles", "gradient", "our threads")
+    yield _table(head, [_kernel_row(backend, spec) for backend, spec in _kernels(name)])
+    yield "\n".join(
+        (
+            f'- `hf.explain("{name}", shape=...)` imagines: {_sentence(primitive.example)}',
+            f"- Counted as work: {_sentence(primitive.work)}",
+            f"- Memory beyond operands and result: {_sentence(primitive.workspace)}",
+            f"- The answer that kernels are tested against: {_sentence(primitive.reference)}",
+        )
+    )
+
+
+def operations() -> str:
+    """A section for each operation: how it is called, its contract, and every kernel that serves it."""
+    parts = [text for name, primitive in _public() for text in _operation(name, primitive)]
+    note = "[^declines]: Declines some calls, by their size; `hf.explain` then shows the reason in words."
+    return "\n\n".join([*parts, note])
+
+
+def overview() -> str:
+    """Operations against backends, with the algorithms that each has."""
+
+    def cell(name: str, backend: str) -> str:
+        found = dict.fromkeys(f"`{spec.algorithm}`" for other, spec in _kernels(name) if other == backend)
+        return ", ".join(found) or "-"
+
+    rows = [(f"[{name}](#operation-{name})", *(cell(name, backend) for backend in BACKENDS)) for name, _ in _public()]
+    where = ("*works on*", *(f"*{_WHERE[backend]}*" for backend in BACKENDS))
+    return _table(("operation", *BACKENDS), [*rows, where])
+
+
+def _public() -> list[tuple[str, Primitive]]:
+    return [(name, primitive) for name, primitive in PRIMITIVES.items() if name in hpfracc.__all__]
+
+
+def commands() -> str:
+    """A section for each command and action of ``hpfracc``, from its own parser."""
+    return "\n\n".join(_command(_parser(), ()))
+
+
+def _parser() -> argparse.ArgumentParser:
+    """The parser that ``hpfracc`` builds, caught where it would begin to read arguments."""
+    caught: list[argparse.ArgumentParser] = []
+
+    def catch(parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        caught.append(parser)
+        raise SystemExit(0)
+
+    with mock.patch.object(argparse.ArgumentParser, "parse_args", catch):
+        cli.main([])
+    return caught[0]
+
+
+def _command(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Iterator[str]:
+    # argparse has no public way to list what was added to a parser.
+    actions = parser._actions
+    children = [action for action in actions if isinstance(action, argparse._SubParsersAction)]
+    if path:
+        yield f"{'#' * (len(path) + 1)} hpfracc {' '.join(path)}"
+        yield _as_sentence(parser.description or "")
+        parser.formatter_class = partial(argparse.HelpFormatter, width=_WIDTH)
+        yield f"```text\n{parser.format_usage().removeprefix('usage: ').rstrip()}\n```"
+        rows = [_option_row(action) for action in actions if action not in children and action.dest not in _COMMON]
+        if rows:
+            yield _table(("option", "meaning"), rows)
+    for group in children:
+        for name, child in group.choices.items():
+            yield from _command(child, (*path, name))
+
+
+def _as_sentence(text: str) -> str:
+    text = " ".join(text.replace("``", "`").split())
+    head, colon, rest = text.partition(": ")
+    text = rest if colon and head.startswith("`hpfracc") else text
+    return text[:1].upper() + text[1:].removesuffix(".") + "."
+
+
+def _option_row(action: argparse.Action) -> tuple[str, str]:
+    value = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    if not action.option_strings:
+        name = value
+    else:
+        name = action.option_strings[-1] + ("" if action.nargs == 0 else f" {value}")
+    return f"`{name}`", (action.help or "").replace("|", "\\|")
+
+
+def functions() -> str:
+    """The functions that a formula may call, by number of arguments."""
+    counts = sorted(set(FUNCTIONS.values()))
+    rows = [
+        (str(count), ", ".join(f"`{name}`" for name, arguments in FUNCTIONS.items() if arguments == count))
+        for count in counts
+    ]
+    return _table(("arguments", "functions"), rows)
+
+
+def names() -> str:
+    """Every operation with the first words of its contract."""
+    rows = [
+        (f"[`hf.{name}`](operations.md#operation-{name})", _sentence(type(primitive))) for name, primitive in _public()
+    ]
+    return _table(("name", "what it computes"), rows)
+
+
+#: What a page can ask for.
+GENERATED: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "functions": functions,
+    "names": names,
+    "operations": operations,
+    "overview": overview,
+}
+
+
+def fill(text: str) -> str:
+    """The page with every part that it asks for."""
+    return _PLACE.sub(lambda found: GENERATED[found[1]](), text)
+
+
+def _read(_app: Sphinx, _page: str, source: list[str]) -> None:
+    source[0] = fill(source[0])
+
+
+def _outdated(app: Sphinx, env: Any, _added: set[str], _changed: set[str], _removed: set[str]) -> list[str]:
+    """Pages whose text comes from the code: read again at every build, for the code may have changed."""
+    return [page for page in env.found_docs if _PLACE.search(env.doc2path(page).read_text(encoding="utf-8"))]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Let Sphinx use it."""
+    app.connect("source-read", _read)
+    app.connect("env-get-outdated", _outdated)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

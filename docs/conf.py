@@ -1,0 +1,30 @@
+"""Sphinx configuration; ``make docs`` builds with warnings as errors."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import hpfracc
+
+sys.path.insert(0, str(Path(__file__).parent))  # for _generate
+
+project = "hpfracc"
+author = "the hpfracc authors"
+copyright = author
+version = release = hpfracc.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "_generate"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"hpfracc {release}"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
+
+myst_heading_anchors = 3
+
+# numpydoc docstrings only, and signatures as they are written.
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"

@@ -1,0 +1,114 @@
+"""Whose array is this? Library, dtype, device and gradient, told from the object alone.
+
+Nothing here imports an array library: an array of a library that was never imported cannot exist, so
+``sys.modules`` and the type's own module name are enough.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+#: The library a type belongs to, remembered per type: subclasses are looked up once through their bases.
+_LIBRARY_OF_TYPE: dict[type, str] = {
+    np.ndarray: "numpy",
+    float: "python",
+    int: "python",
+    complex: "python",
+    bool: "python",
+    list: "python",
+    tuple: "python",
+}
+_ROOTS = {"numpy": "numpy", "torch": "torch", "jax": "jax", "jaxlib": "jax", "cupy": "cupy"}
+
+
+def library_of(value: Any) -> str:
+    """``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, or ``"python"`` for anything else."""
+    kind = type(value)
+    known = _LIBRARY_OF_TYPE.get(kind)
+    if known is None:
+        known = _find_library(kind, value)
+        _LIBRARY_OF_TYPE[kind] = known
+    return known
+
+
+def _find_library(kind: type, value: Any) -> str:
+    for base in kind.__mro__:
+        library = _ROOTS.get(base.__module__.partition(".")[0])
+        if library is not None and hasattr(value, "dtype"):
+            return library
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(value, jax.Array):  # registered virtually: not among the bases
+        return "jax"
+    return "python"
+
+
+def is_array(value: Any) -> bool:
+    """Whether ``value`` is an array of a library we know (a NumPy scalar counts)."""
+    return library_of(value) != "python"
+
+
+def device_of(value: Any) -> str:
+    """``"cpu"``, or ``"cuda:<index>"`` for an array that lives on an accelerator."""
+    library = library_of(value)
+    if library == "torch":
+        device = value.device
+        return "cpu" if device.type == "cpu" else f"{device.type}:{device.index or 0}"
+    if library == "cupy":
+        return f"cuda:{value.device.id}"
+    if library == "jax" and not is_tracer(value):
+        devices = getattr(value, "devices", None)
+        if devices is None:
+            return "cpu"
+        device = min(devices(), key=lambda d: d.id)
+        return "cpu" if device.platform == "cpu" else f"cuda:{device.id}"
+    return "cpu"
+
+
+def is_tracer(value: Any) -> bool:
+    """Whether ``value`` stands for an array while JAX traces (jit, grad, vmap)."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(value, jax.core.Tracer)
+
+
+def tracks_gradient(value: Any) -> bool:
+    """Whether a derivative flows through ``value``: autograd, ``torch.func`` transforms, forward mode, tracers."""
+    library = library_of(value)
+    if library == "torch":
+        return bool(value.requires_grad) or _is_functorch(value) or _is_dual(value)
+    return library == "jax" and is_tracer(value)
+
+
+def _is_functorch(value: Any) -> bool:
+    torch = sys.modules["torch"]
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(value))
+
+
+def _is_dual(value: Any) -> bool:
+    torch = sys.modules["torch"]
+    forward_ad = torch.autograd.forward_ad
+    level: int = forward_ad._current_level
+    return level >= 0 and forward_ad.unpack_dual(value).tangent is not None
+
+
+def dtype_name(value: Any) -> str:
+    """The dtype's name without the library's prefix, as ``"float64"``."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return str(np.asarray(value).dtype)
+    return str(dtype).removeprefix("torch.")
+
+
+def nbytes(value: Any) -> int:
+    """Bytes of the array's elements (not of what a view keeps alive)."""
+    size = value.numel() if library_of(value) == "torch" else value.size
+    return int(size) * itemsize(value)
+
+
+def itemsize(value: Any) -> int:
+    """Bytes of one element."""
+    if library_of(value) == "torch":
+        return int(value.element_size())
+    return int(np.dtype(value.dtype).itemsize)

@@ -1,0 +1,315 @@
+"""Settings of the engine: process-wide, or for a ``with`` block.
+
+Read in this order, the later winning: defaults, the environment, ``config(...)`` calls, ``with config(...)`` blocks.
+``use_backend`` is kept apart because it names a choice for the calls inside it, not a way of choosing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field, fields, replace
+from os import PathLike, fspath
+from types import TracebackType
+from typing import Any
+
+from hpfracc._environment import BACKENDS, Environment, check_fraction, read_environment
+from hpfracc.errors import ConfigurationError
+
+__all__ = [
+    "Settings",
+    "config",
+    "current_backend",
+    "current_context",
+    "get_settings",
+    "refresh_environment",
+    "reset",
+    "state",
+    "use_backend",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The engine's settings; see :func:`hpfracc.config` for what each one does."""
+
+    gpu_memory_limit: float = 0.8
+    performance_threshold: float = 0.1
+    enable_learning: bool = True
+    exploration_budget: float = 0.01
+    deterministic: bool = False
+    wisdom: str | None = None
+    pin: Mapping[str, str] = field(default_factory=dict)
+    never: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    force: str | None = None
+    disabled: frozenset[str] = frozenset()
+
+    @property
+    def explores(self) -> bool:
+        """Whether alternatives may be tried: not when decisions must repeat or nothing may be learned."""
+        return self.enable_learning and not self.deterministic and self.exploration_budget > 0.0
+
+
+_SETTABLE = frozenset(f.name for f in fields(Settings)) - {"force", "disabled"}
+
+
+def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = sorted(set(changes) - _SETTABLE)
+    if unknown:
+        raise ConfigurationError(f"unknown setting {unknown[0]!r}; the settings are {', '.join(sorted(_SETTABLE))}")
+    return {name: _check(name, value) for name, value in changes.items()}
+
+
+def _check(name: str, value: Any) -> Any:
+    if name == "gpu_memory_limit":
+        return check_fraction(name, _number(name, value), value)
+    if name in ("performance_threshold", "exploration_budget"):
+        number = _number(name, value)
+        if not 0.0 <= number < 1.0:
+            raise ConfigurationError(f"{name}={value!r} is not a share; use a number from 0 up to, not including, 1")
+        return number
+    if name in ("enable_learning", "deterministic"):
+        if not isinstance(value, bool):
+            raise ConfigurationError(f"{name}={value!r} is not a flag; use True or False")
+        return value
+    if name == "wisdom":
+        if value is None:
+            return None
+        if not isinstance(value, str | PathLike):
+            raise ConfigurationError(f"wisdom={value!r} is neither a path nor 'off'")
+        return str(fspath(value))
+    if name == "pin":
+        return {str(op): check_backend(backend) for op, backend in _mapping(name, value).items()}
+    return {str(op): _backends(op, backends) for op, backends in _mapping(name, value).items()}
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigurationError(f"{name}={value!r} is not a number")
+    return float(value)
+
+
+def _mapping(name: str, value: Any) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        example = '{"fft": "numpy"}' if name == "pin" else '{"fft": ["jax"]}'
+        raise ConfigurationError(f"{name}={value!r} is not a mapping; write it as {name}={example}")
+    return value
+
+
+def _backends(operation: Any, backends: str | Sequence[str]) -> tuple[str, ...]:
+    names = (backends,) if isinstance(backends, str) else tuple(backends)
+    checked = tuple(check_backend(name) for name in names)
+    if set(checked) == set(BACKENDS):
+        raise ConfigurationError(f"never={{{operation!r}: ...}} leaves no backend; allow at least one")
+    return checked
+
+
+def check_backend(name: Any, *, auto: bool = False) -> str:
+    """The lower-case name of a backend (a string or a ``BackendType``), or :class:`ConfigurationError`."""
+    text = getattr(name, "value", name)
+    text = text.lower() if isinstance(text, str) else text
+    allowed = (*BACKENDS, "auto") if auto else BACKENDS
+    if text not in allowed:
+        raise ConfigurationError(f"unknown backend {name!r}; the backends are {', '.join(allowed)}")
+    return str(text)
+
+
+class _State:
+    """The process-wide layers. ``version`` rises with every change, so that cached decisions notice."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.layers: list[tuple[object, dict[str, Any]]] = []
+        self.environment: Environment | None = None
+        self.base: Settings | None = None
+        self.version = 0
+
+    def rebuild(self) -> Settings:
+        with self.lock:
+            if self.environment is None:
+                self.environment = read_environment()
+            env = self.environment
+            settings = Settings(force=env.force, disabled=env.disabled, wisdom=env.wisdom)
+            if env.gpu_memory_limit is not None:
+                settings = replace(settings, gpu_memory_limit=env.gpu_memory_limit)
+            if env.enable_learning is not None:
+                settings = replace(settings, enable_learning=env.enable_learning)
+            for _, layer in self.layers:
+                settings = replace(settings, **layer)
+            self.base = settings
+            self.version += 1
+            return settings
+
+
+class Context:
+    """What the surrounding ``with`` blocks ask for. One object per block, so identity stands for the whole of it.
+
+    ``banned`` are backends that failed in the call that surrounds this one: not even an explicit wish gets them.
+    """
+
+    __slots__ = ("_children", "_settings", "backend", "banned", "layers")
+
+    def __init__(
+        self,
+        layers: tuple[dict[str, Any], ...] = (),
+        backend: str | None = None,
+        banned: frozenset[str] = frozenset(),
+    ) -> None:
+        self.layers = layers
+        self.backend = backend
+        self.banned = banned
+        self._settings: tuple[int, Settings] | None = None
+        self._children: dict[tuple[str | None, frozenset[str]], Context] = {}
+
+    def with_backend(self, backend: str | None, banned: frozenset[str] = frozenset()) -> Context:
+        """The same with another backend in use: always one object, so that decisions cached under it are found."""
+        banned = self.banned | banned
+        if backend == self.backend and banned == self.banned:
+            return self
+        return self._children.setdefault((backend, banned), Context(self.layers, backend, banned))
+
+    def with_layer(self, layer: dict[str, Any]) -> Context:
+        """The same with further settings."""
+        return Context((*self.layers, layer), self.backend, self.banned)
+
+    def settings(self) -> Settings:
+        """The settings in force, worked out once per change of the process-wide ones."""
+        known = self._settings
+        if known is not None and known[0] == state.version and state.base is not None:
+            return known[1]
+        base = state.base or state.rebuild()
+        version = state.version
+        for layer in self.layers:
+            base = replace(base, **layer)
+        self._settings = version, base
+        return base
+
+
+state = _State()
+_root = Context()
+_context: ContextVar[Context] = ContextVar("hpfracc_context", default=_root)
+
+#: The context of the caller. With ``state.version`` it is all that a cached decision depends on.
+current_context = _context.get
+
+
+def get_settings() -> Settings:
+    """The settings in force here: process-wide ones with the surrounding ``with config`` blocks applied."""
+    return _context.get().settings()
+
+
+def refresh_environment() -> Environment:
+    """Read the ``HPFRACC_*`` variables again, as every new selector does."""
+    environment = read_environment()
+    with state.lock:
+        if environment != state.environment:
+            state.environment = environment
+            state.rebuild()
+    return environment
+
+
+def reset() -> None:
+    """Forget every ``config(...)`` call and what was read from the environment."""
+    with state.lock:
+        state.layers.clear()
+        state.environment = None
+        state.base = None
+        state.version += 1
+    _context.set(_root)
+
+
+class config:
+    """Change settings for the whole process, or for a ``with`` block.
+
+    ``hf.config(deterministic=True)`` applies at once and stays. ``with hf.config(deterministic=True): ...`` applies
+    inside the block only, to this thread or task and to hpfracc's own workers started from it.
+
+    Parameters
+    ----------
+    gpu_memory_limit : float
+        Share of a device's free memory that one call may take, above 0 and at most 1 (default 0.8).
+    performance_threshold : float
+        Gain that makes the engine leave the arm it used last (default 0.1, that is 10 %).
+    enable_learning : bool
+        Whether measured times change later choices (default True).
+    exploration_budget : float
+        Share of the total run time that may go into trying alternatives (default 0.01).
+    deterministic : bool
+        The same decisions every time: no exploration, no updates (default False).
+    wisdom : path, "off" or None
+        Where what is learned is kept; None is the user's cache folder.
+    pin : dict of str to str
+        Operation to the one backend it must run on.
+    never : dict of str to list of str
+        Operation to the backends it must not run on.
+
+    Examples
+    --------
+    >>> import hpfracc as hf
+    >>> with hf.config(deterministic=True, never={"fft": ["jax"]}):
+    ...     pass
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self._layer = _checked(settings)
+        self._tokens: list[Token[Context]] = []
+        with state.lock:
+            state.layers.append((self, self._layer))
+            state.rebuild()
+
+    @staticmethod
+    def check(settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The same settings, checked; nothing is changed."""
+        return _checked(settings)
+
+    def _withdraw(self) -> None:
+        with state.lock:
+            before = len(state.layers)
+            state.layers[:] = [entry for entry in state.layers if entry[0] is not self]
+            if len(state.layers) != before:
+                state.rebuild()
+
+    def __enter__(self) -> config:
+        self._withdraw()
+        self._tokens.append(_context.set(_context.get().with_layer(self._layer)))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _context.reset(self._tokens.pop())
+
+
+class use_backend:
+    """Run every engine call inside the block on one backend, or refuse it with the reason.
+
+    ``"auto"`` lifts an outer choice. The choice belongs to this thread or task and to hpfracc's own workers started
+    inside the block.
+
+    Examples
+    --------
+    >>> import hpfracc as hf
+    >>> with hf.use_backend("numpy"):
+    ...     pass
+    """
+
+    def __init__(self, backend: Any, *, _banned: frozenset[str] = frozenset()) -> None:
+        self._name = check_backend(backend, auto=True)
+        self._banned = _banned
+        self._tokens: list[Token[Context]] = []
+
+    def __enter__(self) -> use_backend:
+        backend = None if self._name == "auto" else self._name
+        self._tokens.append(_context.set(_context.get().with_backend(backend, self._banned)))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _context.reset(self._tokens.pop())
+
+
+def current_backend() -> str | None:
+    """The backend of the innermost ``use_backend`` block, or None."""
+    return _context.get().backend

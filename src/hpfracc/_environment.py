@@ -1,0 +1,90 @@
+"""The ``HPFRACC_*`` environment variables, read strictly.
+
+A flag is ``1``, ``0``, ``true`` or ``false``; anything else is an error that names the variable, because a flag that
+was misread is obeyed in silence for ever after.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hpfracc._optional import EXTRAS, is_installed
+from hpfracc.errors import ConfigurationError
+
+#: Every backend hpfracc knows, in the order in which ties are broken.
+BACKENDS: tuple[str, ...] = ("numpy", "numba", "torch", "jax", "cupy")
+
+_FLAGS = {"1": True, "true": True, "0": False, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What the environment asks for; ``None`` where it is silent."""
+
+    force: str | None = None
+    disabled: frozenset[str] = frozenset()
+    gpu_memory_limit: float | None = None
+    enable_learning: bool | None = None
+    wisdom: str | None = None
+
+
+def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
+    """Parse the variables (``os.environ`` when none are given) or raise :class:`ConfigurationError`."""
+    source = os.environ if variables is None else variables
+    forced = [name for name in BACKENDS if _flag(source, f"HPFRACC_FORCE_{name.upper()}")]
+    disabled = frozenset(name for name in BACKENDS if _flag(source, f"HPFRACC_DISABLE_{name.upper()}"))
+    if len(forced) > 1:
+        names = " and ".join(f"HPFRACC_FORCE_{name.upper()}" for name in forced)
+        raise ConfigurationError(f"{names} are all set: only one backend can be forced; unset the others")
+    force = forced[0] if forced else None
+    if force in disabled:
+        upper = str(force).upper()
+        raise ConfigurationError(
+            f"HPFRACC_FORCE_{upper} and HPFRACC_DISABLE_{upper} are both set: {force!r} cannot be forced and disabled "
+            "at once; unset one of them"
+        )
+    if force is not None and not is_installed(force):
+        raise ConfigurationError(
+            f"HPFRACC_FORCE_{force.upper()} is set but {force!r} is not installed; "
+            f"install it with: pip install 'hpfracc[{EXTRAS.get(force, force)}]', or unset the variable"
+        )
+    if "numpy" in disabled and len(disabled) == len(BACKENDS):
+        raise ConfigurationError("every backend is disabled by HPFRACC_DISABLE_*; leave at least one enabled")
+    return Environment(
+        force=force,
+        disabled=disabled,
+        gpu_memory_limit=_fraction(source, "HPFRACC_GPU_MEMORY_LIMIT"),
+        enable_learning=_flag(source, "HPFRACC_ENABLE_LEARNING"),
+        wisdom=source.get("HPFRACC_WISDOM") or None,
+    )
+
+
+def _flag(source: Mapping[str, str], name: str) -> bool | None:
+    text = source.get(name)
+    if text is None or text == "":
+        return None
+    value = _FLAGS.get(text.strip().lower())
+    if value is None:
+        raise ConfigurationError(f"{name}={text!r} is not a flag; use 1, 0, true or false")
+    return value
+
+
+def _fraction(source: Mapping[str, str], name: str) -> float | None:
+    text = source.get(name)
+    if text is None or text == "":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    return check_fraction(name, value, text)
+
+
+def check_fraction(name: str, value: float, shown: object = None) -> float:
+    """``value`` if it lies in (0, 1], else :class:`ConfigurationError`."""
+    if not 0.0 < value <= 1.0:  # also refuses nan
+        shown = value if shown is None else shown
+        raise ConfigurationError(f"{name}={shown!r} is not a share of the memory; use a number above 0 and at most 1")
+    return value

@@ -1,0 +1,34 @@
+"""Sizes of batches, from what a model takes and what is free."""
+
+from __future__ import annotations
+
+import math
+
+from hpfracc._config import get_settings
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["calculate_optimal_batch_size"]
+
+#: A model in training holds its parameters, their gradient and two moments of the usual optimisers.
+_COPIES_OF_MODEL = 4
+
+
+def calculate_optimal_batch_size(model_size_mb: float, gpu_memory_gb: float) -> int:
+    """Samples that fit beside a model in training, rounded down to a power of two, at least 1.
+
+    One sample's activations are taken to be a hundredth of the parameters' size, the usual proportion of dense
+    networks; measure with a real batch where it matters.
+
+    Parameters
+    ----------
+    model_size_mb : float
+        Size of the parameters in MiB.
+    gpu_memory_gb : float
+        Memory of the card in GiB, of which ``gpu_memory_limit`` is used.
+    """
+    for name, value in (("model_size_mb", model_size_mb), ("gpu_memory_gb", gpu_memory_gb)):
+        if not (math.isfinite(value) and value > 0):
+            raise InvalidInputError(f"{name}={value!r} is not a size; use a finite number above 0")
+    free = get_settings().gpu_memory_limit * gpu_memory_gb * 1024.0 - _COPIES_OF_MODEL * model_size_mb
+    samples = free / (model_size_mb / 100.0)
+    return 1 if samples < 1 else 2 ** int(math.log2(samples))

@@ -1,0 +1,278 @@
+"""What ``auto`` chooses on this machine as it stands, and what that takes beside the best arm."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hpfracc.engine.execution.calibration import DEFAULT_OPERATIONS, Series, TimeBox, Timing, Trial, make_operands
+from hpfracc.engine.execution.calibration.growth import Growth
+from hpfracc.engine.execution.calibration.report import show_shape
+from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
+from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.selection.explain import format_seconds
+from hpfracc.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["Outcome", "Row", "measure"]
+
+#: Powers of two of the number of elements, the same ones for every operation; none of calibration's first round.
+_EXPONENTS = (5, 9, 11, 13, 15, 17, 19)
+#: Arms this many times slower than the best, as predicted from smaller sizes, cannot be the best.
+_HOPELESS = 20.0
+#: The bars of selection.md: settled regret, calls more than a tenth slower, the cached decision's median and 99th
+#: percentile, and how much worse than plain NumPy.
+_REGRET, _SLOW_CALLS, _MEDIAN, _WORST = 0.03, 0.05, 0.6e-6, 2e-6
+_WORSE_SHARE, _WORSE_SECONDS = 0.05, 3e-6
+_SLOWER = 1.1
+_SETTLING_CALLS, _SETTLING_SECONDS = 50, 0.3
+_OVERHEAD_CALLS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One operation at one size.
+
+    The chosen arm takes ``seconds``, and the whole call with the engine around it ``whole``; the best arm takes
+    ``least``, with samples up to ``spread`` times as long, and NumPy's best one ``numpy``.
+    """
+
+    operation: str
+    shape: tuple[int, ...]
+    arm: str
+    seconds: float
+    whole: float
+    best: str
+    least: float
+    spread: float
+    numpy: float
+
+    @property
+    def ratio(self) -> float:
+        """The chosen arm's time over the best arm's."""
+        return self.seconds / self.least
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it is more than a tenth slower than the best; a tie within the samples' spread is not."""
+        return self.ratio > max(_SLOWER, self.spread)
+
+
+@dataclass
+class Outcome:
+    """All rows, and what a decision costs."""
+
+    rows: list[Row] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    overhead: tuple[float, float] = (math.nan, math.nan)
+    spent: float = 0.0
+
+    def metrics(self) -> list[tuple[str, str, str, bool]]:
+        """(what, found, bar, whether it is met), as selection.md lists them."""
+        found: list[tuple[str, str, str, bool]] = []
+        if self.rows:
+            regret = sum(row.seconds for row in self.rows) / sum(row.least for row in self.rows) - 1.0
+            slow = sum(row.is_slow for row in self.rows) / len(self.rows)
+            typical = math.exp(statistics.fmean(math.log(row.ratio) for row in self.rows)) - 1.0
+            worse = [row for row in self.rows if row.whole > (1 + _WORSE_SHARE) * row.numpy + _WORSE_SECONDS]
+            found += [
+                ("time regret against the best arm, settled", f"{regret:.1%}", f"<= {_REGRET:.0%}", regret <= _REGRET),
+                ("the same, every size counted alike", f"{typical:.1%}", "", True),
+                (
+                    "sizes more than 10 % slower than the best arm",
+                    f"{slow:.1%}",
+                    f"<= {_SLOW_CALLS:.0%}",
+                    slow <= _SLOW_CALLS,
+                ),
+                ("sizes worse than NumPy by 5 % + 3 us", str(len(worse)), "0", not worse),
+            ]
+        median, worst = self.overhead
+        if math.isfinite(median):
+            shown = f"{format_seconds(median)}, 99th {format_seconds(worst)}"
+            bar = f"< {format_seconds(_MEDIAN)}, < {format_seconds(_WORST)}"
+            found.append(
+                ("a call beyond its kernel, 16 points: median", shown, bar, median < _MEDIAN and worst < _WORST)
+            )
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "rows": [
+                {
+                    "operation": row.operation,
+                    "shape": list(row.shape),
+                    "chosen": row.arm,
+                    "seconds": row.seconds,
+                    "call_seconds": row.whole,
+                    "best": row.best,
+                    "best_seconds": row.least,
+                    "ratio": row.ratio,
+                    "slow": row.is_slow,
+                    "numpy_seconds": row.numpy,
+                }
+                for row in self.rows
+            ],
+            "metrics": [
+                {"metric": what, "found": value, "bar": bar or None, "met": met}
+                for what, value, bar, met in self.metrics()
+            ],
+            "overhead_seconds": {"median": self.overhead[0], "p99": self.overhead[1]},
+            "skipped": list(self.skipped),
+            "spent_seconds": self.spent,
+        }
+
+    def __rich__(self) -> RenderableType:
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title="auto against every arm", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        for name in ("operation", "size", "chosen", "its time", "whole call", "best arm", "its time", "ratio"):
+            table.add_column(
+                name, justify="left" if name in ("operation", "chosen", "best arm") else "right", no_wrap=True
+            )
+        last = ""
+        for row in self.rows:
+            if last and row.operation != last:
+                table.add_section()
+            style = "red" if row.is_slow else "green" if row.ratio <= _SLOWER else ""
+            table.add_row(
+                row.operation if row.operation != last else "",
+                show_shape(row.shape),
+                row.arm,
+                format_seconds(row.seconds),
+                format_seconds(row.whole),
+                row.best,
+                format_seconds(row.least),
+                Text(f"{row.ratio:.2f}", style=style),
+            )
+            last = row.operation
+        metrics = Table(title="As it is judged", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        for name in ("metric", "found", "bar", ""):
+            metrics.add_column(name, justify="right" if name in ("found", "bar") else "left")
+        for what, value, bar, met in self.metrics():
+            mark = Text("") if not bar else Text("met", style="green") if met else Text("missed", style="red")
+            metrics.add_row(what, value, bar, mark)
+        notes = [Text(f"left out: {text}", style="dim") for text in self.skipped]
+        return Group(table, metrics, *notes)
+
+
+def measure(operations: Sequence[str] | None, budget: float, report: Callable[[float, str], None]) -> Outcome:
+    """Time every arm and then ``auto`` at sizes that calibration does not begin with.
+
+    Parameters
+    ----------
+    operations : sequence of str, optional
+        The built-in ones by default.
+    budget : float
+        Seconds at most, without first calls.
+    report : callable
+        Told the share that is done and what is being done.
+    """
+    if not 0.0 < budget < math.inf:
+        raise InvalidInputError(f"budget={budget!r} is not a time; use a number of seconds above 0")
+    names = [get_operation(name).name for name in operations or DEFAULT_OPERATIONS]
+    box = TimeBox(budget)
+    outcome = Outcome()
+    effort = min(max(0.3 * budget / (len(names) * len(_EXPONENTS) * 12), 1e-3), 20e-3)
+    outcome.overhead = _overhead(report)
+    growth: dict[tuple[str, str], Growth] = {}
+    for exponent in _EXPONENTS:
+        for name in names:
+            series = Series(name, "int64" if name == "bitwise_xor" else "float64")
+            report(box.spent / budget, f"{name} {show_shape(series.shape(exponent))}")
+            row = _row(series, exponent, box, effort, growth)
+            if row is None:
+                outcome.skipped.append(f"{name} {show_shape(series.shape(exponent))}: the time was used up")
+            else:
+                outcome.rows.append(row)
+    outcome.rows.sort(key=lambda row: names.index(row.operation))
+    outcome.spent = box.spent
+    return outcome
+
+
+def _row(
+    series: Series, exponent: int, box: TimeBox, effort: float, growth: dict[tuple[str, str], Growth]
+) -> Row | None:
+    specs, params = series.operands(exponent)
+    if not box.left:
+        return None
+    trial = Trial(series.operation, make_operands(specs), params)
+    arms = [arm for arm, refused in trial.arms() if refused is None]
+    known = {arm.name: growth.setdefault((series.operation, arm.name), Growth()) for arm in arms}
+    arms.sort(key=lambda arm: known[arm.name].expected(trial.work(arm)))
+    times: dict[str, Timing] = {}
+    for arm in arms:
+        least = min((timing.seconds for timing in times.values()), default=math.inf)
+        work = trial.work(arm)
+        if known[arm.name].least(work) > _HOPELESS * least:
+            continue
+        if box.left < 2.0 * known[arm.name].most(work):
+            return None
+        timing = trial.time(arm, box, effort=effort, learn=False)
+        known[arm.name].add(timing.x, timing.seconds)
+        times[arm.name] = timing
+    call = trial.operation
+    settling = TimeBox(_SETTLING_SECONDS)
+    for _ in range(_SETTLING_CALLS):
+        call(*trial.arrays, **params)
+        if not settling.left:
+            break
+    whole = lower_quartile(repeat(partial(call, *trial.arrays, **params), effort=effort, limit=max(box.left, 0.1)))
+    chosen = call.decide(*trial.arrays, **params).arm
+    # Beside each other, so that a disturbance hits both; the better of two times counts.
+    for arm in arms:
+        if arm.name in (chosen, min(times.values(), key=lambda timing: timing.seconds).arm):
+            again = trial.time(arm, box, effort=effort, learn=False)
+            known_time = times.get(arm.name, again)
+            times[arm.name] = min(known_time, again, key=lambda timing: timing.seconds)
+    best = min(times.values(), key=lambda timing: timing.seconds)
+    numpy = min((timing.seconds for arm, timing in times.items() if arm.startswith("numpy:")), default=math.inf)
+    spread = statistics.median(best.samples) / best.seconds
+    took = times[chosen].seconds
+    return Row(series.operation, series.shape(exponent), chosen, took, whole, best.arm, best.seconds, spread, numpy)
+
+
+def _overhead(report: Callable[[float, str], None]) -> tuple[float, float]:
+    """Median and 99th percentile of what a settled call takes beyond its kernel, at 16 points."""
+    report(0.0, "the cost of a decision")
+    series = Series("causal_convolution", "float64")
+    specs, params = series.operands(4)
+    trial = Trial(series.operation, make_operands(specs), params)
+    arm = next(arm for arm, refused in trial.arms() if refused is None)
+    call, arrays = trial.operation, trial.arrays
+
+    def whole() -> None:
+        call(*arrays, backend=arm.backend)
+
+    for _ in range(300):
+        whole()
+    kernel = _bare(trial, call.decide(*arrays, backend=arm.backend).arm)
+    direct, asked = [], []
+    for _ in range(_OVERHEAD_CALLS):
+        begin = time.perf_counter_ns()
+        kernel(*arrays)
+        middle = time.perf_counter_ns()
+        whole()
+        direct.append(middle - begin)
+        asked.append(time.perf_counter_ns() - middle)
+    base = statistics.median(direct)
+    rest = sorted((value - base) * 1e-9 for value in asked)
+    return rest[len(rest) // 2], rest[int(0.99 * len(rest))]
+
+
+def _bare(trial: Trial, name: str) -> Callable[..., Any]:
+    """The arm's kernel as bound for this call, nothing around it."""
+    from hpfracc.engine.execution.binding import bind
+
+    arm = next(arm for arm, _ in trial.arms() if arm.name == name)
+    return bind(trial.request.primitive, trial.request.call, arm, trial.request.placement, trial.arrays).run

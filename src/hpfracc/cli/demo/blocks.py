@@ -1,0 +1,188 @@
+"""What a chapter of the demo is made of: each block writes itself as HTML, and some draw themselves in a terminal."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+
+__all__ = ["Block", "Cell", "Chapter", "Code", "Figures", "Grid", "Heading", "Words", "escape", "inline"]
+
+_CODE = re.compile(r"`([^`]+)`")
+
+escape = html.escape
+
+
+class Block(Protocol):
+    """A piece of the page."""
+
+    def to_html(self) -> str:
+        """The piece as HTML, with everything that is not ours escaped."""
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One part of the demo: what is shown, in order, and the same as plain values for ``--json``."""
+
+    name: str
+    title: str
+    blocks: Sequence[Block]
+    data: Mapping[str, Any]
+
+
+def inline(text: str) -> str:
+    """Text as HTML; what stands between backticks is code."""
+    return _CODE.sub(r"<code>\1</code>", escape(text))
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The title of what follows, with a line below it."""
+
+    text: str
+    below: str = ""
+
+    def to_html(self) -> str:
+        """A heading of the third order."""
+        below = f'<p class="below">{inline(self.below)}</p>' if self.below else ""
+        return f"<h3>{inline(self.text)}</h3>{below}"
+
+
+@dataclass(frozen=True)
+class Words:
+    """Paragraphs."""
+
+    paragraphs: Sequence[str]
+
+    def to_html(self) -> str:
+        """One ``p`` for each."""
+        return "".join(f"<p>{inline(text)}</p>" for text in self.paragraphs)
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines to be typed."""
+
+    text: str
+
+    def to_html(self) -> str:
+        """Preformatted."""
+        return f"<pre><code>{escape(self.text)}</code></pre>"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A few large numbers: (number, what it is)."""
+
+    figures: Sequence[tuple[str, str]]
+
+    def to_html(self) -> str:
+        """A row of tiles."""
+        tiles = "".join(
+            f'<div class="figure"><strong>{inline(number)}</strong><span>{inline(what)}</span></div>'
+            for number, what in self.figures
+        )
+        return f'<div class="figures">{tiles}</div>'
+
+    def __rich__(self) -> RenderableType:
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(justify="right", no_wrap=True)
+        grid.add_column()
+        for number, what in self.figures:
+            grid.add_row(Text(number, style="bold green"), Text(what.replace("`", "")))
+        return grid
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a :class:`Grid`: what it says, a remark below it, and how it looks (CSS classes, a style of rich)."""
+
+    text: str
+    remark: str = ""
+    kind: str = ""
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: the columns with an initial ``>`` are numbers. On a narrow page each row becomes a card."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    foot: Sequence[Cell] = ()
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def to_html(self) -> str:
+        """A table whose cells name their column, for narrow pages."""
+        names = [name.removeprefix(">") for name in self.columns]
+        numbers = [name.startswith(">") for name in self.columns]
+
+        def row(cells: Sequence[Cell], head: bool = False) -> str:
+            made = []
+            for position, (cell, name, number) in enumerate(zip(cells, names, numbers, strict=True)):
+                kind = " ".join(part for part in ("number" if number else "", cell.kind) if part)
+                attribute = f' class="{escape(kind)}"' if kind else ""
+                remark = f"<small>{inline(cell.remark)}</small>" if cell.remark else ""
+                tag = "th" if position == 0 and not head else "td"
+                scope = ' scope="row"' if tag == "th" else ""
+                said = f"<span>{inline(cell.text)}{remark}</span>"
+                made.append(f'<{tag}{scope}{attribute} data-label="{escape(name)}">{said}</{tag}>')
+            return f"<tr>{''.join(made)}</tr>"
+
+        head = "".join(
+            f'<th scope="col"{" class=number" if number else ""}>{inline(name)}</th>'
+            for name, number in zip(names, numbers, strict=True)
+        )
+        foot = f"<tfoot>{row(self.foot)}</tfoot>" if self.foot else ""
+        notes = "".join(f"<li>{inline(note)}</li>" for note in self.notes)
+        below = f'<ul class="notes">{notes}</ul>' if notes else ""
+        return (
+            f"<table><caption>{inline(self.caption)}</caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{''.join(row(cells) for cells in self.rows)}</tbody>{foot}</table>{below}"
+        )
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        from rich.measure import Measurement
+        from rich.text import Text
+
+        table = self._draw(remarks=True)
+        if Measurement.get(console, options, table).minimum > options.max_width:
+            table = self._draw(remarks=False)
+        yield table
+        for note in self.notes:
+            yield Text(f"  {note.replace('`', '')}", style="dim")
+
+    def _draw(self, *, remarks: bool) -> RenderableType:
+        from rich import box
+        from rich.table import Table
+
+        table = Table(
+            title=self.caption.replace("`", ""), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
+        )
+        for name in self.columns:
+            number = name.startswith(">")
+            table.add_column(name.removeprefix(">"), justify="right" if number else "left", no_wrap=True)
+        rows = [*self.rows, *([self.foot] if self.foot else [])]
+        for position, cells in enumerate(rows):
+            table.add_row(*(_rich_cell(cell, remarks) for cell in cells))
+            if self.foot and position == len(self.rows) - 1:
+                table.add_section()
+        return table
+
+
+def _rich_cell(cell: Cell, remarks: bool) -> RenderableType:
+    from rich.text import Text
+
+    text = Text(cell.text.replace("`", ""), style=cell.style)
+    if cell.remark and remarks:
+        text.append(f" {cell.remark}", style="dim")
+    return text

@@ -1,0 +1,294 @@
+"""A causal convolution, the sum behind every fractional derivative, from 16 to 1,000,000 points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Figures, Grid, Heading, Words
+from hpfracc.cli.demo.chapters import Context
+from hpfracc.cli.demo.chart import Chart, Line, Mark
+from hpfracc.cli.demo.decision import DecisionBlock
+from hpfracc.cli.demo.survey import Row, Survey, survey
+from hpfracc.engine.selection.explain import format_seconds
+
+__all__ = ["build"]
+
+_OPERATION = "causal_convolution"
+_SIZES = (16, 40, 100, 250, 630, 1_600, 4_000, 10_000, 25_000, 63_000, 160_000, 400_000, 1_000_000)
+_QUICK_SIZES = (16, 250, 4_000, 63_000, 1_000_000)
+#: The order of the derivative whose weights are used.
+_ORDER = 0.5
+#: What everyone writes first: drawn as well, beside the best that each backend can do.
+_PLAIN = "numpy:direct@cpu"
+_NAMES = {"numpy": "NumPy", "numba": "Numba", "torch": "PyTorch", "jax": "JAX", "cupy": "CuPy"}
+
+
+def build(context: Context) -> Chapter:
+    """Measure, and say what was found."""
+    found = survey(
+        _OPERATION,
+        _QUICK_SIZES if context.quick else _SIZES,
+        _operands,
+        effort=0.006 if context.quick else 0.015,
+        patience=0.3 if context.quick else 1.0,
+        report=context.report,
+    )
+    blocks: list[Block] = [
+        Words(_introduction(found)),
+        Figures(_figures(found)),
+        Heading(
+            "Time of one call", "Lower is better; both axes are logarithmic. Point at a dot to see the arm behind it."
+        ),
+        _chart(found),
+        Heading("What was chosen, and what it saved"),
+        _table(found),
+        *_explained(found),
+        Heading(
+            "First calls, kept apart",
+            "Importing a library and compiling a kernel happen once in a process. They are not in the times above; "
+            "the engine counts them, and leaves an arm alone until it would have paid for them.",
+        ),
+        _first_calls(found),
+    ]
+    return Chapter("convolution", "One sum, many ways to compute it", blocks, _data(found))
+
+
+def _operands(size: int) -> tuple[np.ndarray[Any, Any], ...]:
+    """The Grünwald-Letnikov weights of a half derivative, and a signal."""
+    k = np.arange(1.0, size)
+    weights = np.concatenate([[1.0], np.cumprod(1.0 - (_ORDER + 1.0) / k)])
+    t = np.linspace(0.0, 10.0, size)
+    return weights, np.sin(t) * np.exp(-0.1 * t)
+
+
+def _introduction(found: Survey) -> Sequence[str]:
+    names = [_NAMES[name] for name in found.backends]
+    return (
+        "A fractional derivative remembers everything: each of its values is a sum over all samples before it, "
+        "`y[n] = w[0] x[n] + w[1] x[n-1] + ... + w[n] x[0]`. The sum can be taken as it stands or by fast Fourier "
+        f"transforms, on one core or several, with {_listed(names)}. Which way is fastest depends on the number of "
+        "points and on the machine.",
+        "Every way was timed here. Then `hpfracc.causal_convolution(weights, signal)` was called without saying how. "
+        "The thick line is what it did.",
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _figures(found: Survey) -> Sequence[tuple[str, str]]:
+    rows = found.rows
+    worst_arm = max(
+        ((timing.seconds / row.seconds, timing.arm, row.size) for row in rows for timing in row.timings.values()),
+        key=lambda entry: entry[0],
+    )
+    worst_backend = max(
+        (
+            (max(timing.seconds / row.seconds for row in rows if (timing := row.of_backend(name))), name)
+            for name in found.backends
+        ),
+        key=lambda entry: entry[0],
+    )
+    ratios = sorted(row.seconds / row.best.seconds for row in rows)
+    chosen = {row.decision.arm for row in rows if row.decision is not None}
+    return (
+        (
+            f"{_factor(worst_arm[0])}",
+            f"is what the wrong way cost at worst: `{worst_arm[1]}` at {worst_arm[2]:,} points",
+        ),
+        (
+            f"{_factor(worst_backend[0])}",
+            f"is what keeping to {_NAMES[worst_backend[1]]} cost at worst, even with its best way at every size",
+        ),
+        (
+            f"{_factor(ratios[len(ratios) // 2])}",
+            f"is what the engine's own choice took beside the fastest way there is: the median over {len(rows)} sizes",
+        ),
+        (f"{len(chosen)}", f"different {'ways were' if len(chosen) > 1 else 'way was'} chosen along the way"),
+    )
+
+
+def _factor(ratio: float) -> str:
+    return f"{ratio:,.0f}x" if ratio >= 20 else f"{ratio:.1f}x" if ratio >= 2 else f"{ratio:.2f}x"
+
+
+def _chart(found: Survey) -> Chart:
+    rows = found.rows
+    lines = []
+    plain = [row for row in rows if _PLAIN in row.timings]
+    if len(plain) > 1:
+        points = [
+            (row.size, row.timings[_PLAIN].seconds, _told(row, row.timings[_PLAIN].seconds, _PLAIN)) for row in plain
+        ]
+        lines.append(Line("direct sum", "plain", points))
+    for name in found.backends:
+        own = [(row, timing) for row in rows if (timing := row.of_backend(name)) is not None]
+        told = [(row.size, timing.seconds, _told(row, timing.seconds, timing.arm)) for row, timing in own]
+        lines.append(Line(_NAMES[name], name, told))
+    told = [(row.size, row.seconds, _told(row, row.seconds, f"chosen: {_chosen(row)}")) for row in rows]
+    lines.append(Line("hpfracc", "auto", told))
+    times = [y for line in lines for _, y, _ in line.points]
+    low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
+    x_ticks = [
+        (10.0**power, label) for power, label in enumerate(("1", "10", "100", "1k", "10k", "100k", "1M")) if power
+    ]
+    return Chart(
+        title="Time of one causal convolution against the number of points",
+        description=" ".join(
+            f"At {row.size:,} points {_chosen(row)} was chosen: {format_seconds(row.seconds)}." for row in rows
+        ),
+        x_name="points",
+        y_name="time of one call",
+        lines=lines,
+        x_ticks=x_ticks,
+        y_ticks=[(10.0**power, format_seconds(10.0**power * 1.0000001)) for power in range(low, high + 1)],
+        marks=_changes(rows),
+    )
+
+
+def _told(row: Row, seconds: float, arm: str) -> str:
+    return f"{row.size:,} points, {arm}: {format_seconds(seconds)} ({_factor(seconds / row.best.seconds)} the best)"
+
+
+def _chosen(row: Row) -> str:
+    return row.decision.arm if row.decision is not None else "nothing"
+
+
+def _changes(rows: Sequence[Row]) -> list[Mark]:
+    """Where the choice changes, between the two sizes."""
+    marks = []
+    for before, after in pairwise(rows):
+        if _chosen(before) != _chosen(after):
+            marks.append(Mark(math.sqrt(before.size * after.size), _short(_chosen(after))))
+    return marks
+
+
+def _short(arm: str) -> str:
+    """An arm without its device, where that is the host."""
+    return arm.replace("@cpu", " ").replace(" x", " x").strip()
+
+
+def _table(found: Survey) -> Grid:
+    backends = found.backends
+    rows = []
+    for row in found.rows:
+        cells = [
+            Cell(f"{row.size:,}"),
+            Cell(_chosen(row), kind=f"arm {row.decision.backend if row.decision else ''}", style="bold green"),
+            Cell(format_seconds(row.seconds), _factor(row.seconds / row.best.seconds), "auto", "bold green"),
+        ]
+        for name in backends:
+            timing = row.of_backend(name)
+            if timing is None:
+                cells.append(Cell("left out", "", "none", "dim"))
+            else:
+                ratio = timing.seconds / row.best.seconds
+                cells.append(Cell(format_seconds(timing.seconds), _factor(ratio), _heat(ratio), _style(ratio)))
+        rows.append(cells)
+    worst = [
+        Cell("worst"),
+        Cell(""),
+        Cell(_factor(max(row.seconds / row.best.seconds for row in found.rows))),
+    ]
+    for name in backends:
+        ratio = max(timing.seconds / row.best.seconds for row in found.rows if (timing := row.of_backend(name)))
+        worst.append(Cell(_factor(ratio), "", _heat(ratio), _style(ratio)))
+    notes = [*_left_out(found), *(f"{_NAMES[name]} took no part: {why}" for name, why in found.absent.items())]
+    return Grid(
+        "Time of one call; beside it, how many times the fastest way of all",
+        ("points", "chosen", ">hpfracc", *(f">{_NAMES[name]}" for name in backends)),
+        rows,
+        worst,
+        notes,
+    )
+
+
+def _left_out(found: Survey) -> list[str]:
+    """Why some backends have no time at some sizes, once for each reason."""
+    sizes: dict[tuple[str, str], list[int]] = {}
+    for row in found.rows:
+        for name in found.backends:
+            if row.of_backend(name) is None:
+                sizes.setdefault((name, row.why_not(name)), []).append(row.size)
+    return [f"{_NAMES[name]} at {min(at):,} to {max(at):,} points: {why}" for (name, why), at in sizes.items()]
+
+
+def _heat(ratio: float) -> str:
+    return next(
+        kind for limit, kind in ((1.1, "heat0"), (2.0, "heat1"), (10.0, "heat2"), (math.inf, "heat3")) if ratio < limit
+    )
+
+
+def _style(ratio: float) -> str:
+    return next(
+        style for limit, style in ((1.1, "green"), (2.0, ""), (10.0, "yellow"), (math.inf, "red")) if ratio < limit
+    )
+
+
+def _explained(found: Survey) -> list[Block]:
+    """The decision at the first size where another arm takes over, in words and figures."""
+    decided = [row for row in found.rows if row.decision is not None and len(row.timings) > 1]
+    if not decided:
+        return []
+
+    changes = [after for before, after in pairwise(decided) if _chosen(before) != _chosen(after)]
+    row = (changes or decided)[0]
+    assert row.decision is not None
+    return [
+        Heading(
+            "A decision, explained",
+            "What `hpfracc explain --op causal_convolution` says, here at the first size where the choice changes. "
+            "Nothing is run to answer it.",
+        ),
+        DecisionBlock(row.decision, row.guess),
+    ]
+
+
+def _first_calls(found: Survey) -> Grid:
+    longest: dict[str, tuple[int, float, float, int]] = {}
+    for arm, size, seconds in found.first_calls():
+        count, most, total, where = longest.get(arm, (0, 0.0, 0.0, size))
+        longest[arm] = (count + 1, max(most, seconds), total + seconds, where if most >= seconds else size)
+    rows = [
+        [Cell(f"import {name}"), Cell("1"), Cell(format_seconds(seconds)), Cell(format_seconds(seconds))]
+        for name, seconds in found.imports.items()
+    ]
+    rows += [
+        [Cell(arm), Cell(str(count)), Cell(format_seconds(most)), Cell(format_seconds(total))]
+        for arm, (count, most, total, _) in sorted(longest.items(), key=lambda item: -item[1][2])
+    ]
+    return Grid("What each took beyond the run itself", ("what", ">times", ">longest", ">in all"), rows)
+
+
+def _data(found: Survey) -> dict[str, Any]:
+    return {
+        "operation": _OPERATION,
+        "rows": [
+            {
+                "points": row.size,
+                "chosen": _chosen(row),
+                "seconds": row.seconds,
+                "over_best": row.seconds / row.best.seconds,
+                "best": {"arm": row.best.arm, "seconds": row.best.seconds},
+                "guess": row.guess,
+                "backends": {
+                    name: None
+                    if (timing := row.of_backend(name)) is None
+                    else {"arm": timing.arm, "seconds": timing.seconds}
+                    for name in found.backends
+                },
+                "arms": {arm: timing.seconds for arm, timing in row.timings.items()},
+                "skipped": dict(row.skipped),
+            }
+            for row in found.rows
+        ],
+        "first_calls": [{"arm": arm, "points": size, "seconds": s} for arm, size, s in found.first_calls()],
+        "import_seconds": dict(found.imports),
+        "absent": dict(found.absent),
+    }

@@ -1,0 +1,209 @@
+"""A chart on log-log paper, drawn as SVG: lines named where they end, points that tell more when pointed at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpfracc.cli.demo.blocks import escape
+
+__all__ = ["Chart", "Line", "Mark"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line: its name where it ends, its CSS class, its points (x, y, what a pointer is told)."""
+
+    name: str
+    kind: str
+    points: Sequence[tuple[float, float, str]]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place on the x axis worth a word."""
+
+    x: float
+    text: str
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The size of the paper and what is left free around the drawing."""
+
+    name: str
+    width: int
+    height: int
+    left: int
+    right: int
+    top: int
+    bottom: int
+    font: int
+
+
+#: The same chart on a wide and on a narrow page: scaled down, its letters could not be read.
+_WIDE = _Frame("wide", 960, 500, 64, 128, 44, 46, 13)
+_NARROW = _Frame("narrow", 360, 440, 46, 62, 40, 42, 11)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over x, both axes logarithmic.
+
+    Attributes
+    ----------
+    title, description : str
+        For those who cannot see it.
+    x_name, y_name : str
+        What the axes are.
+    lines : sequence of Line
+        The last one is drawn on top.
+    marks : sequence of Mark
+        Places named above the drawing.
+    x_ticks, y_ticks : sequence of (value, label)
+        Where grid lines go.
+    """
+
+    title: str
+    description: str
+    x_name: str
+    y_name: str
+    lines: Sequence[Line]
+    x_ticks: Sequence[tuple[float, str]]
+    y_ticks: Sequence[tuple[float, str]]
+    marks: Sequence[Mark] = ()
+
+    def to_html(self) -> str:
+        """Both drawings; the page's width shows one of them."""
+        drawings = "".join(self._draw(frame) for frame in (_WIDE, _NARROW))
+        return f'<figure class="chart">{drawings}</figure>'
+
+    def _draw(self, frame: _Frame) -> str:
+        scale = _Scale(frame, [x for x, _ in self.x_ticks], [y for y, _ in self.y_ticks])
+        title = f"chart-{frame.name}-title"
+        parts = [
+            f'<svg class="{frame.name}" viewBox="0 0 {frame.width} {frame.height}" font-size="{frame.font}" role="img" '
+            f'aria-labelledby="{title}"><title id="{title}">{escape(self.title)}</title>'
+            f"<desc>{escape(self.description)}</desc>",
+            *self._grid(frame, scale),
+            *self._marks(frame, scale),
+            *(self._line(line, scale) for line in self.lines),
+            *self._names(frame, scale),
+            "</svg>",
+        ]
+        return "".join(parts)
+
+    def _grid(self, frame: _Frame, scale: _Scale) -> list[str]:
+        right, bottom = frame.width - frame.right, frame.height - frame.bottom
+        parts = []
+        for value, label in self.y_ticks:
+            y = scale.y(value)
+            parts.append(f'<line class="grid" x1="{frame.left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            parts.append(
+                f'<text class="tick" x="{frame.left - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(label)}</text>'
+            )
+        for value, label in self.x_ticks:
+            x = scale.x(value)
+            parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{frame.top}" y2="{bottom}"/>')
+            y = bottom + frame.font + 6
+            parts.append(f'<text class="tick" x="{x:.1f}" y="{y}" text-anchor="middle">{escape(label)}</text>')
+        x, y = (frame.left + right) / 2, frame.height - 4
+        parts.append(f'<text class="axis" x="{x:.0f}" y="{y}" text-anchor="middle">{escape(self.x_name)}</text>')
+        parts.append(f'<text class="axis" x="2" y="{frame.font}">{escape(self.y_name)}</text>')
+        return parts
+
+    def _marks(self, frame: _Frame, scale: _Scale) -> list[str]:
+        parts = []
+        bottom, right = frame.height - frame.bottom, frame.width - frame.right
+        ends = [-math.inf, -math.inf]  # of the words so far, in two rows
+        for mark in self.marks:
+            x = scale.x(mark.x)
+            width = 0.58 * frame.font * len(mark.text)
+            start = min(max(x - width / 2, frame.left), right - width)
+            parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{frame.top}" y2="{bottom}"/>')
+            row = next((row for row, end in enumerate(ends) if end < start), None)
+            if row is None:  # no room for words: the table has them
+                continue
+            ends[row] = start + width + 6
+            y = frame.top - 6 - row * (frame.font + 2)
+            parts.append(f'<text class="mark" x="{start:.1f}" y="{y:.1f}">{escape(mark.text)}</text>')
+        return parts
+
+    def _line(self, line: Line, scale: _Scale) -> str:
+        points = [(scale.x(x), scale.y(y), told) for x, y, told in line.points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
+        dots = "".join(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{escape(told)}</title></circle>' for x, y, told in points
+        )
+        halo = f'<polyline class="halo" points="{path}"/>' if line.kind.startswith("auto") else ""
+        return f'<g class="line {escape(line.kind)}">{halo}<polyline points="{path}"/>{dots}</g>'
+
+    def _names(self, frame: _Frame, scale: _Scale) -> list[str]:
+        """Each line's name beside its last point; at the edge moved apart where they would overlap, with a thread."""
+        every = [(scale.x(line.points[-1][0]), scale.y(line.points[-1][1]), line) for line in self.lines if line.points]
+        edge = frame.width - frame.right
+        parts, ends = [], []
+        for x, y, line in every:
+            if x >= edge - 0.6 * frame.font * len(line.name) - 12:
+                ends.append((x, y, line))
+                continue
+            above = f'x="{x:.1f}" y="{y - 9:.1f}" text-anchor="middle"'
+            parts.append(f'<text class="name {escape(line.kind)}" {above}>{escape(line.name)}</text>')
+        ends.sort(key=lambda end: end[1])
+        places = spread([y for _, y, _ in ends], frame.font + 3.0, frame.top + 6.0, frame.height - frame.bottom)
+        column = edge + 14
+        for (x, y, line), place in zip(ends, places, strict=True):
+            kind = escape(line.kind)
+            parts.append(
+                f'<path class="thread {kind}" d="M{x + 5:.1f} {y:.1f} L{column - 4} {place:.1f}"/>'
+                f'<text class="name {kind}" x="{column}" y="{place + 4:.1f}">{escape(line.name)}</text>'
+            )
+        return parts
+
+
+class _Scale:
+    """From values to places on the paper."""
+
+    def __init__(self, frame: _Frame, xs: Sequence[float], ys: Sequence[float]) -> None:
+        self._frame = frame
+        self._x0, self._x1 = math.log(min(xs)), math.log(max(xs))
+        self._y0, self._y1 = math.log(min(ys)), math.log(max(ys))
+
+    def x(self, value: float) -> float:
+        """Across."""
+        share = (math.log(value) - self._x0) / (self._x1 - self._x0)
+        return self._frame.left + share * (self._frame.width - self._frame.left - self._frame.right)
+
+    def y(self, value: float) -> float:
+        """Down."""
+        share = (math.log(value) - self._y0) / (self._y1 - self._y0)
+        low, high = self._frame.height - self._frame.bottom, self._frame.top
+        return low - share * (low - high)
+
+
+def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Rising places moved apart to at least ``gap``, as little as possible, within ``low`` and ``high`` if they fit."""
+    # Neighbours that overlap form a block that is centred on where its members want to be.
+    blocks: list[tuple[float, list[float]]] = []
+    for place in places:
+        block = (place, [place])
+        while blocks:
+            centre, members = blocks[-1]
+            reach = (len(members) + len(block[1])) * gap / 2
+            if block[0] - centre >= reach:
+                break
+            blocks.pop()
+            together = members + block[1]
+            block = (sum(together) / len(together), together)
+        blocks.append(block)
+    found: list[float] = []
+    for centre, members in blocks:
+        first = centre - (len(members) - 1) * gap / 2
+        found += [first + number * gap for number in range(len(members))]
+    for index in range(len(found) - 1, -1, -1):
+        limit = high - (len(found) - 1 - index) * gap
+        found[index] = min(found[index], limit)
+    for index in range(len(found)):
+        found[index] = max(found[index], low + index * gap)
+    return found

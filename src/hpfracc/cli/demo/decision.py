@@ -1,0 +1,85 @@
+"""A decision on the page: in words, then every arm with what it would cost or why it was refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hpfracc.cli.demo.blocks import Cell, Grid, Words
+from hpfracc.engine.selection.decision import Candidate, Decision
+from hpfracc.engine.selection.explain import format_bytes, format_seconds, title, verdict
+
+__all__ = ["DecisionBlock"]
+
+_SOURCES = {"samples": "calls timed", "knots": "calibration", "prior": "packaged prior", "none": "nothing yet"}
+
+
+@dataclass(frozen=True)
+class DecisionBlock:
+    """What :func:`hpfracc.explain` answers.
+
+    Attributes
+    ----------
+    decision : Decision
+        What was decided.
+    guess : str
+        The arm that would have been taken before anything was measured at this size.
+    """
+
+    decision: Decision
+    guess: str
+
+    def to_html(self) -> str:
+        """Words, and a table of all arms."""
+        return Words(self._words()).to_html() + self._table().to_html()
+
+    def _words(self) -> list[str]:
+        decision = self.decision
+        words = [f"{title(decision)}.", f"{verdict(decision)}."]
+        rivals = [row for row in decision.candidates if row.refused is None and row.arm != decision.arm]
+        if rivals and decision.chosen is not None and math.isfinite(rivals[0].total):
+            rival = rivals[0]
+            words.append(
+                f"Next comes `{rival.arm}` with {format_seconds(rival.total)}. Another arm takes over only if it is at "
+                "least 10 % faster, so that noise does not make the choice flicker."
+            )
+        if self.guess == decision.arm:
+            words.append("The prior of the library had guessed the same, before anything was measured here.")
+        else:
+            words.append(
+                f"Before anything was measured here, the prior of the library would have taken `{self.guess}`."
+            )
+        return words
+
+    def _table(self) -> Grid:
+        columns = ("arm", ">predicted", ">between", ">transfer", ">to compile", ">memory", "known from")
+        possible = [row for row in self.decision.candidates if row.refused is None]
+        refused = [row for row in self.decision.candidates if row.refused is not None]
+        notes = [f"`{row.arm}`: {row.refused}" for row in refused]
+        return Grid(
+            "Every arm, cheapest first; those refused stand below",
+            columns,
+            [self._row(row) for row in possible],
+            (),
+            notes,
+        )
+
+    def _row(self, row: Candidate) -> list[Cell]:
+        known = f"{row.samples} {_SOURCES['samples']}" if row.samples else _SOURCES.get(row.source, row.source)
+        between = "-"
+        if math.isfinite(row.low) and math.isfinite(row.high):
+            between = f"{format_seconds(row.low)} to {format_seconds(row.high)}"
+        kind = "chosen" if row.arm == self.decision.arm else ""
+        texts = (
+            row.arm,
+            format_seconds(row.total),
+            between,
+            format_seconds(row.transfer) if row.transfer else "none",
+            format_seconds(row.compile) if row.compile else "nothing",
+            format_bytes(row.memory),
+            known,
+        )
+        return [
+            Cell(text, kind=f"arm {row.backend} {kind}".strip() if place == 0 else kind)
+            for place, text in enumerate(texts)
+        ]

@@ -1,0 +1,112 @@
+"""The report: one file that needs nothing else, not even a script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from hpfracc.cli.demo.blocks import Chapter, Code, escape, inline
+from hpfracc.engine.selection.explain import format_bytes
+
+__all__ = ["render"]
+
+_MODULES = {"numpy": "NumPy", "scipy": "SciPy", "numba": "Numba", "torch": "PyTorch", "jax": "JAX", "cupy": "CuPy"}
+
+
+def render(chapters: Sequence[Chapter], info: dict[str, Any], command: str) -> str:
+    """The whole page.
+
+    Parameters
+    ----------
+    chapters : sequence of Chapter
+        What is shown.
+    info : dict
+        What ``hpfracc info`` tells.
+    command : str
+        How to make the page again.
+    """
+    style = resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    parts = [
+        _header(info),
+        "<main>",
+        *map(_chapter, chapters),
+        _machine(info),
+        _again(command),
+        "</main>",
+        _footer(info),
+    ]
+    body = "\n".join(parts)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{digest}'; "
+        "base-uri 'none'; form-action 'none'\">\n"
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>hpfracc on this machine</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"{body}\n</body>\n</html>\n"
+    )
+
+
+def _header(info: dict[str, Any]) -> str:
+    machine = info["machine"]
+    cards = " and ".join(card["name"] for card in machine["gpus"])
+    where = f"{machine['cpu']['model']}{f' with {cards}' if cards else ''}"
+    return (
+        '<header><p class="brand">hpfracc</p>'
+        "<h1>The fastest way, found by measuring</h1>"
+        '<p class="lead">One call, and the library picks the algorithm, the backend and the device that finish it '
+        f"soonest on this machine: {escape(where)}.</p></header>"
+    )
+
+
+def _chapter(chapter: Chapter) -> str:
+    blocks = "\n".join(block.to_html() for block in chapter.blocks)
+    return f'<section id="{escape(chapter.name)}"><h2>{inline(chapter.title)}</h2>\n{blocks}</section>'
+
+
+def _machine(info: dict[str, Any]) -> str:
+    machine, host = info["machine"], info["memory"]["host"]
+    cpu = machine["cpu"]
+    versions = machine["libraries"]
+    present = [f"{name} {versions[key]}" for key, name in _MODULES.items() if versions.get(key)]
+    facts = [
+        ("Processor", f"{cpu['model']} ({cpu['architecture']})"),
+        ("Threads", f"{len(cpu['affinity'])} of {cpu['logical']}"),
+        ("Memory", f"{format_bytes(host['free'])} free of {format_bytes(host['limit'])}"),
+    ]
+    for card in machine["gpus"]:
+        size = f", {format_bytes(card['memory'])}" if card["memory"] is not None else ""
+        facts.append((card["device"], f"{card['name']}{size}, driver {card['driver']}"))
+    if not machine["gpus"]:
+        facts.append(("Cards", "none"))
+    facts += [("System", f"{machine['system']}, Python {machine['python']}"), ("Libraries", ", ".join(present))]
+    absent = [f"{_MODULES[row['name']]} ({row['why_not']})" for row in info["backends"] if not row["available"]]
+    if absent:
+        facts.append(("Not taking part", "; ".join(absent)))
+    rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
+    return f'<section id="machine"><h2>This machine</h2><dl class="facts">{rows}</dl></section>'
+
+
+def _again(command: str) -> str:
+    lines = (
+        f"{command}\n"
+        "hpfracc explain --op causal_convolution --shape 1000   # why, without running anything\n"
+        "hpfracc calibrate                                      # the same for every operation, in 10 s\n"
+        "hpfracc wisdom show                                    # what is known by now"
+    )
+    return (
+        '<section id="again"><h2>Do it again</h2><p>Times are the 25th percentile of repeated calls in one process, '
+        "after a warm-up; operands are made from a formula, so that every run computes the same. What else runs "
+        f"at the same time shows up in the figures.</p>{Code(lines).to_html()}</section>"
+    )
+
+
+def _footer(info: dict[str, Any]) -> str:
+    made = time.strftime("%Y-%m-%d %H:%M %Z", time.localtime())
+    who = f"Made by hpfracc {escape(info['hpfracc'])} on {escape(made)}."
+    return f"<footer>{who} This page loads nothing and runs nothing.</footer>"

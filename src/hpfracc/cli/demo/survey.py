@@ -1,0 +1,205 @@
+"""One operation over sizes: every arm timed, and what the engine then chose of its own accord."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hpfracc._config import get_settings
+from hpfracc._environment import BACKENDS
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.calibration import TimeBox, Timing, Trial
+from hpfracc.engine.execution.calibration.growth import Growth
+from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
+from hpfracc.engine.selection.decision import Decision
+
+__all__ = ["Row", "Survey", "survey"]
+
+#: Calls made before the engine's own are timed, and seconds they may take: while it learns it times every call.
+_SETTLING_CALLS, _SETTLING_SECONDS = 40, 0.25
+#: Arms up to this many times slower than the best are timed twice.
+_CLOSE = 1.3
+
+
+@dataclass
+class Row:
+    """One size: what was chosen and what it took, beside every arm there is.
+
+    ``guess`` is what would have been chosen before anything was measured at this size; ``skipped`` tells of every arm
+    that was not timed why.
+    """
+
+    size: int
+    guess: str
+    decision: Decision | None = None
+    seconds: float = float("nan")
+    timings: dict[str, Timing] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def best(self) -> Timing:
+        """The fastest arm that was timed."""
+        return min(self.timings.values(), key=lambda timing: timing.seconds)
+
+    def of_backend(self, backend: str) -> Timing | None:
+        """The fastest arm of one backend, None if none was timed."""
+        own = [timing for arm, timing in self.timings.items() if arm.partition(":")[0] == backend]
+        return min(own, key=lambda timing: timing.seconds, default=None)
+
+    def why_not(self, backend: str) -> str:
+        """Why no arm of a backend was timed."""
+        own = [why for arm, why in self.skipped.items() if arm.partition(":")[0] == backend]
+        return own[0] if own else "it has no kernel for this"
+
+
+@dataclass
+class Survey:
+    """All sizes, what importing and first calls took, and which backends could not take part."""
+
+    rows: list[Row] = field(default_factory=list)
+    imports: dict[str, float] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    spent: float = 0.0
+
+    @property
+    def backends(self) -> list[str]:
+        """Backends of which some arm was timed, in their usual order."""
+        return [name for name in BACKENDS if any(row.of_backend(name) is not None for row in self.rows)]
+
+    def first_calls(self) -> list[tuple[str, int, float]]:
+        """(arm, size, seconds) of every first call that was timed apart."""
+        return [
+            (timing.arm, row.size, timing.first)
+            for row in self.rows
+            for timing in row.timings.values()
+            if timing.first is not None
+        ]
+
+
+def survey(
+    operation: str,
+    sizes: Sequence[int],
+    make: Callable[[int], tuple[np.ndarray[Any, Any], ...]],
+    *,
+    effort: float,
+    patience: float,
+    report: Callable[[float, str], None],
+) -> Survey:
+    """Time every arm of ``operation`` at every size, then let the engine choose.
+
+    Parameters
+    ----------
+    make : callable
+        The operands of one size.
+    effort : float
+        Seconds that a quick call is repeated for.
+    patience : float
+        An arm that is predicted to take longer than this for one call is left out.
+    report : callable
+        Told the share that is done, and what is being done.
+    """
+    box = TimeBox(float("inf"))
+    found = Survey()
+    found.imports, found.absent = _import_all(operation, report)
+    growth: dict[str, Growth] = {}
+    # A size takes about as long as its place in the row says: the large ones take most.
+    weights = [1.0 + 0.5 * number for number in range(len(sizes))]
+    done = 0.0
+    for size, weight in zip(sizes, weights, strict=True):
+        share = done / sum(weights)
+        found.rows.append(_survey_size(operation, size, make(size), box, growth, effort, patience, share, report))
+        done += weight
+    found.spent = box.spent
+    return found
+
+
+def _import_all(operation: str, report: Callable[[float, str], None]) -> tuple[dict[str, float], dict[str, str]]:
+    """Import every library that has a kernel: (seconds by backend, why not by backend)."""
+    seconds: dict[str, float] = {}
+    absent: dict[str, str] = {}
+    disabled = get_settings().disabled
+    for name in BACKENDS:
+        why = f"disabled by HPFRACC_DISABLE_{name.upper()}" if name in disabled else registry.unavailable(name)
+        if why is None and not registry.is_loaded(name) and registry.specs(operation, name):
+            report(0.0, f"importing {name}")
+            begin = time.perf_counter()
+            try:
+                for spec in registry.specs(operation, name):
+                    registry.kernel(operation, name, spec.algorithm)
+            except (ImportError, OSError) as error:
+                registry.mark_broken(name, error)
+                why = registry.unavailable(name)
+            else:
+                seconds[name] = time.perf_counter() - begin
+        if why is not None:
+            absent[name] = why
+    return seconds, absent
+
+
+def _survey_size(
+    operation: str,
+    size: int,
+    operands: tuple[np.ndarray[Any, Any], ...],
+    box: TimeBox,
+    growth: dict[str, Growth],
+    effort: float,
+    patience: float,
+    share: float,
+    report: Callable[[float, str], None],
+) -> Row:
+    trial = Trial(operation, operands, {})
+    row = Row(size, trial.operation.decide(*operands).arm)
+    for arm, refused in list(trial.arms()):
+        if refused is not None:
+            row.skipped[arm.name] = refused
+            continue
+        known, work = growth.setdefault(arm.name, Growth()), trial.work(arm)
+        least = known.least(work)
+        if least > patience:
+            row.skipped[arm.name] = f"one call would take more than {patience:g} s"
+            continue
+        report(share, f"{size:,} points: {arm.name}")
+        try:
+            timing = trial.time(arm, box, effort=effort)
+        except Exception as error:  # one arm that fails is a line in the table, not the end of the demo
+            row.skipped[arm.name] = registry.describe_failure(error)
+            continue
+        known.add(timing.x, timing.seconds)
+        row.timings[arm.name] = timing
+    report(share, f"{size:,} points: the engine's own choice")
+    row.seconds, row.decision = _let_choose(trial, operands, effort)
+    _look_again(trial, row, box, effort)
+    return row
+
+
+def _look_again(trial: Trial, row: Row, box: TimeBox, effort: float) -> None:
+    """Time the arms near the best and the engine's choice once more, side by side: the better time of each counts."""
+    assert row.decision is not None
+    bar = _CLOSE * row.best.seconds
+    for arm, refused in list(trial.arms()):
+        known = row.timings.get(arm.name)
+        if refused is not None or known is None or (known.seconds > bar and arm.name != row.decision.arm):
+            continue
+        again = trial.time(arm, box, effort=effort, learn=False)
+        if again.seconds < known.seconds:
+            row.timings[arm.name] = replace(known, seconds=again.seconds)
+            trial.learn(arm, again.seconds)
+    seconds, row.decision = _let_choose(trial, trial.arrays, effort)
+    row.seconds = min(row.seconds, seconds)
+
+
+def _let_choose(trial: Trial, operands: tuple[Any, ...], effort: float) -> tuple[float, Decision]:
+    """What a call takes once the engine has settled, and what it settled on."""
+    operation = trial.operation
+    settling = TimeBox(_SETTLING_SECONDS)
+    for _ in range(_SETTLING_CALLS):
+        operation(*operands)
+        if not settling.left:
+            break
+    samples = repeat(partial(operation, *operands), effort=2 * effort)
+    return lower_quartile(samples), operation.decide(*operands)

@@ -1,0 +1,90 @@
+"""``hpfracc explain``: which arm a call would take, and why; nothing is run."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from hpfracc.cli.answer import Answer
+
+__all__ = ["add_command", "parse_shape"]
+
+
+def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
+    """Add this command to the parser."""
+    parser = commands.add_parser("explain", help=summary, description=__doc__, parents=[common], allow_abbrev=False)
+    parser.add_argument("--op", required=True, metavar="NAME", help="the operation, such as causal_convolution")
+    parser.add_argument("--shape", required=True, help="of the main operand: 100000, or 32x1000 for 32 rows of 1000")
+    parser.add_argument("--dtype", help="of the operands (default: float64, or integers where only those are served)")
+    parser.add_argument("--gradient", action="store_true", help="a derivative must flow through the call")
+    parser.add_argument(
+        "--on", default="cpu", metavar="DEVICE", help="where the operands are: cpu (default), cuda, cuda:1"
+    )
+    parser.add_argument("--backend", help="the backend that the call asks for")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Answer:
+    """Explain the call that the arguments describe."""
+    from hpfracc.engine.execution.api import explain
+
+    shape = parse_shape(arguments.shape)
+    if arguments.dtype is not None:
+        _check_dtype(arguments.op, shape, arguments.dtype)
+    explanation = explain(
+        arguments.op,
+        shape=shape,
+        dtype=arguments.dtype or "float64",
+        gradient=arguments.gradient,
+        on=_device(arguments.on),
+        backend=arguments.backend,
+    )
+    return Answer(explanation.to_dict(), lambda: explanation)
+
+
+def _check_dtype(operation: str, shape: tuple[int, ...], dtype: str) -> None:
+    """Refuse a dtype that the operation's example would put another in place of: what is asked for is not changed."""
+    from hpfracc.engine.execution.catalogue import get_operation
+    from hpfracc.engine.primitives.base import ArraySpec
+
+    primitive = get_operation(operation).primitive
+    name = ArraySpec((), dtype).dtype
+    specs, params = primitive.example(shape, name)
+    if name not in {spec.dtype for spec in specs}:
+        primitive.describe(*(ArraySpec(spec.shape, name) for spec in specs), **params)
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """``"32x1000"`` as ``(32, 1000)``; every axis is a whole number, as ``1e6`` is too."""
+    from hpfracc.engine.workload import as_shape
+    from hpfracc.errors import InvalidInputError
+
+    axes: list[Any] = []
+    for part in text.lower().replace(",", "x").replace("*", "x").split("x"):
+        digits = part.strip().replace("_", "")
+        try:
+            axes.append(int(digits))
+        except ValueError:
+            try:
+                axes.append(float(digits))
+            except ValueError:
+                raise InvalidInputError(
+                    f"shape {text!r} is not a shape; write the size of each axis, such as 100000 or 32x1000"
+                ) from None
+    return as_shape(axes)
+
+
+def _device(text: str) -> str | None:
+    """The device by its full name, None for the host; one that this machine lacks is refused."""
+    from hpfracc.engine import hardware
+    from hpfracc.errors import InvalidInputError
+
+    name = text.strip().lower()
+    if name in ("cpu", "host"):
+        return None
+    device = "cuda:0" if name in ("cuda", "gpu") else name
+    cards = [card.device for card in hardware.machine().gpus]
+    if device not in cards:
+        have = f"there are {', '.join(cards)}" if cards else "there is no card that this process may use"
+        raise InvalidInputError(f"device {text!r} was not found; {have}: use one of them, or cpu")
+    return device

@@ -1,0 +1,178 @@
+"""``hpfracc info``: what this machine has, which backends can be used, and what is known already."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from hpfracc.cli.answer import Answer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["add_command", "collect"]
+
+
+def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
+    """Add this command to the parser."""
+    parser = commands.add_parser("info", help=summary, description=__doc__, parents=[common], allow_abbrev=False)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Answer:
+    """Look at everything there is to look at; no array library is imported for it."""
+    data = collect()
+    return Answer(data, lambda: _view(data))
+
+
+def collect() -> dict[str, Any]:
+    """All that the command tells, as plain values."""
+    from hpfracc import __version__
+    from hpfracc._config import get_settings
+    from hpfracc._environment import BACKENDS
+    from hpfracc.engine import hardware
+    from hpfracc.engine.memory.host import HostProbe
+    from hpfracc.engine.selection.knowledge import knowledge_for
+
+    settings = get_settings()
+    machine = hardware.machine()
+    backends = [_backend(name, settings.disabled) for name in BACKENDS]
+    wisdom = knowledge_for(settings).wisdom.summary()
+    return {
+        "hpfracc": __version__,
+        "machine": machine.to_dict(),
+        "memory": {
+            "host": HostProbe().read().to_dict(),
+            "devices": [
+                {"device": card.device, "total": card.memory, "free": hardware.driver_free_bytes(card.device)}
+                for card in machine.gpus
+            ],
+        },
+        "backends": backends,
+        "wisdom": {name: value for name, value in wisdom.items() if name != "rows"},
+        "settings": asdict(settings),
+        "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith("HPFRACC_")},
+    }
+
+
+def _backend(name: str, disabled: frozenset[str]) -> dict[str, Any]:
+    from hpfracc.engine import hardware
+    from hpfracc.engine.backends import registry
+    from hpfracc.engine.execution.catalogue import all_operations
+
+    why = f"disabled by HPFRACC_DISABLE_{name.upper()}" if name in disabled else registry.unavailable(name)
+    offered = [] if why else [arm for operation in all_operations() for arm in registry.arms(operation)]
+    return {
+        "name": name,
+        "available": why is None,
+        "version": hardware.library_version(registry.adapter(name).module),
+        "why_not": why,
+        "devices": sorted({arm.device for arm in offered if arm.backend == name}),
+        "kernels": sum(len(registry.specs(operation, name)) for operation in all_operations()),
+    }
+
+
+def _view(data: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+
+    return Group(_machine(data), _backends(data), _knowledge(data))
+
+
+def _grid(rows: list[tuple[str, str]]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column()
+    for name, value in rows:
+        grid.add_row(Text(name), Text(value))
+    return grid
+
+
+def _machine(data: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from hpfracc.engine.selection.explain import format_bytes
+
+    machine, memory = data["machine"], data["memory"]
+    cpu, host = machine["cpu"], memory["host"]
+    threads = len(cpu["affinity"])
+    rows = [
+        ("processor", f"{cpu['model']}, {threads} of {cpu['logical']} threads ({cpu['architecture']})"),
+        (
+            "memory",
+            f"{format_bytes(host['free'])} free of {format_bytes(host['limit'])} (bounded by {host['tightest']})",
+        ),
+    ]
+    free = {card["device"]: card["free"] for card in memory["devices"]}
+    for card in machine["gpus"]:
+        left = free.get(card["device"])
+        total = "" if card["memory"] is None else f" of {format_bytes(card['memory'])}"
+        rows.append((card["device"], f"{card['name']}, {_bytes(left)} free{total}, driver {card['driver']}"))
+    if not machine["gpus"]:
+        rows.append(("cards", "none that this process may use"))
+    rows.append(("system", f"{machine['system']}, Python {machine['python']}"))
+    return Group(Text(f"hpfracc {data['hpfracc']}", style="bold"), _grid(rows))
+
+
+def _bytes(size: int | None) -> str:
+    from hpfracc.engine.selection.explain import format_bytes
+
+    return "unknown" if size is None else format_bytes(size)
+
+
+def _backends(data: dict[str, Any]) -> RenderableType:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, title="Backends", title_justify="left", title_style="bold")
+    for name in ("", "backend", "version", "devices", "kernels", ""):
+        table.add_column(name, justify="right" if name == "kernels" else "left")
+    for row in data["backends"]:
+        mark = Text("yes", style="green") if row["available"] else Text("no", style="yellow")
+        table.add_row(
+            mark,
+            row["name"],
+            row["version"] or "-",
+            ", ".join(row["devices"]) or "-",
+            str(row["kernels"]),
+            Text(row["why_not"] or ""),
+        )
+    return table
+
+
+def _knowledge(data: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    wisdom = data["wisdom"]
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(wisdom["kinds"].items())) or "nothing yet"
+    rows = [
+        ("place", wisdom["path"] or "none"),
+        ("state", wisdom["state"]),
+        ("records", f"{wisdom['records']} ({kinds}), {_bytes(wisdom['bytes'])} on disk"),
+    ]
+    settings = [(name, _setting(value)) for name, value in data["settings"].items()]
+    parts = [
+        Text("Wisdom", style="bold"),
+        _grid(rows),
+        Text(""),
+        Text("Settings in force", style="bold"),
+        _grid(settings),
+    ]
+    if data["environment"]:
+        parts += [Text(""), Text("Environment", style="bold"), _grid(list(data["environment"].items()))]
+    return Group(*parts)
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, frozenset | set | list | tuple):
+        return ", ".join(sorted(map(str, value))) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_setting(item)}" for key, item in value.items()) or "none"
+    return "none" if value is None else str(value)

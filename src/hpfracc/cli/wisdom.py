@@ -1,0 +1,124 @@
+"""``hpfracc wisdom``: show, share or forget what was learned."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpfracc.cli.answer import Answer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from hpfracc.engine.selection.wisdom import Wisdom
+
+__all__ = ["add_command"]
+
+
+def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
+    """Add this command and its own to the parser."""
+    parser = commands.add_parser("wisdom", help=summary, description=__doc__, allow_abbrev=False)
+    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
+
+    def add(name: str, run: Any, words: str) -> argparse.ArgumentParser:
+        action: argparse.ArgumentParser = actions.add_parser(
+            name, help=words, description=words, parents=[common], allow_abbrev=False
+        )
+        action.set_defaults(run=run)
+        return action
+
+    add("show", _show, "what is known, by backend and operation")
+    add("export", _export, "write everything into one file").add_argument("file", type=Path, metavar="FILE")
+    add("import", _import, "take in what another machine or process exported; twice is once").add_argument(
+        "file", type=Path, metavar="FILE"
+    )
+    add("clear", _clear, "forget everything").add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _wisdom(*, needed: bool = False) -> Wisdom:
+    from hpfracc._config import get_settings
+    from hpfracc.engine.selection.knowledge import knowledge_for
+    from hpfracc.errors import ConfigurationError
+
+    wisdom = knowledge_for(get_settings()).wisdom
+    if needed and wisdom.path is None:
+        raise ConfigurationError(
+            "wisdom is off, so there is nothing to export, import or clear; set HPFRACC_WISDOM to a folder, or unset it"
+        )
+    return wisdom
+
+
+def _show(arguments: argparse.Namespace) -> Answer:
+    summary = _wisdom().summary()
+    return Answer(summary, lambda: _table(summary))
+
+
+def _export(arguments: argparse.Namespace) -> Answer:
+    count = _wisdom(needed=True).export(arguments.file)
+    return _said(f"{count} records written to {arguments.file}", file=str(arguments.file), records=count)
+
+
+def _import(arguments: argparse.Namespace) -> Answer:
+    wisdom = _wisdom(needed=True)
+    new = wisdom.import_(arguments.file)
+    total = wisdom.summary()["records"]
+    text = f"{new} new records from {arguments.file}; {total} are known now"
+    return _said(text, file=str(arguments.file), new=new, records=total)
+
+
+def _clear(arguments: argparse.Namespace) -> Answer:
+    from hpfracc.errors import InvalidInputError
+
+    wisdom = _wisdom(needed=True)
+    if not arguments.yes:
+        if not sys.stdin.isatty():
+            raise InvalidInputError(f"nobody is there to be asked whether to forget {wisdom.path}; add --yes")
+        print(f"Forget everything in {wisdom.path}? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            return _said("nothing was changed", removed=0)
+    removed = wisdom.clear()
+    return _said(f"{removed} files removed from {wisdom.path}", removed=removed)
+
+
+def _said(text: str, **data: Any) -> Answer:
+    from rich.text import Text
+
+    return Answer(data, lambda: Text(text, overflow="fold"))
+
+
+def _table(summary: dict[str, Any]) -> RenderableType:
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from hpfracc.engine.selection.explain import format_bytes
+
+    head = Text(f"{summary['path'] or 'wisdom is off'} ({summary['state']})", overflow="fold", style="bold")
+    line = f"{summary['records']} records, {format_bytes(summary['bytes'])} in {len(summary['files'])} files"
+    if summary["unwritten"]:
+        line += f", {summary['unwritten']} not written yet"
+    if summary["skipped"]:
+        line += f", {summary['skipped']} damaged lines left out"
+    if not summary["rows"]:
+        return Group(head, Text(f"{line}; `hpfracc calibrate` fills it"))
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("backend", "operation", "arms", "knots", "samples", "compiles", "last", "fingerprint"):
+        right = name in ("knots", "samples", "compiles")
+        table.add_column(name, justify="right" if right else "left", no_wrap=name in ("last", "fingerprint"))
+    for row in summary["rows"]:
+        kinds = row["kinds"]
+        table.add_row(
+            row["backend"] or "copies",
+            row["operation"],
+            ", ".join(row["arms"]),
+            str(kinds.get("knot", 0)),
+            str(kinds.get("sample", 0) + kinds.get("transfer", 0)),
+            str(kinds.get("compile", 0)),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(row["newest"])),
+            row["fingerprint"],
+        )
+    return Group(head, Text(line), table)

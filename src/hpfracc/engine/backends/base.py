@@ -1,0 +1,171 @@
+"""Who can do it: what a backend tells of itself, and the arms it offers.
+
+A backend is one folder: ``adapter.py`` says what the library is, where its memory lies and how arrays move;
+``kernels/<primitive>.py`` holds pure functions. Only adapters synchronise a device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from hpfracc.engine.primitives.base import Call
+
+__all__ = ["Adapter", "Arm", "DeviceTimer", "Kernel", "KernelSpec"]
+
+#: When a kernel compiles: never, once per dtypes and ranks, or once per shape.
+Compiles = Literal["never", "signature", "shape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A loaded kernel: ``run(*arrays, **params)`` on arrays of its own library, all on one device.
+
+    Where a transform of one operand can be kept, ``prepare(operand, call)`` makes it and
+    ``apply(prepared, *other_arrays, **params)`` uses it; ``run`` is the two together.
+    """
+
+    run: Callable[..., Any]
+    prepare: Callable[[Any, Call], Any] | None = None
+    apply: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """What a backend says of a kernel before loading it: enough to choose by.
+
+    Attributes
+    ----------
+    primitive, algorithm : str
+        What it computes, and how (``"direct"``, ``"fft"``, ``"default"``).
+    dtypes : frozenset of str
+        Values of ``Call.dtype`` it serves.
+    compiles : {"never", "signature", "shape"}
+        What a new compilation is made for.
+    differentiable : bool
+        Whether the library's own differentiation goes through it.
+    threads : bool
+        Whether it takes ``workers=`` and spreads over that many threads of ours; such a kernel is offered once with one
+        worker and once with all.
+    refuses : callable or None
+        ``refuses(call)`` gives a sentence why this call cannot be served, or None.
+    """
+
+    primitive: str
+    algorithm: str
+    dtypes: frozenset[str]
+    compiles: Compiles = "never"
+    differentiable: bool = False
+    threads: bool = False
+    refuses: Callable[[Call], str | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One thing that can be chosen: a kernel of a backend, on a device, with a number of workers."""
+
+    backend: str
+    spec: KernelSpec = field(compare=False)
+    device: str = "cpu"
+    workers: int = 1
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        workers = f"x{self.workers}" if self.workers > 1 else ""
+        object.__setattr__(self, "name", f"{self.backend}:{self.spec.algorithm}@{self.device}{workers}")
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm of its kernel."""
+        return self.spec.algorithm
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it works on host memory."""
+        return self.device == "cpu"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DeviceTimer(Protocol):
+    """A pair of marks in a device's own queue of work; reading it never waits."""
+
+    def start(self) -> None:
+        """Mark the beginning."""
+
+    def stop(self) -> None:
+        """Mark the end."""
+
+    def seconds(self) -> float | None:
+        """Time between the marks, or None while the device has not reached the second."""
+
+
+class Adapter(ABC):
+    """One library, as the engine sees it. Importing the module that defines one imports no such library."""
+
+    #: Name of the backend, and of its folder.
+    name: ClassVar[str]
+    #: The module whose presence means that the backend is installed.
+    module: ClassVar[str]
+    #: Seconds that importing the library takes where nothing better is known; measured once it was imported.
+    import_seconds: ClassVar[float] = 0.0
+    #: The kernels it offers, per primitive.
+    specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]]
+
+    def before_import(self) -> None:
+        """What must be arranged before the engine itself imports the library for the first time."""
+        return None
+
+    @abstractmethod
+    def devices(self) -> tuple[str, ...]:
+        """The devices it can work on, ``"cpu"`` and ``"cuda:<index>"``; may import the library."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """The library's version; does not import it."""
+
+    @abstractmethod
+    def from_host(self, array: np.ndarray, device: str) -> Any:
+        """The library's own array on ``device``; shares memory on the host where it can."""
+
+    @abstractmethod
+    def to_host(self, array: Any) -> np.ndarray:
+        """A NumPy array, complete when this returns; shares memory on the host where it can."""
+
+    @abstractmethod
+    def cast(self, array: Any, dtype: str) -> Any:
+        """``array`` (of this library) in ``dtype``, itself if it is so already."""
+
+    def is_asynchronous(self, device: str) -> bool:
+        """Whether a kernel's return does not mean that its work is done."""
+        return device != "cpu"
+
+    def synchronize(self, device: str) -> None:
+        """Wait for all work on ``device``."""
+        return None
+
+    def timer(self, device: str) -> DeviceTimer | None:
+        """A timer in the device's own queue, or None where the library has none."""
+        return None
+
+    def free_bytes(self, device: str) -> int | None:
+        """Bytes a new allocation on ``device`` could take, unused pool memory included; None if unknown."""
+        return None
+
+    def release_memory(self, device: str) -> None:
+        """Give cached but unused memory back."""
+        return None
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether ``error`` is this library's way of saying that memory ran out."""
+        return isinstance(error, MemoryError)
+
+    def scope(self, call: Call) -> contextlib.AbstractContextManager[Any] | None:
+        """A context in which kernels for ``call`` on host operands must run, or None."""
+        return None

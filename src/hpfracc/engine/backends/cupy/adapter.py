@@ -1,0 +1,176 @@
+"""CuPy as the engine sees it: CUDA devices alone."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hpfracc._optional import import_optional
+from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.errors import MissingDependencyError
+
+__all__ = ["ADAPTER", "CupyAdapter"]
+
+#: Points up to which one thread sums a point.
+_LONGEST_DIRECT = 4096
+
+#: CuPy is packaged once for each version of CUDA.
+_PACKAGES = ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")
+
+#: How out of memory is said by the libraries underneath.
+_OUT_OF_MEMORY = ("ALLOC_FAILED", "cudaErrorMemoryAllocation")
+
+
+def _too_long(call: Call) -> str | None:
+    if call.length > _LONGEST_DIRECT:
+        return f"{call.length:,} points: its direct sum has one thread a point, for at most {_LONGEST_DIRECT:,}"
+    return None
+
+
+def _index(device: str) -> int:
+    return int(device.rpartition(":")[2])
+
+
+class CupyAdapter(Adapter):
+    """CuPy. Its allocator and its plan cache are left as the user set them."""
+
+    name: ClassVar[str] = "cupy"
+    module: ClassVar[str] = "cupy"
+    import_seconds: ClassVar[float] = 1.0
+    specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
+        "causal_convolution": (
+            KernelSpec("causal_convolution", "direct", INEXACT, compiles="signature", refuses=_too_long),
+            KernelSpec("causal_convolution", "fft", INEXACT, compiles="signature"),
+        ),
+        "matmul": (KernelSpec("matmul", "default", INEXACT),),
+        "fft": (KernelSpec("fft", "default", INEXACT),),
+        "elementwise": (KernelSpec("elementwise", "fused", INEXACT, compiles="signature"),),
+        "reduction": (KernelSpec("reduction", "default", INEXACT | INTEGERS, compiles="signature"),),
+        "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature"),),
+    }
+
+    def __init__(self) -> None:
+        self._devices: tuple[str, ...] | None = None
+        self._idle_events: dict[str, deque[tuple[Any, Any]]] = {}
+
+    def devices(self) -> tuple[str, ...]:
+        """Every CUDA device that CuPy sees; none where there is no driver."""
+        if self._devices is None:
+            runtime = import_optional("cupy").cuda.runtime
+            try:
+                count = int(runtime.getDeviceCount())
+            except runtime.CUDARuntimeError:
+                count = 0
+            self._devices = tuple(f"cuda:{index}" for index in range(count))
+        return self._devices
+
+    def version(self) -> str:
+        """CuPy's version, from the metadata of whichever of its packages is installed."""
+        for package in _PACKAGES:
+            try:
+                return importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+        raise MissingDependencyError(
+            "'cupy' is not installed; install it with: pip install 'hpfracc[cuda]'", name="cupy"
+        )
+
+    def from_host(self, array: np.ndarray, device: str) -> Any:
+        """A copy on ``device``."""
+        from hpfracc.engine.backends.cupy import transfers
+
+        return transfers.upload(array, _index(device))
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """A copy in host memory."""
+        from hpfracc.engine.backends.cupy import transfers
+
+        return transfers.download(array)
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        """``array`` in ``dtype``, itself if it is so already."""
+        return array.astype(dtype, copy=False)
+
+    def synchronize(self, device: str) -> None:
+        """Wait for a device."""
+        import_optional("cupy").cuda.Device(_index(device)).synchronize()
+
+    def timer(self, device: str) -> DeviceTimer | None:
+        """A pair of CUDA events on the current stream, taken from those that earlier timers are done with."""
+        cuda = import_optional("cupy").cuda
+        idle = self._idle_events.setdefault(device, deque(maxlen=64))
+        with cuda.Device(_index(device)):
+            try:
+                pair = idle.pop()
+            except IndexError:
+                pair = cuda.Event(), cuda.Event()
+            return _EventTimer(cuda, _index(device), pair, idle)
+
+    def free_bytes(self, device: str) -> int | None:
+        """What the driver has free and what CuPy's own pool holds unused."""
+        cupy = import_optional("cupy")
+        with cupy.cuda.Device(_index(device)):
+            free, _ = cupy.cuda.runtime.memGetInfo()
+            return int(free) + int(cupy.get_default_memory_pool().free_bytes())
+
+    def release_memory(self, device: str) -> None:
+        """Give back the unused part of CuPy's pool, and the work areas of this thread's kept cuFFT plans."""
+        cupy = sys.modules.get("cupy")
+        if cupy is not None:
+            with cupy.cuda.Device(_index(device)):
+                cupy.fft.config.get_plan_cache().clear()
+                cupy.get_default_memory_pool().free_all_blocks()
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """CuPy's own error, or what cuFFT, cuBLAS and the driver say."""
+        cupy = sys.modules.get("cupy")
+        if isinstance(error, MemoryError) or (
+            cupy is not None and isinstance(error, cupy.cuda.memory.OutOfMemoryError)
+        ):
+            return True
+        return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
+
+
+class _EventTimer:
+    """Two CUDA events; :meth:`seconds` asks whether the second has passed, and never waits for it."""
+
+    __slots__ = ("_cuda", "_idle", "_index", "_pair", "_seconds", "_stopped")
+
+    def __init__(self, cuda: Any, index: int, pair: tuple[Any, Any], idle: deque[tuple[Any, Any]]) -> None:
+        self._cuda = cuda
+        self._index = index
+        self._pair: tuple[Any, Any] | None = pair
+        self._idle = idle
+        self._stopped = False
+        self._seconds: float | None = None
+
+    def start(self) -> None:
+        """Mark the beginning in the current stream."""
+        self._record(0)
+
+    def stop(self) -> None:
+        """Mark the end in the current stream."""
+        self._record(1)
+        self._stopped = True
+
+    def _record(self, which: int) -> None:
+        if self._pair is not None:
+            with self._cuda.Device(self._index):
+                self._pair[which].record(self._cuda.get_current_stream())
+
+    def seconds(self) -> float | None:
+        """Seconds between the marks once the device has passed both, else None."""
+        if self._pair is not None and self._stopped and self._pair[1].done:
+            self._seconds = self._cuda.get_elapsed_time(*self._pair) / 1000.0
+            self._idle.append(self._pair)
+            self._pair = None
+        return self._seconds
+
+
+ADAPTER = CupyAdapter()

@@ -1,0 +1,173 @@
+"""Causal convolution in CuPy: a sum per point for short signals, one padded FFT for long ones.
+
+Non-finite samples stay causal without waiting for the device: the kernel that pads the signal also sets bad samples to
+0 and notes where the first one of each row is, and the kernel that cuts the result to length writes nan from there on.
+Where a *weight* is not finite the whole row may be nan.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+from cupyx.scipy import fft
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.primitives.base import Call
+
+__all__ = ["KERNELS"]
+
+# Sums run in double precision, so that the direct sum of float32 numbers is not worse than their transform.
+_SUM = cupy.ElementwiseKernel(
+    "raw T weights, raw T signal, A zero, int64 points, int64 taps, int64 weight_step, int64 signal_step",
+    "T result",
+    """
+    const long long row = i / points, column = i - row * points;
+    const long long last = column < taps - 1 ? column : taps - 1;
+    A total = zero;
+    for (long long k = 0; k <= last; ++k) {
+        total += A(weights[row * weight_step + k]) * A(signal[row * signal_step + column - k]);
+    }
+    result = T(total);
+    """,
+    "hpfracc_causal_sum",
+)
+
+_PAD_CLEAN = cupy.ElementwiseKernel(
+    "raw T signal, int64 points, int64 size",
+    "T padded, raw int64 first",
+    """
+    const long long row = i / size, column = i - row * size;
+    T value = T(0);
+    if (column < points) {
+        value = signal[row * points + column];
+        if (!isfinite(value)) {
+            value = T(0);
+            atomicMin((long long*)&first[row], column);
+        }
+    }
+    padded = value;
+    """,
+    "hpfracc_pad_clean",
+)
+
+_CUT_TAINT = cupy.ElementwiseKernel(
+    "T value, int64 first, int64 points, float64 missing",
+    "T result",
+    "result = i % points >= first ? T(missing) : value",
+    "hpfracc_cut_taint",
+)
+
+
+class Spectrum(NamedTuple):
+    """The transform of the weights, zero-padded to ``size`` points, and the dtype of the result."""
+
+    transform: cupy.ndarray
+    size: int
+    taps: int
+    dtype: np.dtype[Any]
+
+
+def _operands(weights: cupy.ndarray, signal: cupy.ndarray) -> tuple[cupy.ndarray, cupy.ndarray]:
+    """Both in the dtype of the result, and no more weights than there are points."""
+    dtype = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
+    if weights.dtype.kind == "c":
+        dtype = np.result_type(dtype, np.complex64)
+    return weights.astype(dtype, copy=False)[..., : signal.shape[-1]], signal.astype(dtype, copy=False)
+
+
+def _sum_of_nothing(batch: tuple[int, ...], signal: cupy.ndarray, taps: int) -> cupy.ndarray | None:
+    """The result where there are no points, no rows or no weights; None where there is work to do."""
+    if taps and signal.size and 0 not in batch:
+        return None
+    return cupy.zeros(np.broadcast_shapes((*batch, 1), signal.shape), signal.dtype)
+
+
+# Direct: each thread sums one point.
+
+
+def _rows(array: cupy.ndarray, batch: tuple[int, ...]) -> tuple[cupy.ndarray, int]:
+    """The array's rows one behind the other, and the step from one to the next: 0 where one row serves all."""
+    if array.ndim == 1:
+        return cupy.ascontiguousarray(array), 0
+    return cupy.ascontiguousarray(cupy.broadcast_to(array, (*batch, array.shape[-1]))), array.shape[-1]
+
+
+def convolve_direct(weights: cupy.ndarray, signal: cupy.ndarray) -> cupy.ndarray:
+    """The sum as it is written, one thread a point."""
+    weights, signal = _operands(weights, signal)
+    points, taps = signal.shape[-1], weights.shape[-1]
+    nothing = _sum_of_nothing(weights.shape[:-1], signal, taps)
+    if nothing is not None:
+        return nothing
+    batch = np.broadcast_shapes(weights.shape[:-1], signal.shape[:-1])
+    weights, weight_step = _rows(weights, batch)
+    signal, signal_step = _rows(signal, batch)
+    zero = (np.complex128 if signal.dtype.kind == "c" else np.float64)(0)
+    result = cupy.empty((*batch, points), signal.dtype)
+    return _SUM(weights, signal, zero, points, taps, weight_step, signal_step, result)
+
+
+# FFT: one transform of everything, padded so that the cyclic product does not wrap into the first points.
+
+
+def _forward(array: cupy.ndarray, size: int) -> cupy.ndarray:
+    return fft.fft(array, size) if array.dtype.kind == "c" else fft.rfft(array, size)
+
+
+def _spectrum(weights: cupy.ndarray, size: int) -> Spectrum:
+    if not weights.size:
+        return Spectrum(weights, size, 0, weights.dtype)
+    return Spectrum(_forward(weights, size), size, weights.shape[-1], weights.dtype)
+
+
+def convolve_fft(weights: cupy.ndarray, signal: cupy.ndarray) -> cupy.ndarray:
+    """Transform, multiply, transform back."""
+    weights, signal = _operands(weights, signal)
+    return apply_fft(_spectrum(weights, fast_length(max(1, signal.shape[-1] + weights.shape[-1] - 1))), signal)
+
+
+def prepare_fft(weights: cupy.ndarray, call: Call) -> Spectrum:
+    """The transform of the weights, for signals of ``call.length`` points."""
+    weights = weights.astype(call.dtype, copy=False)[..., : call.length]
+    return _spectrum(weights, fast_length(max(1, call.length + weights.shape[-1] - 1)))
+
+
+def apply_fft(prepared: Spectrum, signal: cupy.ndarray) -> cupy.ndarray:
+    """Convolve with weights whose transform was kept: two transforms instead of three."""
+    signal = cupy.ascontiguousarray(signal, dtype=prepared.dtype)
+    nothing = _sum_of_nothing(prepared.transform.shape[:-1], signal, prepared.taps)
+    if nothing is not None:
+        return nothing
+    points, size = signal.shape[-1], prepared.size
+    first = cupy.full((*signal.shape[:-1], 1), points, np.int64)
+    padded = cupy.empty((*signal.shape[:-1], size), signal.dtype)
+    _PAD_CLEAN(signal, points, size, padded, first)
+    product = _forward(padded, size)
+    if prepared.transform.ndim == 1:
+        product *= prepared.transform
+    else:
+        product = product * prepared.transform
+    if signal.dtype.kind == "c":
+        full = fft.ifft(product, overwrite_x=True)
+    else:
+        full = fft.irfft(product, size, overwrite_x=True)
+    full = full[..., :points]
+    if prepared.taps >= points:
+        return _CUT_TAINT(full, first, points, np.nan)
+    return cupy.where(_reached(signal, prepared.taps), signal.dtype.type(np.nan), full)
+
+
+def _reached(signal: cupy.ndarray, taps: int) -> cupy.ndarray:
+    """Whether one of the last ``taps`` samples is not finite."""
+    count = cupy.cumsum(~cupy.isfinite(signal), axis=-1, dtype=np.int32)
+    count[..., taps:] -= count[..., :-taps].copy()
+    return count > 0
+
+
+KERNELS: dict[str, Kernel] = {
+    "direct": Kernel(convolve_direct),
+    "fft": Kernel(convolve_fft, prepare_fft, apply_fft),
+}

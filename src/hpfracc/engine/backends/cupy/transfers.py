@@ -1,0 +1,129 @@
+"""Between NumPy and CuPy arrays at the speed of the link.
+
+Both ways through pinned memory, as for PyTorch, with two differences: CuPy's allocator cannot be told that another
+stream uses an array, so copies stay on the caller's own stream; and host memory is copied by the engine's threads.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+import cupy
+import numpy as np
+
+from hpfracc.engine.memory.host import HostProbe
+from hpfracc.engine.memory.staging import SMALL_BYTES, PinnedLedger, StagingRing
+from hpfracc.engine.workers import available_cores, even_blocks, run_blocks
+
+__all__ = ["download", "upload"]
+
+#: Pinned memory that callers may hold as results, at most, and at most this share of what the process may have.
+_MOST_PINNED = 2**30
+_PINNED_SHARE = 16
+#: Chunks are larger than PyTorch's, for waking the engine's threads takes longer than an OpenMP team; few threads fill
+#: the link.
+_CHUNK_BYTES = 16 * 2**20
+_COPY_THREADS = 8
+_LEAST_BLOCK = 2**20
+
+
+class _CudaLink:
+    """What the ring needs of a device; copies go to the current stream."""
+
+    def pinned(self, size: int) -> np.ndarray[Any, Any]:
+        return np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
+
+    def marker(self) -> Any:
+        return cupy.cuda.Event(disable_timing=True)
+
+    def wait(self, marker: Any) -> None:
+        marker.synchronize()
+
+    def enqueue(self, target: Any, source: Any, marker: Any) -> None:
+        runtime = cupy.cuda.runtime
+        stream = cupy.cuda.get_current_stream()
+        if isinstance(target, cupy.ndarray):
+            kind, to, origin = runtime.memcpyHostToDevice, target.data.ptr, source.ctypes.data
+        else:
+            kind, to, origin = runtime.memcpyDeviceToHost, target.ctypes.data, source.data.ptr
+        runtime.memcpyAsync(to, origin, target.nbytes, kind, stream.ptr)
+        marker.record(stream)
+
+    def host_copy(self, target: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
+        workers = min(_COPY_THREADS, available_cores())
+
+        def copy(block: tuple[int, int]) -> None:
+            np.copyto(target[slice(*block)], source[slice(*block)])
+
+        run_blocks(copy, even_blocks(target.nbytes, workers, _LEAST_BLOCK), workers)
+
+
+_lock = threading.Lock()
+_rings: dict[int, StagingRing] = {}
+_ledger: PinnedLedger | None = None
+
+
+def _ring(index: int) -> StagingRing:
+    known = _rings.get(index)
+    if known is None:
+        with _lock:
+            known = _rings.setdefault(index, StagingRing(_CudaLink(), chunk=_CHUNK_BYTES))
+    return known
+
+
+def _get_ledger() -> PinnedLedger:
+    global _ledger
+    if _ledger is None:
+        with _lock:
+            if _ledger is None:
+                _ledger = PinnedLedger(min(_MOST_PINNED, HostProbe().read().limit // _PINNED_SHARE))
+    return _ledger
+
+
+def upload(array: np.ndarray[Any, Any], index: int) -> cupy.ndarray:
+    """A copy of a host array on device ``index``. On return the array may be changed."""
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    with cupy.cuda.Device(index):
+        if array.nbytes < SMALL_BYTES:
+            return cupy.array(array, order="C")
+        source = np.ascontiguousarray(array)
+        target = cupy.empty(source.shape, source.dtype)
+        _ring(index).upload(source.reshape(-1).view(np.uint8), target.reshape(-1).view(np.uint8), target.nbytes)
+        return target
+
+
+def download(array: cupy.ndarray) -> np.ndarray[Any, Any]:
+    """A device array as a NumPy array, complete when this returns."""
+    with cupy.cuda.Device(array.device.id):
+        if array.nbytes < SMALL_BYTES:
+            small: np.ndarray[Any, Any] = cupy.asnumpy(array)
+            return small
+        source = cupy.ascontiguousarray(array)
+        result = _pinned_result(source)
+        if result is not None:
+            marker = cupy.cuda.Event(disable_timing=True)
+            _CudaLink().enqueue(result, source, marker)
+            marker.synchronize()
+            return result
+        result = np.empty(source.shape, source.dtype)
+        flat = source.reshape(-1).view(np.uint8)
+        _ring(array.device.id).download(flat, result.reshape(-1).view(np.uint8), result.nbytes)
+        return result
+
+
+def _pinned_result(source: cupy.ndarray) -> np.ndarray[Any, Any] | None:
+    """Pinned memory for the result; None where the bound, or the system, refuses it."""
+    ledger = _get_ledger()
+    if not ledger.reserve(source.nbytes):
+        return None
+    try:
+        memory = cupy.cuda.alloc_pinned_memory(source.nbytes)
+    except cupy.cuda.runtime.CUDARuntimeError:  # page-locked memory ran out; pageable memory may still be there
+        ledger.release(source.nbytes)
+        return None
+    flat = np.frombuffer(memory, source.dtype, source.size)
+    weakref.finalize(flat, ledger.release, source.nbytes).atexit = False  # every view of it keeps `flat` alive
+    return flat.reshape(source.shape)

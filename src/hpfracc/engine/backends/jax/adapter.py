@@ -1,0 +1,188 @@
+"""JAX as the engine sees it, on the host and on CUDA devices."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hpfracc._arrays import is_tracer
+from hpfracc._optional import import_optional
+from hpfracc.engine.backends.base import Adapter, KernelSpec
+from hpfracc.engine.memory.alias import unlocked
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.errors import BackendUnavailableError, MissingDependencyError
+
+__all__ = ["ADAPTER", "JaxAdapter"]
+
+#: Elements of the matrices of the direct sum, n x n for each row of weights: 8 MiB in float64.
+_MOST_ELEMENTS = 1024 * 1024
+
+#: Below this the overhead of a copy is what it costs.
+_SMALL_BYTES = 2**16
+
+#: dtypes that JAX cuts to half unless told otherwise.
+_WIDE = frozenset({"float64", "complex128", "int64", "uint64"})
+
+
+def _too_long(call: Call) -> str | None:
+    rows = max(1, call.facts.get("weight_rows", 1))
+    if rows * call.length**2 > _MOST_ELEMENTS:
+        return f"{call.length:,} points: its direct sum is a product with a matrix, for short signals"
+    return None
+
+
+def _too_many_taps(call: Call) -> str | None:
+    taps = call.facts.get("taps", call.length)
+    if 4 * taps > call.length:
+        return f"{taps:,} weights for {call.length:,} points: blocks pay where the weights are at most a quarter"
+    return None
+
+
+def _spec(primitive: str, algorithm: str, dtypes: frozenset[str], **more: Any) -> KernelSpec:
+    return KernelSpec(primitive, algorithm, dtypes, compiles="shape", **{"differentiable": True, **more})
+
+
+class JaxAdapter(Adapter):
+    """JAX. Double precision comes through a scope of its own; the user's ``jax_enable_x64`` is left as it is."""
+
+    name: ClassVar[str] = "jax"
+    module: ClassVar[str] = "jax"
+    import_seconds: ClassVar[float] = 1.0
+    specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
+        "causal_convolution": (
+            _spec("causal_convolution", "direct", INEXACT, refuses=_too_long),
+            _spec("causal_convolution", "fft", INEXACT),
+            _spec("causal_convolution", "blocked", INEXACT, refuses=_too_many_taps),
+        ),
+        "matmul": (_spec("matmul", "default", INEXACT),),
+        "fft": (_spec("fft", "default", INEXACT),),
+        "elementwise": (_spec("elementwise", "fused", INEXACT),),
+        "reduction": (_spec("reduction", "default", INEXACT | INTEGERS),),
+        "bitwise_xor": (_spec("bitwise_xor", "default", INTEGERS, differentiable=False),),
+        "mittag_leffler": (_spec("mittag_leffler", "contour", INEXACT),),
+    }
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] | None = None
+
+    def before_import(self) -> None:
+        """Keep JAX from taking most of the card at its first use, unless the user decided about that."""
+        if "jax" not in sys.modules:
+            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+    def _jax(self) -> Any:
+        jax = sys.modules.get("jax")
+        if jax is None:
+            self.before_import()
+            jax = import_optional("jax")
+        return jax
+
+    def _devices(self) -> dict[str, Any]:
+        """JAX's own devices by our names; JAX_PLATFORMS, JAX_PLATFORM_NAME and CUDA_VISIBLE_DEVICES have their say."""
+        if self._known is None:
+            jax = self._jax()
+            known: dict[str, Any] = {}
+            for platform in ("cpu", "cuda"):
+                try:
+                    found = jax.local_devices(backend=platform)
+                except RuntimeError:  # no such platform here, or the user ruled it out
+                    continue
+                if platform == "cpu":
+                    known["cpu"] = found[0]
+                else:
+                    known.update({f"cuda:{device.id}": device for device in found})
+            self._known = known
+        return self._known
+
+    def _device(self, name: str) -> Any:
+        device = self._devices().get(name)
+        if device is None:
+            known = ", ".join(self._devices()) or "none"
+            raise BackendUnavailableError(f"JAX has no device {name!r}; it has {known}: choose one of those")
+        return device
+
+    def devices(self) -> tuple[str, ...]:
+        """The host and every CUDA device that JAX sees."""
+        return tuple(self._devices())
+
+    def version(self) -> str:
+        """JAX's version, from its metadata."""
+        try:
+            return importlib.metadata.version("jax")
+        except importlib.metadata.PackageNotFoundError:
+            raise MissingDependencyError(
+                "'jax' is not installed; install it with: pip install 'hpfracc[jax]'", name="jax"
+            ) from None
+
+    def from_host(self, array: np.ndarray, device: str) -> Any:
+        """An array committed to ``device``, in the dtype of the one that was given."""
+        target = self._device(device)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        jax = self._jax()
+        with self._x64(str(array.dtype)):
+            if array.nbytes < _SMALL_BYTES and len(jax.local_devices()) == 1:
+                return jax.numpy.asarray(array)  # half the overhead, and there is no other place to go to
+            return jax.device_put(array, target)
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """A writable NumPy array; on the host the very memory of ``array``, which must not be used any more then."""
+        return unlocked(np.asarray(array))
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        """``array`` in ``dtype``; under a trace only as wide as the user let JAX be."""
+        if str(array.dtype) == dtype:
+            return array
+        if is_tracer(array):
+            return array.astype(dtype)
+        with self._x64(dtype):
+            return array.astype(dtype)
+
+    def is_asynchronous(self, device: str) -> bool:
+        """JAX returns before the work is done, on the host too."""
+        return True
+
+    def synchronize(self, device: str) -> None:
+        """Wait for every array on ``device``: JAX has no other queue to wait for."""
+        target = self._device(device)
+        for array in self._jax().live_arrays(target.platform):
+            if not array.is_deleted() and target in array.devices():
+                array.block_until_ready()
+
+    def free_bytes(self, device: str) -> int | None:
+        """What JAX may still take of its share of the card; None for the host, and where it keeps no count."""
+        if device == "cpu":
+            return None
+        counts = self._device(device).memory_stats() or {}
+        if "bytes_limit" not in counts:
+            return None
+        return max(0, int(counts["bytes_limit"]) - int(counts.get("bytes_in_use", 0)))
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """XLA's RESOURCE_EXHAUSTED."""
+        if isinstance(error, MemoryError):
+            return True
+        return isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
+
+    def scope(self, call: Call) -> contextlib.AbstractContextManager[Any] | None:
+        """Double precision for calls that need it, where the user has not switched it on for good."""
+        if call.dtype not in _WIDE or self._jax().config.jax_enable_x64:
+            return None
+        return self._x64(call.dtype)
+
+    def _x64(self, dtype: str) -> contextlib.AbstractContextManager[Any]:
+        jax = self._jax()
+        if dtype not in _WIDE or jax.config.jax_enable_x64:
+            return contextlib.nullcontext()
+        # Its place and form since JAX 0.8; the experimental one went away in 0.10.
+        scope: contextlib.AbstractContextManager[Any] = jax.enable_x64(True)
+        return scope
+
+
+ADAPTER = JaxAdapter()

@@ -1,0 +1,219 @@
+"""Causal convolution in JAX: a Toeplitz product, one padded FFT, or FFTs of blocks.
+
+Each is compiled once per shape; under the caller's own ``jit``, ``grad`` or ``vmap`` it is traced along, and
+differentiated in both operands. Non-finite samples: ``nonfinite.py``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.jax.nonfinite import apply_causally
+from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.primitives.base import Call
+from hpfracc.engine.primitives.causal_convolution import block_length
+
+__all__ = ["KERNELS"]
+
+
+class Matrix(NamedTuple):
+    """The weights as a matrix: ``y = x @ matrix``."""
+
+    matrix: jax.Array
+    taps: int
+
+
+class Spectrum(NamedTuple):
+    """The transform of the weights, zero-padded to ``size`` points."""
+
+    transform: jax.Array
+    size: int
+    taps: int
+    real: bool
+
+
+def _operands(weights: jax.Array, signal: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Both in the dtype of the result, and no more weights than there are points."""
+    dtype = signal.dtype if jnp.issubdtype(signal.dtype, jnp.inexact) else jnp.dtype("float64")
+    if jnp.iscomplexobj(weights):
+        dtype = jnp.result_type(dtype, jnp.complex64)
+    return weights.astype(dtype)[..., : signal.shape[-1]], signal.astype(dtype)
+
+
+def _weights_for(weights: jax.Array, call: Call) -> jax.Array:
+    return weights.astype(call.dtype)[..., : call.length]
+
+
+def _sum_of_nothing(batch: tuple[int, ...], signal: jax.Array, taps: int, dtype: jnp.dtype) -> jax.Array | None:
+    """The result where there are no points, no rows or no weights; None where there is work to do."""
+    shape = jnp.broadcast_shapes((*batch, 1), signal.shape)
+    return None if taps and 0 not in shape else jnp.zeros(shape, dtype)
+
+
+# Direct: multiply with the Toeplitz matrix of the weights.
+
+
+def _toeplitz(weights: jax.Array, n: int) -> jax.Array:
+    """``T[..., j, i] = weights[..., i - j]``, 0 outside."""
+    padded = jnp.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(n - 1, n - weights.shape[-1])])
+    points = jnp.arange(n, dtype=jnp.int32)
+    return padded[..., points[None, :] - points[:, None] + (n - 1)]
+
+
+def _multiply(signal: jax.Array, matrix: jax.Array) -> jax.Array:
+    # Highest: on a GPU the default would round float32 to TF32.
+    return jnp.matmul(signal[..., None, :], matrix, precision=lax.Precision.HIGHEST)[..., 0, :]
+
+
+@jax.jit
+def convolve_direct(weights: jax.Array, signal: jax.Array) -> jax.Array:
+    """The sum as a product with an n x n matrix: for short signals."""
+    weights, signal = _operands(weights, signal)
+    n, taps = signal.shape[-1], weights.shape[-1]
+    nothing = _sum_of_nothing(weights.shape[:-1], signal, taps, signal.dtype)
+    if nothing is not None:
+        return nothing
+    return apply_causally(partial(_multiply, matrix=_toeplitz(weights, n)), signal, taps)
+
+
+@partial(jax.jit, static_argnames="n")
+def _make_matrix(weights: jax.Array, n: int) -> jax.Array:
+    return _toeplitz(weights, n) if n else weights[..., None]
+
+
+@partial(jax.jit, static_argnames="taps")
+def _apply_matrix(matrix: jax.Array, signal: jax.Array, taps: int) -> jax.Array:
+    signal = signal.astype(matrix.dtype)
+    nothing = _sum_of_nothing(matrix.shape[:-2], signal, taps, matrix.dtype)
+    return apply_causally(partial(_multiply, matrix=matrix), signal, taps) if nothing is None else nothing
+
+
+def prepare_direct(weights: jax.Array, call: Call) -> Matrix:
+    """The matrix."""
+    weights = _weights_for(weights, call)
+    return Matrix(_make_matrix(weights, call.length), weights.shape[-1])
+
+
+def apply_direct(prepared: Matrix, signal: jax.Array) -> jax.Array:
+    """Multiply with a matrix that was kept."""
+    return _apply_matrix(prepared.matrix, signal, prepared.taps)
+
+
+# FFT: one transform of everything, padded so that the cyclic product does not wrap into the first n points.
+
+
+def _forward(array: jax.Array, size: int, real: bool) -> jax.Array:
+    return jnp.fft.rfft(array, size) if real else jnp.fft.fft(array, size)
+
+
+def _spectral_product(signal: jax.Array, transform: jax.Array, size: int, real: bool) -> jax.Array:
+    """The cyclic convolution along the last axis, ``size`` points of it."""
+    product = _forward(signal, size, real) * transform
+    return jnp.fft.irfft(product, size) if real else jnp.fft.ifft(product)
+
+
+def _convolve_spectrum(transform: jax.Array, signal: jax.Array, size: int, taps: int, real: bool) -> jax.Array:
+    n = signal.shape[-1]
+    return apply_causally(lambda x: _spectral_product(x, transform, size, real)[..., :n], signal, taps)
+
+
+@jax.jit
+def convolve_fft(weights: jax.Array, signal: jax.Array) -> jax.Array:
+    """Transform, multiply, transform back."""
+    weights, signal = _operands(weights, signal)
+    n, taps = signal.shape[-1], weights.shape[-1]
+    nothing = _sum_of_nothing(weights.shape[:-1], signal, taps, signal.dtype)
+    if nothing is not None:
+        return nothing
+    size, real = fast_length(n + taps - 1), not jnp.iscomplexobj(signal)
+    return _convolve_spectrum(_forward(weights, size, real), signal, size, taps, real)
+
+
+@partial(jax.jit, static_argnames=("size", "real"))
+def _make_spectrum(weights: jax.Array, size: int, real: bool) -> jax.Array:
+    if 0 in weights.shape:
+        return jnp.zeros((*weights.shape[:-1], size), jnp.result_type(weights.dtype, jnp.complex64))
+    return _forward(weights, size, real)
+
+
+@partial(jax.jit, static_argnames=("size", "taps", "real", "blocked"))
+def _apply_spectrum(
+    transform: jax.Array, signal: jax.Array, size: int, taps: int, real: bool, blocked: bool
+) -> jax.Array:
+    if not real:
+        signal = signal.astype(transform.dtype)
+    nothing = _sum_of_nothing(transform.shape[:-1], signal, taps, signal.dtype)
+    if nothing is not None:
+        return nothing
+    convolve = _convolve_blocks if blocked else _convolve_spectrum
+    return convolve(transform, signal, size, taps, real)
+
+
+def prepare_fft(weights: jax.Array, call: Call) -> Spectrum:
+    """The transform of the weights, for signals of ``call.length`` points."""
+    return _spectrum(weights, call, fast_length(max(1, call.length + min(weights.shape[-1], call.length) - 1)))
+
+
+def _spectrum(weights: jax.Array, call: Call, size: int) -> Spectrum:
+    weights = _weights_for(weights, call)
+    real = not jnp.iscomplexobj(weights)
+    return Spectrum(_make_spectrum(weights, size, real), size, weights.shape[-1], real)
+
+
+def apply_fft(prepared: Spectrum, signal: jax.Array) -> jax.Array:
+    """Convolve with weights whose transform was kept: two transforms instead of three."""
+    return _apply_spectrum(prepared.transform, signal, prepared.size, prepared.taps, prepared.real, blocked=False)
+
+
+# Blocked: the signal in blocks a few times as long as the weights; what hangs over is added to the next block.
+
+
+def _convolve_blocks(transform: jax.Array, signal: jax.Array, size: int, taps: int, real: bool) -> jax.Array:
+    n, overlap = signal.shape[-1], taps - 1
+    step = size - overlap
+    blocks = -(-n // step)
+
+    def product(x: jax.Array) -> jax.Array:
+        rows = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, blocks * step - n)]).reshape(*x.shape[:-1], blocks, step)
+        pieces = _spectral_product(rows, transform[..., None, :], size, real)
+        result = pieces[..., :step]
+        if overlap and blocks > 1:
+            result = result.at[..., 1:, :overlap].add(pieces[..., :-1, step:])
+        return result.reshape(*result.shape[:-2], blocks * step)[..., :n]
+
+    return apply_causally(product, signal, taps)
+
+
+@jax.jit
+def convolve_blocked(weights: jax.Array, signal: jax.Array) -> jax.Array:
+    """Overlap-add: work grows with ``n log(taps)`` rather than ``n log(n)``."""
+    weights, signal = _operands(weights, signal)
+    taps = weights.shape[-1]
+    nothing = _sum_of_nothing(weights.shape[:-1], signal, taps, signal.dtype)
+    if nothing is not None:
+        return nothing
+    size, real = block_length(taps), not jnp.iscomplexobj(signal)
+    return _convolve_blocks(_forward(weights, size, real), signal, size, taps, real)
+
+
+def prepare_blocked(weights: jax.Array, call: Call) -> Spectrum:
+    """The transform of the weights, as long as a block."""
+    return _spectrum(weights, call, block_length(min(weights.shape[-1], call.length)))
+
+
+def apply_blocked(prepared: Spectrum, signal: jax.Array) -> jax.Array:
+    """Convolve block by block with weights whose transform was kept."""
+    return _apply_spectrum(prepared.transform, signal, prepared.size, prepared.taps, prepared.real, blocked=True)
+
+
+KERNELS: dict[str, Kernel] = {
+    "direct": Kernel(convolve_direct, prepare_direct, apply_direct),
+    "fft": Kernel(convolve_fft, prepare_fft, apply_fft),
+    "blocked": Kernel(convolve_blocked, prepare_blocked, apply_blocked),
+}

@@ -1,0 +1,134 @@
+"""Causal convolution in Numba: the sum itself, eight taps at a time over tiles of outputs that stay in cache."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit, uintp
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.numba.kernels._arrays import Array, behaved, flat
+from hpfracc.engine.workers import even_blocks, run_blocks
+
+__all__ = ["KERNELS"]
+
+#: Outputs of a tile, and taps whose sum is made apart before it joins the others: rounding errors then grow with
+#: (8 + 512/8 + K/512) at most. Tiles of 1,024 to 4,096 outputs ran within 10 % of each other at 65,536 points.
+_TILE = 2048
+_TAPS = 512
+
+# "reassoc" lets eight products be added in any order, "contract" fuses multiply and add; neither assumes that numbers
+# are finite. Indices are unsigned: Numba tests signed ones for being negative, and then nothing is vectorised.
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract", "reassoc"}}
+
+
+@njit(**_OPTIONS)
+def _add_taps(w, w0, x, x0, acc, shift, begin, stop, k, last):  # type: ignore[no-untyped-def]
+    """``acc[i + shift] += sum w[k] x[i - k]`` over taps ``k`` to ``last``, outputs ``begin`` to ``stop``."""
+    while k + uintp(8) <= last:
+        p = w0 + k
+        a, b, c, d = w[p], w[p + uintp(1)], w[p + uintp(2)], w[p + uintp(3)]
+        e, f, g, h = w[p + uintp(4)], w[p + uintp(5)], w[p + uintp(6)], w[p + uintp(7)]
+        whole = min(max(begin, k + uintp(7)), stop)
+        for i in range(max(begin, k), whole):  # outputs that not all eight taps reach
+            total = acc[i + shift]
+            for j in range(k, i + uintp(1)):
+                total += w[w0 + j] * x[x0 + i - j]
+            acc[i + shift] = total
+        for i in range(whole, stop):
+            q = x0 + i - k
+            acc[i + shift] += ((a * x[q] + b * x[q - uintp(1)]) + (c * x[q - uintp(2)] + d * x[q - uintp(3)])) + (
+                (e * x[q - uintp(4)] + f * x[q - uintp(5)]) + (g * x[q - uintp(6)] + h * x[q - uintp(7)])
+            )
+        k += uintp(8)
+    while k < last:
+        a = w[w0 + k]
+        for i in range(max(begin, k), stop):
+            acc[i + shift] += a * x[x0 + i - k]
+        k += uintp(1)
+
+
+@njit(**_OPTIONS)
+def _convolve(w, x, out, scratch, n, taps, stride, first_row, last_row, begin, stop):  # type: ignore[no-untyped-def]
+    """Outputs ``begin`` to ``stop`` of some rows; row r has its points at ``r n`` and its weights at ``r stride``.
+
+    ``scratch`` has room for a tile; it is used where there are more taps than are added at once.
+    """
+    n, taps, tile, many = uintp(n), uintp(taps), uintp(_TILE), uintp(_TAPS)
+    for row in range(uintp(first_row), uintp(last_row)):
+        x0, w0 = row * n, row * uintp(stride)
+        low = uintp(begin)
+        while low < uintp(stop):
+            high = min(low + tile, uintp(stop))
+            reach = min(taps, high)
+            for i in range(low, high):
+                out[x0 + i] = 0
+            if reach <= many:
+                _add_taps(w, w0, x, x0, out, x0, low, high, uintp(0), reach)
+            else:
+                k = uintp(0)
+                while k < reach:
+                    upto = min(k + many, reach)
+                    for i in range(high - low):
+                        scratch[i] = 0
+                    _add_taps(w, w0, x, x0, scratch, uintp(0) - low, low, high, k, upto)
+                    for i in range(low, high):
+                        out[x0 + i] += scratch[i - low]
+                    k = upto
+            low = high
+
+
+@njit(nogil=True, cache=True)
+def _convolve_row(w, x, out):  # type: ignore[no-untyped-def]
+    """One row of at most ``_TAPS`` taps: three arguments to unpack instead of eleven."""
+    _convolve(w, x, out, out, x.size, min(w.size, x.size), 0, 0, 1, 0, x.size)
+
+
+def convolve_direct(weights: Array, signal: Array, *, workers: int = 1) -> Array:
+    """The sum; threads share the rows, or the outputs where there are fewer rows than threads."""
+    n, taps = signal.shape[-1], weights.shape[-1]
+    if workers <= 1 and taps <= _TAPS and weights.ndim == 1 and signal.ndim == 1:
+        # The shortest way, because at 16 points the cost of calling is all there is.
+        if not (weights.flags.carray and signal.flags.carray):
+            weights, signal = behaved(weights), behaved(signal)
+        result = np.empty(n, signal.dtype)
+        _convolve_row(weights, signal, result)
+        return result
+    batch = np.broadcast_shapes(weights.shape[:-1], signal.shape[:-1])
+    if weights.size == taps:  # one row of weights for all, under however many axes
+        stride = 0
+    else:
+        stride, weights = taps, np.broadcast_to(weights, (*batch, taps))
+    taps = min(taps, n)
+    result = np.empty((*batch, n), signal.dtype)
+    w, x, out = flat(weights), flat(np.broadcast_to(signal, result.shape)), result.reshape(-1)
+    rows = math.prod(batch)
+
+    def work(block: tuple[int, int, int, int]) -> None:
+        scratch = np.empty(_TILE if taps > _TAPS else 0, out.dtype)
+        _convolve(w, x, out, scratch, n, taps, stride, *block)
+
+    if rows >= workers:
+        blocks = [(first, last, 0, n) for first, last in even_blocks(rows, workers)]
+    else:
+        blocks = [(0, rows, begin, stop) for begin, stop in _equal_work(n, taps, workers)]
+    run_blocks(work, blocks, workers)
+    return result
+
+
+def _equal_work(n: int, taps: int, workers: int) -> list[tuple[int, int]]:
+    """Ranges of outputs that take equally long: output i costs ``min(i, taps)`` steps."""
+    ramp = taps * taps / 2
+    total = ramp + (n - taps) * taps
+    edges = [0]
+    for part in range(1, workers):
+        steps = total * part / workers
+        edges.append(round(math.sqrt(2 * steps) if steps <= ramp else taps + (steps - ramp) / max(1, taps)))
+    edges.append(n)
+    return [(low, high) for low, high in itertools.pairwise(edges) if high > low]
+
+
+KERNELS: dict[str, Kernel] = {"direct": Kernel(convolve_direct)}

@@ -1,0 +1,121 @@
+"""Formulae in Numba: one loop for the whole formula, compiled when it is first met.
+
+Generated code has no file, so it cannot be kept on disk: each formula compiles once per dtype and process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numba
+import numpy as np
+from numba import njit, types
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.numba.kernels._arrays import Array
+from hpfracc.engine.primitives._expression import FUNCTIONS, parse_expression
+from hpfracc.engine.workers import even_blocks, run_blocks
+
+__all__ = ["KERNELS"]
+
+#: Elements gathered at once where operands do not lie as the result does.
+_PIECE = 1 << 14
+
+
+@njit(inline="always")
+def _choose(condition, yes, no):  # type: ignore[no-untyped-def]
+    return yes if condition else no
+
+
+@njit(inline="always")
+def _repeated(base, exponent):  # type: ignore[no-untyped-def]
+    """An integer power by multiplications; for complex numbers Numba's own takes exp and log, and loses digits."""
+    left, square, result = abs(exponent), base, base**0
+    while left:
+        if left & 1:
+            result *= square
+        square *= square
+        left >>= 1
+    return result if exponent >= 0 else 1 / result
+
+
+_FUNCTIONS: dict[str, Any] = {
+    **{name: getattr(np, name) for name in FUNCTIONS if name != "where"},
+    "where": _choose,
+    "repeated": _repeated,
+}
+
+
+@lru_cache(maxsize=512)
+def _compiled(expression: str, names: tuple[str, ...], dtype: str) -> tuple[Callable[..., None], np.dtype[Any]]:
+    """``loop(*operands, result, begin, stop)`` over flat arrays, and the dtype of the result."""
+    formula = parse_expression(expression, names)
+    kind = np.dtype(dtype)
+    real = kind.type(0).real.dtype
+    gives = formula.result(complex_operands=kind.kind == "c")
+    result = {"bool": np.dtype(bool), "real": real, "complex": kind}[gives]
+    # Numbers get the precision of the operands: Numba would do the sum of a float32 and 0.5 in float64.
+    body = formula.render(
+        number=lambda value: f"number({value!r})",
+        name=lambda name: f"operand{names.index(name)}[i]",
+        power="repeated({}, {})".format,
+    )
+    parameters = ", ".join(f"operand{index}" for index in range(len(names)))
+    source = (
+        f"def loop({parameters}, result, begin, stop):\n"
+        "    for i in range(index(begin), index(stop)):\n"
+        f"        result[i] = {body}\n"
+    )
+    scope: dict[str, Any] = {**_FUNCTIONS, "number": numba.from_dtype(real), "index": numba.uintp, "range": range}
+    exec(compile(source, "<expression>", "exec"), scope)
+    # Declared as read-only, an operand may be either.
+    operand = types.Array(numba.from_dtype(kind), 1, "C", readonly=True)
+    target = types.Array(numba.from_dtype(result), 1, "C")
+    signature = types.void(*[operand] * len(names), target, types.intp, types.intp)
+    loop: Callable[..., None] = njit([signature], nogil=True, error_model="numpy")(scope["loop"])
+    return loop, result
+
+
+def evaluate_fused(*arrays: Array, expression: str, names: Sequence[str], workers: int = 1) -> Array:
+    """A single pass over the data; threads share it."""
+    first = arrays[0]
+    loop, dtype = _compiled(expression, tuple(names), first.dtype.char)
+    shape = first.shape
+    for array in arrays:
+        flags = array.flags
+        if array.shape != shape or not (flags.c_contiguous and flags.aligned):
+            return _evaluate_scattered(loop, dtype, arrays, workers)
+    result = np.empty(shape, dtype)
+    if len(shape) == 1 and workers <= 1:
+        loop(*arrays, result, 0, shape[0])
+        return result
+    operands, target = [array.reshape(-1) for array in arrays], result.reshape(-1)
+    run_blocks(lambda block: loop(*operands, target, *block), even_blocks(target.size, workers), workers)
+    return result
+
+
+def _evaluate_scattered(
+    loop: Callable[..., None], dtype: np.dtype[Any], arrays: tuple[Array, ...], workers: int
+) -> Array:
+    """The same where operands broadcast or do not lie in a row: NumPy's iterator gathers pieces of them."""
+    result = np.empty(np.broadcast_shapes(*(array.shape for array in arrays)), dtype)
+    modes: Any = [["readonly", "contig", "aligned"]] * len(arrays) + [["writeonly", "contig", "aligned"]]
+
+    def work(block: tuple[int, int]) -> None:
+        with np.nditer(
+            [*arrays, result],
+            flags=["external_loop", "buffered", "ranged", "zerosize_ok"],
+            op_flags=modes,
+            buffersize=_PIECE,
+        ) as pieces:
+            pieces.iterrange = block  # type: ignore[misc]
+            for piece in pieces:
+                loop(*piece, 0, piece[0].size)
+
+    run_blocks(work, even_blocks(result.size, workers, least=_PIECE), workers)
+    return result
+
+
+KERNELS: dict[str, Kernel] = {"fused": Kernel(evaluate_fused)}

@@ -1,0 +1,215 @@
+"""Causal convolution in NumPy: the sum, one padded FFT, or FFTs of blocks.
+
+``numpy.fft`` rather than ``scipy.fft``: for these shapes the two are equally fast, at small sizes NumPy's calls are
+cheaper, and importing SciPy's takes 0.2 s. Rows are spread over the engine's own threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.numpy.nonfinite import all_finite, repaired
+from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.primitives.base import Call
+from hpfracc.engine.primitives.causal_convolution import block_length
+from hpfracc.engine.workers import even_blocks, run_blocks
+
+__all__ = ["KERNELS", "Spectrum"]
+
+Array = np.ndarray[Any, Any]
+
+#: Points of all blocks that are transformed together: 1 MB of doubles, so that they meet again in cache.
+_TOGETHER = 1 << 17
+
+# inf - inf inside a transform is no news: what must not come through is repaired, and the rest is the answer.
+_QUIET = np.errstate(all="ignore")
+
+
+class Spectrum(NamedTuple):
+    """Weights cut to the signal's length, and their transform padded to ``size`` points."""
+
+    transform: Array
+    size: int
+    weights: Array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that keeping it takes."""
+        return self.transform.nbytes + self.weights.nbytes
+
+
+def convolve_direct(weights: Array, signal: Array) -> Array:
+    """The sum itself, by ``numpy.convolve`` for each row."""
+    n = signal.shape[-1]
+    if weights.ndim == 1 and signal.ndim == 1 and n and weights.shape[0]:
+        return np.convolve(weights[:n], signal)[:n]
+    weights = weights[..., :n]
+    shape = _result_shape(weights, signal)
+    result = np.zeros(shape, signal.dtype)
+    if result.size and weights.shape[-1]:
+        rows = np.broadcast_to(weights, (*shape[:-1], weights.shape[-1]))
+        signal = np.broadcast_to(signal, shape)
+        for index in np.ndindex(shape[:-1]):
+            result[index] = np.convolve(rows[index], signal[index])[:n]
+    return result
+
+
+def _result_shape(weights: Array, signal: Array) -> tuple[int, ...]:
+    shape: tuple[int, ...] = signal.shape
+    if weights.ndim == 1:
+        return shape
+    return (*np.broadcast_shapes(weights.shape[:-1], shape[:-1]), shape[-1])
+
+
+# One transform of everything, padded so that the cyclic product does not wrap into the first n points.
+
+
+@_QUIET
+def convolve_fft(weights: Array, signal: Array, *, workers: int = 1) -> Array:
+    """Transform, multiply, transform back."""
+    n = signal.shape[-1]
+    weights = weights[..., :n]
+    shape = _result_shape(weights, signal)
+    if not weights.size or 0 in shape:
+        return np.zeros(shape, signal.dtype)
+    size = fast_length(n + weights.shape[-1] - 1)
+    if workers > 1 and signal.ndim == 1 and weights.ndim == 1:
+        # A single row cannot be split, but its two transforms can go side by side.
+        transform, ahead = run_blocks(lambda array: _forward(array, size), (weights, signal), workers)
+        result = _product(transform, ahead, size, signal)[:n].copy()
+        return _checked(result, result[..., 0], weights, signal, convolve_fft)
+    return _apply(Spectrum(_forward(weights, size), size, weights), signal, workers)
+
+
+@_QUIET
+def prepare_fft(weights: Array, call: Call) -> Spectrum:
+    """The transform of the weights, for signals of ``call.length`` points."""
+    weights = _own(weights, call)
+    size = fast_length(max(1, call.length + weights.shape[-1] - 1))
+    return Spectrum(_forward(weights, size), size, weights)
+
+
+@_QUIET
+def apply_fft(prepared: Spectrum, signal: Array, *, workers: int = 1) -> Array:
+    """Convolve with weights whose transform was kept: two transforms instead of three."""
+    return _apply(prepared, signal, workers)
+
+
+def _apply(prepared: Spectrum, signal: Array, workers: int) -> Array:
+    shape = _result_shape(prepared.weights, signal)
+    result = np.empty(shape, signal.dtype)
+    if not prepared.weights.size or not result.size:
+        result[...] = 0
+        return result
+    if workers <= 1 or len(shape) == 1:
+        _multiply(prepared.transform, prepared.size, signal, result)
+    else:
+        axis = int(np.argmax(shape[:-1])) - len(shape)
+
+        def work(block: tuple[int, int]) -> None:
+            transform, part, target = (_cut(array, axis, block) for array in (prepared.transform, signal, result))
+            _multiply(transform, prepared.size, part, target)
+
+        run_blocks(work, even_blocks(shape[axis], workers), workers)
+    return _checked(result, result[..., 0], prepared.weights, signal, convolve_fft)
+
+
+def _multiply(transform: Array, size: int, signal: Array, result: Array) -> None:
+    result[...] = _product(transform, _forward(signal, size), size, signal)[..., : result.shape[-1]]
+
+
+def _product(transform: Array, spectrum: Array, size: int, signal: Array) -> Array:
+    """The cyclic convolution; ``spectrum`` is written over where the product has its shape."""
+    fits = transform.ndim == 1 or np.broadcast_shapes(transform.shape, spectrum.shape) == spectrum.shape
+    spectrum = np.multiply(spectrum, transform, out=spectrum if fits else None)
+    return np.fft.ifft(spectrum, size) if signal.dtype.kind == "c" else np.fft.irfft(spectrum, size)
+
+
+def _cut(array: Array, axis: int, block: tuple[int, int]) -> Array:
+    """Part of an operand along one of the result's axes, the whole where it is repeated along it."""
+    if array.ndim < -axis or array.shape[axis] == 1:
+        return array
+    part: tuple[Any, ...] = (..., slice(*block), *(slice(None),) * (-axis - 1))
+    view: Array = array[part]
+    return view
+
+
+def _forward(array: Array, size: int) -> Array:
+    return np.fft.fft(array, size) if array.dtype.kind == "c" else np.fft.rfft(array, size)
+
+
+def _own(weights: Array, call: Call) -> Array:
+    """A copy: what is kept must not change with the caller's array."""
+    return np.array(weights[..., : call.length], dtype=call.dtype, order="C")
+
+
+def _checked(result: Array, witnesses: Array, weights: Array, signal: Array, convolve: Any) -> Array:
+    """``result``, or its repair where a witness is not finite: a bad sample shows in the first point of its row."""
+    if all_finite(witnesses) or (all_finite(weights) and all_finite(signal)):
+        return result
+    return repaired(convolve, weights, signal)
+
+
+# The signal in blocks a few times as long as the weights (overlap-save).
+
+
+def convolve_blocked(weights: Array, signal: Array, *, workers: int = 1) -> Array:
+    """Work grows with ``n log(taps)`` rather than ``n log(n)``, and each block stays in cache."""
+    return apply_blocked(_block_spectrum(weights[..., : signal.shape[-1]]), signal, workers=workers)
+
+
+def prepare_blocked(weights: Array, call: Call) -> Spectrum:
+    """The transform of the weights, as long as a block."""
+    return _block_spectrum(_own(weights, call))
+
+
+@_QUIET
+def _block_spectrum(weights: Array) -> Spectrum:
+    size = block_length(weights.shape[-1])
+    return Spectrum(_forward(weights, size), size, weights)
+
+
+@_QUIET
+def apply_blocked(prepared: Spectrum, signal: Array, *, workers: int = 1) -> Array:
+    """Convolve block by block with weights whose transform was kept."""
+    transform, size, weights = prepared
+    shape, overlap = _result_shape(weights, signal), weights.shape[-1] - 1
+    result = np.empty(shape, signal.dtype)
+    if not weights.size or not result.size:
+        result[...] = 0
+        return result
+    n, step = shape[-1], size - overlap
+    blocks = -(-n // step)
+    rows = result.size // n
+    together = max(1, _TOGETHER // (size * rows))
+
+    def work(part: tuple[int, int]) -> None:
+        for first in range(part[0], part[1], together):
+            count = min(together, part[1] - first)
+            _save(transform, size, signal, result, (first, count, overlap))
+
+    run_blocks(work, even_blocks(blocks, workers), workers)
+    return _checked(result, result[..., ::step], weights, signal, convolve_blocked)
+
+
+def _save(transform: Array, size: int, signal: Array, result: Array, place: tuple[int, int, int]) -> None:
+    """Blocks ``first`` to ``first + count``: each sees the samples before it that its first outputs need."""
+    first, count, overlap = place
+    n, step = signal.shape[-1], size - overlap
+    begin, end = first * step - overlap, min(n, (first + count) * step)
+    seen = np.zeros((*signal.shape[:-1], count * step + overlap), signal.dtype)
+    seen[..., max(0, -begin) : end - begin] = signal[..., max(0, begin) : end]
+    windows = np.lib.stride_tricks.sliding_window_view(seen, size, axis=-1)[..., ::step, :]
+    points = _product(transform[..., None, :], _forward(windows, size), size, signal)[..., overlap:]
+    points = points.reshape((*points.shape[:-2], count * step))
+    result[..., first * step : end] = points[..., : end - first * step]
+
+
+KERNELS: dict[str, Kernel] = {
+    "direct": Kernel(convolve_direct),
+    "fft": Kernel(convolve_fft, prepare_fft, apply_fft),
+    "blocked": Kernel(convolve_blocked, prepare_blocked, apply_blocked),
+}

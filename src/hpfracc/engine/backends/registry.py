@@ -1,0 +1,254 @@
+"""Which backends there are, what keeps one from being used, and the arms each offers for an operation."""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hpfracc._environment import BACKENDS
+from hpfracc._optional import EXTRAS, is_installed
+from hpfracc.engine import hardware
+from hpfracc.engine.backends.base import Adapter, Arm, Kernel, KernelSpec
+from hpfracc.engine.locks import Guarded
+from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.workers import available_cores
+
+__all__ = [
+    "BackendType",
+    "adapter",
+    "arms",
+    "describe_failure",
+    "fingerprint",
+    "import_cost",
+    "kernel",
+    "mark_broken",
+    "register_kernel",
+    "reset",
+    "source_hash",
+    "unavailable",
+]
+
+
+#: Backends whose library keeps memory of a device.
+_OWN_MEMORY = ("torch", "jax", "cupy")
+
+
+class BackendType(enum.StrEnum):
+    """The backends by name; ``AUTO`` lets the engine choose."""
+
+    AUTO = "auto"
+    NUMPY = "numpy"
+    NUMBA = "numba"
+    TORCH = "torch"
+    JAX = "jax"
+    CUPY = "cupy"
+
+
+class _Registry(Guarded):
+    """Everything learned about backends in this process. Reading needs no lock; changes take it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.adapters: dict[str, Adapter] = {}
+        self.missing: dict[str, str] = {}
+        self.broken: dict[str, str] = {}
+        self.import_seconds: dict[str, float] = {}
+        self.arms: dict[str, tuple[Arm, ...]] = {}
+        self.kernels: dict[tuple[str, str, str], Kernel] = {}
+        self.own: dict[str, dict[str, dict[str, tuple[KernelSpec, Kernel]]]] = {}
+        self.hashes: dict[tuple[str, str, str], str] = {}
+        self.fingerprints: dict[tuple[str, str], str] = {}
+
+
+_registry = _Registry()
+
+
+def adapter(name: str) -> Adapter:
+    """The adapter of a backend; does not import its library."""
+    known = _registry.adapters.get(name)
+    if known is None:
+        module = importlib.import_module(f"hpfracc.engine.backends.{name}.adapter")
+        known = _registry.adapters.setdefault(name, module.ADAPTER)
+        if name in _OWN_MEMORY:
+            get_budget().register(name, partial(_free_bytes, known))
+    return known
+
+
+def _free_bytes(of: Adapter, device: str) -> int | None:
+    """What the library could allocate; what the driver says while the library is not imported."""
+    return of.free_bytes(device) if of.module in sys.modules else hardware.driver_free_bytes(device)
+
+
+def unavailable(name: str) -> str | None:
+    """Why a backend cannot be used at all, as a sentence, or None if it can. Does not import its library."""
+    broken = _registry.broken.get(name)
+    if broken is not None:
+        return broken
+    if name not in _registry.missing:
+        missing = "" if is_installed(adapter(name).module) else f"not installed: pip install 'hpfracc[{EXTRAS[name]}]'"
+        _registry.missing[name] = missing
+    if _registry.missing[name]:
+        return _registry.missing[name]
+    if not _devices(name):
+        return "no device it can work on was found"
+    return None
+
+
+def mark_broken(name: str, error: BaseException) -> None:
+    """Remember that a library is there but cannot be imported, so that it is not tried at every call."""
+    with _registry._lock:
+        _registry.broken[name] = f"cannot be imported: {describe_failure(error)}"
+        _registry.arms.clear()
+
+
+def describe_failure(error: BaseException) -> str:
+    """One line that says what an error was."""
+    text = str(error).strip().split("\n", 1)[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def is_loaded(name: str) -> bool:
+    """Whether the backend's library is imported already."""
+    return adapter(name).module in sys.modules
+
+
+def import_cost(name: str) -> float:
+    """Seconds that importing the library will take; 0 once it is imported."""
+    if is_loaded(name):
+        return 0.0
+    return _registry.import_seconds.get(name, adapter(name).import_seconds)
+
+
+def _devices(name: str) -> tuple[str, ...]:
+    if is_loaded(name):
+        try:
+            return adapter(name).devices()
+        except Exception as error:  # any failure here means the same: it cannot be used
+            mark_broken(name, error)
+            return ()
+    # Not imported: importing torch to count its devices takes seconds, so the machine is asked instead.
+    gpus = tuple(f"cuda:{index}" for index in range(len(hardware.machine().gpus)))
+    if name in ("torch", "jax"):
+        return ("cpu", *gpus)
+    return gpus if name == "cupy" else ("cpu",)
+
+
+def arms(operation: str) -> tuple[Arm, ...]:
+    """Every arm of ``operation`` on every backend that can be used, NumPy's first."""
+    known = _registry.arms.get(operation)
+    if known is None:
+        with _registry._lock:
+            known = tuple(
+                Arm(name, spec, device, workers)
+                for name in BACKENDS
+                if unavailable(name) is None
+                for spec in specs(operation, name)
+                for device in _devices(name)
+                for workers in _worker_counts(spec, device)
+            )
+            _registry.arms[operation] = known
+    return known
+
+
+def specs(operation: str, backend: str) -> tuple[KernelSpec, ...]:
+    """The kernels a backend has for an operation, its own and those users registered."""
+    built_in = adapter(backend).specs.get(operation, ())
+    own = _registry.own.get(operation, {}).get(backend, {})
+    return (*built_in, *(spec for spec, _ in own.values()))
+
+
+def _worker_counts(spec: KernelSpec, device: str) -> tuple[int, ...]:
+    quota = hardware.machine().cpu.quota
+    cores = available_cores() if quota is None else max(1, min(available_cores(), int(quota)))
+    return (1, cores) if spec.threads and device == "cpu" and cores > 1 else (1,)
+
+
+def kernel(operation: str, backend: str, algorithm: str) -> Kernel:
+    """The loaded kernel; the first call imports the backend's library."""
+    key = operation, backend, algorithm
+    known = _registry.kernels.get(key)
+    if known is not None:
+        return known
+    own = _registry.own.get(operation, {}).get(backend, {}).get(algorithm)
+    if own is not None:
+        loaded = own[1]
+    else:
+        _import_library(backend)
+        module = importlib.import_module(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
+        loaded = module.KERNELS[algorithm]
+    return _registry.kernels.setdefault(key, loaded)
+
+
+def _import_library(backend: str) -> None:
+    if is_loaded(backend):
+        return
+    begin = time.perf_counter()
+    adapter(backend).before_import()
+    importlib.import_module(adapter(backend).module)
+    with _registry._lock:
+        _registry.import_seconds[backend] = time.perf_counter() - begin
+        _registry.arms.clear()  # the library itself may know other devices than the machine told
+
+
+def register_kernel(operation: str, backend: str, spec: KernelSpec, loaded: Kernel) -> None:
+    """Add a user's kernel to an operation."""
+    with _registry._lock:
+        _registry.own.setdefault(operation, {}).setdefault(backend, {})[spec.algorithm] = (spec, loaded)
+        _registry.kernels.pop((operation, backend, spec.algorithm), None)
+        _registry.hashes.pop((operation, backend, spec.algorithm), None)
+        _registry.fingerprints.clear()
+        _registry.arms.pop(operation, None)
+
+
+def remove_operation(operation: str) -> None:
+    """Forget the kernels users registered for an operation."""
+    with _registry._lock:
+        _registry.own.pop(operation, None)
+        _registry.arms.pop(operation, None)
+        for key in [key for key in _registry.kernels if key[0] == operation]:
+            del _registry.kernels[key]
+
+
+def source_hash(operation: str, backend: str, algorithm: str) -> str:
+    """A short hash of the kernel's source: timings of code that was changed since are void."""
+    key = operation, backend, algorithm
+    known = _registry.hashes.get(key)
+    if known is None:
+        known = hardware.source_hash(_source(*key))
+        _registry.hashes[key] = known
+    return known
+
+
+def _source(operation: str, backend: str, algorithm: str) -> Path | Callable[..., Any]:
+    own = _registry.own.get(operation, {}).get(backend, {}).get(algorithm)
+    if own is not None:
+        return own[1].run
+    return Path(__file__).parent / backend / "kernels" / f"{operation}.py"
+
+
+def fingerprint(operation: str, arm: Arm) -> str:
+    """What the arm's speed depends on: machine, library, threads, source. Times taken under another one are void."""
+    key = operation, arm.name
+    known = _registry.fingerprints.get(key)
+    if known is None:
+        version = adapter(arm.backend).version()
+        source = source_hash(operation, arm.backend, arm.algorithm)
+        known = hardware.fingerprint(arm.backend, arm.device, version, arm.workers, source)
+        _registry.fingerprints[key] = known
+    return known
+
+
+def reset() -> None:
+    """Forget what was found out about backends (not the kernels users registered)."""
+    with _registry._lock:
+        _registry.fingerprints.clear()
+        _registry.missing.clear()
+        _registry.broken.clear()
+        _registry.arms.clear()
+        _registry.kernels.clear()

@@ -1,0 +1,183 @@
+"""PyTorch as the engine sees it, on the host and on CUDA devices."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import sys
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hpfracc._optional import import_optional
+from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.errors import MissingDependencyError
+
+__all__ = ["ADAPTER", "TorchAdapter"]
+
+#: Elements of the matrices of the direct sum, n x n for each row of weights: 8 MiB in float64.
+_MOST_ELEMENTS = 1024 * 1024
+
+#: The integers that PyTorch reduces; wider unsigned ones it only stores.
+_NARROW = INTEGERS - {"uint16", "uint32", "uint64"}
+
+#: How out of memory is said by parts of PyTorch that raise a plain RuntimeError.
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
+
+
+def _too_long(call: Call) -> str | None:
+    rows = max(1, call.facts.get("weight_rows", 1))
+    if rows * call.length**2 > _MOST_ELEMENTS:
+        most = math.isqrt(_MOST_ELEMENTS // rows)
+        return f"{call.length:,} points: its direct sum is a product with a matrix, for at most {most:,}"
+    return None
+
+
+def _too_many_taps(call: Call) -> str | None:
+    taps = call.facts.get("taps", call.length)
+    if 4 * taps > call.length:
+        return f"{taps:,} weights for {call.length:,} points: blocks pay where the weights are at most a quarter"
+    return None
+
+
+def _default(primitive: str, dtypes: frozenset[str], *, differentiable: bool = True) -> tuple[KernelSpec, ...]:
+    return (KernelSpec(primitive, "default", dtypes, differentiable=differentiable),)
+
+
+class TorchAdapter(Adapter):
+    """PyTorch. Neither its thread count, nor its default dtype, nor its TF32 switches are touched."""
+
+    name: ClassVar[str] = "torch"
+    module: ClassVar[str] = "torch"
+    import_seconds: ClassVar[float] = 2.0
+    specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
+        "causal_convolution": (
+            KernelSpec("causal_convolution", "direct", INEXACT, differentiable=True, refuses=_too_long),
+            KernelSpec("causal_convolution", "fft", INEXACT, differentiable=True),
+            KernelSpec("causal_convolution", "blocked", INEXACT, differentiable=True, refuses=_too_many_taps),
+        ),
+        "matmul": _default("matmul", INEXACT),
+        "fft": _default("fft", INEXACT),
+        "elementwise": _default("elementwise", INEXACT),
+        "reduction": _default("reduction", INEXACT | _NARROW),
+        "bitwise_xor": _default("bitwise_xor", INTEGERS, differentiable=False),
+        "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, differentiable=True),),
+    }
+
+    def __init__(self) -> None:
+        self._devices: tuple[str, ...] | None = None
+        self._idle_events: dict[str, deque[tuple[Any, Any]]] = {}
+
+    def devices(self) -> tuple[str, ...]:
+        """The host and every CUDA device that PyTorch sees."""
+        if self._devices is None:
+            torch = import_optional("torch")
+            count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+            self._devices = ("cpu", *(f"cuda:{index}" for index in range(count)))
+        return self._devices
+
+    def version(self) -> str:
+        """PyTorch's version, from its metadata."""
+        try:
+            return importlib.metadata.version("torch")
+        except importlib.metadata.PackageNotFoundError:
+            raise MissingDependencyError(
+                "'torch' is not installed; install it with: pip install 'hpfracc[torch]'", name="torch"
+            ) from None
+
+    def from_host(self, array: np.ndarray, device: str) -> Any:
+        """A tensor on ``device``; on the host it shares the array's memory, unless read-only or stored backwards."""
+        from hpfracc.engine.backends.torch import transfers
+
+        return transfers.as_tensor(array) if device == "cpu" else transfers.upload(array, device)
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """A NumPy array without the gradient; shares the memory of a host tensor."""
+        if array.is_cpu:
+            result: np.ndarray = array.detach().resolve_conj().resolve_neg().numpy()
+            return result
+        from hpfracc.engine.backends.torch import transfers
+
+        return transfers.download(array)
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        """The tensor in ``dtype``; a gradient goes through."""
+        return array.to(getattr(import_optional("torch"), dtype))
+
+    def synchronize(self, device: str) -> None:
+        """Wait for a CUDA device; the host never lags."""
+        if device != "cpu":
+            import_optional("torch").cuda.synchronize(device)
+
+    def timer(self, device: str) -> DeviceTimer | None:
+        """A pair of CUDA events on the current stream, taken from those that earlier timers are done with."""
+        if device == "cpu":
+            return None
+        torch = import_optional("torch")
+        idle = self._idle_events.setdefault(device, deque(maxlen=64))
+        try:
+            pair = idle.pop()
+        except IndexError:
+            pair = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        return _EventTimer(torch.cuda, device, pair, idle)
+
+    def free_bytes(self, device: str) -> int | None:
+        """What the driver has free and what PyTorch's own pool holds unused; None for the host."""
+        if device == "cpu":
+            return None
+        cuda = import_optional("torch").cuda
+        free, _ = cuda.mem_get_info(device)
+        return int(free) + int(cuda.memory_reserved(device)) - int(cuda.memory_allocated(device))
+
+    def release_memory(self, device: str) -> None:
+        """Give the unused part of PyTorch's pool back to the driver."""
+        torch = sys.modules.get("torch")
+        if device != "cpu" and torch is not None and torch.cuda.is_initialized():
+            with torch.cuda.device(device):
+                torch.cuda.empty_cache()
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """PyTorch's own error, or one of the messages by which its parts say the same."""
+        torch = sys.modules.get("torch")
+        if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
+            return True
+        return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
+
+
+class _EventTimer:
+    """Two CUDA events; :meth:`seconds` asks whether the second has passed, and never waits for it."""
+
+    __slots__ = ("_cuda", "_device", "_idle", "_pair", "_seconds", "_stopped")
+
+    def __init__(self, cuda: Any, device: str, pair: tuple[Any, Any], idle: deque[tuple[Any, Any]]) -> None:
+        self._cuda = cuda
+        self._device = device
+        self._pair: tuple[Any, Any] | None = pair
+        self._idle = idle
+        self._stopped = False
+        self._seconds: float | None = None
+
+    def start(self) -> None:
+        """Mark the beginning in the current stream."""
+        if self._pair is not None:
+            self._pair[0].record(self._cuda.current_stream(self._device))
+
+    def stop(self) -> None:
+        """Mark the end in the current stream."""
+        if self._pair is not None:
+            self._pair[1].record(self._cuda.current_stream(self._device))
+            self._stopped = True
+
+    def seconds(self) -> float | None:
+        """Seconds between the marks once the device has passed both, else None."""
+        if self._pair is not None and self._stopped and self._pair[1].query():
+            self._seconds = self._pair[0].elapsed_time(self._pair[1]) / 1000.0
+            self._idle.append(self._pair)
+            self._pair = None
+        return self._seconds
+
+
+ADAPTER = TorchAdapter()

@@ -1,0 +1,124 @@
+"""Gamma and its relatives for tensors: what PyTorch lacks, with derivative rules of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from scipy import special
+from torch import Tensor
+
+from hpfracc.errors import UnsupportedDtypeError
+
+__all__ = ["beta", "digamma", "gamma", "incomplete_beta"]
+
+
+def _operands(name: str, *values: Any) -> list[Tensor]:
+    first = next(value for value in values if isinstance(value, Tensor))
+    tensors = [value if isinstance(value, Tensor) else torch.as_tensor(value, device=first.device) for value in values]
+    if any(tensor.is_complex() for tensor in tensors):
+        raise UnsupportedDtypeError(f"{name}: PyTorch has it for real numbers only; convert the tensor to NumPy")
+    floating = [tensor.dtype for tensor in tensors if tensor.is_floating_point() and tensor.ndim] or [
+        tensor.dtype for tensor in tensors if tensor.is_floating_point()
+    ]
+    dtype = floating[0] if floating else torch.float64
+    for other in floating:
+        dtype = torch.promote_types(dtype, other)
+    return [tensor.to(dtype) for tensor in tensors]
+
+
+class _Gamma(torch.autograd.Function):
+    """Gamma itself, which PyTorch has only as a logarithm."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(z: Tensor) -> Tensor:
+        return _gamma(z)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.save_for_forward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (z,) = ctx.saved_tensors
+        slope: Tensor = gradients[0] * _Gamma.apply(z) * torch.special.digamma(z)
+        return slope
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        (z,) = ctx.saved_tensors
+        slope: Tensor = tangents[0] * _Gamma.apply(z) * torch.special.digamma(z)
+        return slope
+
+
+def _gamma(z: Tensor) -> Tensor:
+    """Products bring |z| into [1, 3), where log Gamma is small and exp keeps its digits; far out exp must do."""
+    wide = z.to(torch.float64)
+    shift = torch.clamp(torch.floor(wide) - 1.0, -24.0, 24.0)
+    base = wide - shift
+    product = torch.ones_like(wide)
+    for k in range(24):
+        product = torch.where(shift > k, product * (base + k), product)
+        product = torch.where(shift < -k, product / (base - (k + 1.0)), product)
+    sign = torch.where((base < 0) & (torch.remainder(torch.floor(base), 2.0) == 1.0), -1.0, 1.0)
+    value = sign * torch.exp(torch.special.gammaln(base)) * product
+    return value.to(z.dtype)
+
+
+def gamma(z: Any) -> Tensor:
+    """Gamma(z)."""
+    (z,) = _operands("gamma", z)
+    value: Tensor = _Gamma.apply(z)
+    return value
+
+
+def digamma(z: Any) -> Tensor:
+    """psi(z)."""
+    (z,) = _operands("digamma", z)
+    value: Tensor = torch.special.digamma(z)
+    return value
+
+
+def beta(a: Any, b: Any) -> Tensor:
+    """B(a, b), through Gamma where that stays in range and through its logarithm elsewhere."""
+    a, b = torch.broadcast_tensors(*_operands("beta", a, b))
+    small = (a.abs() < 80) & (b.abs() < 80)
+    one = torch.ones_like(a)
+    near_a, near_b = torch.where(small, a, one), torch.where(small, b, one)
+    far_a, far_b = torch.where(small, one, a), torch.where(small, one, b)
+    direct = gamma(near_a) / gamma(near_a + near_b) * gamma(near_b)
+    logs = torch.special.gammaln(far_a) + torch.special.gammaln(far_b) - torch.special.gammaln(far_a + far_b)
+    sign = torch.where(_is_negative(far_a) ^ _is_negative(far_b) ^ _is_negative(far_a + far_b), -1.0, 1.0)
+    return torch.where(small, direct, sign * torch.exp(logs))
+
+
+def _is_negative(z: Tensor) -> Tensor:
+    return (z < 0) & (torch.remainder(torch.floor(z), 2.0) == 1.0)
+
+
+class _IncompleteBeta(torch.autograd.Function):
+    """SciPy's values; the derivative in x is elementary, those in a and b are not had."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b, x)
+        value = special.betainc(*(tensor.detach().cpu().double().numpy() for tensor in (a, b, x)))
+        return torch.as_tensor(value, dtype=x.dtype, device=x.device)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor]:
+        a, b, x = ctx.saved_tensors
+        density = x ** (a - 1) * (1 - x) ** (b - 1) / beta(a, b)
+        return None, None, gradients[0] * density
+
+
+def incomplete_beta(a: Any, b: Any, x: Any) -> Tensor:
+    """I_x(a, b), with its gradient in x."""
+    a, b, x = torch.broadcast_tensors(*_operands("incomplete_beta", a, b, x))
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        raise UnsupportedDtypeError("incomplete_beta: PyTorch has no gradient in a and b; detach them, or use JAX")
+    value: Tensor = _IncompleteBeta.apply(a, b, x)
+    return value

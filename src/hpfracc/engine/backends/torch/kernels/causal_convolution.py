@@ -1,0 +1,228 @@
+"""Causal convolution in PyTorch: a Toeplitz product, one padded FFT, or FFTs of blocks.
+
+Compositions of PyTorch's own operations, so that autograd (also twice), ``torch.func`` and complex numbers go through,
+in the weights too; buffers are written in place only where nothing tracks them. Non-finite samples: ``nonfinite.py``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.torch.nonfinite import apply_causally, is_eager, veil
+from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.primitives.base import Call
+from hpfracc.engine.primitives.causal_convolution import block_length
+
+__all__ = ["KERNELS"]
+
+
+class Matrix(NamedTuple):
+    """The weights as a matrix, ``y = x @ matrix``, and the dtype of the result."""
+
+    matrix: Tensor
+    taps: int
+    dtype: torch.dtype
+
+
+class Spectrum(NamedTuple):
+    """The transform of the weights, zero-padded to ``size`` points, and the dtype of the result."""
+
+    transform: Tensor
+    size: int
+    taps: int
+    dtype: torch.dtype
+
+
+def _operands(weights: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in the dtype of the result, and no more weights than there are points."""
+    if weights.dtype != signal.dtype:
+        dtype = signal.dtype if signal.is_floating_point() or signal.is_complex() else torch.float64
+        if weights.is_complex():
+            dtype = dtype.to_complex()
+        weights, signal = weights.to(dtype), signal.to(dtype)
+    return _cut(weights, signal.shape[-1]), signal
+
+
+def _cut(tensor: Tensor, n: int) -> Tensor:
+    return tensor if tensor.shape[-1] <= n else tensor[..., :n]
+
+
+def _weights_for(weights: Tensor, call: Call) -> Tensor:
+    return _cut(weights.to(getattr(torch, call.dtype)), call.length)
+
+
+def _sum_of_nothing(batch: torch.Size, signal: Tensor, taps: int) -> Tensor | None:
+    """The result where there are no points, no rows or no weights; None where there is work to do."""
+    if taps and signal.numel() and 0 not in batch:
+        return None
+    return signal.new_zeros(torch.broadcast_shapes((*batch, 1), signal.shape))
+
+
+# Direct: multiply with the Toeplitz matrix of the weights.
+
+
+def _hankel(weights: Tensor, n: int) -> Tensor:
+    """``H[a, b] = weights[a + b - (n - 1)]``, 0 outside: with it ``flip(x) @ H`` is the convolution."""
+    padded = functional.pad(_widen(weights), (n - 1, n + 1 - weights.shape[-1]))
+    if is_eager(weights):
+        return padded.unfold(-1, n, 1)[..., :n, :]
+    # The view above has no batched derivative. Rows of 2n + 1 out of repeated rows of 2n begin one further each.
+    skewed = padded.unsqueeze(-2).expand(*padded.shape[:-1], n + 1, 2 * n).flatten(-2)
+    return skewed[..., : n * (2 * n + 1)].unflatten(-1, (n, 2 * n + 1))[..., :n]
+
+
+def _multiply(signal: Tensor, matrix: Tensor, dtype: torch.dtype) -> Tensor:
+    signal = _widen(signal)
+    if matrix.ndim == 2:
+        return torch.matmul(signal, matrix).to(dtype)
+    return torch.matmul(signal.unsqueeze(-2), matrix).squeeze(-2).to(dtype)
+
+
+def _widen(tensor: Tensor) -> Tensor:
+    """Single precision as double on a GPU, where a user may have set matrix products to TF32."""
+    if tensor.is_cpu:
+        return tensor
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def convolve_direct(weights: Tensor, signal: Tensor) -> Tensor:
+    """The sum as a product with an n x n matrix: the quickest for short signals, and only for those."""
+    weights, signal = _operands(weights, signal)
+    n, taps = signal.shape[-1], weights.shape[-1]
+    nothing = _sum_of_nothing(weights.shape[:-1], signal, taps)
+    if nothing is not None:
+        return nothing
+    matrix = _hankel(weights, n)
+    return apply_causally(lambda x: _multiply(x.flip(-1), matrix, signal.dtype), signal, taps)
+
+
+def prepare_direct(weights: Tensor, call: Call) -> Matrix:
+    """The matrix, in the order of the signal."""
+    weights = _weights_for(weights, call)
+    n, taps = call.length, weights.shape[-1]
+    matrix = _hankel(weights, n).flip(-2) if n else weights.unsqueeze(-1)
+    return Matrix(matrix, taps, weights.dtype)
+
+
+def apply_direct(prepared: Matrix, signal: Tensor) -> Tensor:
+    """Multiply with a matrix that was kept."""
+    if signal.dtype != prepared.dtype:
+        signal = signal.to(prepared.dtype)
+    nothing = _sum_of_nothing(prepared.matrix.shape[:-2], signal, prepared.taps)
+    if nothing is not None:
+        return nothing
+    return apply_causally(lambda x: _multiply(x, prepared.matrix, prepared.dtype), signal, prepared.taps)
+
+
+# FFT: one transform of everything, padded so that the cyclic product does not wrap into the first n points.
+
+
+def _forward(tensor: Tensor, size: int) -> Tensor:
+    return torch.fft.fft(tensor, n=size) if tensor.is_complex() else torch.fft.rfft(tensor, n=size)
+
+
+def _spectral_product(signal: Tensor, spectrum: Spectrum, eager: bool) -> Tensor:
+    """The cyclic convolution along the last axis, ``size`` points of it."""
+    transform = _forward(signal, spectrum.size)
+    # In place where the weights are one row, as they mostly are: then the product has the shape of the signal's.
+    fits = spectrum.transform.numel() == spectrum.transform.shape[-1] and spectrum.transform.ndim <= transform.ndim
+    product = transform.mul_(spectrum.transform) if eager and fits else transform * spectrum.transform
+    if signal.is_complex():
+        return torch.fft.ifft(product)
+    return torch.fft.irfft(product, n=spectrum.size)
+
+
+def _spectrum(weights: Tensor, size: int) -> Spectrum:
+    return Spectrum(_forward(weights, size), size, weights.shape[-1], weights.dtype)
+
+
+def convolve_fft(weights: Tensor, signal: Tensor) -> Tensor:
+    """Transform, multiply, transform back."""
+    weights, signal = _operands(weights, signal)
+    nothing = _sum_of_nothing(weights.shape[:-1], signal, weights.shape[-1])
+    if nothing is not None:
+        return nothing
+    return apply_fft(_spectrum(weights, fast_length(signal.shape[-1] + weights.shape[-1] - 1)), signal)
+
+
+def prepare_fft(weights: Tensor, call: Call) -> Spectrum:
+    """The transform of the weights, for signals of ``call.length`` points."""
+    weights = _weights_for(weights, call)
+    return _spectrum(weights, fast_length(max(1, call.length + weights.shape[-1] - 1)))
+
+
+def apply_fft(prepared: Spectrum, signal: Tensor) -> Tensor:
+    """Convolve with weights whose transform was kept: two transforms instead of three."""
+    if signal.dtype != prepared.dtype:
+        signal = signal.to(prepared.dtype)
+    nothing = _sum_of_nothing(prepared.transform.shape[:-1], signal, prepared.taps)
+    if nothing is not None:
+        return nothing
+    n = signal.shape[-1]
+    eager = is_eager(signal, prepared.transform)
+    if eager and not signal.is_cpu and not signal.is_complex():
+        # Cleaned on its way into the padded buffer, veiled on its way out of it: copies that are made anyway.
+        padded = torch.empty((*signal.shape[:-1], prepared.size), dtype=signal.dtype, device=signal.device)
+        padded[..., n:].zero_()
+        torch.nan_to_num(signal, nan=0.0, posinf=0.0, neginf=0.0, out=padded[..., :n])
+        return veil(_cut(_spectral_product(padded, prepared, eager), n), signal, prepared.taps)
+    return apply_causally(lambda x: _cut(_spectral_product(x, prepared, eager), n), signal, prepared.taps)
+
+
+# Blocked: the signal in blocks a few times as long as the weights; what hangs over is added to the next block.
+
+
+def convolve_blocked(weights: Tensor, signal: Tensor) -> Tensor:
+    """Overlap-add: work grows with ``n log(taps)`` rather than ``n log(n)``, and each block stays in cache."""
+    weights, signal = _operands(weights, signal)
+    nothing = _sum_of_nothing(weights.shape[:-1], signal, weights.shape[-1])
+    if nothing is not None:
+        return nothing
+    return apply_blocked(_spectrum(weights, block_length(weights.shape[-1])), signal)
+
+
+def prepare_blocked(weights: Tensor, call: Call) -> Spectrum:
+    """The transform of the weights, as long as a block."""
+    weights = _weights_for(weights, call)
+    return _spectrum(weights, block_length(weights.shape[-1]))
+
+
+def apply_blocked(prepared: Spectrum, signal: Tensor) -> Tensor:
+    """Convolve block by block with weights whose transform was kept."""
+    if signal.dtype != prepared.dtype:
+        signal = signal.to(prepared.dtype)
+    nothing = _sum_of_nothing(prepared.transform.shape[:-1], signal, prepared.taps)
+    if nothing is not None:
+        return nothing
+    n, overlap = signal.shape[-1], prepared.taps - 1
+    step = prepared.size - overlap
+    blocks = -(-n // step)
+    spectrum = prepared._replace(transform=prepared.transform.unsqueeze(-2))
+    eager = is_eager(signal, prepared.transform)
+
+    def product(x: Tensor) -> Tensor:
+        rows = functional.pad(x, (0, blocks * step - n)).unflatten(-1, (blocks, step))
+        pieces = _spectral_product(rows, spectrum, eager)
+        result = pieces[..., :step]
+        if overlap and blocks > 1:
+            hanging = pieces[..., :-1, step:]
+            if eager:
+                result[..., 1:, :overlap] += hanging
+            else:
+                result = result + functional.pad(hanging, (0, step - overlap, 1, 0))
+        return _cut(result.flatten(-2), n)
+
+    # A bad sample shows in the first point of its own block, but not further on.
+    return apply_causally(product, signal, prepared.taps, lambda result: result[..., ::step])
+
+
+KERNELS: dict[str, Kernel] = {
+    "direct": Kernel(convolve_direct, prepare_direct, apply_direct),
+    "fft": Kernel(convolve_fft, prepare_fft, apply_fft),
+    "blocked": Kernel(convolve_blocked, prepare_blocked, apply_blocked),
+}

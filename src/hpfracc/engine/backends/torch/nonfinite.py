@@ -1,0 +1,115 @@
+"""Non-finite samples stay causal: what a transform or a matrix product would smear is put right.
+
+One bad sample makes every output of a Fourier transform non-finite, and a Toeplitz product multiplies it by the zeros
+above its diagonal. So the answer is taken from the signal with its bad samples set to 0, and every point whose sum
+involves a bad sample is then set to nan.
+
+On the host it is seen for next to nothing whether that is needed: a bad sample shows in the first output of its row. On
+an accelerator looking at a value would make the host wait for the device, so there the repair is always made, from
+operations without a branch or a scan: for 1e7 points in float64 they move 0.38 GB, and save 0.08 GB of the padding,
+where the two transforms read and write 0.16 GB in each of their several passes. The same way inside ``torch.func``
+transforms and ``torch.compile``, where values cannot be looked at.
+
+A bad sample, and a point that it reaches, get and give a gradient of 0. Where a *weight* is not finite the whole row may
+be nan.
+"""
+
+from __future__ import annotations
+
+import cmath
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = ["apply_causally", "clean", "is_eager", "veil"]
+
+
+def apply_causally(
+    product: Callable[[Tensor], Tensor], signal: Tensor, taps: int, witness: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
+    """``product(signal)`` for a product that smears non-finite samples, with that put right.
+
+    Parameters
+    ----------
+    product : callable
+        Linear in the signal.
+    signal : Tensor
+        Samples along the last axis.
+    taps : int
+        Outputs that one sample reaches.
+    witness : callable, optional
+        From the output, elements one of which is not finite if any sample is; by default the first of each row.
+    """
+    if _may_look(signal):
+        result = product(signal)
+        seen = result.select(-1, 0) if witness is None else witness(result)
+        # A sum that overflows only makes the repair run in vain.
+        if cmath.isfinite(seen.item() if seen.ndim == 0 else seen.sum().item()):
+            return result
+    return veil(product(clean(signal)), signal, taps)
+
+
+def is_eager(*tensors: Tensor) -> bool:
+    """Whether nothing tracks these tensors, so that results may be written into buffers."""
+    return not torch.compiler.is_compiling() and not any(_is_tracked(tensor) for tensor in tensors)
+
+
+def _is_tracked(tensor: Tensor) -> bool:
+    if tensor.requires_grad and torch.is_grad_enabled():
+        return True
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return True
+    forward_ad = torch.autograd.forward_ad
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def _may_look(signal: Tensor) -> bool:
+    return (
+        signal.is_cpu
+        and not torch._C._functorch.is_functorch_wrapped_tensor(signal)
+        and not torch.compiler.is_compiling()
+    )
+
+
+def clean(signal: Tensor) -> Tensor:
+    """``signal`` with 0 for everything that is not finite."""
+    if signal.is_complex():
+        return torch.where(torch.isfinite(signal), signal, torch.zeros_like(signal))
+    return torch.nan_to_num(signal, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def veil(result: Tensor, signal: Tensor, taps: int) -> Tensor:
+    """``result`` with nan at every point for which one of the last ``taps`` samples is not finite."""
+    marks = _marks(signal.detach())
+    n = signal.shape[-1]
+    if taps >= n:
+        worst, index = torch.max(marks, -1, keepdim=True)  # nan counts as the largest, and the first one is found
+        first = index.masked_fill(~torch.isnan(worst), n)
+        reached = torch.arange(n, dtype=torch.int32, device=signal.device) >= first
+    else:
+        reached = _reach(marks != 0, taps)
+    # On the device, so that no number has to be sent there.
+    missing = torch.full((), torch.nan, dtype=result.dtype, device=result.device)
+    return torch.where(reached, missing, result)
+
+
+def _marks(signal: Tensor) -> Tensor:
+    """0 for a finite sample, nan for any other."""
+    if signal.is_complex():
+        return signal.real * 0 + signal.imag * 0
+    if signal.is_cpu or not is_eager(signal):
+        return signal * 0
+    # Half precision tells the two apart at a quarter of the traffic of float64.
+    return torch.mul(signal, 0, out=torch.empty(signal.shape, dtype=torch.half, device=signal.device))
+
+
+def _reach(bad: Tensor, taps: int) -> Tensor:
+    """Whether one of the last ``taps`` samples is bad: the window doubles until it is that long."""
+    width = 1
+    while width < taps:
+        shift = min(width, taps - width)
+        bad = bad | functional.pad(bad[..., :-shift], (shift, 0))
+        width += shift
+    return bad

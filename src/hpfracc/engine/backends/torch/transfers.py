@@ -1,0 +1,174 @@
+"""Between NumPy arrays and CUDA tensors at the speed of the link.
+
+In: pageable memory goes through a ring of pinned slots, filled by PyTorch's own threads while the copy engine empties
+the others, on a stream of its own. Out: into pinned memory that becomes the NumPy result itself, as long as callers
+hold no more of it than a bound; beyond that through the ring into fresh memory, whose pages the copying threads touch
+in parallel. Small arrays, and what is pinned already, take the plain way. No call waits for more than its own data.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hpfracc.engine.memory.alias import unlocked
+from hpfracc.engine.memory.host import HostProbe
+from hpfracc.engine.memory.staging import SMALL_BYTES, PinnedLedger, StagingRing
+from hpfracc.engine.primitives._lengths import power_of_two
+
+__all__ = ["Lane", "as_tensor", "download", "lane", "upload"]
+
+#: Pinned memory that callers may hold as results: eight arrays of 1e7 doubles, as PyTorch rounds them, and never more
+#: than a sixteenth of what the process may have.
+_MOST_PINNED = 2**30
+_PINNED_SHARE = 16
+
+
+def as_tensor(array: np.ndarray, *, shared: bool = True) -> Tensor:
+    """A CPU tensor on the array's memory, or on a copy where PyTorch cannot share it.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        Any; negative strides and foreign byte orders are copied.
+    shared : bool
+        Whether the tensor may be handed out: then a read-only array is copied too, for a tensor knows no such thing.
+        False promises that the tensor is only read.
+    """
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    elif any(stride < 0 or stride % array.itemsize for stride in array.strides):
+        array = array.copy()
+    elif not array.flags.writeable:
+        array = array.copy() if shared else unlocked(array)
+    return torch.from_numpy(array)
+
+
+def _bytes_of(tensor: Tensor) -> Tensor:
+    """The memory of a contiguous tensor."""
+    return tensor.view(-1).view(torch.uint8)
+
+
+class _CudaLink:
+    """What the ring needs of a device; copies go to the stream that is current around the ring's call."""
+
+    def pinned(self, size: int) -> Tensor:
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+    def marker(self) -> Any:
+        return torch.cuda.Event()
+
+    def wait(self, marker: Any) -> None:
+        marker.synchronize()
+
+    def enqueue(self, target: Tensor, source: Tensor, marker: Any) -> None:
+        target.copy_(source, non_blocking=True)
+        marker.record()
+
+    def host_copy(self, target: Tensor, source: Tensor) -> None:
+        target.copy_(source)
+
+
+class Lane:
+    """One device's way in and out: a stream for each direction, so that they overlap, and one ring."""
+
+    def __init__(self, device: torch.device, ring: StagingRing, ledger: PinnedLedger) -> None:
+        self.device = device
+        self.inward = torch.cuda.Stream(device)
+        self.outward = torch.cuda.Stream(device)
+        self.ring = ring
+        self.ledger = ledger
+
+    def upload(self, source: Tensor) -> Tensor:
+        """A contiguous CPU tensor's copy on the device, ready for the caller's current stream."""
+        current = torch.cuda.current_stream(self.device)
+        done = torch.cuda.Event()
+        with torch.cuda.stream(self.inward):
+            # Allocated on the copying stream, so that nothing queued on the caller's has to end first; the allocator is
+            # told of the caller's, so that the memory is not given away while kernels there still read it.
+            target = torch.empty(source.shape, dtype=source.dtype, device=self.device)
+            target.record_stream(current)
+            pinned = source.is_pinned()
+            if pinned:
+                target.copy_(source, non_blocking=True)
+            else:
+                self.ring.upload(_bytes_of(source), _bytes_of(target), target.nbytes)
+            done.record()
+        current.wait_event(done)
+        if pinned:
+            done.synchronize()  # the array is its owner's to change once this returns
+        return target
+
+    def download(self, source: Tensor) -> np.ndarray:
+        """A contiguous device tensor as a NumPy array; complete on return, so that its memory needs no further care."""
+        self.outward.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.outward):
+            pinned = self._pinned_result(source)
+            if pinned is not None:
+                done = torch.cuda.Event()
+                pinned[0].copy_(source, non_blocking=True)
+                done.record()
+                done.synchronize()
+                return pinned[1]
+            result = np.empty(tuple(source.shape), dtype=torch.empty(0, dtype=source.dtype).numpy().dtype)
+            self.ring.download(_bytes_of(source), _bytes_of(torch.from_numpy(result)), source.nbytes)
+            return result
+
+    def _pinned_result(self, source: Tensor) -> tuple[Tensor, np.ndarray] | None:
+        """Pinned memory for the result, as both see it; None where the bound, or the system, refuses it."""
+        size = power_of_two(source.nbytes)  # as PyTorch's host allocator rounds it
+        if not self.ledger.reserve(size):
+            return None
+        try:
+            tensor = torch.empty(source.shape, dtype=source.dtype, pin_memory=True)
+        except RuntimeError:  # page-locked memory ran out; pageable memory may still be there
+            self.ledger.release(size)
+            return None
+        result = tensor.numpy()
+        weakref.finalize(result, self.ledger.release, size).atexit = False  # every view of it keeps `result` alive
+        return tensor, result
+
+
+_lock = threading.Lock()
+_lanes: dict[int, Lane] = {}
+_ledger: PinnedLedger | None = None
+
+
+def lane(device: torch.device) -> Lane:
+    """The lane of a device, made at first use."""
+    global _ledger
+    index = torch.cuda.current_device() if device.index is None else device.index
+    known = _lanes.get(index)
+    if known is None:
+        with _lock:
+            if _ledger is None:
+                _ledger = PinnedLedger(min(_MOST_PINNED, HostProbe().read().limit // _PINNED_SHARE))
+            known = _lanes.get(index)
+            if known is None:
+                with torch.cuda.device(index):
+                    known = Lane(torch.device("cuda", index), StagingRing(_CudaLink()), _ledger)
+                _lanes[index] = known
+    return known
+
+
+def upload(array: np.ndarray, device: str) -> Tensor:
+    """A copy of a host array on ``device``. On return the array may be changed; the copy may still be under way."""
+    source = as_tensor(array, shared=False)
+    if array.nbytes < SMALL_BYTES:
+        # From pageable memory this returns once the driver has its own copy; from pinned memory it might not.
+        return source.to(device, non_blocking=not source.is_pinned())
+    return lane(torch.device(device)).upload(source.contiguous())
+
+
+def download(tensor: Tensor) -> np.ndarray:
+    """A CUDA tensor as a NumPy array, complete when this returns."""
+    source = tensor.detach().resolve_conj().resolve_neg()
+    if source.nbytes < SMALL_BYTES:
+        result: np.ndarray = source.cpu().numpy()
+        return result
+    return lane(source.device).download(source.contiguous())

@@ -1,0 +1,134 @@
+"""The engine as users call it: the built-in operations, and asking why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.custom import OwnOperation, operation
+from hpfracc.engine.execution.operation import Operation
+from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.trail import composite, dry_run, last_decision
+from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.engine.selection.decide import decide
+from hpfracc.engine.selection.explain import Explanation
+from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.placement import Placement
+from hpfracc.engine.selection.selector import get_shared_selector
+from hpfracc.engine.workload import WorkloadCharacteristics, as_shape
+from hpfracc.errors import InvalidInputError
+
+__all__ = [
+    "Operation",
+    "OwnOperation",
+    "bitwise_xor",
+    "causal_convolution",
+    "composite",
+    "elementwise",
+    "explain",
+    "fft",
+    "last_decision",
+    "matmul",
+    "operation",
+    "reduction",
+]
+
+causal_convolution = get_operation("causal_convolution")
+matmul = get_operation("matmul")
+fft = get_operation("fft")
+reduction = get_operation("reduction")
+bitwise_xor = get_operation("bitwise_xor")
+
+_elementwise = get_operation("elementwise")
+
+
+def elementwise(expression: str, *, backend: Any = None, **arrays: Any) -> Any:
+    """Evaluate an expression element by element, in one pass where the backend can.
+
+    Parameters
+    ----------
+    expression : str
+        Such as ``"x*y + sin(x)"``: arithmetic, comparisons, the usual functions, ``pi`` and ``e``.
+    backend : str, optional
+        Where to run it.
+    **arrays
+        The variables by name; shapes broadcast.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> hf.elementwise("2*x + 1", x=np.array([0.0, 1.0]))
+    array([1., 3.])
+    """
+    return _elementwise(*arrays.values(), expression=expression, names=tuple(arrays), backend=backend)
+
+
+def explain(what: Any, *args: Any, **kwargs: Any) -> Explanation:
+    """Say which arm would be taken and why, without running anything.
+
+    Parameters
+    ----------
+    what : WorkloadCharacteristics, Operation, str or callable
+        A workload; an operation with its operands following; the name of one, with ``shape=`` and optionally
+        ``dtype=``, ``gradient=``, ``on=``, ``backend=``; or any function that makes engine calls, with its arguments:
+        it is walked through with the engine's results replaced by zeros.
+
+    Examples
+    --------
+    >>> import hpfracc as hf
+    >>> hf.explain("causal_convolution", shape=(1000,)).decision.operation
+    'causal_convolution'
+    """
+    if isinstance(what, WorkloadCharacteristics):
+        return get_shared_selector().explain(what, *args, **kwargs)
+    if isinstance(what, str):
+        return _explain_name(what, *args, **kwargs)
+    if isinstance(what, Operation):
+        return Explanation([what.decide(*args, **kwargs)])
+    if callable(what):
+        return _explain_callable(what, args, kwargs)
+    raise InvalidInputError(
+        f"cannot explain {what!r}; give a workload, an operation, the name of one, or a function with its arguments"
+    )
+
+
+def _explain_callable(function: Callable[..., Any], args: Any, kwargs: Any) -> Explanation:
+    with dry_run() as decisions:
+        function(*args, **kwargs)
+    if not decisions:
+        name = getattr(function, "__name__", repr(function))
+        raise InvalidInputError(f"{name} made no engine call, so there is nothing to explain")
+    return Explanation(decisions)
+
+
+def _explain_name(
+    name: str,
+    shape: Any = None,
+    dtype: str = "float64",
+    *,
+    gradient: bool = False,
+    on: str | None = None,
+    backend: Any = None,
+) -> Explanation:
+    found = get_operation(name)
+    if shape is None:
+        raise InvalidInputError(f"explain({name!r}) needs the shape of the main operand; add shape=(1000,)")
+    arrays, params = found.primitive.example(as_shape(shape), ArraySpec((), dtype).dtype)
+    request = make_request(found.primitive, arrays, params, backend=backend, placement=_imagined(on, gradient, backend))
+    if gradient:
+        request = replace(request, needs_gradient=True)
+    return Explanation([decide(request, knowledge_for(request.settings), frozen=True).decision])
+
+
+def _imagined(on: str | None, gradient: bool, backend: Any) -> Placement:
+    """The placement of operands that do not exist: on a device they belong to the library asked for, or PyTorch."""
+    if on is None or on in ("cpu", "host"):
+        return Placement()
+    device = "cuda:0" if on in ("cuda", "gpu") else on
+    owners = [name for name in ("torch", "cupy", "jax") if registry.unavailable(name) is None]
+    library = str(backend) if backend is not None else next(iter(owners), "torch")
+    return Placement(library=library, device=device, gradient=gradient)

@@ -1,0 +1,188 @@
+"""From an arm to something that can be called with the caller's own arrays: moves there, the kernel, moves back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from hpfracc._arrays import dtype_name, library_of, nbytes
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Adapter, Arm, Kernel
+from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.primitives.base import Call, Primitive
+from hpfracc.engine.selection.placement import Placement
+
+__all__ = ["Bound", "TransferLog", "bind"]
+
+Converter = Callable[[Any], Any]
+
+
+class TransferLog(Protocol):
+    """Told of every copy between host and device, as a context around it."""
+
+    def __call__(self, adapter: Adapter, route: str, size: int, device: str) -> contextlib.AbstractContextManager[Any]:
+        """A context that spans the copy of ``size`` bytes along ``route``."""
+
+
+class Bound:
+    """An arm bound to one kind of call.
+
+    ``run(*arrays, **params)`` does the work; ``run(..., weights_key=key)`` uses the kept transform of the operand that
+    the primitive says can be prepared. Where nothing has to move, ``run`` is the kernel itself.
+    """
+
+    __slots__ = ("_call", "_converters", "_giver", "_index", "_kernel", "_scope", "_tag", "arm", "moves", "run")
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        arm: Arm,
+        call: Call,
+        converters: Sequence[Converter | None],
+        giver: Converter | None,
+        scope: Callable[[], contextlib.AbstractContextManager[Any]] | None,
+        index: int | None,
+        keyed: bool,
+        moves: bool,
+    ) -> None:
+        self.arm = arm
+        self.moves = moves
+        self._call = call
+        self._converters = tuple(converters)
+        self._giver = giver
+        self._scope = scope
+        self._kernel = kernel
+        self._index = index if kernel.prepare is not None else None
+        self._tag = call.operation, arm.name, call.dtype, call.length, tuple(sorted(call.facts.items(), key=str))
+        plain = giver is None and scope is None and not any(self._converters)
+        self.run: Callable[..., Any] = kernel.run if plain and not keyed else self._run
+
+    def _run(self, *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
+        if self._scope is None:
+            return self._convert_and_run(arrays, weights_key, params)
+        with self._scope():
+            return self._convert_and_run(arrays, weights_key, params)
+
+    def _convert_and_run(self, arrays: tuple[Any, ...], weights_key: Any, params: dict[str, Any]) -> Any:
+        converters = self._converters
+        if weights_key is None or self._index is None:
+            operands = [a if c is None else c(a) for a, c in zip(arrays, converters, strict=True)]
+            result = self._kernel.run(*operands, **params)
+        else:
+            index = self._index
+            prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, arrays[index]))
+            operands = [
+                a if c is None else c(a)
+                for position, (a, c) in enumerate(zip(arrays, converters, strict=True))
+                if position != index
+            ]
+            assert self._kernel.apply is not None  # a kernel that prepares also applies
+            result = self._kernel.apply(prepared, *operands, **params)
+        return result if self._giver is None else self._giver(result)
+
+    def _prepare(self, operand: Any) -> Any:
+        assert self._index is not None and self._kernel.prepare is not None
+        converter = self._converters[self._index]
+        return self._kernel.prepare(operand if converter is None else converter(operand), self._call)
+
+
+def bind(
+    primitive: Primitive,
+    call: Call,
+    arm: Arm,
+    placement: Placement,
+    arrays: Sequence[Any],
+    log: TransferLog | None = None,
+    *,
+    keyed: bool = False,
+) -> Bound:
+    """Bind ``arm`` to calls whose operands look like ``arrays``; loads the kernel, which may import its library.
+
+    ``keyed`` calls come with the ``weights_key`` of an operand that is kept prepared.
+    """
+    kernel = registry.kernel(call.operation, arm.backend, arm.algorithm)
+    worker = registry.adapter(arm.backend)
+    home = "numpy" if arm.backend == "numba" else arm.backend
+    if arm.spec.threads:
+        kernel = _with_workers(kernel, arm.workers)
+    converters = [_converter(array, primitive.casts, call, arm, worker, home, placement, log) for array in arrays]
+    giver = _giver(arm, worker, home, placement, log)
+    scoped = None if placement.traced or placement.library == arm.backend else worker.scope(call)
+    scope = None if scoped is None else partial(_fresh_scope, worker, call)
+    index = primitive.prepared_operand
+    if index is not None and placement.pinned and (placement.gradient or placement.traced):
+        index = None  # a kept transform would be cut off from the derivative
+    moves = not arm.on_host and placement.device == "cpu"
+    return Bound(kernel, arm, call, converters, giver, scope, index, keyed, moves)
+
+
+def _fresh_scope(worker: Adapter, call: Call) -> contextlib.AbstractContextManager[Any]:
+    return worker.scope(call) or contextlib.nullcontext()
+
+
+def _with_workers(kernel: Kernel, workers: int) -> Kernel:
+    apply = None if kernel.apply is None else partial(kernel.apply, workers=workers)
+    return Kernel(partial(kernel.run, workers=workers), kernel.prepare, apply)
+
+
+def _converter(
+    array: Any,
+    casts: bool,
+    call: Call,
+    arm: Arm,
+    worker: Adapter,
+    home: str,
+    placement: Placement,
+    log: TransferLog | None,
+) -> Converter | None:
+    owner = library_of(array)
+    cast = casts and dtype_name(array) != call.dtype
+    if owner == home and home != "numpy":
+        return partial(worker.cast, dtype=call.dtype) if cast else None
+    if owner in ("numpy", "python"):
+        to_host: Converter | None = None if type(array) is np.ndarray else np.asarray
+    else:
+        to_host = registry.adapter(owner).to_host
+    to_dtype = partial(np.asarray, dtype=call.dtype) if cast else None
+    there = None if home == "numpy" else partial(_send, worker, arm.device, log)
+    steps = [step for step in (to_host, to_dtype, there) if step is not None]
+    if not steps:
+        return None
+    return steps[0] if len(steps) == 1 else partial(_chain, steps)
+
+
+def _giver(arm: Arm, worker: Adapter, home: str, placement: Placement, log: TransferLog | None) -> Converter | None:
+    if placement.library == home:
+        return None
+    fetch = None if home == "numpy" else partial(_fetch, worker, arm.device, log)
+    give = None if placement.library == "numpy" else partial(_return_to, registry.adapter(placement.library))
+    steps = [step for step in (fetch, give) if step is not None]
+    return steps[0] if len(steps) == 1 else partial(_chain, steps)
+
+
+def _chain(steps: Sequence[Converter], value: Any) -> Any:
+    for step in steps:
+        value = step(value)
+    return value
+
+
+def _send(worker: Adapter, device: str, log: TransferLog | None, array: np.ndarray) -> Any:
+    if log is None or device == "cpu":
+        return worker.from_host(array, device)
+    with log(worker, f"host->{device}", array.nbytes, device):
+        return worker.from_host(array, device)
+
+
+def _fetch(worker: Adapter, device: str, log: TransferLog | None, array: Any) -> np.ndarray:
+    if log is None or device == "cpu":
+        return worker.to_host(array)
+    with log(worker, f"{device}->host", nbytes(array), device):
+        return worker.to_host(array)
+
+
+def _return_to(owner: Adapter, array: np.ndarray) -> Any:
+    return owner.from_host(np.asarray(array), "cpu")

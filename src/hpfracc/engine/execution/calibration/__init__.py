@@ -1,0 +1,26 @@
+"""Calibration: every arm that could do an operation is timed on this machine, within a box of time.
+
+What is found becomes knots of the arms' cost curves, here and in the wisdom that later processes start from.
+"""
+
+from __future__ import annotations
+
+from hpfracc.engine.execution.calibration.report import CalibrationReport, Crossover, Skipped
+from hpfracc.engine.execution.calibration.runner import Step, calibrate
+from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, Series
+from hpfracc.engine.execution.calibration.timebox import TimeBox
+from hpfracc.engine.execution.calibration.trial import Timing, Trial, make_operands
+
+__all__ = [
+    "DEFAULT_OPERATIONS",
+    "CalibrationReport",
+    "Crossover",
+    "Series",
+    "Skipped",
+    "Step",
+    "TimeBox",
+    "Timing",
+    "Trial",
+    "calibrate",
+    "make_operands",
+]

@@ -1,0 +1,238 @@
+"""What a calibration found: who wins from which size on, what compiling took, and what was left out and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hpfracc.engine.execution.calibration.series import Series
+from hpfracc.engine.execution.calibration.trial import Timing
+from hpfracc.engine.selection.explain import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["CalibrationReport", "Crossover", "Skipped"]
+
+#: The winner at a smaller size counts as the winner still, unless another one is faster by this much.
+_THRESHOLD = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """From ``shape`` on ``arm`` is fastest; it took ``seconds`` there."""
+
+    shape: tuple[int, ...]
+    arm: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that was not measured, and why."""
+
+    series: Series
+    shape: tuple[int, ...]
+    arm: str
+    why: str
+    kind: str
+
+
+@dataclass
+class CalibrationReport:
+    """The outcome of :func:`~hpfracc.engine.execution.calibration.calibrate`.
+
+    Attributes
+    ----------
+    budget, spent : float
+        Seconds of the time box, and those used of it.
+    imports : dict of str to float
+        Seconds that importing each library took, beside the box.
+    timings : dict
+        Series to shape to arm's name to :class:`Timing`.
+    transfers : list of (route, bytes, seconds)
+        Copies that were timed.
+    skipped : list of Skipped
+        What was left out.
+    kept : int
+        Records in the wisdom afterwards.
+    """
+
+    budget: float
+    thorough: bool
+    spent: float = 0.0
+    compiling: float = 0.0
+    imports: dict[str, float] = field(default_factory=dict)
+    timings: dict[Series, dict[tuple[int, ...], dict[str, Timing]]] = field(default_factory=dict)
+    transfers: list[tuple[str, int, float]] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    kept: int = 0
+
+    def add(self, series: Series, shape: tuple[int, ...], timing: Timing) -> None:
+        """Take a timing; of two the better one, with the first call's time kept."""
+        row = self.timings.setdefault(series, {}).setdefault(shape, {})
+        known = row.get(timing.arm)
+        if known is None:
+            row[timing.arm] = timing
+        elif timing.seconds < known.seconds:
+            row[timing.arm] = Timing(timing.arm, timing.seconds, timing.samples, timing.x, known.first)
+
+    def crossovers(self, series: Series) -> list[Crossover]:
+        """Who wins, from the smallest size up, with the sizes at which that changes."""
+        found: list[Crossover] = []
+        for shape, row in sorted(self.timings.get(series, {}).items(), key=lambda item: _elements(item[0])):
+            best = min(row.values(), key=lambda timing: timing.seconds)
+            holder = row.get(found[-1].arm) if found else None
+            if holder is None or best.seconds < (1.0 - _THRESHOLD) * holder.seconds:
+                found.append(Crossover(shape, best.arm, best.seconds))
+        return found
+
+    def compiles(self) -> Iterator[tuple[Series, tuple[int, ...], Timing]]:
+        """Every first call that was timed."""
+        for series, sizes in self.timings.items():
+            for shape, row in sizes.items():
+                for timing in row.values():
+                    if timing.first is not None:
+                        yield series, shape, timing
+
+    @property
+    def measurements(self) -> int:
+        """How many timings there are."""
+        return sum(len(row) for sizes in self.timings.values() for row in sizes.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "budget_seconds": self.budget,
+            "spent_seconds": self.spent,
+            "thorough": self.thorough,
+            "measurements": self.measurements,
+            "import_seconds": dict(self.imports),
+            "compile_seconds": self.compiling,
+            "compiles": [
+                {**_where(series), "shape": list(shape), "arm": timing.arm, "seconds": timing.first}
+                for series, shape, timing in self.compiles()
+            ],
+            "operations": [
+                {
+                    **_where(series),
+                    "crossovers": [
+                        {"from": list(step.shape), "arm": step.arm, "seconds": step.seconds}
+                        for step in self.crossovers(series)
+                    ],
+                    "timings": [
+                        {"shape": list(shape), "arm": timing.arm, "seconds": timing.seconds, "work": timing.x}
+                        for shape, row in sizes.items()
+                        for timing in row.values()
+                    ],
+                }
+                for series, sizes in self.timings.items()
+            ],
+            "transfers": [{"route": r, "bytes": size, "seconds": seconds} for r, size, seconds in self.transfers],
+            "skipped": [
+                {**_where(skip.series), "shape": list(skip.shape), "arm": skip.arm, "why": skip.why}
+                for skip in self.skipped
+            ],
+            "records_kept": self.kept,
+        }
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        parts: list[RenderableType] = [_winners(self)]
+        compiles = _compile_table(self)
+        if compiles is not None:
+            parts.append(compiles)
+        if self.transfers:
+            parts.append(_transfer_table(self))
+        parts += [Text(line) for line in _summary(self)]
+        return Group(*parts)
+
+
+def show_shape(shape: tuple[int, ...]) -> str:
+    """A shape with its digits in groups, ``"1,024 x 1,024"``."""
+    return " x ".join(f"{size:,}" for size in shape)
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    size = 1
+    for axis in shape:
+        size *= axis
+    return size
+
+
+def _where(series: Series) -> dict[str, Any]:
+    return {
+        "operation": series.operation,
+        "variant": series.variant or None,
+        "dtype": series.dtype,
+        "start": series.placement.start,
+        "library": series.placement.library,
+        "device": series.placement.device,
+    }
+
+
+def _winners(report: CalibrationReport) -> RenderableType:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title="Fastest arm, from each size on", title_justify="left", box=box.SIMPLE_HEAD)
+    for name, justify in (("operation", "left"), ("operands", "left"), ("from", "right"), ("arm", "left")):
+        table.add_column(name, justify=justify, no_wrap=name in ("from", "arm"))  # type: ignore[arg-type]
+    table.add_column("time there", justify="right", no_wrap=True)
+    for series in report.timings:
+        for number, step in enumerate(report.crossovers(series)):
+            head = (series.name, f"{series.dtype} {series.where}") if number == 0 else ("", "")
+            table.add_row(*head, show_shape(step.shape), step.arm, format_seconds(step.seconds))
+        table.add_section()
+    return table
+
+
+def _compile_table(report: CalibrationReport) -> RenderableType | None:
+    """First calls that took long enough to be worth a line, summed over shapes."""
+    from rich import box
+    from rich.table import Table
+
+    times: dict[tuple[str, str], list[float]] = {}
+    for series, _, timing in report.compiles():
+        assert timing.first is not None
+        times.setdefault((series.operation, timing.arm), []).append(timing.first)
+    rows = [(*key, found) for key, found in times.items() if max(found) >= 0.01]
+    if not rows:
+        return None
+    table = Table(title="First calls, beside the time box", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("operation")
+    table.add_column("arm", no_wrap=True)
+    for name in ("compilations", "longest", "in all"):
+        table.add_column(name, justify="right")
+    for operation, arm, found in sorted(rows, key=lambda row: -sum(row[2])):
+        table.add_row(operation, arm, str(len(found)), format_seconds(max(found)), format_seconds(sum(found)))
+    return table
+
+
+def _transfer_table(report: CalibrationReport) -> RenderableType:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title="Copies", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("route", "size", "time", "a second"):
+        table.add_column(name, justify="left" if name == "route" else "right")
+    for route, size, seconds in report.transfers:
+        rate = f"{format_bytes(size / seconds)}/s" if seconds > 0 else "-"
+        table.add_row(route, format_bytes(size), format_seconds(seconds), rate)
+    return table
+
+
+def _summary(report: CalibrationReport) -> Iterator[str]:
+    imports = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in report.imports.items())
+    yield (
+        f"{report.measurements} timings in {report.spent:.1f} s of {report.budget:g} s; beside them "
+        f"{report.compiling:.1f} s of first calls" + (f" and imports: {imports}" if imports else "")
+    )
+    reasons = Counter(skip.kind for skip in report.skipped)
+    if reasons:
+        yield "Left out: " + ", ".join(f"{count} {kind}" for kind, count in reasons.most_common())
+    yield f"{report.kept} records are kept"

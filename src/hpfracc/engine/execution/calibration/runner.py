@@ -1,0 +1,341 @@
+"""The calibration itself: far apart first, then in between, never past the end of the box."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from hpfracc._config import check_backend, get_settings
+from hpfracc._environment import BACKENDS
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.execution.calibration.growth import Growth
+from hpfracc.engine.execution.calibration.report import CalibrationReport, Skipped
+from hpfracc.engine.execution.calibration.series import (
+    DEFAULT_OPERATIONS,
+    FEW_WEIGHTS,
+    PREPARED,
+    Series,
+    make_series,
+    rounds,
+)
+from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
+from hpfracc.engine.execution.calibration.timebox import TimeBox
+from hpfracc.engine.execution.calibration.trial import Timing, Trial, make_operands
+from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
+from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError
+
+__all__ = ["Step", "calibrate"]
+
+#: Seconds of the box by default, and of a thorough calibration.
+BUDGET, THOROUGH_BUDGET = 10.0, 120.0
+#: An arm that is predicted to take this many times as long as the best is not worth its time.
+_HOPELESS = 20.0
+#: So is one that is this many times slower, where timing it would take more than this share of the box.
+_BEATEN, _DEAR = 3.0, 0.03
+#: Arms this close to the best are looked at a second time if there is time.
+_CLOSE = 1.5
+#: So are those that took less than this share of the time for more work.
+_ODD = 0.8
+#: Share of the box for repeating the quick calls of the first round; the rest is for slow calls and later rounds.
+_FIRST_ROUND = 0.4
+_LEAST_EFFORT, _MOST_EFFORT = 0.5e-3, 50e-3
+#: Bytes of the copies that are timed.
+_COPIES = (2**10, 2**16, 2**20, 2**24)
+#: How a measurement that is left out is counted in the summary.
+_SLOW, _LATE, _SHAPES, _FAILED, _REFUSED = (
+    "hopelessly slow",
+    "for lack of time",
+    "compiled for each shape, so measured at few",
+    "failed",
+    "refused by a mask",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a calibration is doing: for a progress bar.
+
+    ``what`` is ``"importing"``, ``"copying"`` or ``"measuring"``; ``spent`` of ``budget`` seconds are used up.
+    """
+
+    what: str
+    subject: str
+    arm: str
+    spent: float
+    budget: float
+
+
+def calibrate(
+    operations: Iterable[str] | None = None,
+    *,
+    budget_seconds: float | None = None,
+    thorough: bool = False,
+    progress: Callable[[Step], None] | None = None,
+    backends: Iterable[str] | None = None,
+) -> CalibrationReport:
+    """Time every arm of ``operations`` on this machine, and keep what was found.
+
+    Parameters
+    ----------
+    operations : iterable of str, optional
+        Names of operations; the six built-in ones by default.
+    budget_seconds : float, optional
+        The box of time: 10 s by default, 120 s if thorough. Imports and first calls, which compile, come beside it.
+    thorough : bool
+        Finer and larger sizes, float32 as well, convolutions with the weights' transform kept, and arms that compile
+        for each shape at every size.
+    progress : callable, optional
+        Told of each :class:`Step`.
+    backends : iterable of str, optional
+        Only these; every one that can be used by default.
+
+    Returns
+    -------
+    CalibrationReport
+        Who wins from which size on, compile times, and what was left out and why.
+
+    Raises
+    ------
+    ConfigurationError
+        In deterministic mode, where nothing may be learned.
+    """
+    budget = _check_budget(budget_seconds, thorough)
+    names = None if operations is None else [get_operation(name).name for name in operations]
+    settings = get_settings()
+    if settings.deterministic:
+        raise ConfigurationError(
+            "deterministic=True: nothing may be learned; calibrate without it, then use the wisdom"
+        )
+    report = CalibrationReport(budget, thorough)
+    tell = progress or (lambda step: None)
+    usable = _import_libraries(_usable(backends), names or DEFAULT_OPERATIONS, report, tell, budget)
+    runner = _Runner(make_series(names, usable, thorough), usable, report, tell)
+    runner.run()
+    knowledge = knowledge_for(settings)
+    knowledge.wisdom.flush()
+    report.kept = knowledge.wisdom.merge()
+    report.spent, report.compiling = runner.box.spent, runner.box.beside
+    for name in names or DEFAULT_OPERATIONS:
+        get_operation(name).reset_plans()
+    return report
+
+
+def _check_budget(seconds: float | None, thorough: bool) -> float:
+    if seconds is None:
+        return THOROUGH_BUDGET if thorough else BUDGET
+    if not (isinstance(seconds, int | float) and 0.0 < seconds < math.inf):
+        raise InvalidInputError(f"budget_seconds={seconds!r} is not a time; use a number of seconds above 0")
+    return float(seconds)
+
+
+def _usable(backends: Iterable[str] | None) -> list[str]:
+    disabled = get_settings().disabled
+    if backends is None:
+        return [name for name in BACKENDS if name not in disabled and registry.unavailable(name) is None]
+    names = [check_backend(name) for name in backends]
+    for name in names:
+        why = f"disabled by HPFRACC_DISABLE_{name.upper()}" if name in disabled else registry.unavailable(name)
+        if why is not None:
+            raise BackendUnavailableError(f"backend {name!r} cannot be calibrated ({why}); name others or none")
+    return names
+
+
+def _import_libraries(
+    names: list[str], operations: Iterable[str], report: CalibrationReport, tell: Callable[[Step], None], budget: float
+) -> list[str]:
+    """Import every library now, so that nothing measured later includes it; those that could be."""
+    usable = []
+    for name in names:
+        loaded = registry.is_loaded(name)
+        tell(Step("importing", name, "", 0.0, budget))
+        begin = time.perf_counter()
+        try:
+            for operation in operations:
+                for spec in registry.specs(operation, name):
+                    registry.kernel(operation, name, spec.algorithm)
+        except (ImportError, OSError) as error:
+            registry.mark_broken(name, error)
+            continue
+        if not loaded:
+            report.imports[name] = time.perf_counter() - begin
+        usable.append(name)
+    return usable
+
+
+class _Runner:
+    """One calibration on its way."""
+
+    def __init__(
+        self, series: list[Series], backends: list[str], report: CalibrationReport, tell: Callable[[Step], None]
+    ) -> None:
+        self.series = series
+        self.backends = backends
+        self.report = report
+        self.tell = tell
+        self.box = TimeBox(report.budget)
+        self.growth: dict[tuple[Series, str], Growth] = {}
+        self.noted: set[tuple[Series, str, str]] = set()
+        first = rounds(report.thorough)[0]
+        planned = sum(
+            len(registry.arms(each.operation)) * sum(exponent <= each.most for exponent in first) for each in series
+        )
+        self.effort = min(max(_FIRST_ROUND * report.budget / max(1, planned), _LEAST_EFFORT), _MOST_EFFORT)
+
+    def run(self) -> None:
+        """Copies, all arms far apart, in between, and the close ones once more."""
+        self._copies()
+        for number, exponents in enumerate(rounds(self.report.thorough)):
+            for exponent in exponents:
+                for series in self.series:
+                    if exponent <= series.most:
+                        self._measure(series, exponent, first_round=number == 0)
+        self._look_again()
+        prepared_operands.clear()
+
+    def _copies(self) -> None:
+        knowledge = knowledge_for(get_settings())
+        seen: set[str] = set()
+        for name in self.backends:
+            adapter = registry.adapter(name)
+            for device in adapter.devices():
+                if device == "cpu" or device in seen:
+                    continue
+                seen.add(device)
+                self.tell(Step("copying", device, name, self.box.spent, self.box.seconds))
+                for size in _COPIES:
+                    self._copy(knowledge, name, device, size)
+
+    def _copy(self, knowledge: Knowledge, name: str, device: str, size: int) -> None:
+        adapter = registry.adapter(name)
+        here = np.zeros(size // 8)
+        there = adapter.from_host(here, device)
+        wait = partial(adapter.synchronize, device)
+        ways = (
+            (f"host->{device}", partial(adapter.from_host, here, device)),
+            (f"{device}->host", partial(adapter.to_host, there)),
+        )
+        for route, copy in ways:
+            seconds = lower_quartile(repeat(copy, wait, effort=2 * self.effort, limit=self.box.left))
+            knowledge.observe_transfer(route, size, seconds)
+            self.report.transfers.append((route, size, seconds))
+
+    def _measure(self, series: Series, exponent: int, *, first_round: bool) -> None:
+        shape = series.shape(exponent)
+        trial = self._trial(series, exponent)
+        if trial is None:
+            return
+        arms = []
+        for arm, refused in trial.arms():
+            if not self._concerns(series, arm):
+                continue
+            if refused is None:
+                arms.append(arm)
+            elif series.placement.pinned is None:
+                self._note(series, shape, arm.name, refused, _REFUSED)
+        # The quickest first: what it takes shows which others are hopeless at this size.
+        arms.sort(key=lambda arm: self._growth(series, arm).expected(trial.work(arm)))
+        best: Timing | None = None
+        for arm in arms:
+            if arm.spec.compiles == "shape" and not (first_round or self.report.thorough):
+                self._note(series, shape, arm.name, "compiling for each shape takes longer than it tells", _SHAPES)
+                continue
+            timing = self._try(series, trial, shape, arm, best)
+            if timing is not None and (best is None or timing.seconds < best.seconds):
+                best = timing
+
+    def _try(
+        self, series: Series, trial: Trial, shape: tuple[int, ...], arm: Arm, best: Timing | None
+    ) -> Timing | None:
+        growth, work = self._growth(series, arm), trial.work(arm)
+        least, most = growth.least(work), growth.most(work)
+        if best is not None:
+            factor = least / best.seconds
+            if factor > _HOPELESS or (factor > _BEATEN and least > _DEAR * self.box.seconds):
+                self._note(series, shape, arm.name, f"at least {factor:.0f} times slower than {best.arm}", _SLOW)
+                return None
+        if self.box.left < 2.0 * max(most, self.effort):
+            self._note(series, shape, arm.name, "it would not end within the box of time", _LATE)
+            return None
+        self.tell(Step("measuring", f"{series.name} {_short(shape)}", arm.name, self.box.spent, self.box.seconds))
+        try:
+            timing = trial.time(arm, self.box, effort=self.effort)
+        except Exception as error:  # whatever it is, it is this arm's own affair, and the others go on
+            self._note(series, shape, arm.name, registry.describe_failure(error), _FAILED)
+            return None
+        growth.add(timing.x, timing.seconds)
+        self.report.add(series, shape, timing)
+        return timing
+
+    def _look_again(self) -> None:
+        """Time what is in doubt once more, and keep the better time: something else may have been running."""
+        for series in self.series:
+            for exponent in range(series.most + 1):
+                row = self.report.timings.get(series, {}).get(series.shape(exponent), {})
+                again = self._in_doubt(series, row)
+                if not again or self.box.left < 3.0 * sum(row[name].seconds for name in again) + self.effort:
+                    continue
+                trial = self._trial(series, exponent)
+                if trial is None:
+                    return
+                for arm, refused in list(trial.arms()):
+                    if (
+                        arm.name in again
+                        and refused is None
+                        and self.box.left > 3.0 * row[arm.name].seconds + self.effort
+                    ):
+                        timing = trial.time(arm, self.box, effort=self.effort, learn=False)
+                        if timing.seconds < row[arm.name].seconds:
+                            self.report.add(series, series.shape(exponent), timing)
+                            trial.learn(arm, timing.seconds)
+
+    def _in_doubt(self, series: Series, row: dict[str, Timing]) -> set[str]:
+        """Arms of one size that rival the best, and those that took longer than they did for more work."""
+        bar = _CLOSE * min((timing.seconds for timing in row.values()), default=0.0)
+        close = {name for name, timing in row.items() if timing.seconds <= bar}
+        odd = {
+            name
+            for name, timing in row.items()
+            for other in self.report.timings[series].values()
+            if name in other and other[name].x > timing.x and other[name].seconds < _ODD * timing.seconds
+        }
+        return odd | (close if len(close) > 1 else set())
+
+    def _trial(self, series: Series, exponent: int) -> Trial | None:
+        """The call of that size; None if there is no time left even to make its operands."""
+        specs, params = series.operands(exponent)
+        # Filling memory takes about a nanosecond a byte the first time it is touched.
+        if self.box.left < 1e-9 * sum(8 * spec.size for spec in specs) + self.effort:
+            self._note(series, series.shape(exponent), "every arm", "the box of time is used up", _LATE)
+            return None
+        arrays = make_operands(specs)
+        return Trial(series.operation, arrays, params, series.placement, prepared=series.variant == PREPARED)
+
+    def _concerns(self, series: Series, arm: Arm) -> bool:
+        if arm.backend not in self.backends:
+            return False
+        if series.variant == FEW_WEIGHTS:
+            return arm.algorithm == "blocked" and arm.spec.refuses is not None
+        return True
+
+    def _growth(self, series: Series, arm: Arm) -> Growth:
+        return self.growth.setdefault((series, arm.name), Growth())
+
+    def _note(self, series: Series, shape: tuple[int, ...], arm: str, why: str, kind: str) -> None:
+        if kind == _REFUSED:
+            # The same at most sizes, and to be said once.
+            if (series, arm, kind) in self.noted:
+                return
+            self.noted.add((series, arm, kind))
+        self.report.skipped.append(Skipped(series, shape, arm, why, kind))
+
+
+def _short(shape: tuple[int, ...]) -> str:
+    return " x ".join(f"{size:,}" for size in shape)

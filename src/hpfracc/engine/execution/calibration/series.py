@@ -1,0 +1,110 @@
+"""What is calibrated: each operation over a geometric grid of sizes, with operands on the host and on each card."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.engine.selection.placement import HOST, Placement
+
+__all__ = ["DEFAULT_OPERATIONS", "Series", "make_series", "rounds"]
+
+#: Calibrated unless others are named.
+DEFAULT_OPERATIONS = ("causal_convolution", "matmul", "fft", "elementwise", "reduction", "bitwise_xor")
+
+#: Powers of two of the number of elements: the first round sees all arms at every so many, later ones go in between.
+_LEAST, _STEP = 4, 4
+_MOST_ON_HOST, _MOST_THOROUGH, _MOST_ON_CARD = 20, 22, 24
+#: In the variant with few weights there is one for so many points.
+_POINTS_PER_WEIGHT = 16
+FEW_WEIGHTS, PREPARED = "few weights", "prepared"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One operation in one dtype with operands in one place, over sizes.
+
+    ``variant`` tells series of one operation apart: ``"prepared"`` keeps the weights' transform from call to call;
+    ``"few weights"`` is for kernels that refuse to work with as many weights as points, and for those alone.
+    """
+
+    operation: str
+    dtype: str
+    placement: Placement = HOST
+    variant: str = ""
+    most: int = _MOST_ON_HOST
+
+    @property
+    def name(self) -> str:
+        """The operation with its variant."""
+        return f"{self.operation} ({self.variant})" if self.variant else self.operation
+
+    @property
+    def where(self) -> str:
+        """Whose operands, and where they are."""
+        place = self.placement
+        return "NumPy arrays" if place.device == "cpu" else f"{place.library} arrays on {place.device}"
+
+    def shape(self, exponent: int) -> tuple[int, ...]:
+        """The shape of a main operand of about ``2**exponent`` elements."""
+        if self.operation == "matmul":
+            side = round(math.sqrt(2**exponent))
+            return side, side
+        return (2**exponent,)
+
+    def operands(self, exponent: int) -> tuple[Sequence[ArraySpec], dict[str, Any]]:
+        """Operands and parameters of a call of that size."""
+        shape = self.shape(exponent)
+        if self.variant == FEW_WEIGHTS:
+            taps = max(1, shape[-1] // _POINTS_PER_WEIGHT)
+            return (ArraySpec((taps,), self.dtype), ArraySpec(shape, self.dtype)), {}
+        return get_operation(self.operation).primitive.example(shape, self.dtype)
+
+
+def rounds(thorough: bool) -> list[tuple[int, ...]]:
+    """Exponents by round: far apart first, then those in between."""
+    everything = range(_LEAST, _MOST_ON_CARD + 1)
+    found = [
+        tuple(k for k in everything if k % _STEP == 0),
+        tuple(k for k in everything if k % _STEP == _STEP // 2),
+    ]
+    if thorough:
+        found.append(tuple(k for k in everything if k % 2 == 1))
+    return found
+
+
+def make_series(operations: Iterable[str] | None, backends: Iterable[str], thorough: bool) -> list[Series]:
+    """Every series to calibrate with these backends, whose libraries are imported."""
+    names = list(DEFAULT_OPERATIONS if operations is None else dict.fromkeys(operations))
+    cards = list(_card_placements(backends))
+    most = _MOST_ON_CARD if cards else _MOST_THOROUGH if thorough else _MOST_ON_HOST
+    found: list[Series] = []
+    for name in names:
+        variants = [""]
+        if name == "causal_convolution":
+            variants += [FEW_WEIGHTS, PREPARED] if thorough else [FEW_WEIGHTS]
+        found += (
+            Series(name, dtype, placement, variant, most)
+            for dtype in _dtypes(name, thorough)
+            for placement in [HOST, *cards]
+            for variant in variants
+        )
+    return found
+
+
+def _dtypes(operation: str, thorough: bool) -> tuple[str, ...]:
+    usual = ("int64", "uint8") if operation == "bitwise_xor" else ("float64", "float32")
+    return usual if thorough else usual[:1]
+
+
+def _card_placements(backends: Iterable[str]) -> Iterator[Placement]:
+    """Operands that lie on a card, as each library that can put them there would hold them."""
+    for name in backends:
+        for device in registry.adapter(name).devices():
+            if device != "cpu":
+                yield Placement(library=name, device=device)

@@ -1,0 +1,154 @@
+"""One call that every arm can be tried with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.execution.binding import bind
+from hpfracc.engine.execution.calibration.stopwatch import clock, lower_quartile, repeat
+from hpfracc.engine.execution.calibration.timebox import TimeBox
+from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.engine.selection.candidates import masked
+from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.placement import HOST, Placement
+
+__all__ = ["Timing", "Trial", "make_operands"]
+
+#: Seed of every operand: a trial is the same tomorrow.
+_SEED = 20240917
+#: Random numbers in an operand before they come again: making them takes longer than most kernels.
+_PERIOD = 2**16 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What an arm took for one call: the 25th percentile of ``samples``, in seconds.
+
+    ``first`` is what its first call took beyond that (compiling, loading), None if that was behind it already. ``x`` is
+    the work of the call, along which times are interpolated.
+    """
+
+    arm: str
+    seconds: float
+    samples: tuple[float, ...]
+    x: float
+    first: float | None = None
+
+
+class Trial:
+    """A call of an operation, with its operands, whose arms can be timed one by one.
+
+    Parameters
+    ----------
+    operation : str
+        Its name.
+    arrays : sequence
+        The operands as NumPy arrays.
+    params : mapping
+        Its parameters.
+    placement : Placement
+        Where the operands are to be when a call begins.
+    prepared : bool
+        Whether the transform of the weights is kept from call to call.
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        params: Mapping[str, Any],
+        placement: Placement = HOST,
+        *,
+        prepared: bool = False,
+    ) -> None:
+        self.operation = get_operation(operation)
+        self.params = dict(params)
+        if placement.library != "numpy":
+            owner = registry.adapter(placement.library)
+            arrays = [owner.from_host(array, placement.device) for array in arrays]
+        self.arrays: tuple[Any, ...] = tuple(arrays)
+        self.request = make_request(
+            self.operation.primitive, self.arrays, self.params, prepared=prepared, placement=placement
+        )
+        self.knowledge = knowledge_for(self.request.settings)
+
+    def arms(self) -> Iterator[tuple[Arm, str | None]]:
+        """Every arm, with the sentence that refuses it for this call or None."""
+        for arm, refused, _ in masked(self.request, self.knowledge.breaker):
+            yield arm, refused
+
+    def work(self, arm: Arm) -> float:
+        """The work of this call by the arm's algorithm."""
+        return self.request.primitive.work(self.request.call, arm.algorithm)
+
+    def time(self, arm: Arm, box: TimeBox, *, effort: float = 0.01, learn: bool = True) -> Timing:
+        """Time an arm on this call; its first call ever is timed apart, beside the box.
+
+        Parameters
+        ----------
+        arm : Arm
+            One that is not refused.
+        box : TimeBox
+            What the time is taken from.
+        effort : float
+            Seconds that a quick call is repeated for.
+        learn : bool
+            Whether the result becomes a knot of the arm's curve.
+        """
+        request, knowledge = self.request, self.knowledge
+        option = knowledge.option(request, arm)
+        compiles = knowledge.is_first(option)
+        with box.pause():  # loads the kernel's module
+            bound = bind(request.primitive, request.call, arm, request.placement, self.arrays, keyed=request.prepared)
+        params = dict(self.params)
+        if request.prepared:
+            params["weights_key"] = ("calibration", request.shapes)
+        call = partial(bound.run, *self.arrays, **params)
+        wait = None
+        worker = registry.adapter(arm.backend)
+        if request.placement.library == arm.backend and worker.is_asynchronous(arm.device):
+            wait = partial(worker.synchronize, arm.device)
+        begun = 0.0
+        if compiles:
+            with box.pause():
+                begun = clock(call, wait)
+        samples = repeat(call, wait, effort=effort, limit=box.left)
+        seconds = lower_quartile(samples)
+        first = None
+        if compiles:
+            first = max(0.0, begun - seconds)
+            knowledge.add_compile(request, option, first)
+        if learn:
+            self.learn(arm, seconds)
+        return Timing(arm.name, seconds, tuple(samples), option.x, first)
+
+    def learn(self, arm: Arm, seconds: float) -> None:
+        """Make a time a knot of the arm's curve."""
+        self.knowledge.add_knot(self.request, self.knowledge.option(self.request, arm), seconds)
+
+
+def make_operands(specs: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
+    """Random operands of the given shapes and dtypes, the same ones every time; long ones repeat themselves."""
+    generator = np.random.default_rng(_SEED)
+    return [np.resize(_row(generator, np.dtype(spec.dtype), min(spec.size, _PERIOD)), spec.shape) for spec in specs]
+
+
+def _row(generator: np.random.Generator, dtype: np.dtype[Any], size: int) -> np.ndarray[Any, Any]:
+    if dtype.kind == "b":
+        return generator.integers(0, 2, size).astype(dtype)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return generator.integers(limits.min, limits.max, size, dtype=dtype, endpoint=True)
+    real = generator.standard_normal(size)
+    if dtype.kind == "c":
+        return (real + 1j * generator.standard_normal(size)).astype(dtype)
+    return real.astype(dtype)

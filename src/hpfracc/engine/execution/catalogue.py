@@ -1,0 +1,58 @@
+"""Every operation there is, by name: the built-in primitives and what users registered."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import threading
+
+from hpfracc.engine.execution.operation import Operation
+from hpfracc.engine.primitives import PRIMITIVES
+from hpfracc.errors import InvalidInputError, UnknownOperationError
+
+__all__ = ["all_operations", "get_operation", "register", "unregister"]
+
+_lock = threading.Lock()
+_operations: dict[str, Operation] = {name: Operation(primitive) for name, primitive in PRIMITIVES.items()}
+
+
+def get_operation(name: str) -> Operation:
+    """The operation of that name, or :class:`UnknownOperationError` with those that come close."""
+    found = _operations.get(name)
+    if found is None:
+        close = difflib.get_close_matches(str(name), _operations, n=2, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+        raise UnknownOperationError(f"unknown operation {name!r}{hint} There are: {', '.join(sorted(_operations))}")
+    return found
+
+
+def all_operations() -> dict[str, Operation]:
+    """Every operation by name."""
+    return dict(_operations)
+
+
+def register(operation: Operation) -> None:
+    """Add a user's operation. A built-in name cannot be taken; a user's own is replaced: notebook cells run twice."""
+    with _lock:
+        if operation.name in PRIMITIVES:
+            raise InvalidInputError(f"operation name {operation.name!r} is built in; choose another")
+        _operations[operation.name] = operation
+
+
+def unregister(name: str) -> None:
+    """Forget a user's operation."""
+    with _lock:
+        if name in PRIMITIVES:
+            raise InvalidInputError(f"operation {name!r} is built in and cannot be removed")
+        _operations.pop(name, None)
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+    for operation in _operations.values():
+        operation.renew_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,224 @@
+"""Users' own work: an operation of theirs, with a kernel for each backend they care about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, overload
+
+import numpy as np
+
+from hpfracc._arrays import itemsize, library_of
+from hpfracc._config import check_backend
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Compiles, Kernel, KernelSpec
+from hpfracc.engine.execution.catalogue import register
+from hpfracc.engine.execution.operation import Operation
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive, dtype_of
+from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
+
+__all__ = ["OwnOperation", "operation"]
+
+Model = Callable[..., float]
+
+#: What a library compiles for, unless the user says otherwise.
+_COMPILES: dict[str, Compiles] = {"numba": "signature", "jax": "shape"}
+_DIFFERENTIABLE = ("torch", "jax")
+
+
+class OwnPrimitive(Primitive):
+    """The contract of an operation that a user registered: any arrays, with the user's models of work and memory."""
+
+    casts = False
+
+    def __init__(self, name: str, function: Callable[..., Any], work: Model | None, memory: Model | None) -> None:
+        self.name = name  # type: ignore[misc]  # a class variable of the built-in ones
+        self.operands = ("*",)  # type: ignore[misc]
+        self._function = function
+        self._work = work
+        self._memory = memory
+
+    def describe(self, *arrays: Any, **params: Any) -> Call:
+        """Take the largest operand as the measure of the call; its last axis is the length, the others the batch."""
+        if not arrays:
+            raise InvalidInputError(f"{self.name}: called without an array; pass the arrays first, by position")
+        operands = [_shaped(array) for array in arrays]
+        for operand in operands:
+            if dtype_of(operand) not in INEXACT | INTEGERS:
+                raise UnsupportedDtypeError(
+                    f"{self.name}: dtype {dtype_of(operand)!r} is not a number's; convert the array first"
+                )
+        main = max(operands, key=lambda operand: math.prod(operand.shape))
+        shape = tuple(main.shape)
+        size = math.prod(shape)
+        dtype = str(np.result_type(*map(dtype_of, operands)))
+        facts = {"work": self._model("work", self._work, operands, params, float(max(1, size)))}
+        input_bytes = sum(math.prod(operand.shape) * _itemsize(operand) for operand in operands)
+        if self._memory is not None:
+            facts["memory"] = self._model("memory", self._memory, operands, params, 0.0)
+        length = shape[-1] if shape else 1
+        return Call(
+            operation=self.name,
+            batch=size // length if length else 0,
+            length=length,
+            dtype=dtype,
+            shape=shape,
+            input_bytes=input_bytes,
+            output_bytes=size * np.dtype(dtype).itemsize,
+            facts=facts,
+        )
+
+    def _model(self, name: str, model: Model | None, operands: list[Any], params: Any, default: float) -> float:
+        if model is None:
+            return default
+        value = float(model(*operands, **params))
+        if not (math.isfinite(value) and value >= 0.0):
+            raise InvalidInputError(
+                f"{self.name}: its {name} model gave {value!r}; it must give a finite number of at least 0"
+            )
+        return value
+
+    def work(self, call: Call, algorithm: str) -> float:
+        """What the user's model says, or the number of elements."""
+        return max(1.0, float(call.facts["work"]))
+
+    def workspace(self, call: Call, algorithm: str) -> int:
+        """What the user's model says, or as much as the operands again."""
+        if "memory" in call.facts:
+            return max(0, int(call.facts["memory"]) - call.input_bytes - call.output_bytes)
+        return call.input_bytes
+
+    def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
+        """One operand of that shape: all that can be known of a user's operation."""
+        return (ArraySpec(shape, dtype),), {}
+
+    def reference(self, *arrays: np.ndarray, **params: Any) -> np.ndarray:
+        """The function that was decorated."""
+        return np.asarray(self._function(*arrays, **params))
+
+    def cases(self, dtype: str) -> Iterator[Case]:
+        """None: only the user knows what arguments make sense."""
+        return iter(())
+
+
+class OwnOperation(Operation):
+    """A registered operation: call it, give it kernels, ask it why (``hf.explain(op, ...)``)."""
+
+    def __init__(self, primitive: OwnPrimitive, function: Callable[..., Any]) -> None:
+        super().__init__(primitive)
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+
+    def kernel(
+        self,
+        backend: str,
+        *,
+        algorithm: str = "default",
+        dtypes: Iterable[str] | None = None,
+        compiles: Compiles | None = None,
+        differentiable: bool | None = None,
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register the decorated function as this operation's kernel on ``backend``.
+
+        Parameters
+        ----------
+        backend : str
+            ``"numpy"``, ``"numba"``, ``"torch"``, ``"jax"`` or ``"cupy"``: whose arrays the function takes and returns.
+        algorithm : str
+            A name, where one backend has several kernels.
+        dtypes : iterable of str, optional
+            The dtypes it serves; all of them by default.
+        compiles : {"never", "signature", "shape"}, optional
+            What it compiles for; by default what is usual for the backend. A first call is then counted as compiling.
+        differentiable : bool, optional
+            Whether the library's gradients go through it; by default yes for torch and jax.
+        """
+        name = check_backend(backend)
+        spec = KernelSpec(
+            primitive=self.name,
+            algorithm=algorithm,
+            dtypes=INEXACT | INTEGERS if dtypes is None else frozenset(dtypes),
+            compiles=_COMPILES.get(name, "never") if compiles is None else compiles,
+            differentiable=name in _DIFFERENTIABLE if differentiable is None else differentiable,
+        )
+
+        def add(function: Callable[..., Any]) -> Callable[..., Any]:
+            if not callable(function):
+                raise InvalidInputError(f"{self.name}: kernel {function!r} is not callable; decorate a function")
+            registry.register_kernel(self.name, name, spec, Kernel(function))
+            self.reset_plans()
+            return function
+
+        return add
+
+
+@overload
+def operation(function: Callable[..., Any], /) -> OwnOperation: ...
+
+
+@overload
+def operation(
+    *, name: str | None = None, work: Model | None = None, memory: Model | None = None
+) -> Callable[[Callable[..., Any]], OwnOperation]: ...
+
+
+def operation(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    work: Model | None = None,
+    memory: Model | None = None,
+) -> OwnOperation | Callable[[Callable[..., Any]], OwnOperation]:
+    """Register an operation of your own: it gets selection, learning, fallback and explanations.
+
+    The decorated function takes and returns NumPy arrays: it is the kernel every call can fall back on. Add others with
+    ``@op.kernel("torch")`` and so on; all must compute the same. Arrays come by position, everything else by keyword.
+
+    Parameters
+    ----------
+    name : str, optional
+        The operation's name; the function's own by default. It must not be taken by another operation.
+    work : callable, optional
+        ``work(*arrays, **params)`` gives the number of elementary steps (only its growth matters); it sees shapes
+        and dtypes only. By default the number of elements.
+    memory : callable, optional
+        ``memory(*arrays, **params)`` gives the bytes a call takes in all, operands and result included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> @hf.operation(work=lambda x: x.size)
+    ... def root_mean_square(x):
+    ...     return np.sqrt(np.mean(x * x, axis=-1))
+    >>> @root_mean_square.kernel("torch")
+    ... def _(x):
+    ...     return (x * x).mean(-1).sqrt()
+    >>> float(root_mean_square(np.array([3.0, 4.0, 0.0, 0.0])))
+    2.5
+    """
+
+    def decorate(function: Callable[..., Any]) -> OwnOperation:
+        if not callable(function):
+            raise InvalidInputError(f"{function!r} is not callable; decorate a function")
+        chosen = name or getattr(function, "__name__", "")
+        if not chosen or not chosen.replace(".", "_").isidentifier():
+            raise InvalidInputError(f"operation name {chosen!r} is not a name; give one with @operation(name=...)")
+        made = OwnOperation(OwnPrimitive(chosen, function, work, memory), function)
+        register(made)
+        made.kernel("numpy")(function)
+        return made
+
+    return decorate if function is None else decorate(function)
+
+
+def _shaped(array: Any) -> Any:
+    if isinstance(array, ArraySpec) or library_of(array) != "python":
+        return array
+    return np.asarray(array)
+
+
+def _itemsize(array: Any) -> int:
+    return np.dtype(array.dtype).itemsize if isinstance(array, ArraySpec) else itemsize(array)

@@ -1,0 +1,82 @@
+"""A decision that is being kept: the arm bound to one kind of call, and when to think again."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.binding import Bound
+from hpfracc.engine.selection.candidates import Request
+from hpfracc.engine.selection.choose import Option
+from hpfracc.engine.selection.decision import Decision
+from hpfracc.engine.selection.knowledge import Knowledge
+
+__all__ = ["Plan"]
+
+
+class Plan:
+    """What calls of one exact kind do until ``attention`` of them have been made.
+
+    ``tick`` is an ``itertools.count``: one C call that no other thread can split, so no call is ever uncounted.
+    """
+
+    __slots__ = (
+        "attention",
+        "bound",
+        "decision",
+        "knowledge",
+        "option",
+        "peeks",
+        "request",
+        "run",
+        "seen",
+        "tick",
+        "version",
+    )
+
+    def __init__(
+        self, request: Request, knowledge: Knowledge, bound: Bound, decision: Decision, option: Option, version: int
+    ) -> None:
+        self.request = request
+        self.knowledge = knowledge
+        self.version = version
+        self.tick: Callable[[], int] = itertools.count(1).__next__
+        self.attention: float = math.inf
+        self.seen = 0
+        self.peeks = 0
+        self.adopt(bound, decision, option)
+
+    def adopt(self, bound: Bound, decision: Decision, option: Option) -> None:
+        """Take another arm (or the same one, bound anew)."""
+        self.bound = bound
+        self.decision = decision
+        self.option = option
+        self.run: Callable[..., Any] = bound.run
+
+    @property
+    def forced(self) -> bool:
+        """Whether the backend was the user's word rather than the engine's choice."""
+        return self.request.wish is not None
+
+    def calls(self) -> int:
+        """How many calls were made; asking takes a tick of the count, which is taken off again."""
+        self.peeks += 1
+        return self.tick() - self.peeks
+
+    def zeros(self) -> Any:
+        """What a call would hand back, but for the values: for looking at decisions without computing."""
+        call, placement = self.request.call, self.request.placement
+        empty = np.zeros(call.shape, call.facts.get("result", call.dtype))
+        if placement.library == "numpy":
+            return empty
+        return registry.adapter(placement.library).from_host(empty, placement.device)
+
+    def keep_for(self, calls: int, now: int) -> None:
+        """Keep the arm for ``calls`` further calls, counted from call ``now``, before one gets attention again."""
+        self.seen = now
+        self.attention = now + calls + 1

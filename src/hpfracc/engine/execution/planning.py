@@ -1,0 +1,128 @@
+"""Making a plan: describe the call, decide, bind the arm that was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import dtype_name, library_of
+from hpfracc._config import current_context, state
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.binding import Bound, bind
+from hpfracc.engine.execution.plan import Plan
+from hpfracc.engine.execution.timing import log_transfer
+from hpfracc.engine.primitives.base import ArraySpec, Primitive
+from hpfracc.engine.selection.candidates import Request
+from hpfracc.engine.selection.decide import Verdict, decide
+from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
+from hpfracc.engine.selection.placement import Placement, place
+from hpfracc.engine.selection.wish import wished
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["bind_verdict", "make_plan", "make_request"]
+
+
+def make_request(
+    primitive: Primitive,
+    arrays: Sequence[Any],
+    params: Mapping[str, Any],
+    *,
+    backend: Any = None,
+    prepared: bool = False,
+    placement: Placement | None = None,
+) -> Request:
+    """Check the operands and say what is asked; raises the primitive's typed errors."""
+    context = current_context()
+    settings = context.settings()
+    if placement is None:
+        placement = place(arrays)
+    if prepared and primitive.prepared_operand is None:
+        raise InvalidInputError(f"{primitive.name} has no operand that could be kept prepared; leave weights_key out")
+    kinds = tuple((_dtype(array), tuple(array.shape)) for array in map(_as_array, arrays))
+    options = tuple(params.items())
+    return Request(
+        primitive=primitive,
+        call=primitive.describe(*arrays, **params),
+        placement=placement,
+        settings=settings,
+        signature=(tuple((dtype, len(shape)) for dtype, shape in kinds), options),
+        shapes=(kinds, options),
+        wish=wished(primitive.name, settings, argument=backend, context=context.backend),
+        prepared=prepared,
+        banned=context.banned,
+    )
+
+
+def make_plan(
+    primitive: Primitive,
+    arrays: Sequence[Any],
+    params: Mapping[str, Any],
+    *,
+    backend: Any = None,
+    prepared: bool = False,
+) -> Plan:
+    """The plan for such a call."""
+    version = state.version
+    request = make_request(primitive, arrays, params, backend=backend, prepared=prepared)
+    knowledge = knowledge_for(request.settings)
+    verdict, bound = bind_verdict(request, knowledge, arrays)
+    plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, version)
+    if learns(request):
+        plan.keep_for(0 if knowledge.is_first(verdict.option) else verdict.review_after, 0)
+    return plan
+
+
+def learns(request: Request) -> bool:
+    """Whether calls of this kind are timed: not while tracing, and not where decisions must stay as they are."""
+    return request.settings.enable_learning and not request.settings.deterministic and not request.placement.traced
+
+
+def bind_verdict(
+    request: Request, knowledge: Knowledge, arrays: Sequence[Any], bound: Bound | None = None
+) -> tuple[Verdict, Bound]:
+    """Decide and bind; an automatic choice whose library cannot be imported is left out and decided again.
+
+    ``bound`` is what is in use now, and stays so if its arm is chosen again.
+    """
+    while True:
+        verdict = decide(request, knowledge)
+        if bound is not None and verdict.arm == bound.arm:
+            return verdict, bound
+        try:
+            bound = bind(
+                request.primitive,
+                request.call,
+                verdict.arm,
+                request.placement,
+                arrays,
+                log_transfer(knowledge),
+                keyed=request.prepared,
+            )
+        except ImportError as error:
+            registry.mark_broken(verdict.arm.backend, error)
+            if request.wish is not None:
+                raise
+            knowledge.note_fallback(request.call.operation, verdict.arm.name, "another", "cannot be imported", error)
+            continue
+        if verdict.arm not in registry.arms(request.call.operation):
+            # Only now imported, the library knows no such device: the machine's own word was wrong.
+            continue
+        return verdict, bound
+
+
+def without(request: Request, arm: str) -> Request:
+    """The same request with one more arm that has failed."""
+    return replace(request, tried=request.tried | {arm})
+
+
+def _as_array(array: Any) -> Any:
+    if isinstance(array, ArraySpec) or library_of(array) != "python":
+        return array
+    return np.asarray(array)
+
+
+def _dtype(array: Any) -> str:
+    return array.dtype if isinstance(array, ArraySpec) else dtype_name(array)

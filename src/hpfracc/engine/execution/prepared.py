@@ -1,0 +1,80 @@
+"""Transforms of operands that come back: made once, kept within bounds, found under the key their maker gives.
+
+The key is the operator's (scheme, order, length, ...), never a hash of the data: hashing a million weights costs more
+than it saves, and a key that says what the weights *are* cannot collide by chance.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from hpfracc._arrays import is_array, nbytes
+
+__all__ = ["PreparedOperands", "prepared_operands"]
+
+#: What is kept at most, in bytes: sixteen transforms for 1e6 points, or one for 1e7, in float64.
+CAPACITY = 256 * 2**20
+
+
+class PreparedOperands:
+    """A least-recently-used cache bounded in bytes; thread-safe."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.capacity = capacity
+        self.hits = 0
+        self.misses = 0
+        self.bytes = 0
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The transform under ``key``, made by ``make()`` if it is not there (two threads may both make it, once)."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+                self.hits += 1
+                return entry[0]
+            self.misses += 1
+        made = make()
+        size = _size(made)
+        with self._lock:
+            if size <= self.capacity and key not in self._entries:
+                self._entries[key] = made, size
+                self.bytes += size
+                while self.bytes > self.capacity:
+                    _, (_, dropped) = self._entries.popitem(last=False)
+                    self.bytes -= dropped
+        return made
+
+    def clear(self) -> int:
+        """Drop everything; returns the bytes that were held."""
+        with self._lock:
+            freed, self.bytes = self.bytes, 0
+            self._entries.clear()
+            return freed
+
+    def reset(self) -> None:
+        """Drop everything and count anew."""
+        self.clear()
+        self.hits = self.misses = 0
+
+    def renew_lock(self) -> None:
+        """Make a new lock: a forked child must not wait for one that a thread of its parent held."""
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, tuple | list):
+        return sum(_size(part) for part in value)
+    return nbytes(value) if is_array(value) else 0
+
+
+#: The cache of this process.
+prepared_operands = PreparedOperands()

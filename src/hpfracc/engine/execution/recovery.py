@@ -1,0 +1,93 @@
+"""When an arm fails: what kind of failure it was decides, and the same inputs go to the next arm."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.execution import trail
+from hpfracc.engine.execution.failure import Failure, classify, drop_frames
+from hpfracc.engine.execution.plan import Plan
+from hpfracc.engine.execution.planning import bind_verdict, without
+from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.selection.candidates import Request, memory_place
+from hpfracc.engine.selection.decision import Fallback
+from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, OutOfMemoryError
+
+__all__ = ["recover"]
+
+logger = logging.getLogger("hpfracc.engine")
+
+
+def recover(plan: Plan, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception) -> Any:
+    """Do the call on another arm, or raise: the caller's own mistake and a forced backend's error unchanged."""
+    failures: dict[str, Exception] = {}
+    kinds: set[Failure] = set()
+    fallbacks: list[Fallback] = []
+    request, bound, need = plan.request, plan.bound, 0
+    knowledge = plan.knowledge
+    while True:
+        arm = bound.arm
+        kind = classify(error, registry.adapter(arm.backend))
+        if kind is Failure.CALLER or plan.forced:
+            raise error
+        need = request.primitive.memory(request.call, arm.algorithm)
+        _remember(plan, request, arm, need, kind, error)
+        failures[arm.name] = error
+        kinds.add(kind)
+        fallbacks.append(Fallback(arm.name, kind.value, registry.describe_failure(error)))
+        request = without(request, arm.name)
+        try:
+            verdict, bound = bind_verdict(request, knowledge, arrays)
+        except (BackendUnavailableError, OutOfMemoryError):
+            raise _all_failed(request, failures, kinds, need) from ExceptionGroup(
+                f"{request.call.operation}: what each arm raised", list(failures.values())
+            )
+        knowledge.note_fallback(request.call.operation, arm.name, bound.arm.name, kind.value, error)
+        try:
+            result = bound.run(*arrays, **params)
+        except Exception as another:
+            error = another
+            continue
+        decision = replace(verdict.decision, fallbacks=tuple(fallbacks))
+        plan.adopt(bound, decision, verdict.option)
+        plan.attention = plan.seen + 1  # the next call is timed and chosen anew
+        trail.note(decision)
+        return result
+
+
+def _remember(plan: Plan, request: Request, arm: Arm, need: int, kind: Failure, error: Exception) -> None:
+    """Keep the arm from being taken again at once, for as long as its kind of failure asks for."""
+    breaker, key = plan.knowledge.breaker, (request.call.operation, arm.name)
+    if kind is Failure.MEMORY:
+        drop_frames(error)
+        prepared_operands.clear()
+        registry.adapter(arm.backend).release_memory(arm.device)
+        get_budget().invalidate(arm.device)
+        breaker.exhausted(memory_place(arm), need)
+    elif kind is Failure.UNSUPPORTED:
+        breaker.unsupported((*key, request.call.dtype, request.placement.start), registry.describe_failure(error))
+    elif kind is Failure.IMPORT:
+        registry.mark_broken(arm.backend, error)
+    else:
+        breaker.failure(key, registry.describe_failure(error))
+
+
+def _all_failed(request: Request, failures: dict[str, Exception], kinds: set[Failure], need: int) -> Exception:
+    operation = request.call.operation
+    rows = "; ".join(f"{arm}: {registry.describe_failure(error)}" for arm, error in failures.items())
+    if kinds == {Failure.MEMORY}:
+        free = get_budget().free("cpu")
+        have = "an unknown amount" if free is None else f"{free / 2**20:,.0f} MiB"
+        return OutOfMemoryError(
+            f"{operation}: every arm ran out of memory ({rows}); the call needs about {need / 2**20:,.0f} MiB and "
+            f"{have} are free on the host: use smaller arrays, a smaller batch or float32"
+        )
+    return AllBackendsFailedError(
+        f"{operation}: every arm failed ({rows}); hpfracc.last_decision() and the cause of this error say more",
+        failures,
+    )

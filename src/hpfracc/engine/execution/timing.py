@@ -1,0 +1,73 @@
+"""How long did it take, without making anyone wait.
+
+Work on the host is timed by the host's clock. Work that a device does later is timed by a pair of marks in the device's
+own queue, read when it has passed them; until then the pair waits here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from hpfracc.engine.backends.base import Adapter, DeviceTimer
+from hpfracc.engine.execution.binding import TransferLog
+from hpfracc.engine.selection.knowledge import Knowledge
+
+__all__ = ["PendingTimes", "log_transfer", "pending_times"]
+
+#: Marks that wait at most: older ones are dropped unread, a loss of one sample each.
+_MOST_PENDING = 256
+
+
+class PendingTimes:
+    """Timers whose device has not got there yet, and what to do with each time."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[DeviceTimer, Callable[[float], None]]] = deque(maxlen=_MOST_PENDING)
+        self._lock = threading.Lock()
+
+    def add(self, timer: DeviceTimer, then: Callable[[float], None]) -> None:
+        """Call ``then(seconds)`` in some later :meth:`settle`."""
+        with self._lock:
+            self._waiting.append((timer, then))
+
+    def settle(self) -> None:
+        """Hand on the times that have become known; never waits for a device."""
+        if not self._waiting:
+            return
+        with self._lock:
+            entries = list(self._waiting)
+            self._waiting.clear()
+        for timer, then in entries:
+            seconds = timer.seconds()
+            if seconds is None:
+                self.add(timer, then)
+            else:
+                then(seconds)
+
+    def reset(self) -> None:
+        """Forget what waits; a forked child must not read its parent's marks."""
+        self._lock = threading.Lock()
+        self._waiting.clear()
+
+
+pending_times = PendingTimes()
+
+
+def log_transfer(knowledge: Knowledge) -> TransferLog:
+    """Something that learns the cost of copies from those that are made."""
+
+    @contextlib.contextmanager
+    def log(adapter: Adapter, route: str, size: int, device: str) -> Iterator[None]:
+        timer = adapter.timer(device)
+        if timer is None:
+            yield
+            return
+        timer.start()
+        yield
+        timer.stop()
+        pending_times.add(timer, lambda seconds: knowledge.observe_transfer(route, size, seconds))
+
+    return log

@@ -1,0 +1,57 @@
+"""What this machine has: processor, memory, graphics cards, versions, and a fingerprint for each way of computing.
+
+No array library is imported to find out, and nothing here raises because a machine lacks something. The names below
+are loaded when they are first touched (PEP 562), so that importing this package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpfracc.engine.hardware._cpu import CPU, read_cpu
+    from hpfracc.engine.hardware._driver_memory import driver_free_bytes
+    from hpfracc.engine.hardware._fingerprint import fingerprint, source_hash
+    from hpfracc.engine.hardware._gpu import GPU, read_gpus
+    from hpfracc.engine.hardware._machine import Machine, machine, reset
+    from hpfracc.engine.hardware._versions import library_version, library_versions
+
+__all__ = [
+    "CPU",
+    "GPU",
+    "Machine",
+    "driver_free_bytes",
+    "fingerprint",
+    "library_version",
+    "library_versions",
+    "machine",
+    "read_cpu",
+    "read_gpus",
+    "reset",
+    "source_hash",
+]
+
+_HOME = {
+    "CPU": "_cpu",
+    "GPU": "_gpu",
+    "Machine": "_machine",
+    "driver_free_bytes": "_driver_memory",
+    "fingerprint": "_fingerprint",
+    "library_version": "_versions",
+    "library_versions": "_versions",
+    "machine": "_machine",
+    "read_cpu": "_cpu",
+    "read_gpus": "_gpu",
+    "reset": "_machine",
+    "source_hash": "_fingerprint",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

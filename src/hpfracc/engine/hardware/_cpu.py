@@ -1,0 +1,140 @@
+"""The processor, and what of it this process may use."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hpfracc.engine.cgroups import find_groups, read_text
+
+__all__ = ["CPU", "read_cpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class CPU:
+    """A processor as this process sees it.
+
+    Attributes
+    ----------
+    model : str
+        The maker's name for it.
+    family : str
+        Maker, family and model numbers: virtual machines often hide the name but not these.
+    architecture : str
+        Instruction set, such as ``"x86_64"``.
+    logical : int
+        Hardware threads of the machine.
+    physical : int or None
+        Cores of the machine; None where unknown.
+    affinity : tuple of int
+        Hardware threads this process may run on.
+    allotment : str
+        What the affinity gives, whichever numbers it names: threads, cores, packages and kinds of core. Two processes
+        on two cores each are alike; two threads of one core are not.
+    quota : float or None
+        Processors' worth of time that the tightest control group grants; None without a limit.
+    """
+
+    model: str
+    family: str
+    architecture: str
+    logical: int
+    physical: int | None
+    affinity: tuple[int, ...]
+    allotment: str
+    quota: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**asdict(self), "affinity": list(self.affinity)}
+
+
+def read_cpu(root: Path = Path("/"), affinity: tuple[int, ...] | None = None) -> CPU:
+    """Look at the processor now; ``root`` and ``affinity`` are for machines made up by tests."""
+    logical = os.cpu_count() or 1
+    if affinity is None:
+        affinity = _affinity(logical)
+    facts = _cpuinfo(read_text(root / "proc/cpuinfo") or "")
+    model = facts.get("model name") or facts.get("Model") or facts.get("cpu model") or _model_elsewhere()
+    numbers = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant")
+    cores = {core for number in range(logical) if (core := _core(root, number)) is not None}
+    return CPU(
+        model=model,
+        family=" ".join(facts[name] for name in numbers if name in facts),
+        architecture=os.uname().machine if hasattr(os, "uname") else os.environ.get("PROCESSOR_ARCHITECTURE", ""),
+        logical=logical,
+        physical=len(cores) or None,
+        affinity=affinity,
+        allotment=_allotment(root, affinity),
+        quota=_quota(root),
+    )
+
+
+def _affinity(logical: int) -> tuple[int, ...]:
+    try:
+        return tuple(sorted(os.sched_getaffinity(0)))
+    except AttributeError:  # not on every system
+        return tuple(range(logical))
+
+
+def _cpuinfo(text: str) -> dict[str, str]:
+    """The first processor's entries, with those that stand after the last one on some boards."""
+    facts: dict[str, str] = {}
+    for line in text.splitlines():
+        name, found, value = line.partition(":")
+        if found:
+            facts.setdefault(name.strip(), value.strip())
+    return facts
+
+
+def _model_elsewhere() -> str:
+    if sys.platform == "darwin":
+        import subprocess
+
+        try:
+            command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+            return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            pass
+    import platform
+
+    return platform.processor() or platform.machine() or "unknown"
+
+
+def _core(root: Path, number: int) -> tuple[str, str] | None:
+    """(package, core) of a hardware thread, or None where the system does not say."""
+    topology = root / f"sys/devices/system/cpu/cpu{number}/topology"
+    core = read_text(topology / "core_id")
+    return None if core is None else (read_text(topology / "physical_package_id") or "0", core)
+
+
+def _allotment(root: Path, affinity: tuple[int, ...]) -> str:
+    cores = {core for number in affinity if (core := _core(root, number)) is not None}
+    kinds = Counter(_kind(root, number) for number in affinity)
+    words = [f"{len(affinity)} threads"]
+    if cores:
+        words += [f"{len(cores)} cores", f"{len({package for package, _ in cores})} packages"]
+    if len(kinds) > 1:  # large and small cores together
+        words += [f"{count} of kind {kind}" for kind, count in sorted(kinds.items())]
+    return ", ".join(words)
+
+
+def _kind(root: Path, number: int) -> str:
+    """Which kind of core a hardware thread belongs to, on processors that have several."""
+    return read_text(root / f"sys/devices/system/cpu/cpu{number}/cpu_capacity") or "only"
+
+
+def _quota(root: Path) -> float | None:
+    shares = []
+    for group in find_groups("cpu", root):
+        if group.version == 2:
+            limit, period = [*(group.read("cpu.max") or "").split(), "", ""][:2]
+        else:
+            limit, period = group.read("cpu.cfs_quota_us") or "", group.read("cpu.cfs_period_us") or ""
+        if limit.isdigit() and period.isdigit() and int(period) > 0:  # "max" and -1 are no limit
+            shares.append(int(limit) / int(period))
+    return min(shares, default=None)

@@ -1,0 +1,106 @@
+"""The whole machine in one description, looked at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpfracc.engine.hardware._cpu import CPU, read_cpu
+from hpfracc.engine.hardware._gpu import GPU, read_gpus
+from hpfracc.engine.hardware._versions import library_versions
+
+__all__ = ["Machine", "machine", "reset"]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the engine knows of a machine.
+
+    Attributes
+    ----------
+    host : str
+        Its name in the network.
+    system : str
+        Operating system and release.
+    python : str
+        Version of the interpreter.
+    cpu : CPU
+        The processor.
+    ram : int or None
+        Bytes of memory in the machine; what this process may use of it is the affair of ``engine.memory``.
+    gpus : tuple of GPU
+        Graphics cards that this process may use, in the order of their device numbers.
+    libraries : Mapping[str, str or None]
+        Versions by module; None where not installed.
+    """
+
+    host: str
+    system: str
+    python: str
+    cpu: CPU
+    ram: int | None
+    gpus: tuple[GPU, ...]
+    libraries: Mapping[str, str | None]
+
+    def gpu(self, device: str) -> GPU | None:
+        """The card behind a device's name such as ``"cuda:0"``, or None where it is not known."""
+        return next((gpu for gpu in self.gpus if gpu.device == device), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "host": self.host,
+            "system": self.system,
+            "python": self.python,
+            "cpu": self.cpu.to_dict(),
+            "ram": self.ram,
+            "gpus": [gpu.to_dict() for gpu in self.gpus],
+            "libraries": dict(self.libraries),
+        }
+
+
+_machine: Machine | None = None
+
+
+def machine() -> Machine:
+    """The machine we are on, looked at on the first call and remembered."""
+    global _machine
+    if _machine is None:  # two threads at once both look, and see the same
+        host, system = _names()
+        _machine = Machine(
+            host=host,
+            system=system,
+            python=".".join(map(str, sys.version_info[:3])),
+            cpu=read_cpu(),
+            ram=_ram(),
+            gpus=read_gpus(),
+            libraries=library_versions(),
+        )
+    return _machine
+
+
+def reset() -> None:
+    """Look again at the next call."""
+    global _machine
+    _machine = None
+
+
+def _names() -> tuple[str, str]:
+    if hasattr(os, "uname"):
+        names = os.uname()
+        return names.nodename, f"{names.sysname} {names.release}"
+    import platform
+
+    return platform.node(), f"{platform.system()} {platform.release()}"
+
+
+def _ram() -> int | None:
+    try:
+        import psutil
+
+        return int(psutil.virtual_memory().total)
+    except (ImportError, OSError):
+        return None

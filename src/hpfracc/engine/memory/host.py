@@ -1,0 +1,161 @@
+"""How much host memory this process may use, and how much of that is free.
+
+Several limits stand at once (the machine's RAM, every control group from the process's own up, the process's own
+``ulimit``), and each has its own use. What can be allocated is the smallest of what each leaves.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpfracc.engine.cgroups import Group, find_groups, own_groups_text, read_text
+
+if sys.platform != "win32":
+    import resource
+
+__all__ = ["Bound", "HostMemory", "HostProbe"]
+
+#: Version 1 writes "no limit" as the largest whole number of pages that fits 63 bits.
+_UNLIMITED = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One limit on this process's memory: its name, its size and what is used of it, in bytes."""
+
+    name: str
+    limit: int
+    used: int
+
+    @property
+    def free(self) -> int:
+        """What it leaves, never below 0."""
+        return max(0, self.limit - self.used)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"name": self.name, "limit": self.limit, "used": self.used, "free": self.free}
+
+
+@dataclass(frozen=True, slots=True)
+class HostMemory:
+    """One reading of the host's memory; at least the machine's RAM is among the bounds."""
+
+    bounds: tuple[Bound, ...]
+
+    @property
+    def limit(self) -> int:
+        """The smallest limit, in bytes."""
+        return min(bound.limit for bound in self.bounds)
+
+    @property
+    def free(self) -> int:
+        """What can still be allocated: the least that any limit leaves, in bytes."""
+        return min(bound.free for bound in self.bounds)
+
+    @property
+    def tightest(self) -> Bound:
+        """The limit that would be hit first."""
+        return min(self.bounds, key=lambda bound: bound.free)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "limit": self.limit,
+            "free": self.free,
+            "tightest": self.tightest.name,
+            "bounds": [bound.to_dict() for bound in self.bounds],
+        }
+
+
+class HostProbe:
+    """Reads the host's limits; remembers which control groups they stand in while the process stays in them.
+
+    Parameters
+    ----------
+    root : Path
+        Where ``/proc`` and ``/sys`` are looked for; tests give a folder of their own.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._groups: tuple[str, tuple[Group, ...]] | None = None
+
+    def read(self) -> HostMemory:
+        """A fresh reading."""
+        bounds = [_ram(self._root)]
+        bounds += [bound for group in self._memory_groups() if (bound := _group_bound(group)) is not None]
+        bounds += _process_bounds(self._root)
+        return HostMemory(tuple(bounds))
+
+    def _memory_groups(self) -> tuple[Group, ...]:
+        text = own_groups_text(self._root)
+        if self._groups is None or self._groups[0] != text:
+            self._groups = (text, find_groups("memory", self._root))
+        return self._groups[1]
+
+
+def _ram(root: Path) -> Bound:
+    text = read_text(root / "proc/meminfo")
+    total, available = _field(text, "MemTotal:", 1024), _field(text, "MemAvailable:", 1024)
+    if total is None or available is None:  # not Linux
+        import psutil
+
+        memory = psutil.virtual_memory()
+        total, available = int(memory.total), int(memory.available)
+    return Bound("RAM", total, total - available)
+
+
+def _group_bound(group: Group) -> Bound | None:
+    """The limit of one control group, or None where it sets none."""
+    if group.version == 2:
+        # Above memory.high nothing fails, but the kernel slows every allocation down until it no longer matters.
+        limits = [_number(group.read("memory.max")), _number(group.read("memory.high"))]
+        use, idle_cache = "memory.current", "inactive_file"
+    else:
+        # The second says the tightest ancestor too, also those above what this mount shows.
+        tightest = _field(group.read("memory.stat"), "hierarchical_memory_limit")
+        limits = [_number(group.read("memory.limit_in_bytes")), tightest]
+        use, idle_cache = "memory.usage_in_bytes", "total_inactive_file"
+    known = [limit for limit in limits if limit is not None and limit < _UNLIMITED]
+    if not known:
+        return None
+    # File pages that nobody uses count as use, but are given back when memory is asked for.
+    used = (_number(group.read(use)) or 0) - (_field(group.read("memory.stat"), idle_cache) or 0)
+    return Bound(f"cgroup {group.folder}", min(known), max(0, used))
+
+
+def _process_bounds(root: Path) -> list[Bound]:
+    """The process's own ``ulimit``: its address space, and its private writable memory."""
+    if sys.platform == "win32":
+        return []
+    limits = {
+        "RLIMIT_AS": resource.getrlimit(resource.RLIMIT_AS)[0],
+        "RLIMIT_DATA": resource.getrlimit(resource.RLIMIT_DATA)[0],
+    }
+    limits = {name: limit for name, limit in limits.items() if 0 <= limit < _UNLIMITED}  # RLIM_INFINITY may be -1
+    if not limits:
+        return []
+    text = read_text(root / "proc/self/status")
+    used = {"RLIMIT_AS": _field(text, "VmSize:", 1024), "RLIMIT_DATA": _field(text, "VmData:", 1024)}
+    if None in used.values():  # not Linux
+        import psutil
+
+        everything = int(psutil.Process().memory_info().vms)
+        used = {name: everything if size is None else size for name, size in used.items()}
+    return [Bound(name, limit, used[name] or 0) for name, limit in limits.items()]
+
+
+def _number(text: str | None) -> int | None:
+    """A file's single number; None for ``max``, for a missing file and for anything else."""
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def _field(text: str | None, name: str, unit: int = 1) -> int | None:
+    """The number that follows ``name`` at the beginning of a line, or None."""
+    match = re.search(rf"^{name}\s+(\d+)", text or "", re.MULTILINE)
+    return None if match is None else int(match[1]) * unit

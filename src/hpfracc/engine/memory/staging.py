@@ -1,0 +1,148 @@
+"""Pinned host memory between pageable arrays and a device: a bounded ring, and a bound on what is handed out.
+
+A device copies from and to page-locked memory at the full speed of its link and while the host goes on; from pageable
+memory it does neither. So a large array travels in chunks through a few page-locked slots: while one slot is on its
+way, the host fills or empties the next. Nothing here knows a library: an adapter plugs in a :class:`Link`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+__all__ = ["SMALL_BYTES", "Link", "PinnedLedger", "StagingRing"]
+
+#: Below this a copy is made plainly: filling a pipeline costs more than it saves; see `benchmarks/transfers.py`.
+SMALL_BYTES = 2**20
+#: Slots and their size. Three copies in flight hide the host's own; a chunk lasts long enough (about 0.1 ms on a
+#: 50 GB/s link) to pay for its launch. `benchmarks/transfers.py --chunk-mib --slots` tries others.
+SLOTS = 4
+CHUNK_BYTES = 4 * 2**20
+
+
+class Link(Protocol):
+    """The way between the host and one device. All buffers are flat arrays of bytes that can be sliced."""
+
+    def pinned(self, size: int) -> Any:
+        """A page-locked host buffer of ``size`` bytes."""
+
+    def marker(self) -> Any:
+        """Something that can be set in the device's queue and waited for."""
+
+    def wait(self, marker: Any) -> None:
+        """Wait until the device has passed ``marker``; returns at once for one that was never set."""
+
+    def enqueue(self, target: Any, source: Any, marker: Any) -> None:
+        """Queue a copy between a pinned buffer and device memory, either way, and set ``marker`` behind it."""
+
+    def host_copy(self, target: Any, source: Any) -> None:
+        """Copy between two host buffers, on as many threads as pay."""
+
+
+class _Slot:
+    __slots__ = ("buffer", "marker")
+
+    def __init__(self, link: Link, size: int) -> None:
+        self.buffer = link.pinned(size)
+        self.marker = link.marker()
+
+
+class StagingRing:
+    """A fixed number of pinned slots through which arrays of any size pass, in either direction.
+
+    Threads may share one: a slot belongs to whoever took it until its copy is queued, and who takes it next waits for
+    that copy. A thread that waits for a slot holds none, so that they cannot wait for each other in a circle.
+    """
+
+    def __init__(self, link: Link, slots: int = SLOTS, chunk: int = CHUNK_BYTES) -> None:
+        self._link = link
+        self._chunk = chunk
+        self._free: SimpleQueue[_Slot] = SimpleQueue()
+        for _ in range(slots):
+            self._free.put(_Slot(link, chunk))
+
+    def _chunks(self, size: int) -> Iterator[slice]:
+        for begin in range(0, size, self._chunk):
+            yield slice(begin, min(begin + self._chunk, size))
+
+    def upload(self, source: Any, target: Any, size: int) -> None:
+        """Queue the copy of ``size`` bytes from the host buffer ``source`` to the device buffer ``target``.
+
+        On return ``source`` may be changed: all of it is in the slots or on the device.
+        """
+        link = self._link
+        for part in self._chunks(size):
+            slot = self._free.get()
+            try:
+                link.wait(slot.marker)
+                staged = slot.buffer[: part.stop - part.start]
+                link.host_copy(staged, source[part])
+                link.enqueue(target[part], staged, slot.marker)
+            finally:
+                self._free.put(slot)
+
+    def download(self, source: Any, target: Any, size: int) -> None:
+        """Copy ``size`` bytes from the device buffer ``source`` into the host buffer ``target``; complete on return."""
+        link = self._link
+        coming: deque[tuple[_Slot, slice]] = deque()
+        try:
+            for part in self._chunks(size):
+                slot = self._take(coming, target)
+                coming.append((slot, part))
+                link.wait(slot.marker)  # an upload may still be reading from it
+                link.enqueue(slot.buffer[: part.stop - part.start], source[part], slot.marker)
+            while coming:
+                self._free.put(self._land(coming, target))
+        finally:
+            for slot, _ in coming:
+                self._free.put(slot)
+
+    def _take(self, coming: deque[tuple[_Slot, slice]], target: Any) -> _Slot:
+        try:
+            return self._free.get_nowait()
+        except Empty:
+            return self._land(coming, target) if coming else self._free.get()
+
+    def _land(self, coming: deque[tuple[_Slot, slice]], target: Any) -> _Slot:
+        """Empty the slot that was sent for first; it stays in ``coming`` until that has succeeded."""
+        slot, part = coming[0]
+        self._link.wait(slot.marker)
+        self._link.host_copy(target[part], slot.buffer[: part.stop - part.start])
+        coming.popleft()
+        return slot
+
+
+class PinnedLedger:
+    """How much pinned memory callers hold as results: it is taken from everybody else, so there is a bound."""
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+        self._held = 0
+        self._lock = threading.Lock()
+        # Results die wherever the garbage collector runs, maybe inside this very lock; appending to a deque is safe.
+        self._returned: deque[int] = deque()
+
+    def reserve(self, size: int) -> bool:
+        """Count ``size`` bytes as handed out, unless the bound forbids it."""
+        with self._lock:
+            while self._returned:
+                self._held -= self._returned.popleft()
+            if self._held + size > self.bound:
+                return False
+            self._held += size
+            return True
+
+    def release(self, size: int) -> None:
+        """Count ``size`` bytes as given back."""
+        self._returned.append(size)
+
+    @property
+    def held(self) -> int:
+        """Bytes handed out and not given back."""
+        with self._lock:
+            while self._returned:
+                self._held -= self._returned.popleft()
+            return self._held

@@ -1,0 +1,42 @@
+"""The primitives by name: what operators lower themselves to, and what backends implement."""
+
+from __future__ import annotations
+
+import difflib
+
+from hpfracc.engine.primitives.base import Primitive
+from hpfracc.engine.primitives.bitwise_xor import BitwiseXor
+from hpfracc.engine.primitives.causal_convolution import CausalConvolution
+from hpfracc.engine.primitives.elementwise import Elementwise
+from hpfracc.engine.primitives.fft import FourierTransform
+from hpfracc.engine.primitives.matmul import Matmul
+from hpfracc.engine.primitives.mittag_leffler import MittagLeffler
+from hpfracc.engine.primitives.reduction import Reduction
+from hpfracc.errors import UnknownOperationError
+
+__all__ = ["PRIMITIVES", "get_primitive"]
+
+PRIMITIVES: dict[str, Primitive] = {
+    primitive.name: primitive
+    for primitive in (
+        CausalConvolution(),
+        Matmul(),
+        FourierTransform(),
+        Elementwise(),
+        Reduction(),
+        BitwiseXor(),
+        MittagLeffler(),
+    )
+}
+
+
+def get_primitive(name: str) -> Primitive:
+    """The primitive called ``name``, or :class:`UnknownOperationError` with names that are close to it."""
+    primitive = PRIMITIVES.get(name)
+    if primitive is None:
+        close = difflib.get_close_matches(str(name), PRIMITIVES, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "look at the list"
+        raise UnknownOperationError(
+            f"no primitive is called {name!r}; {hint} The primitives are {', '.join(PRIMITIVES)}"
+        )
+    return primitive

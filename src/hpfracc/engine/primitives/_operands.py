@@ -1,0 +1,146 @@
+"""Reading operands: shape and dtype of anything array-like, quickly, and refusals that say what to do.
+
+An operand is an array of any library, an :class:`~hpfracc.engine.primitives.base.ArraySpec` or a Python number or
+list; only ``shape`` and ``dtype`` are looked at.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from hpfracc.engine.primitives.base import INEXACT, dtype_of
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+
+__all__ = [
+    "broadcast",
+    "complex_of",
+    "dtype_bytes",
+    "elements",
+    "normal_axis",
+    "promoted",
+    "read_dtype",
+    "real_of",
+    "shape_of",
+    "whole_number",
+]
+
+#: Names of dtypes already seen, by the dtype itself: spelling one out costs a microsecond.
+_NAMES: dict[Any, str] = {}
+_COMPLEX = {"float32": "complex64", "float64": "complex128"}
+_REAL = {"complex64": "float32", "complex128": "float64"}
+_BYTES = {name: int(np.dtype(name).itemsize) for name in (*INEXACT, "bool")}
+
+
+def shape_of(array: Any) -> tuple[int, ...]:
+    """The shape of an operand; a Python number has ``()``."""
+    shape = getattr(array, "shape", None)
+    if shape is not None:
+        return tuple(shape)
+    try:
+        return np.shape(array)
+    except ValueError as error:
+        raise ShapeError(f"a list that is no array was given ({error}); make its rows equally long") from None
+
+
+def read_dtype(operation: str, name: str, array: Any, allowed: frozenset[str]) -> str:
+    """The dtype of an operand, or :class:`UnsupportedDtypeError` with the remedy that fits it."""
+    key = getattr(array, "dtype", None)
+    dtype = _NAMES.get(key) if key is not None else None
+    if dtype is None:
+        try:
+            dtype = dtype_of(array)
+        except ValueError as error:
+            raise ShapeError(f"{operation}: {name} is no array ({error}); make its rows equally long") from None
+        if key is not None:
+            _NAMES[key] = dtype
+    if dtype not in allowed:
+        raise UnsupportedDtypeError(f"{operation}: {name} has dtype {dtype!r}, {_remedy(dtype, allowed)}")
+    return dtype
+
+
+def _remedy(dtype: str, allowed: frozenset[str]) -> str:
+    if dtype == "object":
+        return "which holds Python objects; convert it to numbers first, as with numpy.asarray(x, dtype=float)"
+    if dtype.startswith(("float16", "bfloat16", "float8", "float4")) and "float32" in allowed:
+        return "which loses too many digits to work in; convert it to float32"
+    if dtype in ("float96", "float128", "longdouble") and "float64" in allowed:
+        return "which no backend computes in; convert it to float64"
+    if dtype in ("complex192", "complex256", "clongdouble") and "complex128" in allowed:
+        return "which no backend computes in; convert it to complex128"
+    if dtype.startswith((">", "<")):
+        return f"which is not in this machine's byte order; convert it with .astype({dtype[1:]!r})"
+    return f"which it does not take; convert it to one of {', '.join(sorted(allowed))}"
+
+
+@lru_cache(maxsize=4096)
+def promoted(names: tuple[str, ...]) -> str:
+    """The dtype that NumPy would give an operation over arrays of these dtypes."""
+    return str(np.result_type(*names))
+
+
+def complex_of(dtype: str) -> str:
+    """The complex dtype of the same precision."""
+    return _COMPLEX.get(dtype, dtype)
+
+
+def real_of(dtype: str) -> str:
+    """The real dtype of the same precision."""
+    return _REAL.get(dtype, dtype)
+
+
+def dtype_bytes(dtype: str) -> int:
+    """Bytes of one element."""
+    size = _BYTES.get(dtype)
+    if size is None:
+        size = _BYTES[dtype] = int(np.dtype(dtype).itemsize)
+    return size
+
+
+def elements(shape: tuple[int, ...]) -> int:
+    """Number of elements of an array of ``shape``."""
+    return math.prod(shape)
+
+
+def broadcast(operation: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that ``shapes`` broadcast to, or :class:`ShapeError`."""
+    first = shapes[0]
+    if all(shape == first for shape in shapes):
+        return first
+    axes = max(map(len, shapes))
+    result = []
+    for axis in range(-axes, 0):
+        sizes = {shape[axis] for shape in shapes if len(shape) >= -axis} - {1}
+        if len(sizes) > 1:
+            shown = " and ".join(map(str, shapes))
+            raise ShapeError(
+                f"{operation}: shapes {shown} do not fit together; axes must be equal, or 1, counted from the last"
+            )
+        result.append(sizes.pop() if sizes else 1)
+    return tuple(result)
+
+
+def whole_number(operation: str, name: str, value: Any) -> int:
+    """``value`` as an int, or :class:`InvalidInputError`; a bool is not a number here."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise InvalidInputError(f"{operation}: {name}={value!r} is not a whole number; use an int") from None
+
+
+def normal_axis(operation: str, axis: Any, axes: int) -> int:
+    """``axis`` counted from the front, or :class:`InvalidInputError`."""
+    number = whole_number(operation, "axis", axis)
+    if not -axes <= number < axes:
+        raise InvalidInputError(
+            f"{operation}: axis={number} of an array with {axes} axes; use {-axes} to {axes - 1}"
+            if axes
+            else f"{operation}: axis={number} of an array without axes; give it at least one, or leave axis out"
+        )
+    return number % axes

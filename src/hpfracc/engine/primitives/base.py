@@ -1,0 +1,160 @@
+"""What a primitive is: a contract that every backend's kernels keep.
+
+A primitive knows shapes, dtypes, work and memory. It knows no backend: those implement it, under the same argument
+names, in ``engine/backends/<backend>/kernels/<primitive>.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hpfracc._arrays import dtype_name
+from hpfracc.engine.workload import Bucket, as_shape, bucket_of
+from hpfracc.errors import UnsupportedDtypeError
+
+__all__ = ["FLOATS", "INEXACT", "INTEGERS", "ArraySpec", "Call", "Case", "Primitive", "dtype_of", "require_dtype"]
+
+FLOATS: frozenset[str] = frozenset({"float32", "float64"})
+INEXACT: frozenset[str] = FLOATS | {"complex64", "complex128"}
+INTEGERS: frozenset[str] = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """Shape and dtype of an array that need not exist: enough for :meth:`Primitive.describe`."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", as_shape(self.shape))
+        try:
+            name = str(np.dtype(self.dtype))
+        except TypeError:
+            raise UnsupportedDtypeError(f"dtype={self.dtype!r} is not a dtype; use a name such as 'float64'") from None
+        object.__setattr__(self, "dtype", name)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a primitive, as far as its cost depends on it: never on the data.
+
+    Attributes
+    ----------
+    operation : str
+        Name of the primitive.
+    batch, length : int
+        Independent rows, and elements of one row.
+    dtype : str
+        The dtype the work is done in; array operands are cast to it unless the primitive says otherwise.
+    shape : tuple of int
+        Shape of the result.
+    input_bytes, output_bytes : int
+        Bytes of the operands and of the result, in the dtypes in which they travel.
+    facts : Mapping[str, Any]
+        Whatever else the work and memory models need, such as ``taps``.
+    """
+
+    operation: str
+    batch: int
+    length: int
+    dtype: str
+    shape: tuple[int, ...]
+    input_bytes: int
+    output_bytes: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def bucket(self) -> Bucket:
+        """The size bucket of this call."""
+        return bucket_of(self.batch, self.length)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element of the dtype in which the work is done."""
+        return int(np.dtype(self.dtype).itemsize)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test case of a primitive: operands by a seeded generator, and the parameters to call it with."""
+
+    name: str
+    arrays: tuple[np.ndarray, ...]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    differentiable: bool = False
+
+
+class Primitive(ABC):
+    """The contract of one operation.
+
+    Subclasses are stateless; one instance of each stands in ``engine.primitives.PRIMITIVES``.
+    """
+
+    #: Name under which kernels, the CLI and the wisdom know it.
+    name: ClassVar[str]
+    #: Names of the array operands, in order; a trailing ``"*"`` means any number.
+    operands: ClassVar[tuple[str, ...]]
+    #: Index of the operand that may be transformed once and used again under a key, or None.
+    prepared_operand: ClassVar[int | None] = None
+    #: Whether operands are cast to ``Call.dtype`` before a kernel sees them.
+    casts: ClassVar[bool] = True
+
+    @abstractmethod
+    def describe(self, *arrays: Any, **params: Any) -> Call:
+        """Check the operands (arrays or :class:`ArraySpec`) and say what the call costs depend on."""
+
+    @abstractmethod
+    def work(self, call: Call, algorithm: str) -> float:
+        """Elementary steps of ``call`` by ``algorithm``: time is interpolated along it, so only its growth matters."""
+
+    @abstractmethod
+    def workspace(self, call: Call, algorithm: str) -> int:
+        """Bytes that ``algorithm`` needs beyond operands and result."""
+
+    @abstractmethod
+    def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
+        """Operands and parameters of a typical call whose main operand has ``shape``."""
+
+    @abstractmethod
+    def reference(self, *arrays: np.ndarray, **params: Any) -> np.ndarray:
+        """The plainest right answer, in NumPy, slow if need be: what every kernel is tested against."""
+
+    @abstractmethod
+    def cases(self, dtype: str) -> Iterator[Case]:
+        """Test cases: plain, batched, non-contiguous, zero-length, odd sizes."""
+
+    def memory(self, call: Call, algorithm: str) -> int:
+        """Bytes in all: operands, result and workspace."""
+        return call.input_bytes + call.output_bytes + self.workspace(call, algorithm)
+
+
+def dtype_of(array: Any) -> str:
+    """The dtype's name of an array, an :class:`ArraySpec` or a Python number."""
+    if isinstance(array, ArraySpec):
+        return array.dtype
+    return dtype_name(array)
+
+
+def require_dtype(name: str, dtype: str, allowed: frozenset[str], operation: str) -> None:
+    """Raise :class:`UnsupportedDtypeError` unless ``dtype`` is among those ``operation`` serves."""
+    if dtype not in allowed:
+        raise UnsupportedDtypeError(
+            f"{operation}: {name} has dtype {dtype!r}; it takes {', '.join(sorted(allowed))}: convert it first"
+        )

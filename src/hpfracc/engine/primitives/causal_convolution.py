@@ -1,0 +1,167 @@
+"""Contract of the causal convolution: the sum behind every fractional operator on a uniform grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.engine.primitives._lengths import fast_length, power_of_two
+from hpfracc.engine.primitives._operands import broadcast, complex_of, dtype_bytes, elements, read_dtype, shape_of
+from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.errors import ShapeError
+
+__all__ = ["LEAST_BLOCK", "CausalConvolution", "block_length", "fills_one_block"]
+
+_TAKES = INEXACT | INTEGERS
+#: Shortest transform of a block: 2,048 doubles stay in a first-level cache.
+LEAST_BLOCK = 2048
+
+
+def block_length(taps: int) -> int:
+    """Points of one block's transform: a power of two of which the weights fill at most a quarter."""
+    return power_of_two(max(LEAST_BLOCK, 4 * taps))
+
+
+def fills_one_block(call: Call) -> str | None:
+    """Why a call is not worth cutting into blocks, or None where there are at least two."""
+    taps: int = call.facts["taps"]
+    step = block_length(taps) - taps + 1
+    if call.length > step:
+        return None
+    return f"{call.length} points fit into one block of {step}, which fft transforms as a whole"
+
+
+@final
+class CausalConvolution(Primitive):
+    r"""``y[..., n] = sum_{k <= n} weights[..., k] * signal[..., n - k]``.
+
+    ``weights`` has shape ``(..., K)``, ``signal`` ``(..., n)``; leading axes broadcast and the result has ``n`` points.
+    With ``K > n`` the excess is not used, with ``K < n`` the weights count as zero from ``K`` on. The work is done in
+    the signal's precision (integers: float64), complex if either operand is.
+
+    Non-finite samples stay causal: they reach the outputs whose sum involves them, and no other. Differentiable in
+    both operands; the adjoint is the anti-causal convolution with the conjugate.
+
+    Algorithms: ``direct`` is the sum, ``n K`` steps; ``fft`` one padded transform; ``blocked`` transforms of blocks a
+    few times as long as the weights, which pays where ``K`` is much smaller than ``n``.
+    """
+
+    name = "causal_convolution"
+    operands = ("weights", "signal")
+    prepared_operand = 0
+
+    def describe(self, weights: Any, signal: Any) -> Call:
+        """Check both operands; ``facts``: ``taps`` (those used) and ``weight_rows``."""
+        kernel = read_dtype(self.name, "weights", weights, _TAKES)
+        sampled = read_dtype(self.name, "signal", signal, _TAKES)
+        dtype = sampled if sampled in INEXACT else "float64"
+        if kernel.startswith("complex"):
+            dtype = complex_of(dtype)
+        rows, points = shape_of(weights), shape_of(signal)
+        if not rows or not points:
+            name, shape = ("signal", points) if rows else ("weights", rows)
+            raise ShapeError(f"{self.name}: {name} has shape {shape}; it needs at least one axis, the one summed along")
+        length, batch = points[-1], points[:-1]
+        if len(rows) > 1 and rows[:-1] != batch:
+            batch = broadcast(self.name, rows[:-1], batch)
+        size = elements(batch)
+        item = dtype_bytes(dtype)
+        return Call(
+            operation=self.name,
+            batch=size,
+            length=length,
+            dtype=dtype,
+            shape=(*batch, length),
+            input_bytes=(elements(rows) + elements(points)) * item,
+            output_bytes=size * length * item,
+            facts={"taps": min(rows[-1], length), "weight_rows": elements(rows[:-1])},
+        )
+
+    def work(self, call: Call, algorithm: str) -> float:
+        """Multiplications, up to a constant."""
+        n, taps = call.length, call.facts["taps"]
+        if algorithm == "direct":
+            return float(call.batch * (n * taps - taps * (taps - 1) / 2))
+        if algorithm == "blocked":
+            size = block_length(taps)
+            blocks = -(-n // (size - taps + 1))
+            return float(call.batch * blocks * size * math.log2(size))
+        size = fast_length(max(1, n + taps - 1))
+        return float(call.batch * size * math.log2(size))
+
+    def workspace(self, call: Call, algorithm: str) -> int:
+        """The padded spectra of signal and weights and the padded result; for a direct sum one row's."""
+        n, item = call.length, call.itemsize
+        taps: int = call.facts["taps"]
+        weight_rows: int = call.facts["weight_rows"]
+        if not call.batch * n * taps:
+            return 0
+        if algorithm == "direct":
+            return (n + taps - 1) * item
+        if algorithm == "blocked":
+            size = block_length(taps)
+            blocks = -(-n // (size - taps + 1))
+            # The blocks of a row are transformed together, as one batch.
+            return (2 * call.batch * blocks + weight_rows) * size * item
+        # Half a spectrum of complex numbers takes as much as the row of real ones that it came from.
+        return (2 * call.batch + weight_rows) * fast_length(n + taps - 1) * item
+
+    def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
+        """As many weights as points: the full memory of a fractional operator."""
+        return (ArraySpec(shape[-1:] or (1,), dtype), ArraySpec(shape or (1,), dtype)), {}
+
+    def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
+        """Sum row by row in extended precision."""
+        call = self.describe(*arrays, **params)
+        wide = np.clongdouble if call.dtype.startswith("complex") else np.longdouble
+        weights, signal = (np.asarray(array).astype(call.dtype).astype(wide) for array in arrays)
+        n = call.length
+        weights = np.broadcast_to(weights[..., :n], (*call.shape[:-1], call.facts["taps"]))
+        signal = np.broadcast_to(signal, call.shape)
+        result: np.ndarray[Any, Any] = np.zeros(call.shape, wide)
+        with np.errstate(invalid="ignore"):
+            for k in range(call.facts["taps"]):
+                result[..., k:] += weights[..., k, None] * signal[..., : n - k]
+        return result.astype(call.dtype)
+
+    def cases(self, dtype: str) -> Iterator[Case]:
+        """Each memory layout, each relation of the two lengths, and sizes that cross every block's edge."""
+
+        def case(name: str, weights: tuple[int, ...], signal: tuple[int, ...], differentiable: bool = False) -> Case:
+            return Case(name, (samples(dtype, weights, 1), samples(dtype, signal, 2)), differentiable=differentiable)
+
+        yield case("plain", (16,), (16,), differentiable=True)
+        yield case("prime", (101,), (101,))
+        yield case("odd", (33,), (33,))
+        yield case("one point", (1,), (1,), differentiable=True)
+        yield case("one tap", (1,), (20,))
+        yield case("short weights", (7,), (64,), differentiable=True)
+        yield case("long weights", (90,), (50,), differentiable=True)
+        yield case("batched", (12,), (3, 4, 20), differentiable=True)
+        yield case("broadcast weights", (3, 1, 9), (4, 16), differentiable=True)
+        yield case("a row of weights each", (5, 11), (5, 11))
+        yield case("more axes in the weights", (2, 1, 6), (8,))
+        yield case("many rows", (8,), (70, 8))
+        yield case("several blocks", (300,), (4500,))
+        yield case("several blocks of taps", (1300,), (2600,))
+        yield case("no points", (4,), (0,))
+        yield case("no rows", (4,), (0, 6))
+        yield case("no taps", (0,), (6,))
+        weights, signal = samples(dtype, 24, 3), samples(dtype, (3, 40), 4)
+        yield Case("strided", (strided_view(weights), strided_view(signal)))
+        yield Case("reversed", (reversed_view(weights), reversed_view(signal)))
+        yield Case("transposed", (weights, np.ascontiguousarray(signal.T).T))
+        yield Case("repeated rows", (weights, np.broadcast_to(signal[0], (4, 40))))
+        if dtype == "float64":
+            yield Case("integers", (weights, np.arange(-8, 9)))
+            yield Case("booleans", (samples("float32", 5, 5), np.arange(9) % 3 == 0))
+        elif dtype == "float32":
+            yield Case("weights of more digits", (samples("float64", 9, 6), signal))
+        else:
+            real = "float64" if dtype == "complex128" else "float32"
+            yield Case("complex weights alone", (weights, samples(real, 40, 7)))
+            yield Case("complex signal alone", (samples(real, 24, 8), signal))

@@ -1,0 +1,146 @@
+"""Contract of formulae applied element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.engine.primitives._expression import Expression, parse_expression
+from hpfracc.engine.primitives._operands import (
+    broadcast,
+    complex_of,
+    dtype_bytes,
+    elements,
+    promoted,
+    read_dtype,
+    real_of,
+    shape_of,
+)
+from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.errors import ShapeError
+
+__all__ = ["Elementwise"]
+
+_TAKES = INEXACT | INTEGERS
+
+
+@final
+class Elementwise(Primitive):
+    """``elementwise(*arrays, expression="x*y + sin(x)", names=("x", "y"))`` over arrays that broadcast.
+
+    What a formula may hold stands in :mod:`hpfracc.engine.primitives._expression`. Operands are brought to NumPy's
+    common dtype, float64 if all are integers or booleans; a Python number takes the dtype of the arrays beside it.
+    The result has that dtype, but bool for a comparison and the real dtype for what is real of complex numbers, such
+    as ``abs(z)``. Division by zero and the like give inf or nan, without a warning.
+
+    Differentiable in every operand where the formula is.
+
+    Algorithms: ``default`` makes a pass over the data for each step of the formula, ``blocked`` the same for pieces
+    that stay in cache, ``fused`` a single pass.
+    """
+
+    name = "elementwise"
+    operands = ("*",)
+
+    def describe(self, *arrays: Any, expression: str, names: Sequence[str]) -> Call:
+        """Check formula and operands; ``facts``: ``steps``, ``temporaries`` and ``result`` (a dtype)."""
+        formula = parse_expression(expression, names)
+        if len(arrays) != len(formula.names):
+            raise ShapeError(
+                f"{self.name}: {len(arrays)} arrays for the names {formula.names}; give one array for each name"
+            )
+        dtype = self._dtype(formula.names, arrays)
+        kind = formula.result(complex_operands=dtype.startswith("complex"))
+        result = {"bool": "bool", "real": real_of(dtype), "complex": complex_of(dtype)}[kind]
+        shapes = [shape_of(array) for array in arrays]
+        shape = broadcast(self.name, *shapes)
+        size = elements(shape)
+        return Call(
+            operation=self.name,
+            batch=1,
+            length=size,
+            dtype=dtype,
+            shape=shape,
+            input_bytes=sum(map(elements, shapes)) * dtype_bytes(dtype),
+            output_bytes=size * dtype_bytes(result),
+            facts={"steps": formula.steps, "temporaries": formula.temporaries, "result": result},
+        )
+
+    def _dtype(self, names: tuple[str, ...], arrays: tuple[Any, ...]) -> str:
+        strong: list[str] = []
+        weak: list[str] = []
+        for name, array in zip(names, arrays, strict=True):
+            dtype = read_dtype(self.name, name, array, _TAKES)
+            (strong if hasattr(array, "dtype") else weak).append(dtype)
+        dtype = promoted(tuple(strong or weak))
+        if dtype not in INEXACT:
+            dtype = "float64"
+        return complex_of(dtype) if any(name.startswith("complex") for name in weak) else dtype
+
+    def work(self, call: Call, algorithm: str) -> float:
+        """Elements times steps of the formula."""
+        return float(call.length * max(1, call.facts["steps"]))
+
+    def workspace(self, call: Call, algorithm: str) -> int:
+        """Intermediate results: whole arrays, or nothing where the formula is evaluated piece by piece."""
+        if algorithm != "default":
+            return 0
+        temporaries: int = call.facts["temporaries"]
+        return max(0, temporaries - 1) * call.length * call.itemsize
+
+    def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
+        """Two arrays, cheap arithmetic and one costly function."""
+        spec = ArraySpec(shape, dtype)
+        return (spec, spec), {"expression": "x*y + sin(x)", "names": ("x", "y")}
+
+    def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
+        """NumPy in extended precision."""
+        call = self.describe(*arrays, **params)
+        wide = np.clongdouble if call.dtype.startswith("complex") else np.longdouble
+        formula: Expression = parse_expression(params["expression"], params["names"])
+        operands = [np.asarray(array).astype(call.dtype).astype(wide) for array in arrays]
+        with np.errstate(all="ignore"):
+            result = formula.compile_for(vars(np))(*operands)
+            return np.broadcast_to(np.asarray(result), call.shape).astype(call.facts["result"])
+
+    def cases(self, dtype: str) -> Iterator[Case]:
+        """Every function and operator the dtype allows, then broadcasting and memory layouts."""
+        x, y = samples(dtype, 40, 1), samples(dtype, 40, 2)
+        names = ("x", "y")
+        # Few and long: some backends compile each for half a second.
+        smooth = ["x*y + sin(x)", "exp(-x*x)*cos(y) - 2*x/(3 + y*y) + sinh(x)*tanh(y/4)/cosh(x/8) + x**3 - y**2 + pi"]
+        rough = ["abs(x) + sqrt(y*y + 1) + tan(x/4) - log(x*x + 2)*y + log10(y*y + 2)", "where(x != y, x, -y)"]
+        if dtype.startswith("complex"):
+            rough += ["abs(x) - abs(y)", "x == y"]
+        else:
+            smooth += ["arctan(x) + arcsin(y/8)*arccos(y/9) + expm1(x)*log1p(y*y) + log2(1 + x*x) + (x*x + 1)**y + e"]
+            rough += ["where(x > 0, x, 0.1*y) + where(x <= y, 1, 0.1) + (x > 0)*y + power(x*x, 0.5) + sign(y)"]
+            rough += ["floor(x*3) + ceil(y) + x % 0.7 + y // 0.3 + minimum(x, y) - maximum(x, 0.25)", "x < y"]
+        for expression in smooth:
+            yield Case(expression, (x, y), {"expression": expression, "names": names}, differentiable=True)
+        for expression in rough:
+            yield Case(expression, (x, y), {"expression": expression, "names": names})
+        params = {"expression": "x*y + sin(x)", "names": names}
+        yield Case("one element", (x[:1], y[:1]), params)
+        yield Case("no axes", (x[0, ...], y[1, ...]), params)
+        yield Case("prime length", (samples(dtype, 1031, 3), samples(dtype, 1031, 4)), params)
+        yield Case("several blocks", (samples(dtype, 70_001, 3), samples(dtype, 70_001, 4)), params)
+        yield Case("no elements", (x[:0], y[:0]), params)
+        grid, row = samples(dtype, (5, 1, 8), 5), samples(dtype, (3, 1), 6)
+        yield Case("broadcast", (grid, row), params, differentiable=True)
+        yield Case("broadcast over nothing", (samples(dtype, (0, 4), 7), x[:4]), params)
+        yield Case("scalar operand", (grid, x[0, ...]), params)
+        yield Case("strided", (strided_view(grid), strided_view(row)), params)
+        yield Case("reversed", (reversed_view(x), y), params)
+        yield Case("transposed", (samples(dtype, (6, 7), 8).T, samples(dtype, (7, 6), 9)), params)
+        three = {"expression": "a*b - c", "names": ("a", "b", "c")}
+        yield Case("three operands", (x, y, samples(dtype, 40, 10)), three)
+        yield Case("one operand", (x,), {"expression": "z*z*z + 1", "names": ("z",)})
+        if dtype == "float64":
+            yield Case("integers", (np.arange(1, 9), np.arange(8)), {"expression": "y/x", "names": ("x", "y")})
+            yield Case("mixed precision", (samples("float32", 12, 11), samples("float64", 12, 12)), params)
+        elif dtype == "complex64":
+            yield Case("real and complex", (samples("float32", 12, 11), x[:12]), params)

@@ -1,0 +1,142 @@
+"""Masks first: every arm that could do the work, and for every other one the reason why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+
+from hpfracc._config import Settings
+from hpfracc._environment import BACKENDS
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.memory.budget import fits, get_budget
+from hpfracc.engine.primitives.base import Call, Primitive
+from hpfracc.engine.selection.breaker import CircuitBreaker
+from hpfracc.engine.selection.decision import Candidate
+from hpfracc.engine.selection.placement import Placement
+from hpfracc.engine.selection.wish import Wish
+
+__all__ = ["Request", "masked", "memory_place", "refusals"]
+
+#: Below this nothing is asked about memory: a call that small cannot be what fills it.
+_NEGLIGIBLE_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Everything a decision depends on.
+
+    Attributes
+    ----------
+    primitive, call, placement
+        The work, its size, and where its operands are.
+    signature, shapes : Hashable
+        What a kernel compiled per signature, and one compiled per shape, would be compiled for.
+    settings, wish
+        The settings in force and the backend that was asked for, if any.
+    needs_gradient : bool
+        Whether a derivative must flow through operands that are not there yet.
+    prepared : bool
+        Whether the caller gave a key under which a transform of an operand is kept.
+    tried : frozenset of str
+        Arms that failed in this very call.
+    banned : frozenset of str
+        Backends that failed in the call that surrounds this one.
+    """
+
+    primitive: Primitive
+    call: Call
+    placement: Placement
+    settings: Settings
+    signature: Hashable = ()
+    shapes: Hashable = ()
+    wish: Wish | None = None
+    needs_gradient: bool = False
+    prepared: bool = False
+    tried: frozenset[str] = frozenset()
+    banned: frozenset[str] = frozenset()
+
+    @property
+    def operation(self) -> str:
+        """The name of the operation, as costs are kept under it: with a kept transform it costs less."""
+        return f"{self.call.operation}+prepared" if self.prepared else self.call.operation
+
+
+def masked(request: Request, breaker: CircuitBreaker) -> Iterator[tuple[Arm, str | None, int]]:
+    """Every arm with the sentence that refuses it, or None, and the bytes it would need."""
+    call, primitive = request.call, request.primitive
+    for arm in registry.arms(call.operation):
+        need = primitive.memory(call, arm.algorithm)
+        yield arm, _refusal(request, arm, need, breaker), need
+
+
+def refusals(operation: str) -> Iterator[Candidate]:
+    """A row for each backend that offers no arm at all: not installed, or no kernel for this operation."""
+    for name in BACKENDS:
+        why = registry.unavailable(name)
+        if why is None and not registry.specs(operation, name):
+            why = "kernel not implemented"
+        if why is not None:
+            yield Candidate(arm=name, backend=name, refused=why)
+
+
+def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker) -> str | None:
+    settings, call, placement, spec = request.settings, request.call, request.placement, arm.spec
+    if request.wish is not None and arm.backend != request.wish.backend:
+        return f"{request.wish.source} asks for {request.wish.backend}"
+    if arm.backend in request.banned:
+        return "failed already in the monitored call around this one"
+    if arm.backend in settings.disabled:
+        return f"disabled by HPFRACC_DISABLE_{arm.backend.upper()}"
+    if arm.backend in settings.never.get(call.operation, ()):
+        return f"config(never=...) rules it out for {call.operation}"
+    if call.dtype not in spec.dtypes:
+        return f"dtype {call.dtype} is not served"
+    pinned = _pin_refusal(placement, arm)
+    if pinned is not None:
+        return pinned
+    if (placement.gradient or request.needs_gradient) and not spec.differentiable:
+        return "its kernel cannot be differentiated"
+    if spec.refuses is not None:
+        refused = spec.refuses(call)
+        if refused is not None:
+            return refused
+    if arm.name in request.tried:
+        return "failed in this call"
+    return (
+        breaker.masked((call.operation, arm.name, call.dtype, placement.start))
+        or breaker.allows((call.operation, arm.name))
+        or _memory_refusal(settings, arm, need, breaker)
+    )
+
+
+def _pin_refusal(placement: Placement, arm: Arm) -> str | None:
+    if placement.pinned is None:
+        return None
+    if arm.backend != placement.library:
+        return placement.pinned
+    if arm.device != placement.device:
+        return f"the operands live on {'the host' if placement.device == 'cpu' else placement.device}"
+    return None
+
+
+def memory_place(arm: Arm) -> str:
+    """Whose memory ran out when this arm did: a device's is one for all; on the host another arm may need less."""
+    return arm.name if arm.on_host else arm.device
+
+
+def _memory_refusal(settings: Settings, arm: Arm, need: int, breaker: CircuitBreaker) -> str | None:
+    ceiling = breaker.ceiling(memory_place(arm))
+    if ceiling is not None and need >= ceiling:
+        return f"needs {_mib(need)}; {_mib(ceiling)} ran out of memory a short while ago"
+    if need < _NEGLIGIBLE_BYTES:
+        return None
+    free = get_budget().free(arm.device, None if arm.on_host else arm.backend)
+    if fits(need, free, settings.gpu_memory_limit if not arm.on_host else 1.0):
+        return None
+    share = "" if arm.on_host else f"{settings.gpu_memory_limit:.0%} of "
+    return f"needs {_mib(need)}; {share}{_mib(free or 0)} are free on {arm.device}"
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.3g} MiB"

@@ -1,0 +1,143 @@
+"""One decision: masks, then costs, then the rule; or the error that says why nothing is left."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.selection.candidates import Request, masked, refusals
+from hpfracc.engine.selection.choose import Choice, Option
+from hpfracc.engine.selection.decision import Candidate, Decision
+from hpfracc.engine.selection.knowledge import Knowledge
+from hpfracc.engine.selection.slots import slot_of
+from hpfracc.errors import BackendUnavailableError, OutOfMemoryError, PinnedBackendError
+
+__all__ = ["Verdict", "decide"]
+
+logger = logging.getLogger("hpfracc.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The arm to take, the decision in words and figures, and for how many calls it stands."""
+
+    arm: Arm
+    option: Option
+    decision: Decision
+    review_after: int
+
+
+def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> Verdict:
+    """Choose an arm for ``request``.
+
+    Parameters
+    ----------
+    request : Request
+        What is asked.
+    knowledge : Knowledge
+        What is known about costs and failures.
+    frozen : bool
+        Only look: nothing about this decision is remembered, nothing is explored.
+
+    Raises
+    ------
+    PinnedBackendError, BackendUnavailableError, OutOfMemoryError
+        If no arm is left, with the reason of each that could have been.
+    """
+    settings, call = request.settings, request.call
+    rows = list(masked(request, knowledge.breaker))
+    arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
+    if not arms:
+        raise _nothing_left(request, rows)
+    options = [knowledge.option(request, arm) for arm in arms.values()]
+    frozen = frozen or settings.deterministic or request.placement.traced
+    choice = knowledge.chooser.choose(
+        slot_of(request),
+        call.bucket,
+        options,
+        threshold=settings.performance_threshold,
+        explore=settings.explores and not frozen,
+        budget=settings.exploration_budget,
+        frozen=frozen,
+    )
+    arm = arms[choice.option.arm]
+    decision = Decision(
+        operation=call.operation,
+        arm=arm.name,
+        backend=arm.backend,
+        device=arm.device,
+        algorithm=arm.algorithm,
+        reason=choice.reason if request.wish is None else f"{request.wish.source} asks for it; {choice.reason}",
+        shape=call.shape,
+        dtype=call.dtype,
+        bucket=call.bucket,
+        start=request.placement.start,
+        library=request.placement.library,
+        wish=None if request.wish is None else request.wish.source,
+        rows=partial(build_candidates, request, rows, choice),
+        explored=choice.explored,
+    )
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("%s %s %s: %s: %s", call.operation, call.shape, call.dtype, arm, choice.reason)
+    return Verdict(arm, choice.option, decision, choice.review_after)
+
+
+def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> Exception:
+    """The error for a request that every arm refuses."""
+    wish, placement, operation = request.wish, request.placement, request.call.operation
+    if wish is not None and placement.pinned is not None and wish.backend != placement.library:
+        return PinnedBackendError(
+            f"{operation}: {wish.source} asks for {wish.backend!r}, but {placement.pinned}; "
+            f"use {placement.library!r} or 'auto', or detach and convert the operands first"
+        )
+    if wish is not None:
+        why = registry.unavailable(wish.backend)
+        if why is None:
+            own = [f"{arm.name}: {refused}" for arm, refused, _ in rows if arm.backend == wish.backend]
+            why = "; ".join(own) or "kernel not implemented"
+        return BackendUnavailableError(
+            f"{operation}: {wish.source} asks for {wish.backend!r}, which cannot serve this call ({why}); "
+            "use another backend or 'auto'"
+        )
+    reasons = "; ".join(f"{arm.name}: {refused}" for arm, refused, _ in rows)
+    if rows and any(refused is not None and refused.startswith("needs ") for _, refused, _ in rows):
+        return OutOfMemoryError(f"{operation}: no arm fits into memory ({reasons}); use smaller arrays or free memory")
+    return BackendUnavailableError(
+        f"{operation}: no backend can serve dtype {request.call.dtype!r} here ({reasons or 'none has a kernel'}); "
+        "install another backend or convert the operands"
+    )
+
+
+def build_candidates(
+    request: Request, rows: list[tuple[Arm, str | None, int]], choice: Choice
+) -> tuple[Candidate, ...]:
+    """Every arm as a row, cheapest first, the refused ones after them, then backends without any arm."""
+    judged = {row.option.arm: row for row in choice.candidates}
+    possible, refused = [], []
+    for arm, why, need in rows:
+        if why is not None:
+            refused.append(Candidate(arm.name, arm.backend, arm.device, refused=why, memory=need))
+            continue
+        row = judged[arm.name]
+        estimate = row.estimate
+        possible.append(
+            Candidate(
+                arm.name,
+                arm.backend,
+                arm.device,
+                seconds=estimate.seconds,
+                low=estimate.low,
+                high=estimate.high,
+                transfer=row.option.transfer,
+                compile=row.compile,
+                total=row.total,
+                memory=need,
+                samples=estimate.samples,
+                source=estimate.source,
+            )
+        )
+    possible.sort(key=lambda row: row.total)
+    return (*possible, *refused, *refusals(request.call.operation))

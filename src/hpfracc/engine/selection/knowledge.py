@@ -1,0 +1,260 @@
+"""What the engine knows: costs, transfers, failures, and the wisdom they are kept in.
+
+One object for each place where wisdom is kept; usually there is one per process. It turns arms into options with a
+price, and what was measured into samples, here and on disk.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import cast
+
+from hpfracc._config import Settings
+from hpfracc.engine import hardware
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.locks import Guarded
+from hpfracc.engine.selection.breaker import CircuitBreaker
+from hpfracc.engine.selection.candidates import Request
+from hpfracc.engine.selection.choose import Chooser, Option
+from hpfracc.engine.selection.cost import CostModel
+from hpfracc.engine.selection.prior import load_prior
+from hpfracc.engine.selection.records import Kind, Record
+from hpfracc.engine.selection.slots import CostKey, compile_key, cost_key, slot_of
+from hpfracc.engine.selection.transfers import TransferModel
+from hpfracc.engine.selection.wisdom import Wisdom, resolve_path
+
+__all__ = ["Knowledge", "all_knowledge", "knowledge_for", "reset"]
+
+logger = logging.getLogger("hpfracc.engine")
+
+
+class Knowledge(Guarded):
+    """Costs and failures of every arm, with the wisdom they come from and go to. Thread-safe.
+
+    Parameters
+    ----------
+    wisdom : Wisdom
+        Where what is learned is kept.
+    """
+
+    def __init__(self, wisdom: Wisdom) -> None:
+        super().__init__()
+        self.wisdom = wisdom
+        self.costs = CostModel()
+        self.chooser = Chooser(self.costs)
+        self.transfers = TransferModel()
+        self.breaker = CircuitBreaker()
+        self.fallbacks: Counter[tuple[str, str, str]] = Counter()
+        self._primed: set[CostKey] = set()
+        #: Keys whose knots were measured with the operands on the device: transfers are to be added.
+        self._without_transfer: set[CostKey] = set()
+        self._stored: dict[tuple[str, str], list[Record]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        prior = load_prior()
+        for pattern, seconds in prior.compile_seconds().items():
+            self.costs.set_compile_prior(pattern, seconds)
+        for route, (latency, rate) in prior.transfers().items():
+            self.transfers.set_prior(route, latency, rate)
+        for record in self.wisdom.load():
+            if record.kind == "transfer":
+                self._take_transfer(record)
+            else:
+                self._stored.setdefault((record.operation, record.arm), []).append(record)
+
+    def _take_transfer(self, record: Record) -> None:
+        if record.route is not None and record.nbytes is not None:
+            device = _card_of(record.route)
+            if record.fingerprint == _card_fingerprint(device):
+                self.transfers.observe(record.route, record.nbytes, record.seconds)
+
+    def option(self, request: Request, arm: Arm) -> Option:
+        """The arm as the chooser weighs it."""
+        key = cost_key(request, arm)
+        if key not in self._primed:
+            self._prime(request, arm, key)
+        call = request.call
+        transfer = 0.0
+        moves = not arm.on_host and request.placement.device == "cpu"
+        if moves:
+            transfer = self.transfers.estimate(f"host->{arm.device}", call.input_bytes) + self.transfers.estimate(
+                f"{arm.device}->host", call.output_bytes
+            )
+        return Option(
+            arm=arm.name,
+            key=key,
+            x=request.primitive.work(call, arm.algorithm),
+            transfer=transfer,
+            includes_transfer=key not in self._without_transfer,
+            compile_key=compile_key(request, arm),
+            startup=registry.import_cost(arm.backend),
+            library=arm.backend,
+        )
+
+    def _prime(self, request: Request, arm: Arm, key: CostKey) -> None:
+        """Load what is known of a key before its first use: packaged knots, then what was measured here."""
+        with self._lock:
+            if key in self._primed:
+                return
+            operation, start, dtype = request.call.operation, request.placement.start, request.call.dtype
+            knots = load_prior().knots(operation, arm, start, dtype)
+            if not knots and start == "host" and not arm.on_host:
+                knots = load_prior().knots(operation, arm, "device", dtype)
+                self._without_transfer.add(key)
+            for x, seconds in knots:
+                self.costs.add_knot(key, x, seconds, prior=True)
+            if arm.spec.compiles == "never":
+                self.costs.set_compile_prior(key, 0.0)
+            fingerprint = registry.fingerprint(operation, arm)
+            for name in {operation, request.operation}:
+                for record in self._stored.get((name, arm.name), ()):
+                    if record.fingerprint == fingerprint:
+                        self._take(record, key, exact=name == request.operation)
+            self._primed.add(key)
+
+    def _take(self, record: Record, key: CostKey, *, exact: bool) -> None:
+        if record.kind == "compile":
+            self.costs.add_compile(key, (*key, "elsewhere"), record.seconds, record.x)
+        elif (record.start, record.dtype) == key[2:] and record.x is not None:
+            if record.kind == "knot":
+                self._without_transfer.discard(key)
+                self.costs.add_knot(key, record.x, record.seconds, prior=not exact)
+            elif record.kind == "sample" and exact and record.bucket is not None:
+                self.costs.observe(key, record.bucket, record.x, record.seconds)
+
+    def is_first(self, option: Option) -> bool:
+        """Whether the next call of ``option`` is the first of its compilation in this process."""
+        return not self.costs.is_compiled(option.compile_key)
+
+    def observe(self, request: Request, option: Option, seconds: float, *, first: bool, calls: int) -> None:
+        """Learn from a timed call that stands for ``calls``."""
+        bucket = request.call.bucket
+        self.chooser.observe(slot_of(request), bucket, option, seconds, first=first, calls=calls)
+        self._keep(request, option, "compile" if first else "sample", seconds)
+
+    def tally(self, request: Request, option: Option, calls: int) -> None:
+        """Count calls that could not be timed."""
+        self.chooser.tally(slot_of(request), request.call.bucket, option, calls)
+
+    def add_knot(self, request: Request, option: Option, seconds: float) -> None:
+        """Take a calibrated time."""
+        with self._lock:
+            self._without_transfer.discard(cast(CostKey, option.key))
+            self.costs.add_knot(option.key, option.x, seconds)
+        self._keep(request, option, "knot", seconds)
+
+    def add_compile(self, request: Request, option: Option, seconds: float) -> None:
+        """Take what a first call took beyond its run, measured in calibration: not a call of the user's."""
+        self.costs.observe_compile(option.key, option.compile_key, seconds, option.x)
+        self._keep(request, option, "compile", seconds)
+
+    def observe_transfer(self, route: str, nbytes: int, seconds: float) -> None:
+        """Learn from a copy."""
+        self.transfers.observe(route, nbytes, seconds)
+        record = Record(
+            kind="transfer",
+            operation="",
+            arm="",
+            fingerprint=_card_fingerprint(_card_of(route)),
+            start="",
+            dtype="",
+            seconds=seconds,
+            nbytes=nbytes,
+            route=route,
+        )
+        self.wisdom.append([record])
+
+    def _keep(self, request: Request, option: Option, kind: Kind, seconds: float) -> None:
+        operation, arm, start, dtype = cast(CostKey, option.key)
+        found = next((known for known in registry.arms(request.call.operation) if known.name == arm), None)
+        if found is None:
+            return
+        record = Record(
+            kind=kind,
+            operation=operation,
+            arm=arm,
+            fingerprint=registry.fingerprint(request.call.operation, found),
+            start=start,
+            dtype=dtype,
+            bucket=request.call.bucket,
+            x=option.x,
+            seconds=seconds,
+        )
+        self.wisdom.append([record])
+
+    def note_fallback(self, operation: str, failed: str, taken: str, kind: str, error: BaseException) -> None:
+        """Count a fallback; the first of its kind is logged at INFO."""
+        key = operation, failed, kind
+        with self._lock:
+            self.fallbacks[key] += 1
+            first = self.fallbacks[key] == 1
+        if first:
+            text = registry.describe_failure(error)
+            logger.info("%s: %s %s (%s); falling back to %s", operation, failed, kind, text, taken)
+
+
+def _card_of(route: str) -> str:
+    """The card at one end of a route such as ``"host->cuda:0"``."""
+    source, _, target = route.partition("->")
+    return target if source == "host" else source
+
+
+@functools.cache
+def _card_fingerprint(device: str) -> str:
+    return hardware.fingerprint("transfer", device, "", 1, "")
+
+
+class _Shelf(Guarded):
+    """The knowledge objects of this process, by where their wisdom is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: dict[tuple[Path | None, bool], Knowledge] = {}
+        #: By the setting as it was written: looking up where a user's files are kept takes longer than a decision.
+        self.by_setting: dict[tuple[str | None, bool], Knowledge] = {}
+
+    def get(self, setting: str | None, frozen: bool) -> Knowledge:
+        known = self.by_setting.get((setting, frozen))
+        if known is None:
+            with self._lock:
+                path = resolve_path(setting)
+                known = self.known.get((path, frozen))
+                if known is None:
+                    known = self.known[path, frozen] = Knowledge(Wisdom(path, read_only=frozen))
+                self.by_setting[setting, frozen] = known
+        return known
+
+
+_shelf = _Shelf()
+
+
+def knowledge_for(settings: Settings) -> Knowledge:
+    """The knowledge that these settings name.
+
+    Deterministic runs have one of their own, which nothing is ever added to.
+    """
+    return _shelf.get(settings.wisdom, settings.deterministic)
+
+
+def all_knowledge() -> list[Knowledge]:
+    """Every knowledge object of this process."""
+    return list(_shelf.known.values())
+
+
+def reset() -> None:
+    """Forget everything that was learned in this process; what is on disk stays."""
+    with _shelf._lock:
+        _shelf.known.clear()
+        _shelf.by_setting.clear()
+
+
+@atexit.register
+def _save() -> None:
+    for known in all_knowledge():
+        known.wisdom.tidy()

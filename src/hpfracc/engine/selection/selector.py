@@ -1,0 +1,271 @@
+"""The selector users' code already knows: a thin face of the engine's own decisions, with a history of its own."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hpfracc._config import Settings, check_backend, config, current_context, get_settings, refresh_environment, state
+from hpfracc._environment import check_fraction
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.registry import BackendType
+from hpfracc.engine.memory.budget import allowed, get_budget
+from hpfracc.engine.selection.backend_times import Report, backend_times
+from hpfracc.engine.selection.decision import Decision
+from hpfracc.engine.selection.explain import Explanation
+from hpfracc.engine.selection.history import History, PerformanceRecord
+from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.monitored import run_monitored
+from hpfracc.engine.selection.routing import operation_name, route
+from hpfracc.engine.selection.wish import wished
+from hpfracc.engine.workload import WorkloadCharacteristics, as_count, as_shape, bucket_of
+from hpfracc.errors import BackendUnavailableError, InvalidInputError
+
+if TYPE_CHECKING:
+    from hpfracc.engine.selection.regret import RegretReport
+
+__all__ = [
+    "IntelligentBackendSelector",
+    "PerformanceRecord",
+    "calculate_gpu_threshold",
+    "get_shared_selector",
+    "select_optimal_backend",
+]
+
+#: How often an answer is given again before it is worked out anew: what was learned meanwhile may change it.
+_KEEP = 256
+_MOST_ANSWERS = 4096
+_ids = itertools.count(1)
+
+
+class IntelligentBackendSelector:
+    """Choose a backend for a workload, run functions with fallback, and learn from what they took.
+
+    Parameters
+    ----------
+    enable_learning : bool, optional
+        Whether reported times change later choices; by default ``HPFRACC_ENABLE_LEARNING``, else True.
+    gpu_memory_limit : float, optional
+        Share of a device's free memory a workload may take; by default ``HPFRACC_GPU_MEMORY_LIMIT``, else 0.8.
+    performance_threshold : float, optional
+        Gain that makes another backend be preferred to the one in use; 0.1 by default.
+
+    Notes
+    -----
+    The environment is read when a selector is made. Costs are shared by all selectors of a process, the history belongs
+    to one. All methods may be called from several threads.
+    """
+
+    def __init__(
+        self,
+        enable_learning: bool | None = None,
+        gpu_memory_limit: float | None = None,
+        performance_threshold: float | None = None,
+    ) -> None:
+        refresh_environment()
+        own = {
+            "enable_learning": enable_learning,
+            "gpu_memory_limit": gpu_memory_limit,
+            "performance_threshold": performance_threshold,
+        }
+        self._own = config.check({name: value for name, value in own.items() if value is not None})
+        self._id = next(_ids)
+        self._history = History()
+        self._answers: dict[Any, list[Any]] = {}
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force for this selector: the process's own with those it was made with."""
+        return replace(get_settings(), **self._own)
+
+    @property
+    def enable_learning(self) -> bool:
+        """Whether reported times change later choices."""
+        return self.settings.enable_learning
+
+    @property
+    def gpu_memory_limit(self) -> float:
+        """Share of a device's free memory that a workload may take."""
+        return self.settings.gpu_memory_limit
+
+    @property
+    def performance_threshold(self) -> float:
+        """Gain that makes another backend be preferred to the one in use."""
+        return self.settings.performance_threshold
+
+    def select_backend(self, workload: WorkloadCharacteristics, preferred_backend: Any = None) -> BackendType:
+        """The backend that will finish ``workload`` soonest.
+
+        Raises
+        ------
+        BackendUnavailableError
+            If ``preferred_backend`` (or ``use_backend``, or ``HPFRACC_FORCE_*``) cannot be met, with the reason.
+        """
+        key = (
+            workload.operation_type,
+            workload.data_size,
+            workload.data_shape,
+            workload.dtype_size,
+            workload.requires_gradient,
+            preferred_backend,
+            current_context(),
+        )
+        answer = self._answers.get(key)
+        if answer is not None and answer[0] == state.version and answer[1] > 0:
+            answer[1] -= 1
+            known: BackendType = answer[2]
+            return known
+        backend = BackendType(self._decide(workload, preferred_backend).backend)
+        if len(self._answers) >= _MOST_ANSWERS:
+            self._answers.clear()
+        self._answers[key] = [state.version, _KEEP, backend]
+        return backend
+
+    def _decide(self, workload: WorkloadCharacteristics, preferred: Any = None) -> Decision:
+        if not isinstance(workload, WorkloadCharacteristics):
+            raise InvalidInputError(f"workload={workload!r} is not a WorkloadCharacteristics; make one first")
+        settings = self.settings
+        operation = operation_name(workload)
+        wish = wished(operation, settings, context=current_context().backend, preferred=preferred)
+        return route(workload, settings, wish)
+
+    def explain(self, workload: WorkloadCharacteristics, preferred_backend: Any = None) -> Explanation:
+        """Every arm with its predicted time, interval, transfer, compile time, memory, samples; or its refusal."""
+        return Explanation([self._decide(workload, preferred_backend)])
+
+    def predict_performance(self, workload: WorkloadCharacteristics) -> dict[BackendType, float]:
+        """Predicted seconds on every backend that could run ``workload``; nan where nothing is known yet."""
+        best: dict[BackendType, float] = {}
+        for row in self._decide(workload).candidates:
+            if row.refused is None:
+                backend = BackendType(row.backend)
+                seconds = row.total
+                known = best.get(backend, math.nan)
+                best[backend] = seconds if math.isnan(known) else min(known, seconds)
+        return best
+
+    def execute_with_monitoring(
+        self,
+        operation_name: str,
+        backend: Any,
+        func: Callable[..., Any],
+        workload: WorkloadCharacteristics,
+        fallback_backends: Iterable[Any] | None = None,
+    ) -> Any:
+        """Run ``func`` on ``backend``, time and record it; on failure run it on the fallbacks, NumPy last.
+
+        Parameters
+        ----------
+        operation_name : str
+            Under which it is recorded.
+        backend : BackendType or str
+            Where to run first; ``AUTO`` asks :meth:`select_backend`.
+        func : callable
+            With one required positional parameter it is handed the backend. Any other runs inside
+            ``use_backend(backend)``, so that engine calls in it go there.
+        workload : WorkloadCharacteristics
+            What it works on.
+        fallback_backends : iterable, optional
+            Tried in this order; NumPy is tried last even if it is not listed.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The function's own, unchanged and at once.
+        AllBackendsFailedError
+            With what each backend raised.
+        """
+        first = BackendType(check_backend(backend, auto=True))
+        if first is BackendType.AUTO:
+            first = self.select_backend(workload)
+        wanted = [first, *(BackendType(check_backend(other)) for other in fallback_backends or ()), BackendType.NUMPY]
+        order = [other for other in dict.fromkeys(wanted) if registry.unavailable(other.value) is None]
+        if first not in order:
+            reason = registry.unavailable(first.value)
+            raise BackendUnavailableError(f"backend {first.value!r} cannot be used ({reason}); use another or AUTO")
+
+        def report(used: BackendType, seconds: float, success: bool) -> None:
+            self.record_performance(used, operation_name, workload.data_size, seconds, success)
+
+        return run_monitored(operation_name, func, order, report)
+
+    def record_performance(
+        self, backend: Any, operation: str, data_size: int, execution_time: float, success: bool = True
+    ) -> None:
+        """Report that ``operation`` on ``data_size`` elements took ``execution_time`` seconds, or failed."""
+        used = BackendType(check_backend(backend))
+        seconds = float(execution_time)
+        if not (math.isfinite(seconds) and seconds >= 0.0):
+            raise InvalidInputError(f"execution_time={execution_time!r} is not a time; use seconds of at least 0")
+        size = as_count("data_size", data_size)
+        self._history.add(PerformanceRecord(used, operation, size, seconds, bool(success)))
+        if self.settings.enable_learning:
+            report = Report(self._id, seconds if success else math.inf)
+            backend_times.add(operation, used.value, bucket_of(1, size), report)
+            self._answers.clear()
+
+    def get_performance_summary(self) -> dict[str, Any]:
+        """Totals of what was reported to this selector."""
+        return self._history.summary()
+
+    def get_performance_history(self) -> list[PerformanceRecord]:
+        """What was reported to this selector, oldest first."""
+        return self._history.records()
+
+    def reset_performance_history(self) -> None:
+        """Forget the history and what this selector learned; the shared wisdom stays."""
+        self._history.clear()
+        backend_times.forget(self._id)
+        self._answers.clear()
+
+    def regret_report(self) -> RegretReport:
+        """How much time the engine's choices cost beyond the best ones, as far as was measured in this process."""
+        return knowledge_for(self.settings).chooser.ledger.report()
+
+    def calculate_gpu_threshold(self, dtype_size: int = 8) -> int:
+        """Elements that fit on the first GPU now, within ``gpu_memory_limit``; 0 without a GPU."""
+        return calculate_gpu_threshold(dtype_size, self.gpu_memory_limit)
+
+
+def calculate_gpu_threshold(dtype_size: int = 8, gpu_memory_limit: float | None = None) -> int:
+    """Elements of ``dtype_size`` bytes that fit on the first GPU now; 0 without a GPU."""
+    size = as_count("dtype_size", dtype_size)
+    if size == 0:
+        raise InvalidInputError("dtype_size=0 is not a size of an element; use the bytes of one, such as 8")
+    share = (
+        get_settings().gpu_memory_limit
+        if gpu_memory_limit is None
+        else check_fraction("gpu_memory_limit", gpu_memory_limit)
+    )
+    free = get_budget().free("cuda:0")
+    return 0 if free is None else allowed(free, share) // size
+
+
+_shared: IntelligentBackendSelector | None = None
+
+
+def get_shared_selector() -> IntelligentBackendSelector:
+    """The selector that the whole process shares."""
+    global _shared
+    if _shared is None:
+        _shared = IntelligentBackendSelector()
+    return _shared
+
+
+def reset() -> None:
+    """Forget the shared selector and every report."""
+    global _shared
+    _shared = None
+    backend_times.clear()
+
+
+def select_optimal_backend(
+    operation_type: str, data_shape: Iterable[int], requires_gradient: bool = False
+) -> BackendType:
+    """The best backend for ``operation_type`` on float64 data of ``data_shape``, by the shared selector."""
+    shape = as_shape(data_shape)
+    workload = WorkloadCharacteristics(operation_type, math.prod(shape), shape, requires_gradient=requires_gradient)
+    return get_shared_selector().select_backend(workload)

@@ -1,0 +1,116 @@
+"""A process's own journal: appended to by one process alone, removed by others only after that process has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+
+from hpfracc.engine.selection.wisdom.document import encode_journal_head
+from hpfracc.engine.selection.wisdom.location import PLAIN, Layout
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["Journal", "remove_if_abandoned"]
+
+#: A journal that was not written to for so long is closed and another one begun, ...
+IDLE_SECONDS = 3600.0
+#: ... so that one untouched for so long can be nobody's any more, even where no lock shows whether its writer lives.
+UNTOUCHED_SECONDS = 86_400.0
+
+
+class Journal:
+    """A journal open for appending. It is locked (``flock``) while open, which tells others that its writer lives."""
+
+    def __init__(self, layout: Layout) -> None:
+        layout.folder.mkdir(parents=True, exist_ok=True)
+        self.size = 0
+        self._last = time.time()  # not the monotonic clock: that stands still while a laptop sleeps
+        self._fd = -1
+        while self._fd < 0:
+            self.path = layout.new_journal()
+            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | PLAIN, 0o666)
+            if _hold(fd):
+                self._fd = fd
+            else:  # someone looked at it between its making and our lock, and may be removing it
+                os.close(fd)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it was not written to for so long that others may soon take it for abandoned."""
+        return abs(time.time() - self._last) > IDLE_SECONDS
+
+    def write(self, lines: bytes) -> None:
+        """Append whole lines; once this returns they outlive the process, however it ends.
+
+        Raises
+        ------
+        OSError
+            If not all of them were written, or the journal was removed under us; what it holds is then uncertain, and
+            the lines belong into a new one.
+        """
+        data = lines if self.size else encode_journal_head() + lines
+        written = os.write(self._fd, data)
+        if written != len(data):
+            raise OSError(f"{self.path}: {written} of {len(data)} bytes written; is the disk full?")
+        self.size += written
+        self._last = time.time()
+        if os.fstat(self._fd).st_nlink == 0:
+            raise FileNotFoundError(f"{self.path} was removed while in use")
+
+    def close(self) -> None:
+        """Let go of it: from now on anyone may merge and remove it."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+
+def remove_if_abandoned(path: Path, size: int, layout: Layout) -> bool:
+    """Remove a journal of which ``size`` bytes were read and merged, unless it grew or its writer may still live."""
+    try:
+        fd = os.open(path, os.O_RDWR | PLAIN)
+    except OSError:
+        return False
+    try:
+        locked = _try_lock(fd)
+        if locked is False:
+            return False
+        status = os.fstat(fd)
+        if status.st_size != size:
+            return False
+        # Not every file system shows one machine's locks to another, and some have none: there, time must tell.
+        sure = locked is True and layout.is_from_here(path)
+        if not sure and time.time() - status.st_mtime < UNTOUCHED_SECONDS:
+            return False
+        os.unlink(path)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _hold(fd: int) -> bool:
+    """Lock a journal of our own; False if it was caught by someone else first."""
+    return _try_lock(fd) is not False and os.fstat(fd).st_nlink > 0
+
+
+def _try_lock(fd: int) -> bool | None:
+    """Whether the lock was free and now is ours; None where there are no locks."""
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True

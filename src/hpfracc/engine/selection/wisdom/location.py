@@ -1,0 +1,136 @@
+"""Where wisdom lies, and what the files there are called."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hpfracc.engine.selection.wisdom.notices import warn_once
+from hpfracc.errors import ConfigurationError
+
+__all__ = ["PLAIN", "FileKind", "Layout", "host_name", "resolve_path", "temporary"]
+
+FileKind = Literal["merged", "generation", "journal", "leftover", "damaged"]
+
+#: Flags for opening any of these files: bytes as they are, and not passed on to programs that are started.
+PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+_STEM = "wisdom"
+
+
+def resolve_path(setting: str | None) -> Path | None:
+    """Where the setting ``wisdom`` (or ``HPFRACC_WISDOM``) says that wisdom is kept.
+
+    Parameters
+    ----------
+    setting : str or None
+        ``"off"``; a folder; a ``.json`` file, which then is the merged file, the others lying beside it; None for the
+        user's cache folder.
+
+    Returns
+    -------
+    Path or None
+        An absolute path; None for off, and where there is no home to keep a cache in.
+    """
+    if setting is None or not setting.strip():
+        return _default()
+    if setting.strip().lower() == "off":
+        return None
+    text = os.path.expanduser(setting.strip())
+    if text.startswith("~"):
+        raise ConfigurationError(f"wisdom={setting!r}: whose home that is cannot be told; write the whole path")
+    return Path(text).absolute()
+
+
+def _default() -> Path | None:
+    from platformdirs import user_cache_path  # some 20 ms, which only the default needs
+
+    try:
+        path = user_cache_path("hpfracc") / _STEM
+    except RuntimeError:  # how later versions say that there is no home
+        path = Path("~")
+    if str(path).startswith("~"):
+        words = "this account has no home folder, so what hpfracc learns is not kept; set HPFRACC_WISDOM to a folder "
+        warn_once("homeless", "", f"{words}that can be written, or to 'off'")
+        return None
+    return path.absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Names of the files in one place.
+
+    Attributes
+    ----------
+    folder : Path
+        Where they all are.
+    stem : str
+        Name of the merged file without ``.json``; several may share a folder.
+    """
+
+    folder: Path
+    stem: str = _STEM
+
+    @classmethod
+    def of(cls, path: Path) -> Layout:
+        """The layout at a path from :func:`resolve_path`."""
+        if path.suffix == ".json" and not path.is_dir():
+            return cls(path.parent, path.stem)
+        return cls(path)
+
+    @property
+    def merged(self) -> Path:
+        """The merged file that people see."""
+        return self.folder / f"{self.stem}.json"
+
+    def new_generation(self) -> Path:
+        """A name for a merged file that nobody ever used."""
+        return self.folder / f"{self.stem}-{_random()}.json"
+
+    def new_journal(self) -> Path:
+        """A name for a journal that nobody ever used."""
+        return self.folder / f"{self._journal_prefix}{host_name()}-{os.getpid()}-{_random()}.jsonl"
+
+    def aside(self, path: Path) -> Path:
+        """Where a damaged file is put."""
+        moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        return path.with_name(f"{path.name}.damaged-{moment}-{_random()[:4]}")
+
+    def kind_of(self, name: str) -> FileKind | None:
+        """What a file of this folder is, by its name; None if it is none of ours."""
+        stem, prefix = re.escape(self.stem), re.escape(self._journal_prefix)
+        patterns: dict[FileKind, str] = {
+            "merged": rf"{stem}\.json",
+            "generation": rf"{stem}-[0-9a-f]{{16}}\.json",
+            "journal": rf"{prefix}[^-]+-\d+-[0-9a-f]{{16}}\.jsonl",
+            "leftover": rf"\.{stem}(-[0-9a-f]{{16}})?\.json\.[0-9a-f]{{16}}\.tmp",
+            "damaged": rf"{stem}(-[0-9a-f]{{16}})?\.json\.damaged-.+",
+        }
+        return next((kind for kind, pattern in patterns.items() if re.fullmatch(pattern, name)), None)
+
+    def is_from_here(self, journal: Path) -> bool:
+        """Whether a journal was written on a machine of this name."""
+        return journal.name.startswith(f"{self._journal_prefix}{host_name()}-")
+
+    @property
+    def _journal_prefix(self) -> str:
+        return "journal-" if self.stem == _STEM else f"{self.stem}.journal-"
+
+
+def temporary(path: Path) -> Path:
+    """A name beside ``path`` under which it is written before it is renamed."""
+    return path.with_name(f".{path.name}.{_random()}.tmp")
+
+
+def host_name() -> str:
+    """The machine's name, fit for a file's name."""
+    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", name)[:64] or "host"
+
+
+def _random() -> str:
+    return os.urandom(8).hex()

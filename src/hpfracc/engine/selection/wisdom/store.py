@@ -1,0 +1,313 @@
+"""Wisdom: the records of all processes that share a folder, and this process's own on their way there."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hpfracc.engine.locks import Guarded
+from hpfracc.engine.selection.records import Record
+from hpfracc.engine.selection.wisdom.document import encode_lines, encode_merged
+from hpfracc.engine.selection.wisdom.exchange import read_import
+from hpfracc.engine.selection.wisdom.folder import Snapshot, list_files, read_folder, write_whole
+from hpfracc.engine.selection.wisdom.journal import Journal
+from hpfracc.engine.selection.wisdom.location import Layout
+from hpfracc.engine.selection.wisdom.merging import merge_into_one
+from hpfracc.engine.selection.wisdom.notices import warn_once
+from hpfracc.engine.selection.wisdom.report import describe_files, describe_records
+from hpfracc.engine.selection.wisdom.retention import retain, unite
+from hpfracc.errors import WisdomError
+
+__all__ = ["Validity", "Wisdom"]
+
+#: Which records count here: the fingerprint of each arm, by name or by (operation, name), or a test.
+Validity = Mapping[Any, str] | Callable[[Record], bool]
+
+#: Records gathered before they are written of themselves, and kept where they cannot be written.
+_GATHERED = 256
+_KEPT_IN_MEMORY = 8192
+#: Bytes of journal after which a process merges of itself: some 16,000 records.
+_LONG_JOURNAL = 4 << 20
+#: Files from which on a process merges at its end: merging at every end would cost short scripts more than they learn.
+_SCATTERED = 12
+#: Seconds before a folder that could not be written is tried again.
+_RETRY = 60.0
+
+_every: weakref.WeakSet[Wisdom] = weakref.WeakSet()
+
+
+class Wisdom(Guarded):
+    """What was learned at one place. Safe to share between threads, processes and through ``fork``.
+
+    Parameters
+    ----------
+    path : Path or None
+        A folder, or a ``.json`` file with the others beside it, as :func:`resolve_path` gives it; None keeps nothing.
+    read_only : bool
+        Never write or rename anything, and learn nothing: for decisions that must repeat. A ``.json`` file is then
+        read alone, without what lies beside it.
+    """
+
+    def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
+        super().__init__()
+        self.path = path
+        self.read_only = read_only
+        self._layout = None if path is None else Layout.of(path)
+        self._alone = read_only and path is not None and path == Layout.of(path).merged
+        self._pending: list[Record] = []
+        self._journal: Journal | None = None
+        self._retry_at: float | None = None  # set while the folder cannot be written
+        _every.add(self)
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Take new records; they are on disk after the next :meth:`flush`."""
+        if self._layout is None or self.read_only:
+            return
+        with self._lock:
+            self._pending.extend(records)
+            full = len(self._pending) >= _GATHERED
+        if full:
+            self.flush()
+
+    def flush(self) -> bool:
+        """Write what was appended: once this returns True it outlives the process, however that ends.
+
+        False means that the place cannot be written (a warning says so once) and the records are kept in memory.
+        """
+        with self._lock:
+            if self._layout is None or self.read_only or not self._pending:
+                return True
+            if not self._may_write():
+                self._trim_memory()
+                return False
+            try:
+                self._write(self._layout, encode_lines(self._pending))
+            except OSError as error:
+                self._give_up(error)
+                return False
+            self._pending = []
+            self._retry_at = None
+            if self._journal is not None and self._journal.size > _LONG_JOURNAL:
+                self.merge()
+            return True
+
+    def merge(self) -> int:
+        """Unite everything at this place into one file and remove what that makes superfluous; how many are kept."""
+        with self._lock:
+            if self._layout is None or self.read_only:
+                return len(self._everything()[0])
+            self.flush()
+            records, snapshot = self._everything()
+            if snapshot is not None and self._may_write():
+                self._unite_files(self._layout, records, snapshot)
+            return len(records)
+
+    def tidy(self) -> None:
+        """Write what is left, and merge once many files have gathered: what a process does at its end."""
+        self.flush()
+        if self._layout is not None and len(list_files(self._layout)) > _SCATTERED:
+            self.merge()
+
+    def load(self, valid: Validity | None = None) -> list[Record]:
+        """The records that count here, from the oldest to the newest.
+
+        Parameters
+        ----------
+        valid : mapping or callable, optional
+            The fingerprint of each arm, under its name or under (operation, name): other records, measured on other
+            hardware or with another version, are left out. Or a test of a record. All without it.
+        """
+        with self._lock:
+            records, snapshot = self._everything()
+            if self._layout is not None and snapshot is not None and snapshot.damaged:
+                self._mend(self._layout, records, snapshot)
+        if valid is None:
+            return records
+        if isinstance(valid, Mapping):
+            return [r for r in records if r.fingerprint == valid.get((r.operation, r.arm), valid.get(r.arm))]
+        return [record for record in records if valid(record)]
+
+    def export(self, path: str | os.PathLike[str]) -> int:
+        """Write everything known into one file that :meth:`import_` takes elsewhere; how many records it holds."""
+        records = self.load()
+        try:
+            write_whole(Path(path), encode_merged(records))
+        except OSError as error:
+            raise WisdomError(
+                f"wisdom cannot be exported to {path} ({error.strerror or error}); name a file in a folder that exists "
+                "and can be written"
+            ) from error
+        return len(records)
+
+    def import_(self, path: str | os.PathLike[str]) -> int:
+        """Take what a file from :meth:`export`, or a whole wisdom folder, holds; how many records were new."""
+        imported = read_import(Path(path))
+        with self._lock:
+            if self.read_only:
+                raise WisdomError(
+                    f"wisdom at {self.path} is open for reading only; import {path} without deterministic="
+                )
+            if self._layout is None:
+                return 0
+            known = {record.id: record for record in self._everything()[0]}
+            united = retain(unite(known.values(), imported).values())
+            new = [record for record in united if record.id not in known]
+            self.append(new)
+            self.merge()
+        return len(new)
+
+    def clear(self) -> int:
+        """Forget everything at this place, other processes' journals too; how many files were removed.
+
+        Processes that are running go on learning, and write down again what they hold in memory.
+        """
+        with self._lock:
+            if self.read_only:
+                raise WisdomError(f"wisdom at {self.path} is open for reading only; clear it without deterministic=")
+            self._pending = []
+            self._close_journal()
+            removed = 0
+            for path, _ in list_files(self._layout) if self._layout is not None else []:
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise WisdomError(
+                        f"{path} cannot be removed ({error.strerror or error}); remove it by hand"
+                    ) from error
+                removed += 1
+            return removed
+
+    def summary(self) -> dict[str, Any]:
+        """Counts per fingerprint, backend and operation, the files with their sizes, and the last change.
+
+        ``state`` is ``"off"``, ``"read-only"``, ``"memory only"`` (the place cannot be written) or ``"kept"``.
+        """
+        with self._lock:
+            records, snapshot = self._everything()
+            return {
+                "path": None if self.path is None else str(self.path),
+                "state": self._state(),
+                "unwritten": len(self._pending),
+                "skipped": 0 if snapshot is None else snapshot.skipped,
+                **describe_records(records),
+                **describe_files(self._layout),
+            }
+
+    def close(self) -> None:
+        """Write what is left and let go of the journal; the object can still be used."""
+        with self._lock:
+            self.flush()
+            self._close_journal()
+
+    def _state(self) -> str:
+        if self._layout is None:
+            return "off"
+        if self.read_only:
+            return "read-only"
+        return "kept" if self._retry_at is None else "memory only"
+
+    def _everything(self) -> tuple[list[Record], Snapshot | None]:
+        """What is on disk and in memory, trimmed, and the reading of the disk; None where it cannot be read."""
+        if self._layout is None:
+            return [], None
+        try:
+            snapshot = read_folder(self._layout, merged_only=self._alone)
+        except OSError as error:
+            self._warn("unreadable", f"cannot be read ({error.strerror or error}), so nothing is known from it")
+            return retain(self._pending), None
+        if self._alone and not snapshot.sources:
+            self._warn("missing", "does not exist, so nothing is known from it; name a file that `export` wrote")
+        for source in snapshot.sources:
+            if source.content.newer:
+                self._warn("newer", f"holds {source.path.name}, which a later hpfracc wrote: it is left alone, unused")
+        return retain(unite(snapshot.records.values(), self._pending).values()), snapshot
+
+    def _mend(self, layout: Layout, records: list[Record], snapshot: Snapshot) -> None:
+        """Put damaged files aside once what is left of them is safe; in a place that is only read, say so."""
+        if not self.read_only:
+            self._unite_files(layout, records, snapshot)
+            return
+        for source in snapshot.damaged:
+            kept = len(source.content.records)
+            self._warn("damaged", f"is damaged ({source.content.damage}); {kept} records could be read from it")
+
+    def _write(self, layout: Layout, lines: bytes) -> None:
+        """Write into our journal; into a new one if the first is gone, idle for long, or fails."""
+        if self._journal is not None:
+            if not self._journal.is_idle:
+                with contextlib.suppress(OSError):
+                    self._journal.write(lines)
+                    return
+            self._close_journal()
+        journal = Journal(layout)
+        journal.write(lines)  # fails for good only here
+        self._journal = journal
+
+    def _unite_files(self, layout: Layout, records: list[Record], snapshot: Snapshot) -> None:
+        """Merge on disk, and say what was damaged once everything is in order again."""
+        self._close_journal()  # all of it is in ``records``: like any other, it may go now
+        notes: list[str] = []
+        try:
+            notes = merge_into_one(layout, records, snapshot)
+        except OSError as error:
+            self._give_up(error)
+        else:
+            self._retry_at = None
+        for note in notes:
+            warn_once("damaged", note, note)
+
+    def _may_write(self) -> bool:
+        return self._retry_at is None or time.monotonic() >= self._retry_at
+
+    def _give_up(self, error: OSError) -> None:
+        """Go on in memory alone, for a while, after a failure to write."""
+        self._close_journal()
+        self._retry_at = time.monotonic() + _RETRY
+        self._trim_memory()
+        self._warn(
+            "unwritable",
+            f"cannot be written ({error.strerror or error}): what is learned is kept in memory only; "
+            "set HPFRACC_WISDOM to a folder that can be written, or to 'off'",
+        )
+
+    def _trim_memory(self) -> None:
+        if len(self._pending) > _KEPT_IN_MEMORY:
+            self._pending = retain(self._pending)[-_KEPT_IN_MEMORY // 2 :]
+
+    def _close_journal(self) -> None:
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            journal.close()
+
+    def _warn(self, what: str, words: str) -> None:
+        warn_once(what, str(self.path), f"wisdom at {self.path} {words}")
+
+    def _forked(self) -> None:
+        """Begin anew in a child: what was appended before the fork is its parent's to write."""
+        self._close_journal()
+        if self._retry_at is None:
+            self._pending = []
+
+
+def _after_fork() -> None:
+    for wisdom in list(_every):
+        wisdom._forked()
+
+
+def _at_exit() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nobody is left to act on it
+        for wisdom in list(_every):
+            wisdom.close()
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

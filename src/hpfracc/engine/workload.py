@@ -1,0 +1,146 @@
+"""What is asked: the size and kind of a piece of work, and the bucket it falls into."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["OPERATION_PRIMITIVES", "OTHER", "Bucket", "WorkloadCharacteristics", "bucket_of"]
+
+#: (log2 of the batch, log2 of the length), both rounded: work in one bucket costs about the same.
+Bucket = tuple[int, int]
+
+#: What an operation type that nobody registered counts as.
+OTHER = "other"
+
+#: The operation types users' code already names, and the primitive whose arms decide for each. None: no primitive
+#: stands for it, so it is chosen between backends, by what ``record_performance`` told.
+OPERATION_PRIMITIVES: dict[str, str | None] = {
+    "matmul": "matmul",
+    "conv": "causal_convolution",
+    "fft": "fft",
+    "derivative": "causal_convolution",
+    "fractional_derivative": "causal_convolution",
+    "caputo_derivative": "causal_convolution",
+    "element_wise": "elementwise",
+    "reduction": "reduction",
+    "transform": "fft",
+    "random": None,
+    "graph": None,
+    "neural_network": None,
+    "ode_solve": None,
+    "iterative": None,
+    OTHER: None,
+}
+
+
+def bucket_of(batch: int, length: int) -> Bucket:
+    """The bucket of ``batch`` rows of ``length`` elements; 0 counts as 1."""
+    return round(math.log2(max(batch, 1))), round(math.log2(max(length, 1)))
+
+
+class WorkloadCharacteristics:
+    """A piece of work described without its data.
+
+    Parameters
+    ----------
+    operation_type : str
+        One of :data:`OPERATION_PRIMITIVES`, a registered operation's name, or anything else (counted as ``"other"``).
+    data_size : int
+        Number of elements; need not equal the product of the shape.
+    data_shape : tuple of int
+        Shape of the main operand; leading axes are a batch.
+    dtype_size : int
+        Bytes of one element.
+    is_iterative, requires_gradient : bool
+        Whether the work repeats, and whether a derivative must flow through it.
+    **features
+        Anything else worth keeping; found again in ``features``.
+    """
+
+    def __init__(
+        self,
+        operation_type: str,
+        data_size: int,
+        data_shape: Iterable[int],
+        dtype_size: int = 8,
+        is_iterative: bool = False,
+        requires_gradient: bool = False,
+        **features: Any,
+    ) -> None:
+        if not isinstance(operation_type, str) or not operation_type:
+            raise InvalidInputError(f"operation_type={operation_type!r} is not a name; use a non-empty string")
+        self.operation_type = operation_type
+        self.data_size = as_count("data_size", data_size)
+        self.data_shape = as_shape(data_shape)
+        self.dtype_size = as_count("dtype_size", dtype_size)
+        if self.dtype_size == 0:
+            raise InvalidInputError("dtype_size=0 is not a size of an element; use the bytes of one, such as 8")
+        self.is_iterative = bool(is_iterative)
+        self.requires_gradient = bool(requires_gradient)
+        self.features: dict[str, Any] = dict(features)
+
+    @property
+    def batch(self) -> int:
+        """Rows of work: the product of all axes but the last."""
+        return math.prod(self.data_shape[:-1])
+
+    @property
+    def length(self) -> int:
+        """Elements of one row; ``data_size`` decides where it disagrees with the shape."""
+        if not self.data_shape:
+            return self.data_size
+        if math.prod(self.data_shape) != self.data_size:
+            return max(1, self.data_size // max(1, self.batch))
+        return self.data_shape[-1]
+
+    @property
+    def bucket(self) -> Bucket:
+        """The size bucket this workload falls into."""
+        return bucket_of(self.batch, self.length)
+
+    @property
+    def bucket_of_size(self) -> Bucket:
+        """The bucket of the size alone: reports of whole calls do not say how they were batched."""
+        return bucket_of(1, self.data_size)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the operand."""
+        return self.data_size * self.dtype_size
+
+    def __repr__(self) -> str:
+        more = "".join(f", {key}={value!r}" for key, value in self.features.items())
+        return (
+            f"{type(self).__name__}({self.operation_type!r}, data_size={self.data_size}, "
+            f"data_shape={self.data_shape}, dtype_size={self.dtype_size}, is_iterative={self.is_iterative}, "
+            f"requires_gradient={self.requires_gradient}{more})"
+        )
+
+
+def as_count(name: str, value: Any) -> int:
+    """``value`` as an int of at least 0, or :class:`InvalidInputError`; a whole float such as 1e6 is taken."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidInputError(f"{name}={value!r} is not a whole number; use an int of at least 0") from None
+    if number < 0:
+        raise InvalidInputError(f"{name}={number} is negative; use an int of at least 0")
+    return number
+
+
+def as_shape(shape: Any) -> tuple[int, ...]:
+    """``shape`` as a tuple of ints of at least 0, or :class:`InvalidInputError`; a single int is one axis."""
+    if isinstance(shape, int | float):
+        shape = (shape,)
+    try:
+        axes = tuple(shape)
+    except TypeError:
+        raise InvalidInputError(f"shape={shape!r} is not a shape; use a tuple of ints such as (32, 1000)") from None
+    return tuple(as_count(f"shape[{axis}]", size) for axis, size in enumerate(axes))

@@ -1,0 +1,142 @@
+"""A function given as a callable: where it is wanted, where it starts, and what it said when asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import library_of
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.operators._grids import _number, _require_increasing, read_points, to_host
+from hpfracc.operators._values import as_values, constant, move_axis
+
+__all__ = ["RTOL", "Function", "read_function"]
+
+RTOL = 1e-10
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A callable and the points at which an operator's result is wanted.
+
+    Attributes
+    ----------
+    f : callable
+        From an array of points, their values: shape ``(n,)``, or ``(..., n)`` for several functions at once.
+    points : numpy.ndarray
+        Where the result is wanted, one-dimensional.
+    origin : float
+        Where the operator starts.
+    factor : float
+        The power of ``t - origin`` that the function carries; 0 where none was declared.
+    rtol : float
+        Tolerance relative to the largest value.
+    axis : int
+        The axis of the function's values along which the points lie.
+    like : array
+        The caller's ``t``, whose library the function is called with.
+    """
+
+    f: Callable[[Any], Any]
+    points: np.ndarray[Any, Any]
+    origin: float
+    factor: float
+    rtol: float
+    axis: int
+    like: Any
+    shape: tuple[int, ...]
+    backend: Any = None
+
+    @property
+    def end(self) -> float:
+        """The last point that is wanted."""
+        return float(self.points[-1])
+
+    def at(self, points: np.ndarray[Any, Any]) -> Any:
+        """The values at ``points``, shape ``(..., n)``, in the caller's library; refuses a wrong shape or a nan."""
+        given: Any = points if library_of(self.like) == "numpy" else constant(points, self.like)
+        try:
+            values = self.f(given)
+        except Exception as error:
+            error.add_note(
+                f"raised by f, which was called with an array of {len(points)} points; "
+                "if it takes single numbers only, give np.vectorize(f)"
+            )
+            raise
+        values = as_values(values, given)
+        if not values.shape or values.shape[self.axis if values.ndim > 1 else -1] != len(points):
+            raise ShapeError(
+                f"f returned shape {tuple(values.shape)} for {len(points)} points; it must return one value a point, "
+                f"along axis {self.axis}: give np.vectorize(f) if it takes single numbers only"
+            )
+        if values.ndim > 1:
+            values = move_axis(values, self.axis, -1)
+        self._refuse_nonfinite(values, points)
+        return values
+
+    def _refuse_nonfinite(self, values: Any, points: np.ndarray[Any, Any]) -> None:
+        try:
+            bad = ~np.isfinite(to_host(values))
+        except Exception:  # a tracer or a mapped tensor: its values cannot be looked at
+            return
+        if bad.any():
+            where = int(np.argmax(bad.reshape(-1, bad.shape[-1]).any(axis=0)))
+            raise InvalidInputError(
+                f"f is not finite at t={points[where]:.17g} (and at {int(bad.any(axis=tuple(range(bad.ndim - 1))).sum()) - 1} "
+                "further points of those it was asked for); an operator needs f finite between the origin and t: "
+                "declare a singular power with factor=, or move the origin"
+            )
+
+    def shaped(self, value: Any) -> Any:
+        """The result with its points along ``axis``, and without them where ``t`` was a single number."""
+        if self.shape == ():
+            return value[..., 0]
+        return move_axis(value, -1, self.axis) if value.ndim > 1 else value
+
+
+def read_function(
+    f: Callable[[Any], Any],
+    t: Any,
+    *,
+    origin: float | None,
+    factor: float | None,
+    rtol: float | None,
+    axis: int,
+    backend: Any,
+) -> Function:
+    """Check the points, the origin and the tolerance."""
+    if t is None:
+        raise InvalidInputError("f is a callable, so give t, the points at which the result is wanted")
+    points = read_points(t)
+    if points.ndim > 1:
+        raise ShapeError(f"t has shape {points.shape}; give a number or a one-dimensional array of points")
+    shape = points.shape
+    points = points.reshape(-1)
+    _require_increasing(points)
+    start = 0.0 if origin is None else _number("origin", origin)
+    if points[0] < start:
+        raise InvalidInputError(
+            f"t[0]={points[0]:g} lies before the origin {start:g}, where the operator starts; give origin= at or before "
+            "the first point"
+        )
+    power = 0.0 if factor is None else _number("factor", factor)
+    if power <= -1.0:
+        raise InvalidInputError(f"factor={power:g}: (t - origin)**factor cannot be integrated; it must exceed -1")
+    tolerance = RTOL if rtol is None else _number("rtol", rtol)
+    if not 0.0 < tolerance < 1.0:
+        raise InvalidInputError(f"rtol={tolerance:g} is not a tolerance; use a number between 0 and 1, such as 1e-10")
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+        raise ShapeError(f"axis={axis!r} is not a whole number")
+    like = t if library_of(t) in ("torch", "jax", "cupy") else points
+    if library_of(like) != "numpy" and not str(like.dtype).removeprefix("torch.").startswith("float"):
+        like = as_values(like)
+    return Function(f, points, start, power, tolerance, int(axis), like, shape, backend)
+
+
+def is_flat(function: Function) -> bool:
+    """Whether all wanted points are the origin itself."""
+    return math.isclose(function.end, function.origin, rel_tol=0.0, abs_tol=0.0)

@@ -1,0 +1,187 @@
+"""The grid of a call: where the samples are, how far apart, and where the operator starts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import is_array, is_tracer, library_of, tracks_gradient
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["Grid", "read_grid", "read_points", "to_host"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Where samples were taken.
+
+    Attributes
+    ----------
+    n : int
+        Number of points.
+    origin : float
+        Where the operator starts: the first point.
+    step : float or array, or None
+        Distance of neighbours on a uniform grid (a scalar of the caller's library where it carries a derivative);
+        None on any other.
+    points : numpy.ndarray or None
+        The points in float64, None where only a step was given.
+    """
+
+    n: int
+    origin: float
+    step: Any
+    points: np.ndarray[Any, Any] | None = None
+
+    @property
+    def uniform(self) -> bool:
+        """Whether neighbours are equally far apart."""
+        return self.step is not None
+
+    def times(self) -> np.ndarray[Any, Any]:
+        """The points, in float64."""
+        if self.points is not None:
+            return self.points
+        return np.asarray(self.origin + np.arange(self.n) * float(to_host(self.step)))
+
+    def require_uniform(self, who: str, advice: str = "interpolate the samples onto np.linspace first") -> Any:
+        """The step, or an error that names the spread of the steps."""
+        if self.step is None:
+            assert self.points is not None
+            steps = np.diff(self.points)
+            raise InvalidInputError(
+                f"{who} needs a uniform grid; the steps of t run from {steps.min():.6g} to {steps.max():.6g}: {advice}"
+            )
+        return self.step
+
+
+def to_host(value: Any) -> np.ndarray[Any, Any]:
+    """The values of an array of any library as NumPy's, without its derivative."""
+    library = library_of(value)
+    if library == "torch":
+        return np.asarray(value.detach().cpu())
+    if library == "cupy":
+        return np.asarray(value.get())
+    return np.asarray(value)
+
+
+def read_grid(t: Any, step: Any, origin: Any, n: int) -> Grid:
+    """The grid of ``n`` samples, from points ``t`` or a ``step``; ``origin`` is the first point unless it says so."""
+    start = None if origin is None else _number("origin", origin)
+    if (t is None) == (step is None):
+        what = "both t and step" if t is not None else "neither t nor step"
+        raise InvalidInputError(f"{what} given; the grid needs one of them: t, the points, or step, their distance")
+    if t is None:
+        return Grid(n, 0.0 if start is None else start, _read_step(step))
+    if is_tracer(t):
+        raise InvalidInputError(
+            "t is being traced by jax, so that its points cannot be looked at; give step= (it may be traced) instead"
+        )
+    points = read_points(t)
+    if points.ndim != 1:
+        raise ShapeError(f"t has shape {points.shape}; samples need the points of one axis, as np.linspace gives them")
+    if len(points) != n:
+        raise ShapeError(
+            f"t has {len(points)} points but f has {n} samples along its axis; they must be as many (see axis=)"
+        )
+    first = float(points[0])
+    if start is not None and abs(start - first) > 1e-12 * max(abs(start), abs(first), float(points[-1]) - first):
+        raise InvalidInputError(
+            f"origin={start:g} but the samples start at t[0]={first:g}: the memory in between is not known; "
+            "give samples from the origin on, or f as a callable"
+        )
+    step = _uniform_step(points, dtype_of(t))
+    if step is None:
+        _require_increasing(points)
+    elif library_of(t) in ("torch", "jax") and tracks_gradient(t):
+        step = (t[-1] - t[0]) / (n - 1)
+    return Grid(n, first, step, points)
+
+
+def dtype_of(t: Any) -> np.dtype[Any]:
+    """The floating dtype the points were rounded to."""
+    if is_array(t) and str(t.dtype).removeprefix("torch.") in ("float32", "float16", "bfloat16"):
+        return np.dtype("float32")
+    return np.dtype("float64")
+
+
+def read_points(t: Any) -> np.ndarray[Any, Any]:
+    """Points in float64; refuses what is no real number."""
+    try:
+        points = to_host(t)
+        if points.dtype.kind not in "iuf":
+            raise TypeError(f"dtype {points.dtype}")
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"t is not an array of real numbers ({error}); give points such as np.linspace(0, 1, 101)") from None
+    points = points.astype(np.float64, copy=False)
+    if points.size == 0:
+        raise ShapeError("t has no points; give at least one")
+    return points
+
+
+def _read_step(step: Any) -> Any:
+    if is_array(step) and library_of(step) in ("torch", "jax"):
+        if math.prod(step.shape) != 1:
+            raise ShapeError(f"step has shape {tuple(step.shape)}; give one number")
+        step = step.reshape(())
+        if not tracks_gradient(step):
+            _check_step(float(to_host(step)))
+        return step
+    number = _number("step", step)
+    _check_step(number)
+    return number
+
+
+def _check_step(step: float) -> None:
+    if step <= 0.0:
+        raise InvalidInputError(f"step={step:g} is not positive; give the distance of neighbouring samples")
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        number = float(to_host(value))
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name}={value!r} is not a number") from None
+    if not math.isfinite(number):
+        raise InvalidInputError(f"{name}={number} is not finite; give a real number")
+    return number
+
+
+def _uniform_step(points: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> float | None:
+    """The step of points that are equally far apart within rounding, else None.
+
+    ``linspace`` rounds each point once; a sum of steps drifts by up to n roundings, which is let pass up to a
+    thousandth of a step.
+    """
+    n = len(points)
+    if n == 1:
+        return 1.0  # of one point only the origin is known, and no rule needs the step
+    first, last = float(points[0]), float(points[-1])
+    step = (last - first) / (n - 1)
+    if not (step > 0.0 and math.isfinite(step)):
+        return None
+    exact = np.arange(n, dtype=np.float64)
+    exact *= step
+    exact += first
+    exact -= points
+    off = max(float(exact.max()), -float(exact.min()))  # nan where a point is
+    rounding = float(np.finfo(dtype).eps) * max(abs(first), abs(last))
+    return step if off <= max(4.0 * rounding, min(n * rounding, 1e-3 * step)) else None
+
+
+def _require_increasing(points: np.ndarray[Any, Any]) -> None:
+    bad = np.flatnonzero(~np.isfinite(points))
+    if bad.size:
+        raise InvalidInputError(f"t[{bad[0]}] is {points[bad[0]]}; every point of the grid must be finite")
+    steps = np.diff(points)
+    wrong = np.flatnonzero(steps <= 0.0)
+    if wrong.size:
+        j = int(wrong[0])
+        how = "is repeated" if steps[j] == 0.0 else "goes back"
+        raise InvalidInputError(
+            f"t must increase, but {how} at t[{j + 1}]={points[j + 1]:g} after t[{j}]={points[j]:g}; "
+            "sort the points and drop repeated ones, with their samples"
+        )

@@ -1,0 +1,117 @@
+"""The order of an operator: a plain number, or a scalar of the caller's library that may carry a derivative."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import is_array, is_tracer, library_of
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.operators._namespace import NUMPY, Namespace, namespace_of
+
+__all__ = ["Order", "read_order"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order that was checked.
+
+    Attributes
+    ----------
+    value : float or array
+        A float where the order is a plain number, else a float64 scalar of ``xp``'s library.
+    known : float or None
+        Its value, or None while it is traced and cannot be read.
+    ceiling : int
+        The integer n with ``n - 1 < alpha <= n``.
+    xp : Namespace
+        What weights of this order are written in.
+    """
+
+    value: Any
+    known: float | None
+    ceiling: int
+    xp: Namespace
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a number, so that weights of this order can be kept under a key."""
+        return self.xp is NUMPY
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it is a plain whole number."""
+        return self.plain and float(self.value).is_integer()
+
+    def negated(self) -> Order:
+        """The order of the inverse operation."""
+        known = None if self.known is None else -self.known
+        return Order(-self.value, known, 1 - self.ceiling if known is None else math.ceil(known), self.xp)
+
+    def guard(self, value: Any) -> Any:
+        """``value``, made nan where a traced order lies outside the interval that ``ceiling`` says.
+
+        A rule for one interval of orders, continued into the next, gives numbers that look right and are not.
+        """
+        if self.known is not None:
+            return value
+        inside = (self.value > self.ceiling - 1) & (self.value <= self.ceiling)
+        return self.xp.where(inside, value, math.nan)
+
+
+def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -> Order:
+    """Check an order and say in which interval of integers it lies.
+
+    Parameters
+    ----------
+    alpha : number or scalar array
+        A tensor or JAX array keeps its derivative.
+    ceiling : int, optional
+        The integer n with ``n - 1 < alpha <= n``. Read from ``alpha``; needed only where that is traced by JAX or
+        mapped by ``torch.func.vmap`` and lies above 1, for then its value cannot be read and 1 is taken.
+    name : str
+        What to call it in an error.
+    """
+    if isinstance(alpha, bool | np.bool_) or isinstance(alpha, str) or alpha is None:
+        raise InvalidInputError(f"{name}={alpha!r} is not a number; use one such as 0.5")
+    library = library_of(alpha)
+    if is_array(alpha):
+        if math.prod(alpha.shape) != 1:
+            raise ShapeError(f"{name} has shape {tuple(alpha.shape)}; an operator has one order, so give one number")
+        if "complex" in str(alpha.dtype):
+            raise InvalidInputError(f"{name} has dtype {alpha.dtype}; orders are real")
+        alpha = alpha.reshape(())
+    if library in ("torch", "jax"):
+        known = _read(alpha, library)
+        xp = namespace_of(alpha)
+        with xp.scope():
+            value: Any = xp.array(alpha)
+    else:
+        try:
+            known = value = float(alpha)
+        except (TypeError, ValueError):
+            raise InvalidInputError(f"{name}={alpha!r} is not a number; use one such as 0.5") from None
+        xp = NUMPY
+    if known is not None and not math.isfinite(known):
+        raise InvalidInputError(f"{name}={known} is not finite; use a real number such as 0.5")
+    if ceiling is not None and (isinstance(ceiling, bool) or not isinstance(ceiling, int | np.integer)):
+        raise InvalidInputError(f"ceiling={ceiling!r} is not a whole number; use the integer next above {name}")
+    found = math.ceil(known) if known is not None else ceiling if ceiling is not None else 1
+    if ceiling is not None and found != ceiling:
+        raise InvalidInputError(f"ceiling={ceiling} does not fit {name}={known}, which needs {found}; leave it out")
+    return Order(value, known, int(found), xp)
+
+
+def _read(alpha: Any, library: str) -> float | None:
+    """The value, or None where it is traced or mapped."""
+    if library == "jax":
+        if not is_tracer(alpha):
+            return float(alpha)
+        return None
+    try:
+        return float(alpha.detach())
+    except RuntimeError:  # torch.func.vmap refuses to say
+        return None

@@ -1,0 +1,44 @@
+"""What a method for samples on a uniform grid is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from hpfracc.errors import ShapeError
+from hpfracc.operators._order import Order
+from hpfracc.operators._values import Samples
+
+__all__ = ["Rule"]
+
+
+class Rule(ABC):
+    """One method: stateless, one instance a module. Its docstring has the formula, the order and a citation."""
+
+    #: What ``method=`` calls it.
+    name: ClassVar[str]
+    #: What it costs for n points.
+    cost: ClassVar[str] = "O(n log n)"
+    #: The rule whose distance from this one estimates the error, or None.
+    companion: ClassVar[Rule | None] = None
+
+    @abstractmethod
+    def accuracy(self, alpha: float) -> float:
+        """The order of accuracy at a fixed point beyond the origin, for smooth samples: the error is O(h^accuracy)."""
+
+    @abstractmethod
+    def least_points(self, order: Order) -> int:
+        """The fewest samples it works with."""
+
+    @abstractmethod
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """The operator at every point, shaped like ``samples.values``."""
+
+    def check(self, samples: Samples, order: Order, who: str) -> None:
+        """Refuse too few samples."""
+        least = self.least_points(order)
+        if samples.n < least:
+            raise ShapeError(
+                f"{who} of order {order.known if order.known is not None else 'alpha'} by {self.name!r} needs at least "
+                f"{least} samples, {samples.n} were given; sample more finely, or give f as a callable"
+            )

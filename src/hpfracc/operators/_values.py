@@ -1,0 +1,191 @@
+"""Samples in the caller's own library: reading them, and the few things operators do to them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import device_of, dtype_name, is_tracer, library_of
+from hpfracc.engine.execution.api import causal_convolution
+from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.operators._grids import Grid, to_host
+
+__all__ = ["Samples", "as_values", "constant", "join", "move_axis", "real_dtype", "scalar", "zeros"]
+
+_SERVED = ("float32", "float64", "complex64", "complex128")
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Samples of a function along the last axis, on a grid.
+
+    Attributes
+    ----------
+    values : array
+        Shape ``(..., n)``, floating or complex, of the caller's library.
+    grid : Grid
+        Where they were taken.
+    backend : str or None
+        Handed on to every engine call.
+    """
+
+    values: Any
+    grid: Grid
+    backend: Any = None
+
+    @property
+    def n(self) -> int:
+        """Number of points."""
+        return self.grid.n
+
+    def convolve(self, weights: Any, signal: Any, key: Hashable = None) -> Any:
+        """``y[..., n] = sum_k weights[k] signal[..., n - k]``; ``key`` names weights that come back."""
+        return causal_convolution(weights, signal, backend=self.backend, weights_key=key)
+
+    def scale(self, exponent: Any) -> Any:
+        """``step ** exponent``, ready to be multiplied with the values."""
+        step = self.grid.step
+        if library_of(step) in ("numpy", "python") and library_of(exponent) in ("numpy", "python"):
+            return float(step) ** float(exponent)
+        return scalar(step, self.values) ** scalar(exponent, self.values)
+
+
+def as_values(f: Any, *others: Any) -> Any:
+    """``f`` as a floating or complex array of the library that it, or one of ``others``, belongs to.
+
+    Integers are promoted to float64, never truncated. An order or a step that belongs to PyTorch or JAX takes NumPy
+    samples along.
+    """
+    if isinstance(f, np.ma.MaskedArray):
+        raise InvalidInputError("f is a masked array, whose mask would be lost; use f.filled(value) first")
+    owners = {library_of(value) for value in (f, *others)} - {"numpy", "python"}
+    if len(owners) > 1:
+        raise InvalidInputError(f"arrays of {' and '.join(sorted(owners))} in one call; convert them to one library")
+    if library_of(f) == "python":
+        f = np.asarray(f)
+    name = dtype_name(f)
+    if name not in _SERVED:
+        if not name.startswith(("int", "uint", "bool")):
+            raise UnsupportedDtypeError(
+                f"samples of dtype {name} are not served; convert them to one of {', '.join(_SERVED)}"
+            )
+        f = _to_float(f)
+    if owners and library_of(f) == "numpy":
+        f = _bring(f, next(value for value in others if library_of(value) in owners))
+    return f
+
+
+def _to_float(f: Any) -> Any:
+    library = library_of(f)
+    if library == "torch":
+        return f.to(sys.modules["torch"].float64)
+    return f.astype(float) if library == "jax" else f.astype("float64")
+
+
+def _bring(f: np.ndarray[Any, Any], like: Any) -> Any:
+    """NumPy samples in the library of ``like``, on its device."""
+    if library_of(like) == "torch":
+        return sys.modules["torch"].as_tensor(f, device=like.device)
+    if library_of(like) == "cupy":
+        return sys.modules["cupy"].asarray(f)
+    jax = sys.modules["jax"]
+    with jax.enable_x64(f.dtype.name in ("float64", "complex128") or jax.config.jax_enable_x64):
+        return jax.numpy.asarray(f)
+
+
+def real_dtype(values: Any) -> str:
+    """The name of the real dtype with the digits of ``values``."""
+    return {"complex64": "float32", "complex128": "float64"}.get(dtype_name(values), dtype_name(values))
+
+
+def constant(array: Any, like: Any, key: Hashable = None) -> Any:
+    """A real array of coefficients in the precision and library of ``like``.
+
+    NumPy coefficients are moved to where ``like`` is; with a ``key`` a copy on a device is kept for the next call.
+    """
+    name = real_dtype(like)
+    library = library_of(like)
+    if library_of(array) == "numpy":
+        if library == "torch":
+            return _torch_constant(array, like, name, key)
+        if library == "cupy":
+            return sys.modules["cupy"].asarray(array, dtype=name)
+        return array.astype(name, copy=False)
+    if library_of(array) == "torch":
+        return array.to(dtype=getattr(sys.modules["torch"], name), device=like.device)
+    with sys.modules["jax"].enable_x64(True):
+        return array.astype(name)
+
+
+def _torch_constant(array: np.ndarray[Any, Any], like: Any, name: str, key: Hashable) -> Any:
+    torch = sys.modules["torch"]
+
+    def make() -> Any:
+        with torch.inference_mode(False):
+            return torch.as_tensor(np.array(array, dtype=name), device=like.device)
+
+    if key is None:
+        return make()
+    return prepared_operands.get((key, "constant", name, device_of(like)), make)
+
+
+def scalar(value: Any, like: Any) -> Any:
+    """A factor for ``like`` that does not change its dtype: a float, or a scalar array in its precision."""
+    if library_of(value) in ("numpy", "python"):
+        return float(value)
+    return constant(value, like)
+
+
+def zeros(like: Any, count: int) -> Any:
+    """``count`` zeros along the last axis, otherwise shaped, typed and placed like ``like``; independent of its data."""
+    shape = (*like.shape[:-1], count)
+    library = library_of(like)
+    if library == "torch":
+        return like.new_zeros(shape)
+    if library == "jax":
+        with sys.modules["jax"].enable_x64(True):
+            return sys.modules["jax"].numpy.zeros(shape, dtype=str(like.dtype))
+    return sys.modules[library].zeros(shape, dtype=like.dtype)
+
+
+def join(parts: Sequence[Any]) -> Any:
+    """Arrays one after the other along the last axis."""
+    library = library_of(parts[0])
+    if library == "torch":
+        return sys.modules["torch"].cat(list(parts), dim=-1)
+    if library == "jax":
+        return sys.modules["jax"].numpy.concatenate(list(parts), axis=-1)
+    return sys.modules[library].concatenate(list(parts), axis=-1)
+
+
+def move_axis(values: Any, source: int, target: int) -> Any:
+    """``numpy.moveaxis`` for every library."""
+    if source == target:
+        return values
+    library = library_of(values)
+    if library == "jax":
+        return sys.modules["jax"].numpy.moveaxis(values, source, target)
+    return sys.modules[library].moveaxis(values, source, target)
+
+
+def check_axis(axis: Any, ndim: int) -> int:
+    """``axis`` counted from the end, as a negative number, or an error that says which there are."""
+    if ndim == 0:
+        raise ShapeError("f is a single number; give its samples along an axis, or f as a callable")
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not -ndim <= axis < ndim:
+        raise ShapeError(f"axis={axis!r} is not an axis of samples with {ndim} axes; use {-ndim} to {ndim - 1}")
+    return int(axis) if axis < 0 else int(axis) - ndim
+
+
+def first_bad(values: Any) -> int | None:
+    """The position along the last axis of the first sample that is not finite, or None; for concrete values."""
+    if is_tracer(values):
+        return None
+    host = to_host(values)
+    bad = ~np.isfinite(host)
+    return int(np.argmax(bad.reshape(-1, bad.shape[-1]).any(axis=0))) if bad.any() else None

@@ -1,0 +1,96 @@
+"""Generalised binomial coefficients, and the Grünwald-Letnikov weights made of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from hpfracc._arrays import library_of
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["generalized_binomial", "grunwald_weights"]
+
+#: Longest table that whole k are looked up in; beyond it SciPy's quotient of Gamma functions serves.
+_MOST_ENTRIES = 1 << 22
+
+
+def generalized_binomial(alpha: Any, k: Any) -> Any:
+    r"""The binomial coefficient :math:`\binom{\alpha}{k} = \frac{\Gamma(\alpha+1)}{\Gamma(k+1)\Gamma(\alpha-k+1)}`.
+
+    Parameters
+    ----------
+    alpha : float or array_like
+        Any real numbers.
+    k : array_like
+        For whole k and one alpha it is made by its recurrence, to about ``sqrt(k)`` units in the last place; for other k
+        by SciPy.
+
+    Returns
+    -------
+    numpy.ndarray or scalar
+        In the shape to which ``alpha`` and ``k`` broadcast.
+
+    Examples
+    --------
+    >>> import hpfracc.special as special
+    >>> special.generalized_binomial(0.5, [0, 1, 2]).tolist()
+    [1.0, 0.5, -0.125]
+    """
+    alpha, k = np.asarray(alpha, dtype=np.float64), np.asarray(k, dtype=np.float64)
+    if not (np.isfinite(alpha).all() and np.isfinite(k).all()):
+        raise InvalidInputError("alpha and k of a binomial coefficient must be finite; remove nan and inf")
+    if alpha.ndim or not k.size or (k != np.floor(k)).any() or k.max() >= _MOST_ENTRIES:
+        return np.asarray(special.binom(alpha, k))[()]
+    whole = k.astype(np.int64)
+    table = grunwald_weights(float(alpha), int(max(whole.max(), 0)) + 1)
+    found = np.where(whole < 0, 0.0, table[np.maximum(whole, 0)] * np.where(whole % 2, -1.0, 1.0))
+    if float(alpha).is_integer() and alpha < 0 and (whole < 0).any():
+        # Gamma quotients have a limit there that is not zero: SciPy's convention is kept.
+        found = np.where(whole < 0, special.binom(alpha, k), found)
+    return found[()]
+
+
+def grunwald_weights(alpha: Any, n: int) -> Any:
+    r"""The first ``n`` coefficients of :math:`(1-x)^\alpha`, :math:`w_k = (-1)^k \binom{\alpha}{k}`.
+
+    By the recurrence :math:`w_k = (1 - (\alpha+1)/k)\, w_{k-1}`, never by quotients of Gamma functions.
+
+    Parameters
+    ----------
+    alpha : float, tensor or JAX array
+        The order, one number. A tensor or a JAX array, traced or not, gives weights of its library that carry its
+        gradient.
+    n : int
+        How many, 0 or more.
+
+    Returns
+    -------
+    array, shape (n,)
+        float64, or the dtype and library of ``alpha``.
+
+    Examples
+    --------
+    >>> import hpfracc.special as special
+    >>> special.grunwald_weights(0.5, 4).tolist()
+    [1.0, -0.5, -0.125, -0.0625]
+    """
+    if isinstance(n, bool) or n != int(n) or n < 0:
+        raise InvalidInputError(f"n={n!r} weights; use a whole number, 0 or more")
+    library = library_of(alpha)
+    if library == "torch":
+        torch = sys.modules["torch"]
+        k = torch.arange(1, max(n, 1), dtype=alpha.dtype, device=alpha.device)
+        factors = torch.cat([torch.ones(1, dtype=alpha.dtype, device=alpha.device), 1 - (alpha.reshape(()) + 1) / k])
+        return torch.cumprod(factors, 0)[:n]
+    if library == "jax":
+        jnp = sys.modules["jax"].numpy
+        k = jnp.arange(1, max(n, 1), dtype=alpha.dtype)
+        factors = jnp.concatenate([jnp.ones(1, alpha.dtype), 1 - (alpha.reshape(()) + 1) / k])
+        return jnp.cumprod(factors)[:n]
+    order = float(alpha)
+    if not np.isfinite(order):
+        raise InvalidInputError(f"alpha={alpha!r} of Grünwald-Letnikov weights; use a finite number")
+    return np.cumprod(np.concatenate([[1.0], 1.0 - (order + 1.0) / np.arange(1.0, max(n, 1))]))[:n]

@@ -1,0 +1,139 @@
+"""Gamma, digamma, beta and incomplete beta functions on the caller's own arrays.
+
+A tensor is computed by PyTorch, a JAX array by JAX, each with its gradient; all else by SciPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, final
+
+import numpy as np
+from scipy import special
+
+from hpfracc._arrays import library_of
+from hpfracc.errors import UnsupportedDtypeError
+
+__all__ = ["BetaFunction", "GammaFunction", "beta", "digamma", "gamma", "incomplete_beta"]
+
+
+def gamma(z: Any) -> Any:
+    r"""The Gamma function, :math:`\Gamma(z) = \int_0^\infty t^{z-1} e^{-t} dt` continued to the plane.
+
+    Parameters
+    ----------
+    z : array_like
+        Real or complex (real only in PyTorch and JAX). Poles give inf or nan as the library has it.
+
+    Returns
+    -------
+    array
+        In the library and shape of ``z``.
+
+    Examples
+    --------
+    >>> import hpfracc.special as special
+    >>> float(special.gamma(5.0))
+    24.0
+    """
+    return _call("gamma", z)
+
+
+def digamma(z: Any) -> Any:
+    r"""The logarithmic derivative of Gamma, :math:`\psi(z) = \Gamma'(z)/\Gamma(z)`.
+
+    Parameters
+    ----------
+    z : array_like
+        Real or complex (real only in PyTorch and JAX).
+
+    Returns
+    -------
+    array
+        In the library and shape of ``z``.
+    """
+    return _call("digamma", z)
+
+
+def beta(a: Any, b: Any) -> Any:
+    r"""The beta function, :math:`B(a, b) = \Gamma(a)\Gamma(b)/\Gamma(a+b)`.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Real; shapes broadcast.
+
+    Returns
+    -------
+    array
+        In the library of ``a`` and ``b``.
+    """
+    return _call("beta", a, b)
+
+
+def incomplete_beta(a: Any, b: Any, x: Any) -> Any:
+    r"""The regularised incomplete beta function, :math:`I_x(a, b) = B(a,b)^{-1} \int_0^x t^{a-1} (1-t)^{b-1} dt`.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Positive.
+    x : array_like
+        From 0 to 1; in PyTorch and JAX the gradient flows through it.
+
+    Returns
+    -------
+    array
+        In the library of the operands.
+    """
+    return _call("incomplete_beta", a, b, x)
+
+
+@final
+class GammaFunction:
+    """The Gamma function as an object: ``GammaFunction().compute(z)`` is :func:`gamma`.
+
+    Examples
+    --------
+    >>> import hpfracc.special as special
+    >>> float(special.GammaFunction().compute(0.5)) == 3.141592653589793**0.5
+    True
+    """
+
+    def compute(self, z: Any) -> Any:
+        """Gamma(z), by the library that ``z`` belongs to."""
+        return gamma(z)
+
+    def __call__(self, z: Any) -> Any:
+        """The same as :meth:`compute`."""
+        return gamma(z)
+
+
+@final
+class BetaFunction:
+    """The beta function as an object: ``BetaFunction().compute(a, b)`` is :func:`beta`."""
+
+    def compute(self, a: Any, b: Any) -> Any:
+        """B(a, b), by the library that ``a`` or ``b`` belongs to."""
+        return beta(a, b)
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        """The same as :meth:`compute`."""
+        return beta(a, b)
+
+
+_SCIPY = {"gamma": special.gamma, "digamma": special.digamma, "beta": special.beta, "incomplete_beta": special.betainc}
+
+
+def _call(name: str, *operands: Any) -> Any:
+    libraries = {library_of(operand) for operand in operands} - {"python", "numpy"}
+    if not libraries:
+        with np.errstate(all="ignore"):
+            return _SCIPY[name](*(np.asarray(operand)[()] for operand in operands))
+    if len(libraries) > 1:
+        raise UnsupportedDtypeError(f"{name}: operands of {' and '.join(sorted(libraries))} together; convert them to one")
+    (library,) = libraries
+    if library not in ("torch", "jax"):
+        raise UnsupportedDtypeError(f"{name} knows no {library} arrays; convert the operands to NumPy, PyTorch or JAX")
+    module = importlib.import_module(f"hpfracc.engine.backends.{library}.gamma_functions")
+    return getattr(module, name)(*operands)

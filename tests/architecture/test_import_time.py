@@ -1,0 +1,68 @@
+"""``import hpfracc`` is quick, and neither it nor touching its public names brings in an accelerator library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from tests.helpers.source import SOURCE
+
+#: What a user who only wants a NumPy call should never wait for.
+HEAVY = ("torch", "jax", "jaxlib", "cupy", "numba", "dask", "distributed", "matplotlib", "scipy.signal")
+MOST_SECONDS = 0.3
+
+IMPORT = """
+import json, sys, time
+start = time.perf_counter()
+import hpfracc
+seconds = time.perf_counter() - start
+{then}
+print(json.dumps({{"seconds": seconds, "modules": sorted(sys.modules)}}))
+"""
+
+
+def run_child(then: str = "") -> dict[str, Any]:
+    """What a fresh interpreter says of ``import hpfracc``, followed by ``then``."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HPFRACC_", "PYTHON"))}
+    child = subprocess.run(
+        [sys.executable, "-W", "error", "-c", IMPORT.format(then=then)],
+        env=environment | {"PYTHONPATH": str(SOURCE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    answer: dict[str, Any] = json.loads(child.stdout)
+    return answer
+
+
+def heavy_among(modules: list[str]) -> list[str]:
+    return [name for name in modules if any(name == heavy or name.startswith(f"{heavy}.") for heavy in HEAVY)]
+
+
+def test_import_is_quick():
+    """The best of five fresh interpreters imports hpfracc in less than 0.3 s."""
+    assert min(run_child()["seconds"] for _ in range(5)) < MOST_SECONDS
+
+
+def test_import_brings_no_accelerator_library():
+    """Importing hpfracc imports no torch, jax, cupy, numba, dask, matplotlib or scipy.signal."""
+    answer = run_child()
+    assert "hpfracc" in answer["modules"]
+    assert heavy_among(answer["modules"]) == []
+
+
+def test_public_names_bring_no_accelerator_library():
+    """Neither does touching every public name: libraries are imported when an arm of theirs is about to run."""
+    answer = run_child("for name in hpfracc.__all__: getattr(hpfracc, name)")
+    assert "hpfracc._config" in answer["modules"]
+    assert heavy_among(answer["modules"]) == []
+
+
+def test_a_heavy_import_would_be_noticed():
+    """The check above sees a library that a name brings in."""
+    assert "scipy.signal" in heavy_among(run_child("import scipy.signal")["modules"])

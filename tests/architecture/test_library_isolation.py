@@ -1,0 +1,92 @@
+"""An optional library is imported only in the folders that are made for it, and never by merely listing backends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.source import PACKAGE, SOURCE, find_imports, find_modules
+
+#: Each optional library, and the folders that may import it: none, where nothing of ours uses it yet.
+HOMES = {
+    "torch": ("engine.backends.torch", "ml.torch"),
+    "jax": ("engine.backends.jax", "ml.jax"),
+    "jaxlib": ("engine.backends.jax", "ml.jax"),
+    "cupy": ("engine.backends.cupy",),
+    "cupyx": ("engine.backends.cupy",),
+    "numba": ("engine.backends.numba",),
+    "llvmlite": ("engine.backends.numba",),
+    "dask": ("distributed",),
+    "distributed": ("distributed",),
+    "matplotlib": (),
+}
+
+
+def problems(source: Path) -> list[str]:
+    """Imports below ``source`` that let an optional library out of its folder, as sentences."""
+    found = []
+    for module in find_modules(source).values():
+        inside = module.name.removeprefix(f"{PACKAGE}.")
+        for use in find_imports(module):
+            library = use.target.partition(".")[0]
+            if library not in HOMES:
+                continue
+            where = f"{module.name}:{use.line} imports {library}"
+            if not any(inside == home or inside.startswith(f"{home}.") for home in HOMES[library]):
+                homes = " and ".join(HOMES[library]) or "nothing, for it has no folder in HOMES"
+                found.append(f"{where} outside {homes}")
+            elif use.at_import and (inside in HOMES[library] or inside.endswith(".adapter")):
+                found.append(f"{where} as soon as it is imported: do so inside the functions that need it")
+    return found
+
+
+def test_libraries_stay_in_their_folders():
+    """Only the folders for torch import torch, and so on; adapters, read to list what there is, import lazily."""
+    assert problems(SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "complaint"),
+    [
+        ("engine/workload.py", "import torch", "imports torch outside engine.backends.torch and ml.torch"),
+        ("engine/workload.py", "def f():\n    import torch.fft", "imports torch outside"),
+        ("engine/workload.py", "from jax import numpy as jnp", "imports jax outside"),
+        ("engine/workload.py", "import_optional('cupy')", "imports cupy outside"),
+        ("engine/workload.py", "importlib.import_module('dask.array')", "imports dask outside"),
+        ("engine/backends/numpy/kernels/fft.py", "import numba", "imports numba outside"),
+        ("engine/backends/torch/kernels/fft.py", "import jax", "imports jax outside"),
+        ("ml/torch/layers.py", "import matplotlib.pyplot", "imports matplotlib outside"),
+        ("engine/backends/torch/adapter.py", "import torch", "as soon as it is imported"),
+        ("engine/backends/torch/adapter.py", "class A:\n    import torch", "as soon as it is imported"),
+        ("engine/backends/torch/adapter.py", "try:\n    from torch import fft\nexcept ImportError: ...", "as soon as"),
+        ("engine/backends/numba/__init__.py", "import numba", "as soon as it is imported"),
+    ],
+)
+def test_an_escape_is_noticed(file: str, text: str, complaint: str, tmp_path: Path):
+    """Each way out, taken in a file of its own, is reported."""
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    (found,) = problems(tmp_path)
+    assert complaint in found
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("engine/backends/torch/kernels/fft.py", "import torch"),
+        ("engine/backends/torch/adapter.py", "def free_bytes():\n    import torch"),
+        ("engine/backends/torch/adapter.py", "if sys:\n    def free_bytes():\n        import torch"),
+        ("engine/backends/torch/adapter.py", "if TYPE_CHECKING:\n    import torch"),
+        ("engine/backends/torch/adapter.py", "from hpfracc._optional import import_optional"),
+        ("distributed/ensembles.py", "import dask.array"),
+        ("engine/workload.py", "import numpy\nimport hpfracc.engine.backends.torch.adapter"),
+    ],
+)
+def test_use_at_home_is_allowed(file: str, text: str, tmp_path: Path):
+    """A kernel imports its library, an adapter does so inside functions or for the type checker."""
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    assert problems(tmp_path) == []

@@ -1,0 +1,106 @@
+"""Public names: each loads, has words of its own, and is not hidden by a module; no file is a chore to read."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import hpfracc
+from tests.helpers.source import SOURCE, Module, find_modules
+
+#: Public names that are the module of that name itself, and so may share it.
+MODULES_THAT_ARE_NAMES = {("hpfracc", "errors")}
+MOST_LINES = 500
+PUBLIC = [name for name in hpfracc.__all__ if not name.startswith("__")]
+
+
+def exported(module: Module) -> list[str]:
+    """``__all__`` of a module as its source spells it, or nothing."""
+    for node in module.tree().body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if isinstance(target, ast.Name) and target.id == "__all__":
+            assert isinstance(node, ast.Assign | ast.AnnAssign)
+            assert node.value is not None
+            return list(ast.literal_eval(node.value))
+    return []
+
+
+def hidden_names(source: Path) -> list[str]:
+    """Public names of a folder that importing one of its own modules would replace."""
+    modules = find_modules(source)
+    return [
+        f"{module.name}.{name} and the module {module.name}.{name} share a name: call the file _{name}.py"
+        for module in modules.values()
+        if module.is_package
+        for name in exported(module)
+        if f"{module.name}.{name}" in modules and (module.name, name) not in MODULES_THAT_ARE_NAMES
+    ]
+
+
+def overlong(source: Path) -> list[str]:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in source.rglob("*.py")}
+    return [f"{path.relative_to(source)} has {lines} lines" for path, lines in lengths.items() if lines >= MOST_LINES]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_name_loads_and_is_documented(name: str):
+    """Every name of ``hpfracc.__all__`` is there and has a docstring of its own, not one that it inherits."""
+    value = getattr(hpfracc, name)
+    assert (value.__doc__ or "").strip()
+    inherited = value.__mro__[1:] if inspect.isclass(value) else type(value).__mro__
+    assert all(value.__doc__ != base.__doc__ for base in inherited)
+
+
+def test_every_table_of_names_agrees():
+    """``__all__``, the table of homes, what the type checker sees and ``dir(hpfracc)`` hold the same names, sorted."""
+    for_types = {
+        alias.asname or alias.name
+        for node in ast.walk(find_modules(SOURCE)["hpfracc"].tree())
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for statement in node.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+    modules = {name for _, name in MODULES_THAT_ARE_NAMES}
+    assert for_types == set(PUBLIC)
+    assert set(hpfracc._HOMES) | modules == set(PUBLIC)
+    assert set(dir(hpfracc)) >= set(hpfracc.__all__)
+    assert hpfracc.__all__ == sorted(hpfracc.__all__)
+
+
+@pytest.mark.parametrize(("package", "name"), sorted(MODULES_THAT_ARE_NAMES))
+def test_a_name_that_shares_a_modules_name_is_that_module(package: str, name: str):
+    """The exceptions really are modules, so that importing them changes nothing."""
+    assert package == "hpfracc"
+    assert isinstance(getattr(hpfracc, name), ModuleType)
+
+
+def test_unknown_name_is_an_attribute_error():
+    """A misspelt name fails as on any module, so that ``hasattr`` and ``getattr`` with a default work."""
+    with pytest.raises(AttributeError, match="'hpfracc' has no attribute 'caputoo'"):
+        _ = hpfracc.caputoo
+    assert not hasattr(hpfracc, "caputoo")
+
+
+def test_no_module_hides_a_public_name():
+    """Importing a submodule replaces the attribute of its name in the folder, so no function may be called alike."""
+    assert hidden_names(SOURCE) == []
+
+
+def test_files_are_short():
+    """Every file of the library has less than 500 lines."""
+    assert overlong(SOURCE) == []
+
+
+def test_a_hiding_module_and_a_long_file_are_noticed(tmp_path: Path):
+    """The two checks above fail where they should."""
+    (tmp_path / "__init__.py").write_text('__all__ = ["config", "errors"]\n', encoding="utf-8")
+    (tmp_path / "errors.py").write_text("", encoding="utf-8")
+    assert hidden_names(tmp_path) == []
+    (tmp_path / "config.py").write_text("\n" * MOST_LINES, encoding="utf-8")
+    assert [text.partition(" ")[0] for text in hidden_names(tmp_path)] == ["hpfracc.config"]
+    assert overlong(tmp_path) == ["config.py has 500 lines"]

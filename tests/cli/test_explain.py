@@ -1,0 +1,93 @@
+"""``hpfracc explain``: the decision for a call that is only described, and typed errors for what makes no sense."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import hpfracc as hf
+from hpfracc.cli import main
+from hpfracc.cli.explain import parse_shape
+from hpfracc.errors import InvalidInputError
+
+
+def explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["explain", *arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_it_says_what_the_library_says(capsys: pytest.CaptureFixture[str]):
+    """The command and ``hf.explain`` give the same decision."""
+    found = explain(capsys, "--op", "causal_convolution", "--shape", "100000")
+    assert found == json.loads(json.dumps(hf.explain("causal_convolution", shape=(100_000,)).to_dict()))
+    assert found["shape"] == [100_000]
+    assert found["reason"]
+
+
+def test_rows_dtype_and_backend_count(capsys: pytest.CaptureFixture[str]):
+    """32x1000 is 32 rows of 1000; dtype and backend are obeyed."""
+    found = explain(
+        capsys, "--op", "causal_convolution", "--shape", "32x1000", "--dtype", "float32", "--backend", "numpy"
+    )
+    assert (found["shape"], found["dtype"], found["backend"]) == ([32, 1000], "float32", "numpy")
+    assert found["wish"] == "the backend= argument"
+
+
+def test_a_gradient_leaves_only_kernels_that_have_one(capsys: pytest.CaptureFixture[str]):
+    """NumPy's arms are refused with that reason."""
+    found = explain(capsys, "--op", "causal_convolution", "--shape", "1000", "--gradient")
+    refused = {row["arm"]: row["refused"] for row in found["candidates"]}
+    assert refused["numpy:fft@cpu"] == "its kernel cannot be differentiated"
+    assert found["backend"] in ("torch", "jax")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--op", "causal_convolutoin", "--shape", "100"], "did you mean 'causal_convolution'"),
+        (["--op", "fft", "--shape", "-5"], "shape[0]=-5 is negative"),
+        (["--op", "fft", "--shape", "3x-5"], "shape[1]=-5 is negative"),
+        (["--op", "fft", "--shape", "nan"], "shape[0]=nan is not a whole number"),
+        (["--op", "fft", "--shape", "1e400"], "shape[0]=inf is not a whole number"),
+        (["--op", "fft", "--shape", "10x"], "'10x' is not a shape"),
+        (["--op", "fft", "--shape", ""], "'' is not a shape"),
+        (["--op", "fft", "--shape", "12.5"], "shape[0]=12.5 is not a whole number"),
+        (["--op", "fft", "--shape", "10", "--dtype", "object"], "'object'"),
+        (["--op", "fft", "--shape", "10", "--dtype", "float65"], "'float65' is not a dtype"),
+        (["--op", "fft", "--shape", "10", "--backend", "fortran"], "unknown backend 'fortran'"),
+        (["--op", "fft", "--shape", "10", "--on", "cuda:99"], "device 'cuda:99' was not found"),
+        (["--op", "bitwise_xor", "--shape", "10", "--dtype", "float64"], "float64"),
+    ],
+)
+def test_bad_input_is_a_typed_error(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]):
+    """Status 2, the value and the remedy in one line, nothing on stdout."""
+    assert main(["explain", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("100000", (100_000,)),
+        ("32x1000", (32, 1000)),
+        ("1e6", (1_000_000,)),
+        ("4, 5", (4, 5)),
+        ("1_000X2", (1000, 2)),
+        ("0", (0,)),
+    ],
+)
+def test_shapes_as_people_write_them(text: str, shape: tuple[int, ...]):
+    """Axes between x, powers of ten and underscores are understood; an empty axis is an axis."""
+    assert parse_shape(text) == shape
+
+
+def test_a_shape_of_letters_is_refused():
+    """The whole text is named."""
+    with pytest.raises(InvalidInputError, match="'threextwo' is not a shape"):
+        parse_shape("threextwo")

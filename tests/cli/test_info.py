@@ -1,0 +1,63 @@
+"""``hpfracc info``: devices, backends, memory, wisdom and settings, without importing anything heavy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import hpfracc as hf
+from hpfracc.cli import main
+from hpfracc.cli.info import collect
+from hpfracc.engine.execution.calibration import calibrate
+from tests.helpers.source import SOURCE
+
+
+def test_it_tells_of_everything():
+    """Every backend has a version or a reason; memory is told in bytes; wisdom and settings are there."""
+    found = collect()
+    assert {row["name"] for row in found["backends"]} == {"numpy", "numba", "torch", "jax", "cupy"}
+    for row in found["backends"]:
+        assert row["available"] == (row["why_not"] is None)
+        assert row["version"] if row["available"] else row["why_not"]
+    assert 0 < found["memory"]["host"]["free"] <= found["memory"]["host"]["limit"]
+    assert len(found["memory"]["devices"]) == len(found["machine"]["gpus"])
+    assert found["wisdom"]["state"] == "kept"
+    assert found["settings"]["gpu_memory_limit"] == 0.8
+    assert found["hpfracc"] == hf.__version__
+
+
+def test_what_is_disabled_and_learned_shows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """A disabled backend says by what, the variable is listed, and the records are counted."""
+    monkeypatch.setenv("HPFRACC_DISABLE_NUMBA", "1")
+    hf._config.refresh_environment()
+    report = calibrate(["bitwise_xor"], backends=["numpy"], budget_seconds=0.1)
+    assert main(["info", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    numba = next(row for row in found["backends"] if row["name"] == "numba")
+    assert numba["why_not"] == "disabled by HPFRACC_DISABLE_NUMBA"
+    assert found["environment"]["HPFRACC_DISABLE_NUMBA"] == "1"
+    assert found["settings"]["disabled"] == ["numba"]
+    assert found["wisdom"]["records"] == report.kept
+    assert main(["info"]) == 0
+    text = capsys.readouterr().out
+    for word in ("disabled by HPFRACC_DISABLE_NUMBA", f"{report.kept} (", "gpu_memory_limit", "processor"):
+        assert word in text
+
+
+def test_no_array_library_is_imported():
+    """Looking at the machine does not wait for torch, jax, cupy or numba."""
+    script = "import sys, hpfracc.cli as c; c.main(['info', '--json']); print(sorted(sys.modules), file=sys.stderr)"
+    answer = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": str(SOURCE.parent), "HPFRACC_WISDOM": "off"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "'numpy'" in answer.stderr
+    for name in ("torch", "jax", "cupy", "numba"):
+        assert f"'{name}'" not in answer.stderr

@@ -1,0 +1,202 @@
+"""The command itself: quick to start, one line for an error, JSON and nothing else where that is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import hpfracc
+from hpfracc import cli
+from hpfracc.cli import info, main
+from hpfracc.cli.answer import Answer, make_console, plain
+from hpfracc.errors import InvalidInputError, WisdomWarning
+from tests.helpers.source import SOURCE
+
+COMMANDS = [
+    ["info"],
+    ["explain", "--op", "fft", "--shape", "64"],
+    ["wisdom", "show"],
+    ["calibrate", "--operations", "bitwise_xor", "--backends", "numpy", "--budget", "0.1"],
+]
+
+
+def run_in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(SOURCE.parent)}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "hpfracc.cli", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def replace_info(monkeypatch: pytest.MonkeyPatch, run: Callable[[argparse.Namespace], Answer]) -> None:
+    """Let ``hpfracc info`` do something else."""
+    monkeypatch.setattr(info, "run", run)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_json_is_all_there_is_on_stdout(command: list[str], capsys: pytest.CaptureFixture[str]):
+    """With ``--json`` stdout holds one JSON document without nan, and stderr nothing."""
+    assert main([*command, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert isinstance(json.loads(out, parse_constant=lambda name: pytest.fail(name)), dict)
+    assert err == ""
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_person_gets_words(command: list[str], capsys: pytest.CaptureFixture[str]):
+    """Without ``--json`` there is a table, which is not JSON."""
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) > 1
+    with pytest.raises(ValueError, match="Expecting value"):
+        json.loads(out)
+
+
+def test_help_is_quick():
+    """The best of five fresh interpreters needs less than 0.3 s of processor time for ``--help``, start included."""
+    best = math.inf
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        answer = run_in_process("--help")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert answer.returncode == 0
+    for command in ("demo", "info", "calibrate", "explain", "bench", "wisdom"):
+        assert command in answer.stdout
+    assert best < 0.3
+
+
+def test_version(capsys: pytest.CaptureFixture[str]):
+    """``--version`` names the library's."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == f"hpfracc {hpfracc.__version__}"
+
+
+@pytest.mark.parametrize("arguments", [[], ["boil"], ["info", "--frobnicate"], ["wisdom"], ["explain", "--op", "fft"]])
+def test_a_line_that_makes_no_sense_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    """argparse explains it on stderr, and the status is 2."""
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "usage: hpfracc" in err
+
+
+def test_our_errors_are_one_line_and_status_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Even an error of several lines becomes one, on stderr, without a traceback."""
+
+    def fail(arguments: argparse.Namespace) -> Answer:
+        raise InvalidInputError("size=-1 is negative;\nuse another")
+
+    replace_info(monkeypatch, fail)
+    assert main(["info", "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "hpfracc: error: size=-1 is negative; use another\n")
+
+
+def test_errors_that_are_not_ours_are_not_hidden(monkeypatch: pytest.MonkeyPatch):
+    """A bug shows its traceback."""
+
+    def fail(arguments: argparse.Namespace) -> Answer:
+        raise ZeroDivisionError
+
+    replace_info(monkeypatch, fail)
+    with pytest.raises(ZeroDivisionError):
+        main(["info"])
+
+
+def test_an_interruption_is_status_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Ctrl-C ends it without a traceback."""
+
+    def interrupt(arguments: argparse.Namespace) -> Answer:
+        raise KeyboardInterrupt
+
+    replace_info(monkeypatch, interrupt)
+    assert main(["info"]) == 130
+    assert capsys.readouterr().err == "hpfracc: interrupted\n"
+
+
+def test_a_warning_is_a_line_on_stderr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """It does not mix with the answer, and shows no line of our source."""
+
+    def warn(arguments: argparse.Namespace) -> Answer:
+        warnings.warn("wisdom.json was set aside", WisdomWarning, stacklevel=1)
+        return Answer({"fine": True}, lambda: "fine")
+
+    replace_info(monkeypatch, warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(["info", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"fine": True}
+    assert err == "hpfracc: warning: wisdom.json was set aside\n"
+
+
+def test_a_reader_that_leaves_is_no_error():
+    """``hpfracc info | head -1`` ends quietly."""
+    command = f"{sys.executable} -W error -m hpfracc.cli info --json"
+    script = f"{command} | head -c 1; status=${{PIPESTATUS[0]}}; echo; echo $status"
+    answer = subprocess.run(
+        ["bash", "-c", script],
+        env=os.environ | {"PYTHONPATH": str(SOURCE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert answer.stderr == ""
+    assert answer.stdout.splitlines()[0] == "{"
+    assert answer.stdout.splitlines()[1] in ("0", "141")
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"HPFRACC_GPU_MEMORY_LIMIT": "2"}, "HPFRACC_GPU_MEMORY_LIMIT='2'"),
+        ({"HPFRACC_ENABLE_LEARNING": "perhaps"}, "HPFRACC_ENABLE_LEARNING='perhaps'"),
+        ({"HPFRACC_FORCE_NUMPY": "1", "HPFRACC_DISABLE_NUMPY": "1"}, "forced and disabled at once"),
+    ],
+)
+def test_a_bad_environment_is_named(
+    variables: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """The variable and its value are in the one line that comes."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert main(["info"]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_plain_values():
+    """What JSON does not have becomes what it has: no nan, no tuple, no set, keys are texts."""
+    given: dict[Any, Any] = {"a": (math.nan, math.inf, 1.5), 2: frozenset({"y", "x"}), "deep": {"b": [-math.inf, None]}}
+    assert plain(given) == {"a": [None, None, 1.5], "2": ["x", "y"], "deep": {"b": [None, None]}}
+
+
+def test_tables_are_wide_where_no_terminal_says_otherwise(monkeypatch: pytest.MonkeyPatch):
+    """A pipe gets 132 columns; ``COLUMNS`` is obeyed."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert make_console().width == 132
+    monkeypatch.setenv("COLUMNS", "90")
+    assert make_console().width == 90
+
+
+def test_every_command_of_the_help_has_a_module():
+    """The table of commands and the modules agree."""
+    for name in cli._COMMANDS:
+        assert callable(__import__(f"hpfracc.cli.{name}", fromlist=["add_command"]).add_command)

@@ -1,0 +1,98 @@
+"""What the reference takes from the code is complete, and what it says by hand leaves nothing out."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from types import ModuleType
+
+import pytest
+
+import hpfracc
+from hpfracc import errors
+from hpfracc._environment import BACKENDS
+from hpfracc.engine.backends import registry
+from hpfracc.engine.primitives import PRIMITIVES
+from tests.helpers.source import REPOSITORY, SOURCE
+
+DOCS = REPOSITORY / "docs"
+PUBLIC = [name for name in PRIMITIVES if name in hpfracc.__all__]
+
+
+def page(name: str) -> str:
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "_generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_part_that_a_page_asks_for_exists(generate: ModuleType):
+    """No page asks for a part that is not made, and no part is made for nobody."""
+    asked = {
+        name
+        for path in DOCS.rglob("*.md")
+        for name in re.findall(r"^<!-- generated: (\w+) -->$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert asked == set(generate.GENERATED)
+    assert "<!-- generated:" not in generate.fill(page("reference/operations"))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_kernel_has_a_row(generate: ModuleType, name: str):
+    """Each algorithm that an adapter declares stands in the section of its operation."""
+    section = generate.operations().partition(f"## {name}\n")[2].partition("\n## ")[0]
+    for backend in BACKENDS:
+        for spec in registry.adapter(backend).specs.get(name, ()):
+            assert f"| {backend} | `{spec.algorithm}`" in section
+
+
+def test_signatures_are_those_of_the_contract(generate: ModuleType):
+    """Operands by position, parameters by keyword with their defaults, and a key only where it is taken."""
+    text = generate.operations()
+    assert "hpfracc.causal_convolution(weights, signal, *, backend=None, weights_key=None)\n" in text
+    assert "hpfracc.fft(x, *, kind='fft', n=None, axis=-1, norm='backward', backend=None)\n" in text
+    assert "autofunction:: hpfracc.elementwise" in text
+
+
+def test_every_command_has_a_section(generate: ModuleType):
+    """Commands and their actions are listed with their options."""
+    text = generate.commands()
+    assert re.findall(r"^#+ hpfracc (.+)$", text, re.MULTILINE)
+    for heading in (
+        "## hpfracc info",
+        "## hpfracc calibrate",
+        "### hpfracc wisdom export",
+        "`--thorough`",
+        "`--op NAME`",
+    ):
+        assert heading in text
+
+
+def test_every_environment_variable_is_described():
+    """Each ``HPFRACC_*`` name in the source stands on the page, those of the backends one by one."""
+    source = "".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+    names = set(re.findall(r"HPFRACC_[A-Z_]*[A-Z]", source)) - {"HPFRACC_FORCE", "HPFRACC_DISABLE"}
+    names |= {f"HPFRACC_{verb}_{backend.upper()}" for verb in ("FORCE", "DISABLE") for backend in BACKENDS}
+    text = page("reference/environment")
+    assert {name for name in names if f"`{name}`" not in text} == set()
+
+
+def test_every_error_is_described():
+    """Each class of ``hpfracc.errors`` has a row, but for the two that only gather others."""
+    text = page("reference/errors")
+    named = {name for name in errors.__all__ if f"| `{name}` |" in text}
+    assert set(errors.__all__) - named == {"HpfraccError", "BackendError"}
+
+
+def test_every_public_name_is_in_the_reference(generate: ModuleType):
+    """Each name of ``hpfracc.__all__`` is documented: as an operation, or by name."""
+    text = page("reference/api") + generate.names() + page("reference/errors")
+    for name in hpfracc.__all__:
+        assert name == "__version__" or f"hpfracc.{name}" in text or f"hf.{name}`" in text

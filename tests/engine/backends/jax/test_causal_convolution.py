@@ -1,0 +1,110 @@
+"""Causal convolution in JAX: traced, mapped, differentiated, in double precision, and with non-finite samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax", reason="JAX is not installed")
+
+import jax.numpy as jnp  # noqa: E402
+from jax.test_util import check_grads  # noqa: E402
+
+from hpfracc.engine.backends.jax.kernels.causal_convolution import KERNELS  # noqa: E402
+from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
+
+CONTRACT = PRIMITIVES["causal_convolution"]
+each_algorithm = pytest.mark.parametrize("algorithm", sorted(KERNELS))
+
+
+@pytest.fixture(autouse=True)
+def _double_precision() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def operands(weights: tuple[int, ...], signal: tuple[int, ...], dtype: str = "float64") -> tuple[jax.Array, jax.Array]:
+    rng = np.random.default_rng(3)
+    pair = [rng.standard_normal(shape) + 1j * rng.standard_normal(shape) for shape in (weights, signal)]
+    if not dtype.startswith("complex"):
+        pair = [array.real for array in pair]
+    return jnp.asarray(pair[0].astype(dtype)), jnp.asarray(pair[1].astype(dtype))
+
+
+@each_algorithm
+@pytest.mark.parametrize(("weights", "signal"), [((6,), (6,)), ((2, 1, 3), (2, 9))], ids=str)
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_derivatives(algorithm: str, weights: tuple[int, ...], signal: tuple[int, ...], dtype: str):
+    """Forward and reverse mode agree with finite differences, once and twice, in both operands."""
+    check_grads(KERNELS[algorithm].run, operands(weights, signal, dtype), order=2, modes=("fwd", "rev"))
+
+
+@each_algorithm
+@pytest.mark.parametrize("taps", [4, 9])
+def test_under_jit_grad_and_vmap(algorithm: str, taps: int):
+    """Inside the caller's own transformations the kernel is traced along, and gives what it gives outside."""
+    run = KERNELS[algorithm].run
+    weights, signal = operands((3, taps), (3, 9))
+
+    def loss(w: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.sum(run(w, x) ** 2)
+
+    mapped = jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1))))(weights, signal)
+    together = jax.grad(loss, argnums=(0, 1))(weights, signal)
+    for one, other in zip(mapped, together, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    assert mapped[0].dtype == jnp.float64
+
+
+@each_algorithm
+def test_kept_transform(algorithm: str):
+    """Prepared weights give the same, and let the gradient of the signal through."""
+    kernel = KERNELS[algorithm]
+    weights, signal = operands((5,), (2, 24))
+    prepared = kernel.prepare(weights, CONTRACT.describe(weights, signal))
+    np.testing.assert_allclose(kernel.apply(prepared, signal), kernel.run(weights, signal), atol=1e-13)
+    check_grads(lambda x: kernel.apply(prepared, x), (signal,), order=1, modes=("rev",))
+
+
+@each_algorithm
+@pytest.mark.parametrize("taps", [1, 5, 40])
+@pytest.mark.parametrize("way", ["plain", "vmap"])
+def test_non_finite_samples_stay_causal(algorithm: str, taps: int, way: str):
+    """Points whose sum involves a bad sample are not finite, all others are right."""
+    weights, signal = (np.array(array) for array in operands((taps,), (4, 40)))
+    signal[1, 11], signal[2, 3], signal[2, 25], signal[3, -1] = np.nan, np.inf, -np.inf, np.nan
+    answer = CONTRACT.reference(weights, signal)
+    run = KERNELS[algorithm].run
+    result = np.asarray(
+        run(weights, signal) if way == "plain" else jax.vmap(lambda x: run(jnp.asarray(weights), x))(jnp.asarray(signal))
+    )
+    finite = np.isfinite(answer)
+    assert (np.isfinite(result) == finite).all()
+    np.testing.assert_allclose(result[finite], answer[finite], rtol=0, atol=1e-13 * np.abs(weights).sum())
+
+
+@each_algorithm
+def test_gradient_beside_a_bad_sample(algorithm: str):
+    """A loss over the points before a bad sample has the gradient it has without that sample."""
+    run = KERNELS[algorithm].run
+    weights, signal = operands((12,), (12,))
+
+    def loss(w: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.sum(run(w, x)[..., :7] ** 2)
+
+    beside = jax.grad(loss, argnums=(0, 1))(weights, signal.at[7].set(jnp.nan))
+    without = jax.grad(loss, argnums=(0, 1))(weights[:7], signal[:7])
+    for one, other in zip(beside, without, strict=True):
+        np.testing.assert_allclose(one, np.pad(other, (0, 5)), rtol=1e-11, atol=1e-11)
+
+
+def test_single_precision_without_the_scope():
+    """Where the user left JAX in single precision, float32 is traced in float32, and nothing warns."""
+    with jax.enable_x64(False):
+        weights, signal = jnp.ones(6, jnp.float32), jnp.arange(6, dtype=jnp.float32)
+        for kernel in KERNELS.values():
+            result = jax.jit(kernel.run)(weights, signal)
+            assert result.dtype == jnp.float32
+            np.testing.assert_allclose(result, np.cumsum(np.arange(6)), rtol=1e-6)

@@ -1,0 +1,136 @@
+"""Threads, forks and our own workers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc._config import current_backend
+from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.workers import run_blocks
+from tests.helpers.own_operations import double, own_operation
+
+SECONDS = 3.0
+
+
+def test_eight_threads_with_mixed_operations() -> None:
+    """Right results throughout, and counters that add up to the calls made."""
+    rng = np.random.default_rng(7)
+    x = {n: rng.standard_normal(n) for n in (16, 200, 3000)}
+    w = {n: rng.standard_normal(n) for n in x}
+    a = rng.standard_normal((24, 24))
+    expected = {n: np.convolve(x[n], w[n])[:n] for n in x}
+    jobs: list[Callable[[], None]] = [
+        *(lambda n=n: np.testing.assert_allclose(hf.causal_convolution(w[n], x[n]), expected[n], atol=1e-9) for n in x),
+        lambda: np.testing.assert_allclose(hf.matmul(a, a), a @ a, atol=1e-11),
+        lambda: np.testing.assert_allclose(hf.fft(x[200]), np.fft.fft(x[200]), atol=1e-11),
+        lambda: np.testing.assert_allclose(hf.reduction(x[3000]), x[3000].sum(), atol=1e-10),
+        lambda: np.testing.assert_allclose(hf.elementwise("2*x + 1", x=x[200]), 2 * x[200] + 1, atol=1e-14),
+    ]
+    operations = ["causal_convolution", "causal_convolution", "causal_convolution", "matmul", "fft", "reduction"]
+    operations.append("elementwise")
+    counts = [dict.fromkeys(operations, 0) for _ in range(8)]
+    errors: list[BaseException] = []
+    deadline = time.monotonic() + SECONDS
+
+    def work(thread: int) -> None:
+        step = thread
+        try:
+            while time.monotonic() < deadline:
+                job = step % len(jobs)
+                jobs[job]()
+                counts[thread][operations[job]] += 1
+                step += 1
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors[0]
+    for name in set(operations):
+        assert get_operation(name).calls() == sum(count[name] for count in counts), name
+
+
+def _child(queue: multiprocessing.Queue[str]) -> None:
+    x = np.linspace(0.0, 1.0, 500)
+    for _ in range(20):
+        np.testing.assert_allclose(hf.causal_convolution(x, x), np.convolve(x, x)[:500], atol=1e-10)
+    queue.put("done")
+
+
+@pytest.mark.timeout(60)
+def test_fork_in_the_middle_of_learning() -> None:
+    """A child forked while other threads learn goes on by itself: no lock of the parent's holds it."""
+    stop = threading.Event()
+
+    def learn() -> None:
+        rng = np.random.default_rng()
+        while not stop.is_set():
+            n = int(rng.integers(8, 400))
+            hf.causal_convolution(np.ones(n), np.ones(n))
+
+    threads = [threading.Thread(target=learn) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    context = multiprocessing.get_context("fork")
+    try:
+        for _ in range(4):
+            queue: multiprocessing.Queue[str] = context.Queue()
+            child = context.Process(target=_child, args=(queue,))
+            child.start()
+            assert queue.get(timeout=30) == "done"
+            child.join(timeout=10)
+            assert child.exitcode == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_use_backend_reaches_our_own_workers() -> None:
+    """Blocks that run in the engine's threads see the caller's choice; other threads do not."""
+    with hf.use_backend("numpy"):
+        seen = run_blocks(lambda _: (threading.get_ident(), current_backend()), range(8), workers=4)
+    assert {backend for _, backend in seen} == {"numpy"}
+
+
+def test_nested_blocks_do_not_deadlock() -> None:
+    """A block that spreads itself runs where it is."""
+    result = run_blocks(lambda i: sum(run_blocks(lambda j: i * j, range(4), workers=2)), range(8), workers=2)
+    assert result == [i * 6 for i in range(8)]
+
+
+def test_first_error_of_a_block_is_raised_after_all_have_ended() -> None:
+    """No block is left running behind the caller's back."""
+    ended: list[int] = []
+
+    def block(number: int) -> None:
+        if number == 1:
+            raise ValueError("block 1")
+        time.sleep(0.01)
+        ended.append(number)
+
+    with pytest.raises(ValueError, match="block 1"):
+        run_blocks(block, range(5), workers=3)
+    assert sorted(ended) == [0, 2, 3, 4]
+
+
+def test_decisions_belong_to_their_thread() -> None:
+    """``last_decision`` tells what this thread did last."""
+    with own_operation(double) as op:
+        hf.matmul(np.eye(2), np.eye(2))
+        thread = threading.Thread(target=lambda: op(np.ones(3)))
+        thread.start()
+        thread.join()
+        decision = hf.last_decision()
+        assert decision is not None and not isinstance(decision, list)
+        assert decision.operation == "matmul"

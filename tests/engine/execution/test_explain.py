@@ -1,0 +1,111 @@
+"""Saying why: explanations without running, decisions afterwards, logs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.engine.execution.trail import composite
+from hpfracc.errors import InvalidInputError, UnknownOperationError, UnsupportedDtypeError
+
+W, X = np.ones(64), np.arange(64.0)
+
+
+def test_explaining_runs_nothing_and_remembers_nothing() -> None:
+    """Calls are not counted, and the last decision stays what it was."""
+    hf.matmul(np.eye(2), np.eye(2))
+    before = hf.causal_convolution.calls()
+    explanation = hf.explain(hf.causal_convolution, W, X)
+    assert explanation.decision.operation == "causal_convolution"
+    assert hf.causal_convolution.calls() == before
+    last = hf.last_decision()
+    assert last is not None and not isinstance(last, list) and last.operation == "matmul"
+
+
+def test_explanation_and_call_agree() -> None:
+    """What is explained is what is done."""
+    with hf.config(deterministic=True):
+        predicted = hf.explain(hf.causal_convolution, W, X).decision.arm
+        hf.causal_convolution(W, X)
+        last = hf.last_decision()
+        assert last is not None and not isinstance(last, list) and last.arm == predicted
+
+
+def test_every_form_of_question() -> None:
+    """An operation with operands, a name with a shape, a workload, a function."""
+
+    def job(scale: float) -> Any:
+        return hf.fft(hf.causal_convolution(W, scale * X))
+
+    assert hf.explain("fft", shape=100, dtype="float32").decision.dtype == "float32"
+    assert hf.explain(hf.WorkloadCharacteristics("matmul", 100, (10, 10))).decision.operation == "matmul"
+    both = hf.explain(job, 2.0)
+    assert [decision.operation for decision in both.decisions] == ["causal_convolution", "fft"]
+    assert len(both.to_dict()["decisions"]) == 2
+    gradient = hf.explain("causal_convolution", shape=(1000,), gradient=True).decision
+    assert gradient.backend in ("torch", "jax")
+    asked = hf.explain("causal_convolution", shape=(1000,), backend="numpy").decision
+    assert asked.backend == "numpy" and asked.wish == "the backend= argument"
+
+
+def test_to_dict_is_plain_json() -> None:
+    """No nan, no NumPy numbers: it goes through JSON and back."""
+    found = hf.explain(hf.causal_convolution, W, X).to_dict()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+@pytest.mark.parametrize(
+    ("question", "error", "words"),
+    [
+        (lambda: hf.explain("causal_convolutoin", shape=3), UnknownOperationError, "did you mean 'causal_convolution'"),
+        (lambda: hf.explain("fft"), InvalidInputError, "needs the shape"),
+        (lambda: hf.explain("fft", shape=(-5,)), InvalidInputError, "negative"),
+        (lambda: hf.explain("fft", shape=(float("nan"),)), InvalidInputError, "nan"),
+        (lambda: hf.explain("fft", shape=(5,), dtype="object"), UnsupportedDtypeError, "object"),
+        (lambda: hf.explain("fft", shape=(5,), dtype="floaty"), UnsupportedDtypeError, "floaty"),
+        (lambda: hf.explain(3), InvalidInputError, "cannot explain 3"),
+        (lambda: hf.explain(lambda: None), InvalidInputError, "no engine call"),
+    ],
+)
+def test_bad_questions(question: Any, error: type[Exception], words: str) -> None:
+    """Each names the value and the remedy."""
+    with pytest.raises(error, match=words):
+        question()
+
+
+def test_composite_calls_give_a_list() -> None:
+    """A composite call's decisions come together, nested ones too."""
+    with composite() as decisions:
+        hf.matmul(np.eye(2), np.eye(2))
+        with composite():
+            hf.fft(X)
+    last = hf.last_decision()
+    assert isinstance(last, list) and [d.operation for d in last] == ["matmul", "fft"]
+    assert [d.operation for d in decisions] == ["matmul", "fft"]
+
+
+def test_names_are_escaped_in_html() -> None:
+    """What ends up in a notebook cannot break out of it."""
+    page = hf.explain(hf.causal_convolution, W, X)._repr_html_()
+    assert "<script" not in page and "&lt;" not in page.split("<table>")[0]
+
+
+def test_logging(caplog: pytest.LogCaptureFixture) -> None:
+    """Decisions at DEBUG under the ``hpfracc`` logger, nothing above it in a quiet run, no prints."""
+    with caplog.at_level(logging.DEBUG, "hpfracc"):
+        hf.causal_convolution(W[:50], X[:50])
+    assert any(r.levelno == logging.DEBUG and "causal_convolution" in r.getMessage() for r in caplog.records)
+    assert all(record.levelno == logging.DEBUG for record in caplog.records)
+
+
+def test_regret_report() -> None:
+    """What choosing cost so far, per operation."""
+    for _ in range(40):
+        hf.causal_convolution(W, X)
+    report = hf.IntelligentBackendSelector().regret_report()
+    assert "causal_convolution" in json.dumps(report.to_dict())

@@ -1,0 +1,102 @@
+"""Users' own operations: selection, fallback and explanations for functions of theirs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import hpfracc as hf
+from hpfracc.errors import BackendUnavailableError, InvalidInputError, UnsupportedDtypeError
+from tests.helpers.own_operations import double, numbers, own_operation
+
+
+def test_runs_and_returns_the_callers_type() -> None:
+    """NumPy in, NumPy out; a tensor in, a tensor out, whatever kernel ran."""
+    with own_operation(double) as op:
+        op.kernel("torch")(double)
+        x = numbers()
+        for backend in ("numpy", "torch", "auto"):
+            result = op(x, backend=backend)
+            assert type(result) is np.ndarray
+            np.testing.assert_array_equal(result, 2 * x)
+            tensor = op(torch.from_numpy(x), backend=backend)
+            assert isinstance(tensor, torch.Tensor)
+            np.testing.assert_array_equal(tensor.numpy(), 2 * x)
+
+
+def test_decorated_without_parentheses_keeps_its_name_and_docstring() -> None:
+    """``@hf.operation`` alone takes the function's own name."""
+
+    @hf.operation
+    def triple_for_this_test(x: np.ndarray) -> np.ndarray:
+        """Three times."""
+        return 3 * x
+
+    assert triple_for_this_test.name == "triple_for_this_test"
+    assert triple_for_this_test.__doc__ == "Three times."
+    assert hf.explain("triple_for_this_test", shape=(4,)).decision.backend == "numpy"
+
+
+def test_parameters_reach_the_kernel() -> None:
+    """Keywords are handed on, and a different one is a different call."""
+    with own_operation(lambda x, power=2: x**power) as op:
+        x = numbers(5)
+        np.testing.assert_array_equal(op(x), x**2)
+        np.testing.assert_array_equal(op(x, power=3), x**3)
+
+
+def test_slower_backend_is_not_taken() -> None:
+    """What the engine measures decides: a kernel that wastes time loses."""
+    import time
+
+    def slow(x: np.ndarray) -> np.ndarray:
+        time.sleep(0.002)
+        return x * 2
+
+    with own_operation(slow) as op:
+        op.kernel("torch")(double)
+        for _ in range(60):
+            op(numbers())
+        decision = hf.last_decision()
+        assert not isinstance(decision, list)
+        assert decision is not None and decision.backend == "torch", hf.explain(op, numbers())
+
+
+def test_work_model_sees_shapes_and_is_checked() -> None:
+    """A model that gives nonsense is an error that says so."""
+    with own_operation(double, work=lambda x: float("nan")) as op, pytest.raises(InvalidInputError, match="work model"):
+        op(numbers())
+
+
+def test_a_backend_without_kernel_is_refused_when_asked_for() -> None:
+    """The user's word is law: obeyed or refused, never replaced."""
+    with own_operation(double) as op, pytest.raises(BackendUnavailableError, match="kernel not implemented"):
+        op(numbers(), backend="torch")
+
+
+@pytest.mark.parametrize("bad", [np.array([object()]), np.array(["a"])])
+def test_dtypes_that_are_no_numbers(bad: np.ndarray) -> None:
+    """Object and text arrays are refused by name."""
+    with own_operation(double) as op, pytest.raises(UnsupportedDtypeError, match="dtype"):
+        op(bad)
+
+
+def test_bad_registrations() -> None:
+    """Names that are taken or no names, and kernels that cannot be called, are refused."""
+    with pytest.raises(InvalidInputError, match="built in"):
+        hf.operation(name="fft")(double)
+    with pytest.raises(InvalidInputError, match="not a name"):
+        hf.operation(name="two words")(double)
+    with pytest.raises(InvalidInputError, match="not a name"):
+        hf.operation(lambda x: x)
+    with own_operation(double) as op, pytest.raises(hf.errors.ConfigurationError, match="tensorflow"):
+        op.kernel("tensorflow")
+    with own_operation(double) as op, pytest.raises(InvalidInputError, match="without an array"):
+        op()
+
+
+def test_empty_arrays_are_arrays() -> None:
+    """Zero elements in, zero elements out."""
+    with own_operation(double) as op:
+        assert op(np.empty((0, 3))).shape == (0, 3)

@@ -1,0 +1,75 @@
+"""Weights that come back are transformed once, under the key their maker gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import hpfracc as hf
+from hpfracc.engine.execution.prepared import PreparedOperands, prepared_operands
+
+RNG = np.random.default_rng(3)
+W, X = RNG.standard_normal(500), RNG.standard_normal((3, 500))
+Y = np.stack([np.convolve(W, row)[:500] for row in X])
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba", "torch", "jax", "auto"])
+def test_same_answer_with_and_without_a_key(backend: str) -> None:
+    """Whatever the arm, whether it prepares anything or not, at the first call and at later ones."""
+    for _ in range(3):
+        np.testing.assert_allclose(hf.causal_convolution(W, X, weights_key="w", backend=backend), Y, atol=1e-11)
+    np.testing.assert_allclose(hf.causal_convolution(W, X, backend=backend), Y, atol=1e-11)
+
+
+def test_the_transform_is_made_once() -> None:
+    """Five calls on one arm: one miss, four hits; another key or another length is another transform."""
+    with hf.config(deterministic=True):
+        for _ in range(5):
+            hf.causal_convolution(np.ones(5000), np.ones(5000), weights_key="ones", backend="torch")
+    assert (prepared_operands.misses, prepared_operands.hits) == (1, 4)
+    hf.causal_convolution(np.ones(5000), np.ones(5000), weights_key="other", backend="torch")
+    hf.causal_convolution(np.ones(6000), np.ones(6000), weights_key="ones", backend="torch")
+    assert prepared_operands.misses == 3
+
+
+def test_weights_that_carry_a_gradient_are_never_kept() -> None:
+    """A kept transform would be cut off from the derivative."""
+    w = torch.tensor(W, requires_grad=True)
+    for _ in range(2):
+        w.grad = None
+        hf.causal_convolution(w, torch.tensor(X), weights_key="learned").sum().backward()
+        assert w.grad is not None and float(w.grad.abs().sum()) > 0
+    assert len(prepared_operands) == 0
+
+
+def test_an_operation_that_prepares_nothing_refuses_a_key() -> None:
+    """An option is obeyed or refused, never ignored."""
+    with pytest.raises(hf.errors.InvalidInputError, match="matmul.*leave weights_key out"):
+        hf.matmul(np.eye(3), np.eye(3), weights_key="eye")
+
+
+def test_bounded_in_bytes_and_oldest_out_first() -> None:
+    """What was not used for longest goes; what is larger than the bound is not kept at all."""
+    cache = PreparedOperands(capacity=1000)
+    made: list[str] = []
+
+    def make(name: str, size: int) -> np.ndarray:
+        def maker() -> np.ndarray:
+            made.append(name)
+            return np.zeros(size, np.uint8)
+
+        return cache.get(name, maker)
+
+    make("a", 400)
+    make("b", 400)
+    make("a", 400)
+    make("c", 400)
+    assert made == ["a", "b", "c"] and cache.bytes == 800
+    make("a", 400)
+    make("b", 400)
+    assert made == ["a", "b", "c", "b"]
+    make("huge", 2000)
+    make("huge", 2000)
+    assert made[-2:] == ["huge", "huge"]
+    assert cache.clear() == 800 and len(cache) == 0

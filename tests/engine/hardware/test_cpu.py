@@ -1,0 +1,109 @@
+"""The processor: its names, what the affinity gives, and the time a container grants."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from hpfracc.engine.hardware import read_cpu
+from tests.helpers.fake_root import cgroup_v1, cgroup_v2, write_tree
+
+INTEL = """processor\t: 0
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: 143
+model name\t: Intel(R) Xeon(R) Processor
+stepping\t: 8
+
+processor\t: 1
+model name\t: another
+"""
+ARM = """processor\t: 0
+CPU implementer\t: 0x41
+CPU variant\t: 0x3
+CPU part\t: 0xd0c
+
+Model\t\t: Raspberry Pi 5
+"""
+
+
+def topology(threads, capacity=None):
+    """Files for hardware threads given as (package, core)."""
+    base = "sys/devices/system/cpu/cpu"
+    files = {}
+    for number, (package, core) in enumerate(threads):
+        files[f"{base}{number}/topology/physical_package_id"] = f"{package}\n"
+        files[f"{base}{number}/topology/core_id"] = f"{core}\n"
+        if capacity is not None:
+            files[f"{base}{number}/cpu_capacity"] = f"{capacity[number]}\n"
+    return files
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "family"),
+    [
+        (INTEL, "Intel(R) Xeon(R) Processor", "GenuineIntel 6 143 8"),
+        (ARM, "Raspberry Pi 5", "0x41 0xd0c 0x3"),
+    ],
+)
+def test_names(tmp_path, text, model, family):
+    """Both the name and the numbers are read: virtual machines share names that their numbers tell apart."""
+    cpu = read_cpu(write_tree(tmp_path, {"proc/cpuinfo": text}))
+    assert (cpu.model, cpu.family) == (model, family)
+
+
+def test_this_machine():
+    """The real one has a name, an affinity within its threads, and is plain data."""
+    cpu = read_cpu()
+    assert cpu.model
+    assert cpu.architecture
+    assert 1 <= len(cpu.affinity) <= cpu.logical
+    assert cpu.quota is None or cpu.quota > 0
+    assert json.loads(json.dumps(cpu.to_dict()))["affinity"] == list(cpu.affinity)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity to set")
+def test_affinity_is_followed():
+    """Pinned to one hardware thread, one is what there is."""
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        cpu = read_cpu()
+    finally:
+        os.sched_setaffinity(0, before)
+    assert cpu.affinity == (min(before),)
+    assert cpu.allotment.startswith("1 threads")
+
+
+def test_allotment_tells_cores_from_threads(tmp_path):
+    """Two cores are not two threads of one core; which two cores does not matter."""
+    root = write_tree(tmp_path, topology([(0, 0), (0, 0), (0, 1), (0, 1), (1, 0), (1, 0)]))
+    assert read_cpu(root, (0, 2)).allotment == "2 threads, 2 cores, 1 packages"
+    assert read_cpu(root, (1, 3)).allotment == read_cpu(root, (0, 2)).allotment
+    assert read_cpu(root, (0, 1)).allotment == "2 threads, 1 cores, 1 packages"
+    assert read_cpu(root, (0, 4)).allotment == "2 threads, 2 cores, 2 packages"
+
+
+def test_allotment_tells_large_from_small_cores(tmp_path):
+    """Where a machine has two kinds of core, how many of each counts."""
+    root = write_tree(tmp_path, topology([(0, 0), (0, 1), (0, 2)], capacity=[1024, 1024, 446]))
+    assert read_cpu(root, (0, 1)).allotment == "2 threads, 2 cores, 1 packages"
+    assert read_cpu(root, (0, 2)).allotment == "2 threads, 2 cores, 1 packages, 1 of kind 1024, 1 of kind 446"
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        (cgroup_v2("/a/b", {"a": {"cpu.max": "150000 100000"}, "a/b": {"cpu.max": "400000 100000"}}), 1.5),
+        (cgroup_v2("/a", {"a": {"cpu.max": "max 100000"}}), None),
+        (cgroup_v2("/a", {"a": {"cpu.max": "100000 0"}}), None),
+        (cgroup_v1("cpu", "/a", {"a": {"cpu.cfs_quota_us": "50000", "cpu.cfs_period_us": "100000"}}), 0.5),
+        (cgroup_v1("cpu", "/a", {"a": {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}}), None),
+        ({}, None),
+    ],
+)
+def test_quota(tmp_path, files, quota):
+    """The tightest group's share of processor time, in processors."""
+    assert read_cpu(write_tree(tmp_path, files)).quota == quota

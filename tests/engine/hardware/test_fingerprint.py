@@ -1,0 +1,121 @@
+"""A fingerprint changes when an arm must be measured anew, and only then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hpfracc.engine.hardware import CPU, GPU, Machine, fingerprint, source_hash
+from tests.helpers.processes import run_python
+
+CPU_HERE = CPU("Xeon", "Intel 6 143", "x86_64", 8, 4, (0, 1), "2 threads, 2 cores, 1 packages", None)
+CARD = GPU("cuda:0", "NVIDIA H200", "570.1", "GPU-1", "0000:01:00.0", 10**11)
+HERE = Machine("node1", "Linux 6", "3.11.7", CPU_HERE, 10**11, (CARD,), {"torch": "2.13.0"})
+ARM = {"backend": "torch", "version": "2.13.0", "threads": 2, "source_hash": "abc"}
+
+
+def of(device="cpu", on=HERE, **changes):
+    return fingerprint(device=device, on=on, **{**ARM, **changes})
+
+
+def test_it_is_short_hexadecimal():
+    """Sixteen digits, so that it fits a line and a table."""
+    assert len(of()) == 16
+    assert int(of(), 16) >= 0
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+@pytest.mark.parametrize(
+    "change", [{"backend": "jax"}, {"version": "2.14.0"}, {"threads": 1}, {"source_hash": "abd"}, {"device": "cuda:1"}]
+)
+def test_what_belongs_to_the_arm_changes_it(device, change):
+    """Backend, version, threads, source and device each count."""
+    assert of(**{"device": device, **change}) != of(device)
+
+
+@pytest.mark.parametrize(
+    "cpu",
+    [
+        replace(CPU_HERE, model="EPYC"),
+        replace(CPU_HERE, family="Intel 6 207"),
+        replace(CPU_HERE, allotment="1 threads, 1 cores, 1 packages"),
+        replace(CPU_HERE, quota=1.0),
+    ],
+)
+def test_another_processor_voids_the_host_s_arms_alone(cpu):
+    """Model, numbers, what the affinity gives and the granted time change host arms; those on the card stay."""
+    there = replace(HERE, cpu=cpu)
+    assert of(on=there) != of()
+    assert of("cuda:0", on=there) == of("cuda:0")
+
+
+@pytest.mark.parametrize("card", [replace(CARD, name="NVIDIA A100"), replace(CARD, driver="580.1")])
+def test_another_card_or_driver_voids_the_card_s_arms_alone(card):
+    """Name and driver change arms on the card; host arms stay."""
+    there = replace(HERE, gpus=(card,))
+    assert of("cuda:0", on=there) != of("cuda:0")
+    assert of(on=there) == of()
+
+
+def test_like_machines_share():
+    """Host name, identities, numbers of the cores and other libraries' versions do not count."""
+    twin = replace(
+        HERE,
+        host="node2",
+        cpu=replace(CPU_HERE, affinity=(4, 6)),
+        gpus=(replace(CARD, uuid="GPU-2", bus="0000:41:00.0"),),
+        libraries={"torch": "2.13.0", "jax": "0.10.2"},
+    )
+    assert of(on=twin) == of()
+    assert of("cuda:0", on=twin) == of("cuda:0")
+
+
+def test_equal_cards_share_and_unlike_ones_never_do(monkeypatch):
+    """CUDA numbers unlike cards in an order we cannot see, so their numbers count, unless the order is fixed."""
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    second = replace(CARD, device="cuda:1", uuid="GPU-2")
+    alike = replace(HERE, gpus=(CARD, second))
+    assert of("cuda:0", on=alike) == of("cuda:1", on=alike) == of("cuda:0")
+    unlike = replace(HERE, gpus=(CARD, replace(second, name="NVIDIA T4")))
+    turned = replace(HERE, gpus=(replace(CARD, name="NVIDIA T4"), second))
+    assert of("cuda:0", on=unlike) != of("cuda:1", on=unlike)
+    assert of("cuda:0", on=unlike) == of("cuda:0", on=turned)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    assert of("cuda:0", on=unlike) == of("cuda:0")
+    assert of("cuda:0", on=unlike) == of("cuda:1", on=turned)
+
+
+def test_it_is_the_same_in_every_process():
+    """Nothing of a process (hash seeds, addresses) gets into it."""
+    code = """
+from hpfracc.engine.hardware import fingerprint, source_hash
+print(fingerprint("numpy", "cpu", "2.0", 1, source_hash("def f(): pass")))
+"""
+    seeds = ("1", "2")
+    assert len({run_python(code, env={"PYTHONHASHSEED": seed}) for seed in seeds}) == 1
+
+
+def test_source_of_files_texts_and_functions(tmp_path):
+    """A file, its text and its bytes hash alike; a changed one does not."""
+    text = "def kernel(x):\n    return x + 1\n"
+    path = tmp_path / "kernel.py"
+    path.write_text(text)
+    assert source_hash(path) == source_hash(text) == source_hash(text.encode())
+    assert source_hash(text.replace("1", "2")) != source_hash(text)
+    assert source_hash(test_it_is_short_hexadecimal) != source_hash(test_like_machines_share)
+
+
+def test_source_of_functions_without_source():
+    """Code typed at a prompt is told by what it does, not by its line; built-in functions by their name."""
+
+    def typed(text):
+        space: dict[str, object] = {}
+        exec(compile(text, "<prompt>", "exec"), space)
+        return space["f"]
+
+    assert source_hash(typed("def f(x): return x + 1")) == source_hash(typed("\n\ndef f(x): return x + 1"))
+    assert source_hash(typed("def f(x): return x + 1")) != source_hash(typed("def f(x): return x + 2"))
+    nested = "def f(x):\n  def g(y): return y{}\n  return g(x)"
+    assert source_hash(typed(nested.format(" + 1"))) != source_hash(typed(nested.format(" - 1")))
+    assert source_hash(len) != source_hash(max)

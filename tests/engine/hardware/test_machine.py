@@ -1,0 +1,76 @@
+"""The description of the machine: complete, plain data, and cheap to import."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import metadata
+
+import numpy as np
+
+from hpfracc.engine import hardware
+from tests.helpers.processes import run_python
+
+#: Best of several tries, because other processes get in the way: a property of the code shows in the quickest.
+IMPORT = """
+import sys, time
+import hpfracc
+start = time.perf_counter()
+import hpfracc.engine.hardware
+spent = time.perf_counter() - start
+from hpfracc.engine import hardware
+hardware.machine()
+loaded = {"torch", "jax", "jaxlib", "cupy", "numba", "numpy", "scipy"} & set(sys.modules)
+print(spent, *sorted(loaded))
+"""
+
+
+def test_importing_is_quick_and_looking_imports_no_array_library():
+    """Importing the package takes under 5 ms, and describing the machine loads none of the libraries it names."""
+    lines = [run_python(IMPORT).split() for _ in range(5)]
+    assert min(float(line[0]) for line in lines) < 0.005
+    assert lines[0][1:] == []
+
+
+def test_machine_is_looked_at_once():
+    """The description is remembered until it is reset."""
+    first = hardware.machine()
+    assert hardware.machine() is first
+    hardware.reset()
+    assert hardware.machine() is not first
+
+
+def test_machine_is_plain_data():
+    """It becomes JSON, and names what it found."""
+    machine = hardware.machine()
+    facts = json.loads(json.dumps(machine.to_dict()))
+    assert facts["host"] == machine.host != ""
+    assert facts["cpu"]["model"] == machine.cpu.model
+    assert facts["libraries"]["numpy"] == np.__version__
+    assert machine.ram is not None
+    assert machine.ram > 2**28
+    assert machine.gpu("cuda:99") is None
+    assert machine.gpu("cpu") is None
+
+
+def test_versions_come_from_the_packages(monkeypatch):
+    """A library's version is its package's, whatever that is called; None where there is none."""
+    known = {"cupy-cuda12x": "13.6.0", "torch": "2.13.0"}
+
+    def version(name):
+        if name not in known:
+            raise metadata.PackageNotFoundError(name)
+        return known[name]
+
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    assert hardware.library_version("cupy") == "13.6.0"
+    assert hardware.library_version("torch") == "2.13.0"
+    assert hardware.library_version("numba") is None
+    assert hardware.library_version("numpy") == np.__version__  # loaded, though without metadata now
+
+
+def test_names_that_do_not_exist():
+    """A misspelt name is an AttributeError, as in any module."""
+    assert not hasattr(hardware, "gpu_count")
+    assert all(hasattr(hardware, name) for name in hardware.__all__)

@@ -1,0 +1,156 @@
+"""One formula, a reading that is cheap to ask for, and backends that say how they count."""
+
+from __future__ import annotations
+
+import os
+import threading
+import timeit
+
+import pytest
+
+from hpfracc.engine.memory.budget import HOST, Budget, allowed, fits, get_budget, reset
+from tests.helpers.forked import run_in_child
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class Reader:
+    """A device whose free bytes a test sets, and which counts how often it is asked."""
+
+    def __init__(self, value):
+        self.value = value
+        self.asked = 0
+
+    def __call__(self, device):
+        self.asked += 1
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value
+
+
+@pytest.mark.parametrize(
+    ("need", "free", "share", "expected"),
+    [(80, 100, 0.8, True), (81, 100, 0.8, False), (0, 0, 0.5, True), (1, 0, 1.0, False), (10**15, None, 0.1, True)],
+)
+def test_the_formula(need, free, share, expected):
+    """A need fits when it is at most the share of what is free; unknown memory refuses nothing."""
+    assert fits(need, free, share) is expected
+    if free is not None:
+        assert (need <= allowed(free, share)) is expected
+
+
+def test_a_reading_is_trusted_for_a_moment():
+    """Within its time to live a device is asked once; later, or when invalidated, again."""
+    clock, reader = Clock(), Reader(1000)
+    budget = Budget(time_to_live=0.1, clock=clock)
+    budget.register("torch", reader)
+    assert [budget.free("cuda:0", "torch") for _ in range(5)] == [1000] * 5
+    assert budget.fits(800, "cuda:0", 0.8, "torch")
+    assert reader.asked == 1
+    reader.value = 500
+    clock.now += 0.11
+    assert not budget.fits(800, "cuda:0", 0.8, "torch")
+    assert budget.allowed("cuda:0", 0.5, "torch") == 250
+    reader.value = 100
+    budget.invalidate("cuda:1")
+    assert budget.free("cuda:0", "torch") == 500
+    budget.invalidate("cuda:0")
+    assert budget.free("cuda:0", "torch") == 100
+    assert reader.asked == 3
+
+
+def test_who_allocates_matters():
+    """A library's own pool counts for it alone; without a library, the least any of them reports."""
+    budget = Budget()
+    budget.register("torch", Reader(1000))
+    budget.register("jax", Reader(300))
+    budget.register("cupy", Reader(None))
+    assert budget.free("cuda:0", "torch") == 1000
+    assert budget.free("cuda:0", "cupy") is None
+    assert budget.free("cuda:0", "unheard of") is None
+    assert budget.free("cuda:0") == 300
+    budget.unregister("jax")
+    assert budget.free("cuda:0") == 1000
+
+
+def test_a_reader_that_fails_knows_nothing():
+    """An error while reading is no error of the call that asked; the others still count."""
+    budget = Budget()
+    budget.register("torch", Reader(RuntimeError("driver shut down")))
+    assert budget.free("cuda:0", "torch") is None
+    assert budget.fits(10**18, "cuda:0", 0.8, "torch")
+    budget.register("cupy", Reader(7))
+    assert budget.free("cuda:0") == 7
+
+
+def test_the_host_is_read_without_being_registered():
+    """The process's own budget knows the host; resetting it forgets readers, not the host."""
+    budget = get_budget()
+    budget.register("torch", Reader(5))
+    reset()
+    assert get_budget() is budget
+    assert budget.free("cuda:0") is None
+    free = budget.free(HOST)
+    assert free is not None
+    assert free > 0
+
+
+def test_threads_register_and_read_at_once():
+    """Nothing that was registered is lost, and no reading fails, while eight threads do both."""
+    budget = Budget(time_to_live=0.0)
+    errors = []
+
+    def work(number):
+        try:
+            for step in range(200):
+                budget.register(f"{number}-{step}", Reader(1))
+                budget.free("cuda:0", f"{number}-{step}")
+                budget.invalidate()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert all(budget.free("cuda:0", f"{number}-199") == 1 for number in range(8))
+
+
+@pytest.mark.bench
+def test_asking_is_cheap_enough_for_every_call():
+    """The guard costs under a microsecond while its reading is fresh, for the host and for a device."""
+    budget = Budget(time_to_live=1e9)
+    budget.register("torch", Reader(10**9))
+    for device, owner in ((HOST, None), ("cuda:0", "torch")):
+        budget.read(device, owner)
+        calls = 2000
+        spent = min(timeit.repeat(lambda d=device, o=owner: budget.fits(1000, d, 0.8, o), number=calls, repeat=50))
+        assert spent / calls < 1e-6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_reads_for_itself():
+    """What the parent read is not taken over, and a lock held at the fork does not stop the child."""
+    clock, reader = Clock(), Reader(1000)
+    budget = Budget(clock=clock)
+    budget.register("torch", reader)
+    assert budget.free("cuda:0") == 1000
+
+    def in_child():
+        reader.value = 10
+        budget.register("jax", Reader(20))
+        assert budget.free("cuda:0") == 10
+
+    from hpfracc.engine.memory import budget as module
+
+    with module._lock:
+        run_in_child(in_child)
+    assert budget.free("cuda:0") == 1000

@@ -1,0 +1,173 @@
+"""A record is written as a line and read back the same; nothing else is taken for one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpfracc.engine.selection.records import Record, new_id, parse_line, parse_object
+from hpfracc.errors import InvalidInputError
+from tests.helpers.forked import run_in_child
+from tests.helpers.measured import sample
+
+texts = st.text(max_size=40)
+names = st.text(min_size=1, max_size=40)
+sizes = st.integers(0, 2**60)
+times = st.floats(0, 1e300)
+records = st.builds(
+    Record,
+    kind=st.sampled_from(["knot", "sample", "compile", "transfer", "memory"]),
+    operation=texts,
+    arm=texts,
+    fingerprint=names,
+    start=texts,
+    dtype=texts,
+    seconds=times,
+    bucket=st.tuples(sizes, sizes),
+    x=times,
+    nbytes=sizes,
+    route=texts,
+    time=times,
+    id=names,
+)
+
+
+@given(records)
+def test_there_and_back(record):
+    """What is written is one line, and read back it is equal to the last bit."""
+    line = record.to_line()
+    assert "\n" not in line
+    assert parse_line(line) == record
+    assert parse_line(line.encode()) == record
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_are_taken_for_a_record(data):
+    """Whatever is in a line, it is a record or an InvalidInputError, never another error."""
+    with pytest.raises(InvalidInputError):
+        parse_line(data)
+
+
+@given(records, st.data())
+def test_damage_is_never_another_error(record, data):
+    """A line with bytes changed is a record or an InvalidInputError."""
+    line = bytearray(record.to_line().encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        line[data.draw(st.integers(0, len(line) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(InvalidInputError):
+        parse_line(bytes(line))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("kind", "guess"),
+        ("kind", None),
+        ("id", ""),
+        ("id", 7),
+        ("id", "x" * 1025),
+        ("fingerprint", ""),
+        ("operation", None),
+        ("seconds", -1.0),
+        ("seconds", math.nan),
+        ("seconds", math.inf),
+        ("seconds", "1"),
+        ("seconds", True),
+        ("seconds", 10**400),
+        ("time", None),
+        ("x", None),
+        ("x", [1]),
+        ("bucket", None),
+        ("bucket", (1,)),
+        ("bucket", (1, 2, 3)),
+        ("bucket", (1, -2)),
+        ("bucket", (1, 2.5)),
+        ("bucket", "ab"),
+        ("nbytes", 1.5),
+        ("nbytes", -1),
+        ("route", 3),
+    ],
+)
+def test_a_wrong_value_is_named(field, value):
+    """Every field is checked, and the error names it."""
+    with pytest.raises(InvalidInputError, match=field.split("[")[0]):
+        sample(**{field: value})
+
+
+@pytest.mark.parametrize(("kind", "missing"), [("transfer", "nbytes"), ("transfer", "route"), ("memory", "nbytes")])
+def test_what_a_kind_needs(kind, missing):
+    """A transfer without its bytes or route, and memory without its peak, say nothing."""
+    facts = {"nbytes": 10, "route": "cpu->cuda:0", missing: None}
+    with pytest.raises(InvalidInputError, match=missing):
+        sample(kind=kind, **facts)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "[]",
+        "7",
+        "null",
+        "{}",
+        '{"kind":NaN}',
+        "[" * 100_000,
+        sample().to_line()[:-1],
+        sample().to_line().replace('"x":100.0', '"x":NaN'),
+        sample().to_line().replace('"x":100.0', '"x":1e999'),
+        sample().to_line().replace('"x"', '"y"'),
+        sample().to_line().replace("{", '{"more":1,'),
+        b"\xff\xfe",
+    ],
+)
+def test_lines_that_are_no_record(line):
+    """Cut, foreign and extended lines are refused."""
+    with pytest.raises(InvalidInputError):
+        parse_line(line)
+
+
+def test_numbers_have_one_form():
+    """A whole number given for a time is the same as the float, so that the same records give the same bytes."""
+    assert sample(x=3, seconds=1, time=5, id="a").to_line() == sample(x=3.0, seconds=1.0, time=5.0, id="a").to_line()
+    assert parse_object(json.loads(sample(bucket=[3, 4]).to_line())).bucket == (3, 4)
+
+
+def test_defaults_are_now_and_new():
+    """Time and identity fill themselves in; what is None is not written."""
+    before = time.time()
+    record = Record(kind="compile", operation="fft", arm="a:b@cpu", fingerprint="f", start="host", dtype="", seconds=1)
+    assert before <= record.time <= time.time()
+    assert record.to_dict().keys() & {"x", "bucket", "nbytes", "route"} == set()
+    assert record.backend == "a"
+
+
+def test_identities_are_unique_across_threads_and_rise():
+    """Eight threads at once never get the same one; one thread's sort in the order they were made."""
+    made: list[list[str]] = [[] for _ in range(8)]
+    threads = [threading.Thread(target=lambda m=m: m.extend(new_id() for _ in range(2000))) for m in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({each for m in made for each in m}) == 16_000
+    assert all(m == sorted(m) for m in made)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_identities_differ_after_a_fork():
+    """A child does not go on with its parent's."""
+    mine = new_id().partition("-")[0]
+
+    def in_child():
+        assert new_id().partition("-")[0] != mine
+
+    run_in_child(in_child)
+    assert new_id().partition("-")[0] == mine

@@ -1,0 +1,318 @@
+"""Damaged files, full and read-only disks, vanished journals: no error reaches the user, nothing whole is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+import warnings
+
+import pytest
+
+from hpfracc.engine.selection.wisdom import Wisdom, journal, reset_warnings, store
+from hpfracc.engine.selection.wisdom.document import encode_journal_head, encode_lines, encode_merged
+from hpfracc.engine.selection.wisdom.folder import list_files
+from hpfracc.engine.selection.wisdom.location import Layout, temporary
+from hpfracc.errors import WisdomWarning
+from tests.helpers.measured import ids, samples
+from tests.helpers.warned import collected
+
+fcntl = pytest.importorskip("fcntl", reason="this system has no flock")
+
+
+@pytest.fixture(autouse=True)
+def unwarned():
+    reset_warnings()
+
+
+def files(folder, kind):
+    return [path for path, found in list_files(Layout.of(folder)) if found == kind]
+
+
+@pytest.mark.parametrize("left", [0.0, 0.1, 0.5, 0.9, 0.995])
+def test_a_truncated_merged_file(tmp_path, left):
+    """It is set aside with a warning, what is left of it is kept, journals complete it, and it is whole again."""
+    old, new = samples(3), samples(2)
+    data = encode_merged(old)
+    broken = data[: int(len(data) * left)]
+    (tmp_path / "wisdom.json").write_bytes(broken)
+    writer = Wisdom(tmp_path)
+    writer.append(new)
+    writer.close()
+    with pytest.warns(WisdomWarning, match="set aside") as caught:
+        found = Wisdom(tmp_path).load()
+    assert len(caught) == 1
+    whole = [record for record in old if record.to_line().encode() in broken]
+    assert ids(found) == ids([*whole, *new])
+    (aside,) = files(tmp_path, "damaged")
+    assert aside.read_bytes() == broken
+    assert ids(Wisdom(tmp_path / "wisdom.json", read_only=True).load()) == ids(found)
+
+
+@pytest.mark.parametrize("name", ["merged", "generation"])
+def test_nothing_merged_is_lost_when_one_file_is_truncated(tmp_path, name):
+    """Generation and merged file hold the same: either may be emptied, even in place."""
+    records = samples(20)
+    wisdom = Wisdom(tmp_path)
+    wisdom.append(records)
+    wisdom.merge()
+    (path,) = files(tmp_path, name)
+    os.truncate(path, 0)
+    with pytest.warns(WisdomWarning, match="set aside"):
+        assert ids(Wisdom(tmp_path).load()) == ids(records)
+    assert ids(Wisdom(tmp_path).load()) == ids(records)
+    assert len(files(tmp_path, "damaged")) == 1
+
+
+@pytest.mark.parametrize("data", [b"\x00" * 4096, b"[]", b'{"hpfracc":"something else"}', os.urandom(1000)])
+def test_garbage_in_the_merged_file(tmp_path, data):
+    """Whatever is in it, there is a warning and no error, and learning goes on."""
+    (tmp_path / "wisdom.json").write_bytes(data)
+    wisdom = Wisdom(tmp_path)
+    with pytest.warns(WisdomWarning, match="damaged"):
+        assert wisdom.load() == []
+    wisdom.append(samples(2))
+    assert wisdom.merge() == 2
+    assert len(Wisdom(tmp_path).load()) == 2
+
+
+def test_a_bad_line_in_a_journal_is_counted(tmp_path):
+    """It is skipped without a warning, and the summary says so."""
+    records = samples(2)
+    path = Layout(tmp_path).new_journal()
+    path.write_bytes(
+        encode_journal_head() + encode_lines(records[:1]) + b"{bad\n" + encode_lines(records[1:]) + b'{"to'
+    )
+    wisdom = Wisdom(tmp_path)
+    assert wisdom.load() == records
+    assert wisdom.summary()["skipped"] == 1
+
+
+def _fail_when_written(monkeypatch, code):
+    real = os.open
+
+    def refuse(path, flags, *rest, **options):
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise OSError(code, os.strerror(code), str(path))
+        return real(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_place_that_cannot_be_written(tmp_path, monkeypatch, code):
+    """No error, one warning in all, and everything works in memory; when the place recovers, so does wisdom."""
+    known = samples(2)
+    before = Wisdom(tmp_path)
+    before.append(known)
+    before.merge()
+    wisdom, records = Wisdom(tmp_path), samples(3)
+    wisdom.append(records)
+    with monkeypatch.context() as patch:
+        _fail_when_written(patch, code)
+        with collected() as messages:
+            assert not wisdom.flush()
+            wisdom._retry_at = None  # as if the time to try again had come
+            assert not wisdom.flush()
+            assert wisdom.merge() == 5
+            Wisdom(tmp_path).append(samples(store._GATHERED))
+        assert len(messages) == 1
+        assert "memory only" in messages[0]
+        assert ids(wisdom.load()) == ids(known + records)
+        assert wisdom.summary()["state"] == "memory only"
+    assert not wisdom.flush()  # not tried at every call
+    wisdom._retry_at = time.monotonic() - 1
+    assert wisdom.flush()
+    assert wisdom.summary()["state"] == "kept"
+    assert ids(Wisdom(tmp_path).load()) == ids(known + records)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    """Below a regular file there can be no folder: one warning, memory only, also where root may do anything."""
+    (tmp_path / "file").write_text("")
+    wisdom = Wisdom(tmp_path / "file" / "wisdom")
+    wisdom.append(samples(2))
+    with collected() as messages:
+        assert not wisdom.flush()
+        assert wisdom.merge() == 2
+        wisdom.close()
+    assert len(messages) == 1
+    assert "HPFRACC_WISDOM" in messages[0]
+    assert len(wisdom.load()) == 2
+    assert wisdom.clear() == 0
+
+
+def test_a_folder_that_cannot_be_read(tmp_path, monkeypatch):
+    """One warning, and what this process learned is still there."""
+
+    def refuse(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    wisdom = Wisdom(tmp_path)
+    wisdom.append(samples(2))
+    monkeypatch.setattr(os, "listdir", refuse)
+    with pytest.warns(WisdomWarning, match="cannot be read"):
+        assert len(wisdom.load()) == 2
+    assert len(wisdom.load()) == 2
+
+
+def test_memory_is_bounded_where_nothing_can_be_written(tmp_path):
+    """A process that learns for weeks without a place to write does not grow."""
+    (tmp_path / "file").write_text("")
+    wisdom = Wisdom(tmp_path / "file")
+    with collected() as messages:
+        for step in range(5):
+            wisdom.append(samples(4000, time=float(step)))
+    assert len(messages) == 1
+    assert len(wisdom._pending) <= store._KEPT_IN_MEMORY
+    assert max(record.time for record in wisdom.load()) == 4.0
+
+
+def test_a_disk_that_fills_in_the_middle_of_a_line(tmp_path, monkeypatch):
+    """What did not get to disk whole is written again, elsewhere, once there is room; no line is counted twice."""
+    wisdom = Wisdom(tmp_path)
+    first, second = samples(2), samples(2)
+    wisdom.append(first)
+    wisdom.flush()
+    real = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda fd, data: real(fd, data[: len(data) * 3 // 4]))
+        wisdom.append(second)
+        with pytest.warns(WisdomWarning, match="memory only"):
+            assert not wisdom.flush()
+    wisdom._retry_at = None
+    assert wisdom.flush()
+    assert [record.id for record in Wisdom(tmp_path).load()] == sorted(
+        ids(first + second), key=_time_of(first + second)
+    )
+    assert Wisdom(tmp_path).summary()["skipped"] == 0
+
+
+def _time_of(records):
+    return {record.id: record.age_order for record in records}.__getitem__
+
+
+def test_a_journal_removed_under_its_writer(tmp_path):
+    """The writer notices at its next flush and begins another one with the same lines."""
+    wisdom = Wisdom(tmp_path)
+    wisdom.append(samples(2))
+    wisdom.flush()
+    (path,) = files(tmp_path, "journal")
+    path.unlink()
+    records = samples(2)
+    wisdom.append(records)
+    assert wisdom.flush()
+    assert ids(Wisdom(tmp_path).load()) == ids(records)
+
+
+def test_an_idle_journal_is_begun_anew(tmp_path, monkeypatch):
+    """After an hour without a line another one is begun: a day later the old one can safely be called abandoned."""
+    wisdom = Wisdom(tmp_path)
+    wisdom.append(samples(1))
+    wisdom.flush()
+    monkeypatch.setattr(journal, "IDLE_SECONDS", -1.0)
+    wisdom.append(samples(1))
+    wisdom.flush()
+    assert len(files(tmp_path, "journal")) == 2
+    assert len(Wisdom(tmp_path).load()) == 2
+
+
+@pytest.mark.parametrize(
+    ("host", "locks", "age", "removed"),
+    [
+        ("here", True, 0.0, True),
+        ("elsewhere", True, 0.0, False),
+        ("elsewhere", True, 2 * journal.UNTOUCHED_SECONDS, True),
+        ("here", False, 0.0, False),
+        ("here", False, 2 * journal.UNTOUCHED_SECONDS, True),
+    ],
+)
+def test_when_a_journal_is_abandoned(tmp_path, monkeypatch, host, locks, age, removed):
+    """Another machine's, or one where there are no locks, only when it was untouched for a day; its records stay."""
+    records = samples(2)
+    layout = Layout(tmp_path)
+    path = layout.new_journal()
+    if host == "elsewhere":
+        path = path.with_name(f"journal-elsewhere-1-{'0' * 16}.jsonl")
+    path.write_bytes(encode_journal_head() + encode_lines(records))
+    os.utime(path, (time.time() - age,) * 2)
+    if not locks:
+
+        def no_locks(fd, operation):
+            raise OSError(errno.ENOLCK, "no locks available")
+
+        monkeypatch.setattr(fcntl, "flock", no_locks)
+    Wisdom(tmp_path).merge()
+    assert path.exists() is not removed
+    assert ids(Wisdom(tmp_path).load()) == ids(records)
+
+
+def test_a_living_writer_s_journal_is_never_abandoned(tmp_path):
+    """However long ago it was written to: its lock tells that its writer is there."""
+    wisdom = Wisdom(tmp_path)
+    wisdom.append(samples(1))
+    wisdom.flush()
+    (path,) = files(tmp_path, "journal")
+    os.utime(path, (0, 0))
+    Wisdom(tmp_path).merge()
+    assert path.exists()
+    wisdom.close()
+    Wisdom(tmp_path).merge()
+    assert not path.exists()
+
+
+def test_a_journal_that_grew_after_it_was_read_stays(tmp_path):
+    """What was not read is not removed, even if its writer has ended since."""
+    path = Layout(tmp_path).new_journal()
+    data = encode_journal_head() + encode_lines(samples(2))
+    path.write_bytes(data)
+    assert not journal.remove_if_abandoned(path, len(data) - 1, Layout(tmp_path))
+    assert journal.remove_if_abandoned(path, len(data), Layout(tmp_path))
+    assert not journal.remove_if_abandoned(path, len(data), Layout(tmp_path))
+
+
+def test_leftovers_of_killed_writers_go_when_they_are_old(tmp_path):
+    """A file that was never renamed is removed after an hour; a fresh one may still be renamed."""
+    old, fresh = temporary(Layout(tmp_path).merged), temporary(Layout(tmp_path).new_generation())
+    for path in (old, fresh):
+        path.write_text("{")
+    os.utime(old, (0, 0))
+    wisdom = Wisdom(tmp_path)
+    wisdom.append(samples(1))
+    wisdom.merge()
+    assert not old.exists()
+    assert fresh.exists()
+
+
+def test_another_user_s_file_is_neither_read_nor_removed(tmp_path, monkeypatch):
+    """A generation that cannot be opened stays, and the others are merged."""
+    parts = [samples(2), samples(3), samples(4)]
+    theirs, *ours = [Layout(tmp_path).new_generation() for _ in parts]
+    for path, records in zip((theirs, *ours), parts, strict=True):
+        path.write_bytes(encode_merged(records))
+    real = type(theirs).read_bytes
+
+    def read_bytes(path):
+        if path == theirs:
+            raise PermissionError(errno.EACCES, "not yours")
+        return real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(theirs), "read_bytes", read_bytes)
+        assert Wisdom(tmp_path).merge() == 7
+    assert theirs.exists()
+    assert not any(path.exists() for path in ours)
+    assert ids(Wisdom(tmp_path).load()) == ids(record for part in parts for record in part)
+
+
+def test_warnings_made_errors_do_not_lose_records(tmp_path):
+    """Whoever turns warnings into errors gets the error, and wisdom is in order all the same."""
+    (tmp_path / "wisdom.json").write_bytes(b"broken")
+    writer = Wisdom(tmp_path)
+    writer.append(samples(2))
+    writer.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(WisdomWarning):
+            Wisdom(tmp_path).load()
+        assert len(Wisdom(tmp_path).load()) == 2

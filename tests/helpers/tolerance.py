@@ -1,0 +1,101 @@
+"""How far a kernel may be from the right answer: a few units of the dtype's rounding, at the size of the operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hpfracc.engine.primitives.base import Call
+
+#: Units of rounding that count as "a few".
+FEW = 8.0
+
+
+def eps(dtype: str) -> float:
+    """The rounding unit of a dtype, 0 for one that is exact."""
+    kind = np.dtype(dtype)
+    return float(np.finfo(kind).eps) if kind.kind in "fc" else 0.0
+
+
+def bound(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> np.ndarray:
+    """The largest error allowed at each element of the answer."""
+    try:
+        scale = _SCALES[call.operation]
+    except KeyError:
+        raise AssertionError(f"say in {__name__} how exact {call.operation!r} is") from None
+    return np.asarray(FEW * eps(call.dtype) * scale(call, arrays, params, answer))
+
+
+def _convolution(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """``(sum |w|) (max |x|)`` of each row, finite values only."""
+    weights, signal = (np.where(np.isfinite(array), np.abs(array), 0) for array in arrays)
+    return weights.sum(-1, keepdims=True) * signal.max(-1, keepdims=True, initial=0)
+
+
+def _matmul(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    if not eps(call.dtype):
+        return 0.0
+    return np.matmul(*(np.abs(array) for array in arrays))
+
+
+def _fft(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """The largest value of each transform; errors grow with the logarithm of its length."""
+    largest = np.abs(answer).max(params.get("axis", -1), keepdims=True, initial=0)
+    return (1 + math.log2(max(1, call.length))) * largest
+
+
+def _elementwise(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """The value, or the size of the numbers that went in: the cases are formulae that do not blow those up."""
+    return 1 + np.abs(answer.astype(np.complex128))
+
+
+def _reduction(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    kind = call.facts["kind"]
+    if kind in ("max", "min") or not eps(call.dtype):
+        return 0.0
+    if kind == "norm":
+        return np.abs(answer)
+    if kind == "prod":
+        return np.abs(answer) * max(1, call.length)
+    options = {"axis": params.get("axis"), "keepdims": params.get("keepdims", False)}
+    return np.abs(arrays[0]).sum(**options) / (max(1, call.length) if kind == "mean" else 1)
+
+
+def _mittag_leffler(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """A relative error of 1e-13, which is what its authors promise in double precision, or a few units of less."""
+    return np.abs(answer) * max(1.0, 1e-13 / (FEW * eps(call.dtype)))
+
+
+def _exact(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    return 0.0
+
+
+_SCALES: dict[str, Callable[[Call, Sequence[np.ndarray], Mapping[str, Any], np.ndarray], Any]] = {
+    "causal_convolution": _convolution,
+    "matmul": _matmul,
+    "fft": _fft,
+    "elementwise": _elementwise,
+    "reduction": _reduction,
+    "bitwise_xor": _exact,
+    "mittag_leffler": _mittag_leffler,
+}
+
+
+def disagreement(result: np.ndarray, answer: np.ndarray, allowed: np.ndarray) -> str | None:
+    """Where ``result`` leaves ``answer`` by more than ``allowed``, or None; equal infinities and nans agree."""
+    if result.shape != answer.shape or result.dtype != answer.dtype:
+        return f"{result.dtype}{result.shape} instead of {answer.dtype}{answer.shape}"
+    if answer.dtype.kind not in "fc":
+        wrong = result != answer
+        return f"{int(wrong.sum())} elements differ" if wrong.any() else None
+    with np.errstate(invalid="ignore"):
+        same = (result == answer) | (np.isnan(result) & np.isnan(answer))
+        error = np.where(same, 0, np.abs(result - answer))
+        wrong = ~(error <= allowed)
+    if not wrong.any():
+        return None
+    where = np.unravel_index(int(np.argmax(np.where(np.isnan(error), np.inf, error - allowed))), answer.shape)
+    return f"{result[where]} instead of {answer[where]} at {tuple(map(int, where))}, {int(wrong.sum())} such"

@@ -1,0 +1,63 @@
+"""Environment variables are read strictly."""
+
+from __future__ import annotations
+
+import pytest
+
+import hpfracc as hf
+from hpfracc import _optional
+from hpfracc._config import get_settings
+from hpfracc._environment import read_environment
+from hpfracc.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("0", False), ("true", True), ("False", False)])
+def test_flags(text: str, value: bool) -> None:
+    """``0`` and ``false`` mean no."""
+    assert read_environment({"HPFRACC_ENABLE_LEARNING": text}).enable_learning is value
+    assert (read_environment({"HPFRACC_FORCE_NUMPY": text}).force == "numpy") is value
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"HPFRACC_ENABLE_LEARNING": "yes"}, "HPFRACC_ENABLE_LEARNING='yes'.*use 1, 0, true or false"),
+        ({"HPFRACC_DISABLE_JAX": "2"}, "HPFRACC_DISABLE_JAX='2'"),
+        ({"HPFRACC_GPU_MEMORY_LIMIT": "2"}, "HPFRACC_GPU_MEMORY_LIMIT='2'.*at most 1"),
+        ({"HPFRACC_GPU_MEMORY_LIMIT": "nan"}, "HPFRACC_GPU_MEMORY_LIMIT='nan'"),
+        ({"HPFRACC_GPU_MEMORY_LIMIT": "most"}, "HPFRACC_GPU_MEMORY_LIMIT='most'"),
+        ({"HPFRACC_FORCE_NUMPY": "1", "HPFRACC_DISABLE_NUMPY": "1"}, "forced and disabled.*unset one"),
+        ({"HPFRACC_FORCE_NUMPY": "1", "HPFRACC_FORCE_TORCH": "1"}, "only one backend can be forced"),
+        (
+            {f"HPFRACC_DISABLE_{n}": "1" for n in ("NUMPY", "NUMBA", "TORCH", "JAX", "CUPY")},
+            "every backend is disabled",
+        ),
+    ],
+)
+def test_bad_values_name_the_variable_and_the_remedy(variables: dict[str, str], words: str) -> None:
+    """A variable that cannot be obeyed is an error, not a default."""
+    with pytest.raises(ConfigurationError, match=words):
+        read_environment(variables)
+
+
+def test_forcing_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says how to install it."""
+    monkeypatch.setattr("hpfracc._environment.is_installed", lambda name: False)
+    monkeypatch.setenv("HPFRACC_FORCE_TORCH", "1")
+    with pytest.raises(ConfigurationError, match=r"HPFRACC_FORCE_TORCH.*hpfracc\[torch\]"):
+        hf.IntelligentBackendSelector()
+
+
+def test_read_again_whenever_a_selector_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change is seen by the next selector, and by the engine from then on."""
+    assert get_settings().gpu_memory_limit == 0.8
+    monkeypatch.setenv("HPFRACC_GPU_MEMORY_LIMIT", "0.25")
+    assert get_settings().gpu_memory_limit == 0.8
+    assert hf.IntelligentBackendSelector().gpu_memory_limit == 0.25
+    assert get_settings().gpu_memory_limit == 0.25
+
+
+def test_missing_library_names_the_extra() -> None:
+    """Importing what is not there says what to install."""
+    with pytest.raises(hf.errors.MissingDependencyError, match=r"hpfracc\[surely_not_there\]"):
+        _optional.import_optional("surely_not_there")
