@@ -35,6 +35,8 @@ MOST_KNOTS = 10
 NEGLIGIBLE = 1.03
 #: First calls shorter than this are no reason to avoid an arm.
 LEAST_COMPILE = 0.01
+#: Backends of which any kernel compiles; the others' first calls are long for reasons of their own.
+COMPILERS = ("numba", "jax", "cupy")
 DIGITS = 3
 
 Knots = dict[str, dict[str, dict[str, dict[str, list[list[float]]]]]]
@@ -161,16 +163,23 @@ def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def collect_compiles(report: CalibrationReport, only: str | None) -> dict[str, float]:
-    """First calls to expect, by pattern of arm names: the median of those seen."""
-    seen: dict[str, list[float]] = {}
-    for _, _, timing in report.compiles():
-        backend, _, rest = timing.arm.partition(":")
-        on_card = "@cpu" not in rest
+    """First calls to expect, by pattern of arm names: the median of those seen, of each algorithm and then of all."""
+    exact: dict[str, list[float]] = {}
+    general: dict[str, list[float]] = {}
+    for series, _, timing in report.compiles():
+        if series.variant == "prepared" or timing.first is None or timing.first < LEAST_COMPILE:
+            continue
+        kernel, _, device = timing.arm.partition("@")
+        on_card = not device.startswith("cpu")
         if (only == "cpu" and on_card) or (only == "cards" and not on_card):
             continue
-        seen.setdefault(f"{backend}:*@{'cuda*' if on_card else 'cpu*'}", []).append(timing.first or 0.0)
-    medians = {pattern: statistics.median(values) for pattern, values in sorted(seen.items())}
-    return {pattern: rounded(seconds) for pattern, seconds in medians.items() if seconds >= LEAST_COMPILE}
+        place = "cuda*" if on_card else "cpu*"
+        exact.setdefault(f"{kernel}@{place}", []).append(timing.first)
+        backend = kernel.partition(":")[0]
+        if backend in COMPILERS:
+            general.setdefault(f"{backend}:*@{place}", []).append(timing.first)
+    found = {pattern: rounded(statistics.median(seconds)) for pattern, seconds in {**exact, **general}.items()}
+    return by_precision(found)
 
 
 def collect_transfers(report: CalibrationReport) -> dict[str, list[float]]:
@@ -201,12 +210,14 @@ def merge(known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
         "version": 1,
         "made": made,
         "knots": {operation: dict(sorted(arms.items())) for operation, arms in sorted(knots.items())},
-        "compile": {
-            **found["compile"],
-            **{name: t for name, t in known.get("compile", {}).items() if name not in found["compile"]},
-        },
+        "compile": by_precision({**known.get("compile", {}), **found["compile"]}),
         "transfers": {**known.get("transfers", {}), **found["transfers"]},
     }
+
+
+def by_precision(patterns: dict[str, float]) -> dict[str, float]:
+    """Patterns of one algorithm before those of a whole backend: the first that fits counts."""
+    return dict(sorted(patterns.items(), key=lambda item: (":*" in item[0], item[0])))
 
 
 def dump(data: dict[str, Any]) -> str:

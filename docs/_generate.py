@@ -97,7 +97,7 @@ def _operation(name: str, primitive: Primitive) -> Iterator[str]:
     words = inspect.cleandoc(type(primitive).__doc__ or "")
     if inspect.isfunction(public):
         # It has a face of its own in front of the primitive: both have something to say.
-        text = f".. autofunction:: hpfracc.{name}\n\n{words}"
+        text = f".. autofunction:: hpfracc.{name}\n\nWhat its kernels keep to:\n\n{words}"
     else:
         body = "\n".join(f"   {line}".rstrip() for line in words.splitlines())
         text = f".. py:function:: {_call(name, primitive)}\n\n{body}"
@@ -163,7 +163,8 @@ def _command(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Iterator
         yield f"{'#' * (len(path) + 1)} hpfracc {' '.join(path)}"
         yield _as_sentence(parser.description or "")
         parser.formatter_class = partial(argparse.HelpFormatter, width=_WIDTH)
-        yield f"```text\n{parser.format_usage().removeprefix('usage: ').rstrip()}\n```"
+        usage = parser.format_usage().replace("\n       ", "\n").removeprefix("usage: ")
+        yield f"```text\n{usage}```"
         rows = [_option_row(action) for action in actions if action not in children and action.dest not in _COMMON]
         if rows:
             yield _table(("option", "meaning"), rows)
@@ -200,10 +201,27 @@ def functions() -> str:
 
 def names() -> str:
     """Every operation with the first words of its contract."""
-    rows = [
-        (f"[`hf.{name}`](operations.md#operation-{name})", _sentence(type(primitive))) for name, primitive in _public()
-    ]
+
+    def words(name: str, primitive: Primitive) -> str:
+        public = getattr(hpfracc, name)
+        return _sentence(public if inspect.isfunction(public) else type(primitive))
+
+    rows = [(f"[`hf.{name}`](operations.md#operation-{name})", words(name, primitive)) for name, primitive in _public()]
     return _table(("name", "what it computes"), rows)
+
+
+def rooms() -> str:
+    """Public names of the floors above the engine, by the room they live in."""
+    found: dict[str, list[str]] = {}
+    for name in hpfracc.__all__:
+        room = hpfracc._HOMES.get(name, "").split(".")[1:2]
+        if room and room[0] not in ("engine", "_config"):
+            kind = "class" if inspect.isclass(getattr(hpfracc, name)) else "function"
+            found.setdefault(room[0], []).append(f".. auto{kind}:: hpfracc.{name}")
+    return "\n\n".join(
+        "\n\n".join((f"## {room.replace('_', ' ').capitalize()}", "```{eval-rst}", *entries, "```"))
+        for room, entries in sorted(found.items())
+    )
 
 
 #: What a page can ask for.
@@ -213,6 +231,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "names": names,
     "operations": operations,
     "overview": overview,
+    "rooms": rooms,
 }
 
 

@@ -19,7 +19,7 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"hpfracc {release}"
 html_static_path = ["_static"]
-html_css_files = ["tables.css"]
+html_css_files = ["wide.css"]
 
 myst_heading_anchors = 3
 

@@ -37,26 +37,44 @@ if TYPE_CHECKING:
     )
     from hpfracc.engine.selection.selector import IntelligentBackendSelector, select_optimal_backend
     from hpfracc.engine.workload import WorkloadCharacteristics
+    from hpfracc.operators._base import FractionalOperator, OperatorResult
+    from hpfracc.operators._caputo import Caputo, caputo
+    from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov, grunwald_letnikov
+    from hpfracc.operators._registry import create_fractional_derivative, create_fractional_integral
+    from hpfracc.operators._riemann_liouville import RiemannLiouville, riemann_liouville
+    from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral, riemann_liouville_integral
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BackendType",
+    "Caputo",
+    "FractionalOperator",
+    "GrunwaldLetnikov",
     "IntelligentBackendSelector",
     "Operation",
+    "OperatorResult",
+    "RiemannLiouville",
+    "RiemannLiouvilleIntegral",
     "WorkloadCharacteristics",
     "__version__",
     "bitwise_xor",
+    "caputo",
     "causal_convolution",
     "config",
+    "create_fractional_derivative",
+    "create_fractional_integral",
     "elementwise",
     "errors",
     "explain",
     "fft",
+    "grunwald_letnikov",
     "last_decision",
     "matmul",
     "operation",
     "reduction",
+    "riemann_liouville",
+    "riemann_liouville_integral",
     "select_optimal_backend",
     "use_backend",
 ]
@@ -64,19 +82,31 @@ __all__ = [
 #: The module each public name is loaded from; a name that stands for a whole module has no entry.
 _HOMES: dict[str, str] = {
     "BackendType": "hpfracc.engine.backends.registry",
+    "Caputo": "hpfracc.operators._caputo",
+    "FractionalOperator": "hpfracc.operators._base",
+    "GrunwaldLetnikov": "hpfracc.operators._grunwald_letnikov",
     "IntelligentBackendSelector": "hpfracc.engine.selection.selector",
     "Operation": "hpfracc.engine.execution.api",
+    "OperatorResult": "hpfracc.operators._base",
+    "RiemannLiouville": "hpfracc.operators._riemann_liouville",
+    "RiemannLiouvilleIntegral": "hpfracc.operators._riemann_liouville_integral",
     "WorkloadCharacteristics": "hpfracc.engine.workload",
     "bitwise_xor": "hpfracc.engine.execution.api",
+    "caputo": "hpfracc.operators._caputo",
     "causal_convolution": "hpfracc.engine.execution.api",
     "config": "hpfracc._config",
+    "create_fractional_derivative": "hpfracc.operators._registry",
+    "create_fractional_integral": "hpfracc.operators._registry",
     "elementwise": "hpfracc.engine.execution.api",
     "explain": "hpfracc.engine.execution.api",
     "fft": "hpfracc.engine.execution.api",
+    "grunwald_letnikov": "hpfracc.operators._grunwald_letnikov",
     "last_decision": "hpfracc.engine.execution.api",
     "matmul": "hpfracc.engine.execution.api",
     "operation": "hpfracc.engine.execution.api",
     "reduction": "hpfracc.engine.execution.api",
+    "riemann_liouville": "hpfracc.operators._riemann_liouville",
+    "riemann_liouville_integral": "hpfracc.operators._riemann_liouville_integral",
     "select_optimal_backend": "hpfracc.engine.selection.selector",
     "use_backend": "hpfracc._config",
 }

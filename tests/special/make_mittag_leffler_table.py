@@ -4,8 +4,8 @@ Nothing of hpfracc is used. Two ways, each where it is sure of 30 digits:
 
 * the power series, in so many digits that its cancellation does not show, where ``|z|^(1/a) <= 60``;
 * the expansion for large z (exponential terms of the principal sheet, minus the inverse powers up to the least one),
-  whose error is of the size ``exp(-|z|^(1/a)) < 1e-26``, elsewhere. Points where that is not small against the value are
-  left out (only ``a = 1`` and its like has such).
+  whose error is of the size ``exp(-|z|^(1/a)) < 1e-26``, elsewhere. Points where that is not small against the value
+  are left out (only ``a = 1`` and its like has such).
 
 Run as ``python tests/special/make_mittag_leffler_table.py [points per pair] [file]``; some minutes on one core.
 """
@@ -16,15 +16,14 @@ import json
 import math
 import random
 import sys
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import mpmath as mp
 
-ALPHAS = [
-    0.05, 0.1, 0.2, 0.25, 1 / 3, 0.5, 0.6, 0.75, 0.9, 0.95, 0.99, 0.999, 0.999999, 1.0, 1.000001, 1.001, 1.01, 1.1, 1.25,
-    1.5, 1.75, 1.9, 1.99, 2.0, 2.5, 3.0, 4.0, 5.5,
-]  # fmt: skip
+ALPHAS = [0.05, 0.1, 0.2, 0.25, 1 / 3, 0.5, 0.6, 0.75, 0.9, 0.95, 0.99, 0.999, 0.999999, 1.0]
+ALPHAS += [1.000001, 1.001, 1.01, 1.1, 1.25, 1.5, 1.75, 1.9, 1.99, 2.0, 2.5, 3.0, 4.0, 5.5]
+#: ``|z|^(1/a)`` up to which the power series is used, and the digits it is summed in.
 SWITCH = 60
 DIGITS = 110
 
@@ -34,7 +33,7 @@ def betas(alpha: float) -> list[float]:
     return list(dict.fromkeys([1.0, alpha, 2.0, alpha + 1, 0.5, 0.0, -0.7, 3.3, 6.0]))
 
 
-@lru_cache(maxsize=None)
+@cache
 def coefficients(alpha: float, beta: float) -> list[mp.mpf]:
     """``1/Gamma(alpha k + beta)`` until ``SWITCH**(alpha k)`` times them is below any need."""
     found: list[mp.mpf] = []

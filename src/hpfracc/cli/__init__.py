@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hpfracc.cli.version import library_version
 from hpfracc.errors import HpfraccError
 
 if TYPE_CHECKING:
     from hpfracc.cli.answer import Answer
 
-__all__ = ["main"]
+__all__ = ["build_parser", "main"]
 
 #: The commands in the order in which the help shows them; each is a module of this folder.
 _COMMANDS = {
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The arguments; those of the process by default.
     """
     try:
-        arguments = _parse(sys.argv[1:] if argv is None else list(argv))
+        arguments = build_parser().parse_args(sys.argv[1:] if argv is None else list(argv))
     except SystemExit as end:  # help, the version, or a mistake that argparse has explained
         return end.code if isinstance(end.code, int) else _REFUSED
     try:
@@ -62,22 +63,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return answer.status
 
 
-def _parse(argv: list[str]) -> argparse.Namespace:
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="hpfracc", description="Fractional calculus at the speed of the hardware.", allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"hpfracc {_version()}")
+    parser.add_argument("--version", action="version", version=f"hpfracc {library_version()}")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="print JSON and nothing else")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     for name, summary in _COMMANDS.items():
         module = import_module(f"{__name__}.{name}")
         module.add_command(commands, summary, common)
-    return parser.parse_args(argv)
-
-
-def _version() -> str:
-    return str(import_module("hpfracc").__version__)
+    return parser
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -42,7 +42,7 @@ class Answer:
         if as_json:
             print(json.dumps(plain(self.data), indent=2, allow_nan=False))
         else:
-            make_console().print(self.view())
+            make_console().print(self.view(), markup=False)
 
 
 def make_console(*, errors: bool = False) -> Console:

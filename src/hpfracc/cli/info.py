@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hpfracc.cli.answer import Answer
+from hpfracc.cli.version import library_version
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,7 +30,6 @@ def run(arguments: argparse.Namespace) -> Answer:
 
 def collect() -> dict[str, Any]:
     """All that the command tells, as plain values."""
-    from hpfracc import __version__
     from hpfracc._config import get_settings
     from hpfracc._environment import BACKENDS
     from hpfracc.engine import hardware
@@ -41,7 +41,7 @@ def collect() -> dict[str, Any]:
     backends = [_backend(name, settings.disabled) for name in BACKENDS]
     wisdom = knowledge_for(settings).wisdom.summary()
     return {
-        "hpfracc": __version__,
+        "hpfracc": library_version(),
         "machine": machine.to_dict(),
         "memory": {
             "host": HostProbe().read().to_dict(),

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
+
 from hpfracc._arrays import device_of, library_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import Decision
@@ -132,7 +134,9 @@ class FractionalOperator(ABC):
         problem: Samples | Function
         if callable(f) and not hasattr(f, "dtype"):
             if step is not None:
-                raise InvalidInputError("step= is for samples; give the points t at which a callable's result is wanted")
+                raise InvalidInputError(
+                    "step= is for samples; give the points t at which a callable's result is wanted"
+                )
             problem = read_function(f, t, origin=origin, factor=factor, rtol=rtol, axis=axis, backend=backend)
             run: Callable[[Any], Outcome] = self._of_function
             start = problem.origin
@@ -146,8 +150,10 @@ class FractionalOperator(ABC):
             problem = Samples(values, read_grid(t, step, origin, values.shape[-1]), backend)
             run = self._of_samples
             start = problem.grid.origin
-        with composite() as decisions:
+        # A JAX order is float64 inside, whatever the user's setting: the samples keep their dtype.
+        with namespace_of(self._order_like()).scope(), composite() as decisions:
             outcome = run(problem)
+            made = list(decisions)  # those of the answer, without what the estimate of its error takes
             estimate: Any = math.nan
             if full_output and outcome.error is not None:
                 estimate = outcome.error()
@@ -158,11 +164,8 @@ class FractionalOperator(ABC):
             value = move_axis(value, -1, axis)
         if not full_output:
             return value
-        made = list(decisions)
         decision = made[0] if len(made) == 1 else made or None
-        return OperatorResult(
-            value, outcome.method, estimate, decision, start, outcome.converged, outcome.message
-        )
+        return OperatorResult(value, outcome.method, estimate, decision, start, outcome.converged, outcome.message)
 
     def _order_like(self) -> Any:
         """What decides the library beside the samples: the order."""
@@ -201,11 +204,14 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
     samples.grid.require_uniform(f"{who} by {rule.name!r}")
     order = order_beside(order, samples.values)
     rule.check(samples, order, who)
-    value = rule.apply(samples, order)
+    # Non-finite samples are data, and inf - inf is no accident.
+    with np.errstate(invalid="ignore"):
+        value = rule.apply(samples, order)
     companion = rule.companion
 
     def error() -> Any:
         assert companion is not None
-        return abs(value - companion.apply(samples, order))
+        with np.errstate(invalid="ignore"):
+            return abs(value - companion.apply(samples, order))
 
     return Outcome(value, rule.name, None if companion is None else error)

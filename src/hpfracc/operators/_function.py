@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,8 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._grids import _number, _require_increasing, read_points, to_host
-from hpfracc.operators._values import as_values, constant, move_axis
+from hpfracc.operators._namespace import user_scope
+from hpfracc.operators._values import as_values, move_axis, points_like
 
 __all__ = ["RTOL", "Function", "read_function"]
 
@@ -39,6 +40,12 @@ class Function:
         The axis of the function's values along which the points lie.
     like : array
         The caller's ``t``, whose library the function is called with.
+    shape : tuple of int
+        That of the caller's ``t``.
+    backend : str or None
+        Handed on to every engine call.
+    scope : callable
+        A context with the user's own settings of array libraries, in which f is called.
     """
 
     f: Callable[[Any], Any]
@@ -50,6 +57,7 @@ class Function:
     like: Any
     shape: tuple[int, ...]
     backend: Any = None
+    scope: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
     @property
     def end(self) -> float:
@@ -58,9 +66,10 @@ class Function:
 
     def at(self, points: np.ndarray[Any, Any]) -> Any:
         """The values at ``points``, shape ``(..., n)``, in the caller's library; refuses a wrong shape or a nan."""
-        given: Any = points if library_of(self.like) == "numpy" else constant(points, self.like)
+        given = points_like(points, self.like)
         try:
-            values = self.f(given)
+            with self.scope():
+                values = self.f(given)
         except Exception as error:
             error.add_note(
                 f"raised by f, which was called with an array of {len(points)} points; "
@@ -84,10 +93,10 @@ class Function:
         except Exception:  # a tracer or a mapped tensor: its values cannot be looked at
             return
         if bad.any():
-            where = int(np.argmax(bad.reshape(-1, bad.shape[-1]).any(axis=0)))
+            where = np.flatnonzero(bad.reshape(-1, bad.shape[-1]).any(axis=0))
             raise InvalidInputError(
-                f"f is not finite at t={points[where]:.17g} (and at {int(bad.any(axis=tuple(range(bad.ndim - 1))).sum()) - 1} "
-                "further points of those it was asked for); an operator needs f finite between the origin and t: "
+                f"f is not finite at t={points[where[0]]:.17g} (and at {len(where) - 1} further points of the "
+                f"{len(points)} it was asked for); an operator needs f finite between the origin and t: "
                 "declare a singular power with factor=, or move the origin"
             )
 
@@ -120,8 +129,8 @@ def read_function(
     start = 0.0 if origin is None else _number("origin", origin)
     if points[0] < start:
         raise InvalidInputError(
-            f"t[0]={points[0]:g} lies before the origin {start:g}, where the operator starts; give origin= at or before "
-            "the first point"
+            f"t[0]={points[0]:g} lies before the origin {start:g}, where the operator starts; give origin= at or "
+            "before the first point"
         )
     power = 0.0 if factor is None else _number("factor", factor)
     if power <= -1.0:
@@ -134,9 +143,4 @@ def read_function(
     like = t if library_of(t) in ("torch", "jax", "cupy") else points
     if library_of(like) != "numpy" and not str(like.dtype).removeprefix("torch.").startswith("float"):
         like = as_values(like)
-    return Function(f, points, start, power, tolerance, int(axis), like, shape, backend)
-
-
-def is_flat(function: Function) -> bool:
-    """Whether all wanted points are the origin itself."""
-    return math.isclose(function.end, function.origin, rel_tol=0.0, abs_tol=0.0)
+    return Function(f, points, start, power, tolerance, int(axis), like, shape, backend, user_scope())

@@ -115,7 +115,9 @@ def read_points(t: Any) -> np.ndarray[Any, Any]:
         if points.dtype.kind not in "iuf":
             raise TypeError(f"dtype {points.dtype}")
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"t is not an array of real numbers ({error}); give points such as np.linspace(0, 1, 101)") from None
+        raise InvalidInputError(
+            f"t is not an array of real numbers ({error}); give points such as np.linspace(0, 1, 101)"
+        ) from None
     points = points.astype(np.float64, copy=False)
     if points.size == 0:
         raise ShapeError("t has no points; give at least one")

@@ -19,7 +19,7 @@ from scipy import special
 
 from hpfracc._arrays import library_of
 
-__all__ = ["NUMPY", "Namespace", "namespace_of"]
+__all__ = ["NUMPY", "Namespace", "namespace_of", "user_scope"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Namespace:
     where: Callable[[Any, Any, Any], Any]
     cumprod: Callable[[Any], Any]
     round: Callable[[Any], Any]
-    concatenate: Callable[[Sequence[Any]], Any]
+    concatenate: Callable[..., Any]
     stack: Callable[[Sequence[Any]], Any]
     matmul: Callable[[Any, Any], Any]
     scope: Callable[[], contextlib.AbstractContextManager[Any]]
@@ -107,6 +107,15 @@ def namespace_of(value: Any) -> Namespace:
     return NUMPY
 
 
+def user_scope() -> Callable[[], contextlib.AbstractContextManager[Any]]:
+    """A context with the precision that JAX has here: for the user's own code, called from within our ``scope``."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return contextlib.nullcontext
+    wide = bool(jax.config.jax_enable_x64)
+    return lambda: jax.enable_x64(wide)
+
+
 def _torch_namespace(device: Any) -> Namespace:
     torch = sys.modules["torch"]
 
@@ -131,7 +140,7 @@ def _torch_namespace(device: Any) -> Namespace:
         where=torch.where,
         cumprod=lambda x: torch.cumprod(x, 0),
         round=torch.round,
-        concatenate=lambda parts: torch.cat(list(parts)),
+        concatenate=lambda parts, axis=0: torch.cat(list(parts), axis),
         stack=lambda parts: torch.stack(list(parts)),
         matmul=torch.matmul,
         scope=contextlib.nullcontext,

@@ -61,6 +61,10 @@ class Order:
         inside = (self.value > self.ceiling - 1) & (self.value <= self.ceiling)
         return self.xp.where(inside, value, math.nan)
 
+    def guard_positive(self, value: Any) -> Any:
+        """``value``, made nan where a traced order is not positive."""
+        return value if self.known is not None else self.xp.where(self.value > 0.0, value, math.nan)
+
 
 def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -> Order:
     """Check an order and say in which interval of integers it lies.
@@ -75,7 +79,7 @@ def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -
     name : str
         What to call it in an error.
     """
-    if isinstance(alpha, bool | np.bool_) or isinstance(alpha, str) or alpha is None:
+    if alpha is None or isinstance(alpha, bool | np.bool_ | str):
         raise InvalidInputError(f"{name}={alpha!r} is not a number; use one such as 0.5")
     library = library_of(alpha)
     if is_array(alpha):

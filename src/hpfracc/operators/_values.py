@@ -9,13 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import device_of, dtype_name, is_tracer, library_of
+from hpfracc._arrays import device_of, dtype_name, library_of
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.operators._grids import Grid, to_host
+from hpfracc.operators._grids import Grid
 
-__all__ = ["Samples", "as_values", "constant", "join", "move_axis", "real_dtype", "scalar", "zeros"]
+__all__ = [
+    "Samples",
+    "add_from",
+    "as_values",
+    "check_axis",
+    "constant",
+    "join",
+    "move_axis",
+    "points_like",
+    "real_dtype",
+    "scalar",
+    "where",
+    "zeros",
+]
 
 _SERVED = ("float32", "float64", "complex64", "complex128")
 
@@ -98,6 +111,11 @@ def _bring(f: np.ndarray[Any, Any], like: Any) -> Any:
         return jax.numpy.asarray(f)
 
 
+def points_like(points: np.ndarray[Any, Any], like: Any) -> Any:
+    """Points for a callable, in the library and precision of the caller's own."""
+    return points if library_of(like) == "numpy" else _bring(points.astype(real_dtype(like), copy=False), like)
+
+
 def real_dtype(values: Any) -> str:
     """The name of the real dtype with the digits of ``values``."""
     return {"complex64": "float32", "complex128": "float64"}.get(dtype_name(values), dtype_name(values))
@@ -142,7 +160,7 @@ def scalar(value: Any, like: Any) -> Any:
 
 
 def zeros(like: Any, count: int) -> Any:
-    """``count`` zeros along the last axis, otherwise shaped, typed and placed like ``like``; independent of its data."""
+    """``count`` zeros along the last axis, otherwise shaped, typed and placed like ``like``."""
     shape = (*like.shape[:-1], count)
     library = library_of(like)
     if library == "torch":
@@ -153,6 +171,15 @@ def zeros(like: Any, count: int) -> Any:
     return sys.modules[library].zeros(shape, dtype=like.dtype)
 
 
+def add_from(value: Any, start: int, change: Any) -> Any:
+    """``value``, a fresh result, with ``change`` added from point ``start`` on; in place where that is possible."""
+    library = library_of(value)
+    if library == "cupy" or (library == "numpy" and value.flags.writeable and value.dtype == change.dtype):
+        value[..., start:] += change
+        return value
+    return join([value[..., :start], value[..., start:] + change])
+
+
 def join(parts: Sequence[Any]) -> Any:
     """Arrays one after the other along the last axis."""
     library = library_of(parts[0])
@@ -161,6 +188,13 @@ def join(parts: Sequence[Any]) -> Any:
     if library == "jax":
         return sys.modules["jax"].numpy.concatenate(list(parts), axis=-1)
     return sys.modules[library].concatenate(list(parts), axis=-1)
+
+
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    """``numpy.where`` for every library."""
+    library = library_of(condition)
+    module = sys.modules["jax"].numpy if library == "jax" else sys.modules[library]
+    return module.where(condition, yes, no)
 
 
 def move_axis(values: Any, source: int, target: int) -> Any:
@@ -180,12 +214,3 @@ def check_axis(axis: Any, ndim: int) -> int:
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not -ndim <= axis < ndim:
         raise ShapeError(f"axis={axis!r} is not an axis of samples with {ndim} axes; use {-ndim} to {ndim - 1}")
     return int(axis) if axis < 0 else int(axis) - ndim
-
-
-def first_bad(values: Any) -> int | None:
-    """The position along the last axis of the first sample that is not finite, or None; for concrete values."""
-    if is_tracer(values):
-        return None
-    host = to_host(values)
-    bad = ~np.isfinite(host)
-    return int(np.argmax(bad.reshape(-1, bad.shape[-1]).any(axis=0))) if bad.any() else None

@@ -8,6 +8,7 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.primitives._mittag_leffler_plan import check_parameters
 from hpfracc.special._prabhakar import prabhakar
 
 __all__ = ["mittag_leffler", "mittag_leffler_derivative"]
@@ -41,9 +42,9 @@ def mittag_leffler(z: Any, alpha: float, beta: float = 1.0, gamma: float = 1.0, 
     Notes
     -----
     The argument order is the one of Garrappa's MATLAB function. For ``gamma = 1`` the relative error is below
-    1e-13 max(1, kappa/100), kappa = abs(z E'(z)/E(z)): near a zero the value cannot be better than z itself. Time is about
-    0.1 microseconds a real point where it is compiled. An integral along a fixed parabola, with the poles' part exact:
-    see R. Garrappa, SIAM J. Numer. Anal. 53 (2015) 1350-1369 for integrals of this kind.
+    1e-13 max(1, kappa/100), kappa = abs(z E'(z)/E(z)): near a zero the value cannot be better than z itself. Compiled,
+    a real point takes 0.05 to 0.3 microseconds. An integral along a fixed parabola, with the poles' part exact: see
+    R. Garrappa, SIAM J. Numer. Anal. 53 (2015) 1350-1369 for integrals of this kind.
 
     Examples
     --------
@@ -51,16 +52,15 @@ def mittag_leffler(z: Any, alpha: float, beta: float = 1.0, gamma: float = 1.0, 
     >>> round(float(special.mittag_leffler(-1.0, 0.5)), 12)  # exp(1) erfc(1)
     0.427583576156
     """
+    check_parameters(alpha, beta)
     z = _as_array(z)
     if gamma == 1:
         return get_operation("mittag_leffler")(z, alpha=alpha, beta=beta, backend=backend)
     return prabhakar(z, alpha, beta, gamma, backend=backend)
 
 
-def mittag_leffler_derivative(
-    z: Any, alpha: float, beta: float = 1.0, order: int = 1, *, backend: Any = None
-) -> Any:
-    """The ``order``-th derivative of E\\ :sub:`alpha,beta` in z.
+def mittag_leffler_derivative(z: Any, alpha: float, beta: float = 1.0, order: int = 1, *, backend: Any = None) -> Any:
+    """The ``order``-th derivative of the two-parameter Mittag-Leffler function in z.
 
     Parameters
     ----------
@@ -89,6 +89,7 @@ def mittag_leffler_derivative(
     >>> float(special.mittag_leffler_derivative(0.0, 1.0))
     1.0
     """
+    check_parameters(alpha, beta)
     return get_operation("mittag_leffler")(_as_array(z), alpha=alpha, beta=beta, order=order, backend=backend)
 
 

@@ -1,13 +1,14 @@
 """The Mittag-Leffler function of a matrix, by the Schur-Parlett method with derivatives.
 
-R. Garrappa, M. Popolizio, J. Sci. Comput. 77 (2018) 129-153; the blocking is that of P. I. Davies and N. J. Higham, SIAM J.
-Matrix Anal. Appl. 25 (2003) 464-485: eigenvalues that are close share a diagonal block, whose function is a Taylor series
-about their mean; the blocks above the diagonal follow from Sylvester equations.
+R. Garrappa, M. Popolizio, J. Sci. Comput. 77 (2018) 129-153; the blocking is that of P. I. Davies and N. J. Higham,
+SIAM J. Matrix Anal. Appl. 25 (2003) 464-485: eigenvalues that are close share a diagonal block, whose function is a
+Taylor series about their mean; the blocks above the diagonal follow from Sylvester equations.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def _function(a: Array, alpha: float, beta: float) -> Array:
     blocks = _blocks(np.diag(triangle))
     triangle, basis, edges = _reorder(triangle, basis, blocks)
     function = np.zeros_like(triangle)
-    parts = [slice(low, high) for low, high in zip(edges, edges[1:], strict=False)]
+    parts = [slice(low, high) for low, high in pairwise(edges)]
     for part in parts:
         function[part, part] = _atomic(triangle[part, part], alpha, beta)
     for width in range(1, len(parts)):
@@ -108,7 +109,9 @@ def _reorder(triangle: Array, basis: Array, labels: Array) -> tuple[Array, Array
                 if source != position:
                     triangle, basis, info = swap(triangle, basis, source + 1, position + 1)
                     if info:
-                        raise InvalidInputError("eigenvalues too close to be told apart could not be reordered; scale the matrix")
+                        raise InvalidInputError(
+                            "eigenvalues too close to be told apart could not be reordered; scale the matrix"
+                        )
                     order.insert(position, order.pop(source))
                 position += 1
         edges.append(position)
@@ -135,7 +138,7 @@ def _atomic(block: Array, alpha: float, beta: float) -> Array:
             return total
         power = power @ shifted
     raise InvalidInputError(
-        f"a cluster of {size} eigenvalues around {centre:.6g} is too wide for its series; scale the matrix, or perturb it"
+        f"a cluster of {size} eigenvalues around {centre:.6g} is too wide for its series; scale the matrix"
     )
 
 

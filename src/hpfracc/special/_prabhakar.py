@@ -1,9 +1,10 @@
 """The three-parameter (Prabhakar) Mittag-Leffler function.
 
-For a third parameter g that is no whole number, in NumPy. E = (1/2 pi i) int e^s s^-b (1 - z s^-a)^-g ds has no singularity
-on the principal sheet but the origin where ``|arg z| >= pi a``, so one parabola serves there. At large ``|z|`` the first
-m terms of the expansion of ``(1 - s^a/z)^-g`` are taken as they stand and the rest is integrated. Elsewhere there is the
-power series. Every way gives a bound of its rounding, and the least decides; where none is small, it is an error.
+For a third parameter g that is no whole number, in NumPy. E = (1/2 pi i) int e^s s^-b (1 - z s^-a)^-g ds has no
+singularity on the principal sheet but the origin where ``|arg z| >= pi a``, so one parabola serves there. At large
+``|z|`` the first m terms of the expansion of ``(1 - s^a/z)^-g`` are taken as they stand and the rest is integrated.
+Elsewhere there is the power series. Every way gives a bound of its rounding, and the least decides; where none is
+small, it is an error.
 """
 
 from __future__ import annotations
@@ -60,11 +61,14 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
                 better = other_bound < bound[inside]
                 where = np.nonzero(inside)[0][better]
                 value[where], bound[where] = other[better], other_bound[better]
-        bad = ~(bound <= _WORST * np.abs(value)) & ~np.isnan(points)
+        # An overflow is an answer only where all terms have one sign.
+        overflows = np.isinf(value) & (points.real > 0) & (points.imag == 0) & (gamma > 0)
+        bad = ~((bound <= _WORST * np.abs(value)) & np.isfinite(value)) & ~overflows & ~np.isnan(points)
     if bad.any():
         raise InvalidInputError(
-            f"E with alpha={alpha!r}, beta={beta!r}, gamma={gamma!r} at z={z.ravel()[bad][0]!r} (and {int(bad.sum()) - 1} "
-            "more): only |arg z| >= pi alpha with alpha <= 1, small |z| and whole gamma are within reach; change z or gamma"
+            f"E with alpha={alpha!r}, beta={beta!r}, gamma={gamma!r} at z={z.ravel()[bad][0]!r} and "
+            f"{int(bad.sum()) - 1} other points: only |arg z| >= pi alpha with alpha <= 1, small |z| and whole gamma "
+            "are within reach; change z or gamma"
         )
     result = value if np.iscomplexobj(z) else value.real
     dtype = z.dtype if z.dtype.kind in "fc" else np.float64

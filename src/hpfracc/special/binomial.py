@@ -13,7 +13,7 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["generalized_binomial", "grunwald_weights"]
 
-#: Longest table that whole k are looked up in; beyond it SciPy's quotient of Gamma functions serves.
+#: Longest table that whole k are looked up in.
 _MOST_ENTRIES = 1 << 22
 
 
@@ -25,8 +25,8 @@ def generalized_binomial(alpha: Any, k: Any) -> Any:
     alpha : float or array_like
         Any real numbers.
     k : array_like
-        For whole k and one alpha it is made by its recurrence, to about ``sqrt(k)`` units in the last place; for other k
-        by SciPy.
+        Whole numbers are served by the recurrence, to about ``sqrt(k)`` units in the last place, and 0 where they are
+        negative; others by SciPy's quotient of Gamma functions.
 
     Returns
     -------
@@ -39,18 +39,21 @@ def generalized_binomial(alpha: Any, k: Any) -> Any:
     >>> special.generalized_binomial(0.5, [0, 1, 2]).tolist()
     [1.0, 0.5, -0.125]
     """
-    alpha, k = np.asarray(alpha, dtype=np.float64), np.asarray(k, dtype=np.float64)
+    alpha, k = np.broadcast_arrays(np.asarray(alpha, dtype=np.float64), np.asarray(k, dtype=np.float64))
     if not (np.isfinite(alpha).all() and np.isfinite(k).all()):
         raise InvalidInputError("alpha and k of a binomial coefficient must be finite; remove nan and inf")
-    if alpha.ndim or not k.size or (k != np.floor(k)).any() or k.max() >= _MOST_ENTRIES:
+    if (k != np.floor(k)).any():
         return np.asarray(special.binom(alpha, k))[()]
-    whole = k.astype(np.int64)
-    table = grunwald_weights(float(alpha), int(max(whole.max(), 0)) + 1)
-    found = np.where(whole < 0, 0.0, table[np.maximum(whole, 0)] * np.where(whole % 2, -1.0, 1.0))
-    if float(alpha).is_integer() and alpha < 0 and (whole < 0).any():
-        # Gamma quotients have a limit there that is not zero: SciPy's convention is kept.
-        found = np.where(whole < 0, special.binom(alpha, k), found)
-    return found[()]
+    values = np.empty(k.shape)
+    for order in np.unique(alpha):
+        where = alpha == order
+        whole = k[where].astype(np.int64)
+        longest = int(whole.max(initial=0))
+        if longest >= _MOST_ENTRIES:
+            raise InvalidInputError(f"k={longest} of a binomial coefficient; use k below {_MOST_ENTRIES}")
+        table = grunwald_weights(float(order), longest + 1)
+        values[where] = np.where(whole < 0, 0.0, table[np.maximum(whole, 0)] * np.where(whole % 2, -1.0, 1.0))
+    return values[()]
 
 
 def grunwald_weights(alpha: Any, n: int) -> Any:

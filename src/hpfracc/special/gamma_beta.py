@@ -131,7 +131,9 @@ def _call(name: str, *operands: Any) -> Any:
         with np.errstate(all="ignore"):
             return _SCIPY[name](*(np.asarray(operand)[()] for operand in operands))
     if len(libraries) > 1:
-        raise UnsupportedDtypeError(f"{name}: operands of {' and '.join(sorted(libraries))} together; convert them to one")
+        raise UnsupportedDtypeError(
+            f"{name}: operands of {' and '.join(sorted(libraries))} together; convert them to one"
+        )
     (library,) = libraries
     if library not in ("torch", "jax"):
         raise UnsupportedDtypeError(f"{name} knows no {library} arrays; convert the operands to NumPy, PyTorch or JAX")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,7 +82,8 @@ class Chart:
 
     def _draw(self, frame: _Frame) -> str:
         scale = _Scale(frame, [x for x, _ in self.x_ticks], [y for y, _ in self.y_ticks])
-        title = f"chart-{frame.name}-title"
+        # Another for each chart: names must not repeat within a page.
+        title = f"{frame.name}-{hashlib.sha256(self.title.encode()).hexdigest()[:8]}"
         parts = [
             f'<svg class="{frame.name}" viewBox="0 0 {frame.width} {frame.height}" font-size="{frame.font}" role="img" '
             f'aria-labelledby="{title}"><title id="{title}">{escape(self.title)}</title>'

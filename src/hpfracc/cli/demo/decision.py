@@ -11,7 +11,7 @@ from hpfracc.engine.selection.explain import format_bytes, format_seconds, title
 
 __all__ = ["DecisionBlock"]
 
-_SOURCES = {"samples": "calls timed", "knots": "calibration", "prior": "packaged prior", "none": "nothing yet"}
+_SOURCES = {"knots": "calibration", "prior": "packaged prior", "none": "nothing yet"}
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class DecisionBlock:
     decision : Decision
         What was decided.
     guess : str
-        The arm that would have been taken before anything was measured at this size.
+        The arm that would have been taken before anything was measured.
     """
 
     decision: Decision
@@ -41,14 +41,12 @@ class DecisionBlock:
             rival = rivals[0]
             words.append(
                 f"Next comes `{rival.arm}` with {format_seconds(rival.total)}. Another arm takes over only if it is at "
-                "least 10 % faster, so that noise does not make the choice flicker."
+                "least 10\u00a0% faster, so that noise does not make the choice flicker."
             )
-        if self.guess == decision.arm:
-            words.append("The prior of the library had guessed the same, before anything was measured here.")
-        else:
-            words.append(
-                f"Before anything was measured here, the prior of the library would have taken `{self.guess}`."
-            )
+        same = self.guess == decision.arm
+        words.append(
+            f"Asked before any of this was measured, it would have taken {'the same' if same else f'`{self.guess}`'}."
+        )
         return words
 
     def _table(self) -> Grid:
@@ -65,7 +63,8 @@ class DecisionBlock:
         )
 
     def _row(self, row: Candidate) -> list[Cell]:
-        known = f"{row.samples} {_SOURCES['samples']}" if row.samples else _SOURCES.get(row.source, row.source)
+        calls = "1 call timed" if row.samples == 1 else f"{row.samples} calls timed"
+        known = calls if row.samples else _SOURCES.get(row.source, row.source)
         between = "-"
         if math.isfinite(row.low) and math.isfinite(row.high):
             between = f"{format_seconds(row.low)} to {format_seconds(row.high)}"

@@ -16,6 +16,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.calibration import TimeBox, Timing, Trial
 from hpfracc.engine.execution.calibration.growth import Growth
 from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
+from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.selection.decision import Decision
 
 __all__ = ["Row", "Survey", "survey"]
@@ -30,8 +31,8 @@ _CLOSE = 1.3
 class Row:
     """One size: what was chosen and what it took, beside every arm there is.
 
-    ``guess`` is what would have been chosen before anything was measured at this size; ``skipped`` tells of every arm
-    that was not timed why.
+    ``guess`` is what would have been chosen before any of this was measured; ``skipped`` says of every arm that was
+    not timed why.
     """
 
     size: int
@@ -105,6 +106,8 @@ def survey(
     """
     box = TimeBox(float("inf"))
     found = Survey()
+    # Asked first of all: what is known before anything is measured, imported or compiled.
+    guesses = {size: get_operation(operation).decide(*make(size)).arm for size in sizes}
     found.imports, found.absent = _import_all(operation, report)
     growth: dict[str, Growth] = {}
     # A size takes about as long as its place in the row says: the large ones take most.
@@ -112,7 +115,9 @@ def survey(
     done = 0.0
     for size, weight in zip(sizes, weights, strict=True):
         share = done / sum(weights)
-        found.rows.append(_survey_size(operation, size, make(size), box, growth, effort, patience, share, report))
+        row = Row(size, guesses[size])
+        _survey_size(operation, row, make(size), box, growth, effort, patience, share, report)
+        found.rows.append(row)
         done += weight
     found.spent = box.spent
     return found
@@ -143,7 +148,7 @@ def _import_all(operation: str, report: Callable[[float, str], None]) -> tuple[d
 
 def _survey_size(
     operation: str,
-    size: int,
+    row: Row,
     operands: tuple[np.ndarray[Any, Any], ...],
     box: TimeBox,
     growth: dict[str, Growth],
@@ -151,9 +156,9 @@ def _survey_size(
     patience: float,
     share: float,
     report: Callable[[float, str], None],
-) -> Row:
+) -> None:
     trial = Trial(operation, operands, {})
-    row = Row(size, trial.operation.decide(*operands).arm)
+    size = row.size
     for arm, refused in list(trial.arms()):
         if refused is not None:
             row.skipped[arm.name] = refused
@@ -174,7 +179,6 @@ def _survey_size(
     report(share, f"{size:,} points: the engine's own choice")
     row.seconds, row.decision = _let_choose(trial, operands, effort)
     _look_again(trial, row, box, effort)
-    return row
 
 
 def _look_again(trial: Trial, row: Row, box: TimeBox, effort: float) -> None:

@@ -123,9 +123,10 @@ def choose_offset(tools: Namespace, strip: Strip, poles: list[Poles], count: int
         return 1
     xp = tools.xp
     near = [(pole.present, xp.exp(_log_q(tools, strip, pole.root))) for pole in poles]
-    best = choice = None
+    best: Any = None
+    choice: Any = None
     for i in (1, 0, 2, 3)[:count]:
-        score = None
+        score: Any = None
         for present, q in near:
             distance = xp.where(present, xp.abs(1.0 - _PHASES[i] * q), 2.0)
             score = distance if score is None else xp.where(distance < score, distance, score)

@@ -72,7 +72,7 @@ def _remedy(dtype: str, allowed: frozenset[str]) -> str:
         return "which no backend computes in; convert it to float64"
     if dtype in ("complex192", "complex256", "clongdouble") and "complex128" in allowed:
         return "which no backend computes in; convert it to complex128"
-    if dtype.startswith((">", "<")):
+    if dtype[0] in "<>" and dtype[1] in "fciu":
         return f"which is not in this machine's byte order; convert it with .astype({dtype[1:]!r})"
     return f"which it does not take; convert it to one of {', '.join(sorted(allowed))}"
 

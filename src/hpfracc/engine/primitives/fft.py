@@ -47,7 +47,7 @@ class FourierTransform(Primitive):
     def describe(
         self, x: Any, *, kind: str = "fft", n: int | None = None, axis: int = -1, norm: str = "backward"
     ) -> Call:
-        """Check the call; ``facts``: ``kind``, ``result`` (a dtype) and ``frequencies`` (points of the spectrum)."""
+        """Check the call; ``facts``: ``kind``, ``result`` (a dtype), ``frequencies`` and ``given`` (points of both)."""
         dtype = read_dtype(self.name, "x", x, _TAKES)
         dtype = dtype if dtype in INEXACT else "float64"
         if kind not in KINDS:
@@ -97,9 +97,13 @@ class FourierTransform(Primitive):
         return float(call.batch * call.length * max(1.0, math.log2(max(1, call.length))))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """The padded or cut copy of ``x`` where ``n`` asks for one; nothing otherwise."""
-        wanted = call.facts["frequencies"] if call.facts["kind"] == "irfft" else call.length
-        return 0 if call.facts["given"] == wanted else call.batch * wanted * call.itemsize
+        """A copy of ``x``, padded or cut where ``n`` asks for that; NumPy's own makes a complex one of real numbers."""
+        given: int = call.facts["given"]
+        if algorithm == "pocketfft":
+            widened = call.facts["kind"] in ("fft", "ifft") and not call.dtype.startswith("complex")
+            return call.batch * given * dtype_bytes(call.facts["result"]) if widened else 0
+        wanted: int = call.facts["frequencies"] if call.facts["kind"] == "irfft" else call.length
+        return 0 if given == wanted else call.batch * wanted * call.itemsize
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """The transform most people want of such numbers: real ones keep half the spectrum."""

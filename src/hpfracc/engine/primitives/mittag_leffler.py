@@ -66,16 +66,17 @@ class MittagLeffler(Primitive):
         z = np.asarray(arrays[0]).astype(call.dtype)
         alpha, beta, order = params["alpha"], params.get("beta", 1.0), params.get("order", 0)
         values = np.array([_integrate(complex(point), alpha, beta, order) for point in z.ravel()], np.complex128)
-        values = values if np.iscomplexobj(z) else values.real
-        return values.reshape(call.shape).astype(call.dtype)
+        result: np.ndarray[Any, Any] = values if np.iscomplexobj(z) else values.real
+        return result.reshape(call.shape).astype(call.dtype)
 
     def cases(self, dtype: str) -> Iterator[Case]:
         """Both sides of alpha = 1, elementary ones, derivatives, and memory layouts."""
         z = samples(dtype, 60, 1)
-        for alpha, beta in [(0.7, 1.0), (0.5, 0.5), (1.5, 1.0), (1.0, 2.0), (2.0, 1.0), (0.9, 1.9), (2.6, 0.3)]:
-            params = {"alpha": alpha, "beta": beta}
-            yield Case(f"alpha={alpha}, beta={beta}", (z,), params, differentiable=True)
         params = {"alpha": 0.7}
+        yield Case("alpha=0.7", (z,), params, differentiable=True)
+        yield Case("alpha=1.5, beta=0.8", (z,), {"alpha": 1.5, "beta": 0.8}, differentiable=True)
+        for alpha, beta in [(0.5, 0.5), (2.0, 1.0), (1.0, 2.0), (2.6, 0.3)]:
+            yield Case(f"alpha={alpha}, beta={beta}", (z,), {"alpha": alpha, "beta": beta})
         yield Case("first derivative", (z,), {**params, "order": 1})
         yield Case("third derivative", (z,), {"alpha": 1.4, "beta": 0.8, "order": 3})
         yield Case("batch", (samples(dtype, (3, 1, 7), 2),), params)

@@ -38,7 +38,7 @@ _WIDER = 0
 _DOUBT = 0.4
 _OPTIMISM = 1.0
 _RANK = "total"
-_CAUTION = 0.5
+_CAUTION = 1.0
 _WORTH = 1e9
 _LEARN_MOST = 64
 
@@ -327,10 +327,9 @@ class Chooser(Guarded):
         for row in rows:
             if row.compile <= 0.0 or row is best:
                 continue
-            gain = reference - (
-                row.total * (row.estimate.high / row.total) ** _CAUTION if row.total == row.total else 0.0
-            )
+            gain = reference - (row.total if row.total == row.total else 0.0)
             if gain > threshold * reference:
+                gain *= _CAUTION
                 option = row.option
                 if option.compile_key is not None:
                     gains = place.compile_gains

@@ -158,4 +158,4 @@ def _trim(o):
     return sum(o[i] for i in range(n - n // 4)) / (n - n // 4)
 
 
-_STAT = _p25
+_STAT = _mid

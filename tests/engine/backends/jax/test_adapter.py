@@ -60,7 +60,8 @@ def test_round_trip_of_dtypes(dtype: str):
 
 def test_result_is_handed_over_without_a_copy():
     """The NumPy array of a host result is JAX's own memory, and outlives the JAX array."""
-    placed = ADAPTER.from_host(np.arange(100_000.0), "cpu") + 0
+    with jax.enable_x64(True):
+        placed = ADAPTER.from_host(np.arange(100_000.0), "cpu") + 0
     pointer = placed.unsafe_buffer_pointer()
     back = ADAPTER.to_host(placed)
     del placed
@@ -115,7 +116,7 @@ def test_host_device():
 
 def test_synchronize_waits():
     """After it, what was being computed is there."""
-    array = ADAPTER.from_host(np.ones((600, 600)), "cpu")
+    array = ADAPTER.from_host(np.ones((600, 600), np.float32), "cpu")
     product = array @ array
     ADAPTER.synchronize("cpu")
     assert product.is_ready()

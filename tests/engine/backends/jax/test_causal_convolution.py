@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -33,12 +33,33 @@ def operands(weights: tuple[int, ...], signal: tuple[int, ...], dtype: str = "fl
     return jnp.asarray(pair[0].astype(dtype)), jnp.asarray(pair[1].astype(dtype))
 
 
-@each_algorithm
-@pytest.mark.parametrize(("weights", "signal"), [((6,), (6,)), ((2, 1, 3), (2, 9))], ids=str)
-@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize(
+    ("algorithm", "weights", "signal", "dtype"),
+    [
+        *((algorithm, (6,), (6,), "float64") for algorithm in sorted(KERNELS)),
+        *((algorithm, (2, 1, 3), (2, 9), "complex128") for algorithm in sorted(KERNELS)),
+    ],
+)
 def test_derivatives(algorithm: str, weights: tuple[int, ...], signal: tuple[int, ...], dtype: str):
-    """Forward and reverse mode agree with finite differences, once and twice, in both operands."""
-    check_grads(KERNELS[algorithm].run, operands(weights, signal, dtype), order=2, modes=("fwd", "rev"))
+    """Forward and reverse mode agree with finite differences in both operands."""
+    check_grads(KERNELS[algorithm].run, operands(weights, signal, dtype), order=1, modes=("fwd", "rev"))
+
+
+@each_algorithm
+def test_second_derivatives(algorithm: str):
+    """The Hessian of a loss is that of the sum as it is written."""
+    weights, signal = operands((4,), (6,))
+
+    def written_out(w: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.stack([sum(w[k] * x[n - k] for k in range(min(n, 3) + 1)) for n in range(6)])
+
+    def hessian(convolve: Callable[..., jax.Array]) -> jax.Array:
+        def loss(both: jax.Array) -> jax.Array:
+            return jnp.sum(jnp.sin(convolve(both[:4], both[4:])))
+
+        return jax.jit(jax.hessian(loss))(jnp.concatenate([weights, signal]))
+
+    np.testing.assert_allclose(hessian(KERNELS[algorithm].run), hessian(written_out), atol=1e-12)
 
 
 @each_algorithm
@@ -52,7 +73,7 @@ def test_under_jit_grad_and_vmap(algorithm: str, taps: int):
         return jnp.sum(run(w, x) ** 2)
 
     mapped = jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1))))(weights, signal)
-    together = jax.grad(loss, argnums=(0, 1))(weights, signal)
+    together = jax.jit(jax.grad(loss, argnums=(0, 1)))(weights, signal)
     for one, other in zip(mapped, together, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     assert mapped[0].dtype == jnp.float64
@@ -69,8 +90,7 @@ def test_kept_transform(algorithm: str):
 
 
 @each_algorithm
-@pytest.mark.parametrize("taps", [1, 5, 40])
-@pytest.mark.parametrize("way", ["plain", "vmap"])
+@pytest.mark.parametrize(("taps", "way"), [(1, "plain"), (5, "plain"), (5, "vmap"), (40, "plain")])
 def test_non_finite_samples_stay_causal(algorithm: str, taps: int, way: str):
     """Points whose sum involves a bad sample are not finite, all others are right."""
     weights, signal = (np.array(array) for array in operands((taps,), (4, 40)))
@@ -78,7 +98,9 @@ def test_non_finite_samples_stay_causal(algorithm: str, taps: int, way: str):
     answer = CONTRACT.reference(weights, signal)
     run = KERNELS[algorithm].run
     result = np.asarray(
-        run(weights, signal) if way == "plain" else jax.vmap(lambda x: run(jnp.asarray(weights), x))(jnp.asarray(signal))
+        run(weights, signal)
+        if way == "plain"
+        else jax.vmap(lambda x: run(jnp.asarray(weights), x))(jnp.asarray(signal))
     )
     finite = np.isfinite(answer)
     assert (np.isfinite(result) == finite).all()
@@ -94,8 +116,9 @@ def test_gradient_beside_a_bad_sample(algorithm: str):
     def loss(w: jax.Array, x: jax.Array) -> jax.Array:
         return jnp.sum(run(w, x)[..., :7] ** 2)
 
-    beside = jax.grad(loss, argnums=(0, 1))(weights, signal.at[7].set(jnp.nan))
-    without = jax.grad(loss, argnums=(0, 1))(weights[:7], signal[:7])
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1)))
+    beside = gradient(weights, signal.at[7].set(jnp.nan))
+    without = gradient(weights[:7], signal[:7])
     for one, other in zip(beside, without, strict=True):
         np.testing.assert_allclose(one, np.pad(other, (0, 5)), rtol=1e-11, atol=1e-11)
 
@@ -107,4 +130,4 @@ def test_single_precision_without_the_scope():
         for kernel in KERNELS.values():
             result = jax.jit(kernel.run)(weights, signal)
             assert result.dtype == jnp.float32
-            np.testing.assert_allclose(result, np.cumsum(np.arange(6)), rtol=1e-6)
+            np.testing.assert_allclose(result, np.cumsum(np.arange(6)), atol=1e-5)

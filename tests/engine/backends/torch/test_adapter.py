@@ -145,6 +145,7 @@ def test_adapter_imports_no_torch():
     """Listing what PyTorch could do does not import it."""
     code = (
         "import sys; from hpfracc.engine.backends.torch.adapter import ADAPTER; ADAPTER.specs, ADAPTER.version();"
-        "ADAPTER.is_out_of_memory(RuntimeError('x')), ADAPTER.release_memory('cuda:0'); assert 'torch' not in sys.modules"
+        "ADAPTER.is_out_of_memory(RuntimeError('x')), ADAPTER.release_memory('cuda:0');"
+        "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(p for p in sys.path if p)})

@@ -108,6 +108,12 @@ def as_on_an_accelerator(run: Callable[..., Any], weights: Any, signal: Any) -> 
     return run(weights.as_subclass(OnAccelerator), signal.as_subclass(OnAccelerator)).as_subclass(torch.Tensor)
 
 
+def prepared_on_an_accelerator(run: Callable[..., Any], weights: Any, signal: Any) -> Any:
+    (kernel,) = [kernel for kernel in KERNELS.values() if kernel.run is run]
+    prepared = kernel.prepare(weights.as_subclass(OnAccelerator), CONTRACT.describe(weights, signal))
+    return kernel.apply(prepared, signal.as_subclass(OnAccelerator)).as_subclass(torch.Tensor)
+
+
 def while_tracked(run: Callable[..., Any], weights: Any, signal: Any) -> Any:
     return run(weights, signal.clone().requires_grad_()).detach()
 
@@ -122,7 +128,9 @@ def inside_vmap(run: Callable[..., Any], weights: Any, signal: Any) -> Any:
 
 @each_algorithm
 @pytest.mark.parametrize(
-    "way", [eagerly, as_on_an_accelerator, while_tracked, while_tracked_elsewhere, inside_vmap], ids=lambda f: f.__name__
+    "way",
+    [eagerly, as_on_an_accelerator, prepared_on_an_accelerator, while_tracked, while_tracked_elsewhere, inside_vmap],
+    ids=lambda f: f.__name__,
 )
 @pytest.mark.parametrize("taps", [1, 5, 30, 4500])
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])

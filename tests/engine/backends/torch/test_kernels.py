@@ -57,7 +57,10 @@ def test_single_precision_stays_single():
 def test_xor_keeps_every_bit(dtype: str):
     """The highest bit of unsigned numbers, which PyTorch takes for a sign underneath, comes through."""
     limits = np.iinfo(dtype)
-    a, b = np.array([limits.min, limits.max, 1, limits.max], dtype), np.array([limits.max, 0, limits.max, limits.max], dtype)
+    a, b = (
+        np.array([limits.min, limits.max, 1, limits.max], dtype),
+        np.array([limits.max, 0, limits.max, limits.max], dtype),
+    )
     result = ADAPTER.to_host(kernel("bitwise_xor")(ADAPTER.from_host(a, "cpu"), ADAPTER.from_host(b, "cpu")))
     assert result.dtype == a.dtype
     np.testing.assert_array_equal(result, a ^ b)

@@ -199,7 +199,11 @@ def _table(found: Survey) -> Grid:
     for name in backends:
         ratio = max(timing.seconds / row.best.seconds for row in found.rows if (timing := row.of_backend(name)))
         worst.append(Cell(_factor(ratio), "", _heat(ratio), _style(ratio)))
-    notes = [*_left_out(found), *(f"{_NAMES[name]} took no part: {why}" for name, why in found.absent.items())]
+    notes = [
+        *_around(found),
+        *_left_out(found),
+        *(f"{_NAMES[name]} took no part: {why}" for name, why in found.absent.items()),
+    ]
     return Grid(
         "Time of one call; beside it, how many times the fastest way of all",
         ("points", "chosen", ">hpfracc", *(f">{_NAMES[name]}" for name in backends)),
@@ -207,6 +211,16 @@ def _table(found: Survey) -> Grid:
         worst,
         notes,
     )
+
+
+def _around(found: Survey) -> list[str]:
+    """What the engine itself takes, seen where a call is shortest."""
+    row = found.rows[0]
+    timing = row.timings.get(_chosen(row))
+    if timing is None or row.seconds <= timing.seconds:
+        return []
+    beyond = format_seconds(row.seconds - timing.seconds)
+    return [f"Around its kernel a call takes {beyond} at {row.size:,} points: that is what shows at the smallest sizes"]
 
 
 def _left_out(found: Survey) -> list[str]:

@@ -28,7 +28,7 @@ def _gamma(z: jax.Array) -> jax.Array:
     product = jnp.ones_like(z)
     for k in range(24):
         product = jnp.where(shift > k, product * (base + k), product)
-        product = jnp.where(shift < -k, product / (base - (k + 1.0)), product)
+        product = jnp.where(shift < -k, product / (z + k), product)
     sign = jnp.where((base < 0) & (jnp.mod(jnp.floor(base), 2.0) == 1.0), -1.0, 1.0)
     return sign * jnp.exp(special.gammaln(base)) * product
 

@@ -62,7 +62,7 @@ def _gamma(z: Tensor) -> Tensor:
     product = torch.ones_like(wide)
     for k in range(24):
         product = torch.where(shift > k, product * (base + k), product)
-        product = torch.where(shift < -k, product / (base - (k + 1.0)), product)
+        product = torch.where(shift < -k, product / (wide + k), product)
     sign = torch.where((base < 0) & (torch.remainder(torch.floor(base), 2.0) == 1.0), -1.0, 1.0)
     value = sign * torch.exp(torch.special.gammaln(base)) * product
     return value.to(z.dtype)

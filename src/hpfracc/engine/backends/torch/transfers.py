@@ -21,7 +21,7 @@ from hpfracc.engine.memory.host import HostProbe
 from hpfracc.engine.memory.staging import SMALL_BYTES, PinnedLedger, StagingRing
 from hpfracc.engine.primitives._lengths import power_of_two
 
-__all__ = ["Lane", "as_tensor", "download", "lane", "upload"]
+__all__ = ["CudaLink", "Lane", "as_tensor", "download", "lane", "upload"]
 
 #: Pinned memory that callers may hold as results: eight arrays of 1e7 doubles, as PyTorch rounds them, and never more
 #: than a sixteenth of what the process may have.
@@ -54,23 +54,28 @@ def _bytes_of(tensor: Tensor) -> Tensor:
     return tensor.view(-1).view(torch.uint8)
 
 
-class _CudaLink:
+class CudaLink:
     """What the ring needs of a device; copies go to the stream that is current around the ring's call."""
 
     def pinned(self, size: int) -> Tensor:
+        """Page-locked host memory, from PyTorch's own allocator."""
         return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
     def marker(self) -> Any:
+        """An event."""
         return torch.cuda.Event()
 
     def wait(self, marker: Any) -> None:
+        """Wait until the device has passed it."""
         marker.synchronize()
 
     def enqueue(self, target: Tensor, source: Tensor, marker: Any) -> None:
+        """Copy on the current stream, and record the event there."""
         target.copy_(source, non_blocking=True)
         marker.record()
 
     def host_copy(self, target: Tensor, source: Tensor) -> None:
+        """Copy on as many threads as the user lets PyTorch have."""
         target.copy_(source)
 
 
@@ -151,7 +156,7 @@ def lane(device: torch.device) -> Lane:
             known = _lanes.get(index)
             if known is None:
                 with torch.cuda.device(index):
-                    known = Lane(torch.device("cuda", index), StagingRing(_CudaLink()), _ledger)
+                    known = Lane(torch.device("cuda", index), StagingRing(CudaLink()), _ledger)
                 _lanes[index] = known
     return known
 

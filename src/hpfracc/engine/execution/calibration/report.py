@@ -14,7 +14,7 @@ from hpfracc.engine.selection.explain import format_bytes, format_seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["CalibrationReport", "Crossover", "Skipped"]
+__all__ = ["CalibrationReport", "Crossover", "Skipped", "show_shape"]
 
 #: The winner at a smaller size counts as the winner still, unless another one is faster by this much.
 _THRESHOLD = 0.1
@@ -56,6 +56,8 @@ class CalibrationReport:
         Copies that were timed.
     skipped : list of Skipped
         What was left out.
+    absent : dict of str to str
+        Backends that took no part, and why.
     kept : int
         Records in the wisdom afterwards.
     """
@@ -68,6 +70,7 @@ class CalibrationReport:
     timings: dict[Series, dict[tuple[int, ...], dict[str, Timing]]] = field(default_factory=dict)
     transfers: list[tuple[str, int, float]] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
     kept: int = 0
 
     def add(self, series: Series, shape: tuple[int, ...], timing: Timing) -> None:
@@ -135,6 +138,7 @@ class CalibrationReport:
                 {**_where(skip.series), "shape": list(skip.shape), "arm": skip.arm, "why": skip.why}
                 for skip in self.skipped
             ],
+            "absent": dict(self.absent),
             "records_kept": self.kept,
         }
 
@@ -235,4 +239,6 @@ def _summary(report: CalibrationReport) -> Iterator[str]:
     reasons = Counter(skip.kind for skip in report.skipped)
     if reasons:
         yield "Left out: " + ", ".join(f"{count} {kind}" for kind, count in reasons.most_common())
+    if report.absent:
+        yield "Took no part: " + ", ".join(f"{name} ({why})" for name, why in report.absent.items())
     yield f"{report.kept} records are kept"

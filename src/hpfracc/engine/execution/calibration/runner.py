@@ -15,10 +15,9 @@ from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.calibration.growth import Growth
-from hpfracc.engine.execution.calibration.report import CalibrationReport, Skipped
+from hpfracc.engine.execution.calibration.report import CalibrationReport, Skipped, show_shape
 from hpfracc.engine.execution.calibration.series import (
     DEFAULT_OPERATIONS,
-    FEW_WEIGHTS,
     PREPARED,
     Series,
     make_series,
@@ -116,7 +115,7 @@ def calibrate(
         )
     report = CalibrationReport(budget, thorough)
     tell = progress or (lambda step: None)
-    usable = _import_libraries(_usable(backends), names or DEFAULT_OPERATIONS, report, tell, budget)
+    usable = _import_libraries(_usable(backends, report), names or DEFAULT_OPERATIONS, report, tell)
     runner = _Runner(make_series(names, usable, thorough), usable, report, tell)
     runner.run()
     knowledge = knowledge_for(settings)
@@ -136,33 +135,40 @@ def _check_budget(seconds: float | None, thorough: bool) -> float:
     return float(seconds)
 
 
-def _usable(backends: Iterable[str] | None) -> list[str]:
+def _usable(backends: Iterable[str] | None, report: CalibrationReport) -> list[str]:
+    """Those asked for, or all; one that cannot be used is refused if it was asked for, and noted if not."""
     disabled = get_settings().disabled
-    if backends is None:
-        return [name for name in BACKENDS if name not in disabled and registry.unavailable(name) is None]
-    names = [check_backend(name) for name in backends]
-    for name in names:
+    names = []
+    for name in BACKENDS if backends is None else [check_backend(name) for name in backends]:
         why = f"disabled by HPFRACC_DISABLE_{name.upper()}" if name in disabled else registry.unavailable(name)
-        if why is not None:
+        if why is None:
+            names.append(name)
+        elif backends is None:
+            report.absent[name] = why
+        else:
             raise BackendUnavailableError(f"backend {name!r} cannot be calibrated ({why}); name others or none")
     return names
 
 
 def _import_libraries(
-    names: list[str], operations: Iterable[str], report: CalibrationReport, tell: Callable[[Step], None], budget: float
+    names: list[str], operations: Iterable[str], report: CalibrationReport, tell: Callable[[Step], None]
 ) -> list[str]:
-    """Import every library now, so that nothing measured later includes it; those that could be."""
+    """Import every library that has a kernel now, so that nothing measured later includes it; those that could be."""
     usable = []
     for name in names:
+        kernels = [(operation, spec.algorithm) for operation in operations for spec in registry.specs(operation, name)]
+        if not kernels:
+            report.absent[name] = "it has no kernel for any of these operations"
+            continue
         loaded = registry.is_loaded(name)
-        tell(Step("importing", name, "", 0.0, budget))
+        tell(Step("importing", name, "", 0.0, report.budget))
         begin = time.perf_counter()
         try:
-            for operation in operations:
-                for spec in registry.specs(operation, name):
-                    registry.kernel(operation, name, spec.algorithm)
+            for operation, algorithm in kernels:
+                registry.kernel(operation, name, algorithm)
         except (ImportError, OSError) as error:
             registry.mark_broken(name, error)
+            report.absent[name] = registry.describe_failure(error)
             continue
         if not loaded:
             report.imports[name] = time.perf_counter() - begin
@@ -234,7 +240,7 @@ class _Runner:
             return
         arms = []
         for arm, refused in trial.arms():
-            if not self._concerns(series, arm):
+            if arm.backend not in self.backends or not series.concerns(arm.spec):
                 continue
             if refused is None:
                 arms.append(arm)
@@ -264,11 +270,12 @@ class _Runner:
         if self.box.left < 2.0 * max(most, self.effort):
             self._note(series, shape, arm.name, "it would not end within the box of time", _LATE)
             return None
-        self.tell(Step("measuring", f"{series.name} {_short(shape)}", arm.name, self.box.spent, self.box.seconds))
+        self.tell(Step("measuring", f"{series.name} {show_shape(shape)}", arm.name, self.box.spent, self.box.seconds))
         try:
             timing = trial.time(arm, self.box, effort=self.effort)
         except Exception as error:  # whatever it is, it is this arm's own affair, and the others go on
             self._note(series, shape, arm.name, registry.describe_failure(error), _FAILED)
+            registry.adapter(arm.backend).release_memory(arm.device)
             return None
         growth.add(timing.x, timing.seconds)
         self.report.add(series, shape, timing)
@@ -284,7 +291,7 @@ class _Runner:
                     continue
                 trial = self._trial(series, exponent)
                 if trial is None:
-                    return
+                    continue
                 for arm, refused in list(trial.arms()):
                     if (
                         arm.name in again
@@ -309,21 +316,18 @@ class _Runner:
         return odd | (close if len(close) > 1 else set())
 
     def _trial(self, series: Series, exponent: int) -> Trial | None:
-        """The call of that size; None if there is no time left even to make its operands."""
+        """The call of that size; None if there is no time left to make its operands, or if they cannot be made."""
         specs, params = series.operands(exponent)
         # Filling memory takes about a nanosecond a byte the first time it is touched.
         if self.box.left < 1e-9 * sum(8 * spec.size for spec in specs) + self.effort:
             self._note(series, series.shape(exponent), "every arm", "the box of time is used up", _LATE)
             return None
-        arrays = make_operands(specs)
-        return Trial(series.operation, arrays, params, series.placement, prepared=series.variant == PREPARED)
-
-    def _concerns(self, series: Series, arm: Arm) -> bool:
-        if arm.backend not in self.backends:
-            return False
-        if series.variant == FEW_WEIGHTS:
-            return arm.algorithm == "blocked" and arm.spec.refuses is not None
-        return True
+        try:
+            arrays = make_operands(specs)
+            return Trial(series.operation, arrays, params, series.placement, prepared=series.variant == PREPARED)
+        except Exception as error:  # memory, or an operation of the user's that takes other operands
+            self._note(series, series.shape(exponent), "every arm", registry.describe_failure(error), _FAILED)
+            return None
 
     def _growth(self, series: Series, arm: Arm) -> Growth:
         return self.growth.setdefault((series, arm.name), Growth())
@@ -335,7 +339,3 @@ class _Runner:
                 return
             self.noted.add((series, arm, kind))
         self.report.skipped.append(Skipped(series, shape, arm, why, kind))
-
-
-def _short(shape: tuple[int, ...]) -> str:
-    return " x ".join(f"{size:,}" for size in shape)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import KernelSpec
 from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.placement import HOST, Placement
@@ -20,9 +21,13 @@ DEFAULT_OPERATIONS = ("causal_convolution", "matmul", "fft", "elementwise", "red
 #: Powers of two of the number of elements: the first round sees all arms at every so many, later ones go in between.
 _LEAST, _STEP = 4, 4
 _MOST_ON_HOST, _MOST_THOROUGH, _MOST_ON_CARD = 20, 22, 24
-#: In the variant with few weights there is one for so many points.
-_POINTS_PER_WEIGHT = 16
-FEW_WEIGHTS, PREPARED = "few weights", "prepared"
+#: In the variant with few weights there is one for so many points; a stack has so many matrices.
+_POINTS_PER_WEIGHT, _MATRICES = 16, 16
+FEW_WEIGHTS, STACK, PREPARED = "few weights", "stack", "prepared"
+#: Variants made for kernels that refuse an operation's usual call: the algorithm that each is for.
+_MADE_FOR = {FEW_WEIGHTS: "blocked", STACK: "stacked"}
+_VARIANTS = {"causal_convolution": ("", FEW_WEIGHTS), "matmul": ("", STACK)}
+_THOROUGH_VARIANTS = {"causal_convolution": (PREPARED,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,8 @@ class Series:
     """One operation in one dtype with operands in one place, over sizes.
 
     ``variant`` tells series of one operation apart: ``"prepared"`` keeps the weights' transform from call to call;
-    ``"few weights"`` is for kernels that refuse to work with as many weights as points, and for those alone.
+    ``"few weights"`` and ``"stack"`` are for kernels that refuse as many weights as points, or a single matrix, and for
+    those alone.
     """
 
     operation: str
@@ -52,10 +58,18 @@ class Series:
 
     def shape(self, exponent: int) -> tuple[int, ...]:
         """The shape of a main operand of about ``2**exponent`` elements."""
+        if self.variant == STACK:
+            side = max(1, round(math.sqrt(2**exponent / _MATRICES)))
+            return _MATRICES, side, side
         if self.operation == "matmul":
             side = round(math.sqrt(2**exponent))
             return side, side
         return (2**exponent,)
+
+    def concerns(self, spec: KernelSpec) -> bool:
+        """Whether a kernel is to be measured in this series."""
+        only = _MADE_FOR.get(self.variant)
+        return only is None or (spec.algorithm == only and spec.refuses is not None)
 
     def operands(self, exponent: int) -> tuple[Sequence[ArraySpec], dict[str, Any]]:
         """Operands and parameters of a call of that size."""
@@ -85,9 +99,7 @@ def make_series(operations: Iterable[str] | None, backends: Iterable[str], thoro
     most = _MOST_ON_CARD if cards else _MOST_THOROUGH if thorough else _MOST_ON_HOST
     found: list[Series] = []
     for name in names:
-        variants = [""]
-        if name == "causal_convolution":
-            variants += [FEW_WEIGHTS, PREPARED] if thorough else [FEW_WEIGHTS]
+        variants = [*_VARIANTS.get(name, ("",)), *(_THOROUGH_VARIANTS.get(name, ()) if thorough else ())]
         found += (
             Series(name, dtype, placement, variant, most)
             for dtype in _dtypes(name, thorough)

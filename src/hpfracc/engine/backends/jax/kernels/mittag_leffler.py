@@ -96,6 +96,8 @@ def _beyond(plan: Plan, z: jax.Array) -> jax.Array:
     """Outside the power series' radius: expansion, integral and poles."""
     band = jnp.maximum(jnp.searchsorted(jnp.asarray(plan.edges), jnp.abs(z), side="right") - 1, 0)
     poles = find_poles(_TOOLS, plan, z)
+    if plan.closed:
+        return add_residues(_TOOLS, plan, None, z, poles, None, _expansion(plan, z, jnp.asarray(plan.bands[0].terms)))
     value, strip = _along(plan, plan.bands, z, band, poles)
     if not plan.wide or not poles:
         return value

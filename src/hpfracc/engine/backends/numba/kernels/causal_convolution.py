@@ -98,14 +98,12 @@ def convolve_direct(weights: Array, signal: Array, *, workers: int = 1) -> Array
         _convolve_row(weights, signal, result)
         return result
     batch = np.broadcast_shapes(weights.shape[:-1], signal.shape[:-1])
-    if weights.size == taps:  # one row of weights for all, under however many axes
-        stride = 0
-    else:
-        stride, weights = taps, np.broadcast_to(weights, (*batch, taps))
-    taps = min(taps, n)
+    # One row of weights serves all, under however many axes; several are laid out as the signal is.
+    stride = 0 if weights.size == taps else taps
+    w = flat(_repeated(weights, (*batch, taps)) if stride else weights)
     result = np.empty((*batch, n), signal.dtype)
-    w, x, out = flat(weights), flat(np.broadcast_to(signal, result.shape)), result.reshape(-1)
-    rows = math.prod(batch)
+    x, out = flat(_repeated(signal, result.shape)), result.reshape(-1)
+    rows, taps = math.prod(batch), min(taps, n)
 
     def work(block: tuple[int, int, int, int]) -> None:
         scratch = np.empty(_TILE if taps > _TAPS else 0, out.dtype)
@@ -117,6 +115,11 @@ def convolve_direct(weights: Array, signal: Array, *, workers: int = 1) -> Array
         blocks = [(0, rows, begin, stop) for begin, stop in _equal_work(n, taps, workers)]
     run_blocks(work, blocks, workers)
     return result
+
+
+def _repeated(array: Array, shape: tuple[int, ...]) -> Array:
+    """``array`` itself where it has the shape: a broadcast one is read-only, and would be copied."""
+    return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
 def _equal_work(n: int, taps: int, workers: int) -> list[tuple[int, int]]:

@@ -22,8 +22,8 @@ def matmul(a: Array, b: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def _stacked(a: Array, b: Array) -> Array:
-    return np.asarray(np.matmul(a, b))
+def _stacked(a: Array, b: Array, out: Array | None = None) -> Array:
+    return np.asarray(np.matmul(a, b, out=out))
 
 
 def matmul_stacked(a: Array, b: Array, *, workers: int = 1) -> Array:
@@ -40,7 +40,7 @@ def matmul_stacked(a: Array, b: Array, *, workers: int = 1) -> Array:
 
     def work(block: tuple[int, int]) -> None:
         part = result[(*(slice(None),) * axis, slice(*block))]
-        part[...] = _stacked(_some(a, back, block), _some(b, back, block))
+        _stacked(_some(a, back, block), _some(b, back, block), part)
 
     run_blocks(work, even_blocks(batch[axis], workers), workers)
     return result

@@ -21,10 +21,18 @@ from hpfracc.engine.primitives.causal_convolution import block_length
 __all__ = ["KERNELS"]
 
 
+#: Products that are summed one by one on an accelerator, 32 MiB of them in float64; more go through a matrix product.
+_MOST_PRODUCTS = 2**22
+
+
 class Matrix(NamedTuple):
-    """The weights as a matrix, ``y = x @ matrix``, and the dtype of the result."""
+    """The weights as a matrix, ``y = x @ matrix``, and the dtype of the result.
+
+    ``outside`` says on an accelerator which elements stand for no weight: above the diagonal, and beyond the taps.
+    """
 
     matrix: Tensor
+    outside: Tensor | None
     taps: int
     dtype: torch.dtype
 
@@ -105,8 +113,14 @@ def prepare_direct(weights: Tensor, call: Call) -> Matrix:
     """The matrix, in the order of the signal."""
     weights = _weights_for(weights, call)
     n, taps = call.length, weights.shape[-1]
-    matrix = _hankel(weights, n).flip(-2) if n else weights.unsqueeze(-1)
-    return Matrix(matrix, taps, weights.dtype)
+    if not n:
+        return Matrix(weights.unsqueeze(-1), None, taps, weights.dtype)
+    outside = None
+    if not weights.is_cpu:
+        points = torch.arange(n, device=weights.device)
+        lag = points - points.unsqueeze(-1)
+        outside = (lag < 0) | (lag >= taps)
+    return Matrix(_hankel(weights, n).flip(-2), outside, taps, weights.dtype)
 
 
 def apply_direct(prepared: Matrix, signal: Tensor) -> Tensor:
@@ -116,6 +130,11 @@ def apply_direct(prepared: Matrix, signal: Tensor) -> Tensor:
     nothing = _sum_of_nothing(prepared.matrix.shape[:-2], signal, prepared.taps)
     if nothing is not None:
         return nothing
+    products = signal.numel() * prepared.matrix.numel() // signal.shape[-1]
+    if prepared.outside is not None and products <= _MOST_PRODUCTS and is_eager(signal, prepared.matrix):
+        # Three launches; what is not in a sum is struck out of it, so a bad sample needs no repair.
+        terms = _widen(signal).unsqueeze(-1) * prepared.matrix
+        return terms.masked_fill_(prepared.outside, 0).sum(-2).to(prepared.dtype)
     return apply_causally(lambda x: _multiply(x, prepared.matrix, prepared.dtype), signal, prepared.taps)
 
 

@@ -1,0 +1,89 @@
+"""Jacobi polynomials as the spectral methods use them: points, transforms, derivatives, fractional integrals."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import legendre
+from scipy.special import roots_jacobi, roots_legendre
+
+from hpfracc.operators._namespace import NUMPY, Namespace
+
+__all__ = ["derivative_matrix", "end_derivatives", "fractional_basis", "gauss_points", "slopes", "transform"]
+
+
+@lru_cache(maxsize=32)
+def gauss_points(count: int, power: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Gauss points and weights on [-1, 1] for the weight ``(1 + x)^power``."""
+    points, weights = roots_legendre(count) if power == 0.0 else roots_jacobi(count, 0.0, power)
+    return points, weights
+
+
+@lru_cache(maxsize=32)
+def transform(count: int, power: float) -> np.ndarray[Any, Any]:
+    """From values at the Gauss points to coefficients: ``c = values @ matrix``, for the polynomials P^(0, power).
+
+    By solving rather than by quadrature, which takes the points for exact: they are rounded.
+    """
+    points, _ = gauss_points(count, power)
+    return np.asarray(np.linalg.inv(np.stack(_recurrence(NUMPY, 0.0, power, power, points, count))))
+
+
+@lru_cache(maxsize=32)
+def slopes(count: int, power: float) -> np.ndarray[Any, Any]:
+    """From values at the Gauss points to the interpolant's slopes there: ``slopes = values @ matrix``."""
+    points, _ = gauss_points(count, power)
+    # P_k^(0,b)' = (k + b + 1) / 2 P_(k-1)^(1,b+1)
+    lower = _recurrence(NUMPY, 1.0, power + 1.0, power + 2.0, points, max(count - 1, 1))
+    rows = [0.0 * points] + [0.5 * (k + power + 1.0) * lower[k - 1] for k in range(1, count)]
+    return np.asarray(transform(count, power) @ np.stack(rows))
+
+
+def derivative_matrix(count: int, times: int) -> np.ndarray[Any, Any]:
+    """From ``count`` Legendre coefficients to those of the derivative: ``c' = c @ matrix``."""
+    return np.eye(count) if times == 0 else np.asarray(legendre.legder(np.eye(count), times, axis=1))
+
+
+def end_derivatives(count: int, times: int) -> np.ndarray[Any, Any]:
+    """The derivatives of so many Legendre polynomials at -1."""
+    found = []
+    for j in range(count):
+        size = math.prod(range(j - times + 1, j + times + 1)) / (2.0**times * math.factorial(times))
+        found.append(0.0 if j < times else (-1.0) ** (j - times) * size)
+    return np.array(found)
+
+
+def _recurrence(xp: Namespace, a: Any, b: Any, total: float, x: Any, count: int) -> list[Any]:
+    """``P_0 .. P_(count-1)`` with parameters a, b whose sum is ``total``, at x."""
+    one = 0.0 * x + 1.0
+    table = [one]
+    if count > 1:
+        table.append((a + 1.0) * one + (total + 2.0) * (x - 1.0) / 2.0)
+    for k in range(2, count):
+        top = 2.0 * k + total
+        scale = 2.0 * k * (k + total) * (top - 2.0)
+        linear = (top - 1.0) * (top * (top - 2.0) * x + (a - b) * total)
+        table.append((linear * table[-1] - 2.0 * (k + a - 1.0) * (k + b - 1.0) * top * table[-2]) / scale)
+    return table
+
+
+def fractional_basis(xp: Namespace, mu: Any, power: float, x: np.ndarray[Any, Any], count: int) -> Any:
+    r"""``(1+x)^(-power-mu) I^mu [(1+x)^power P_k^(0,power)](x)`` for k below ``count``, shape (count, points).
+
+    By Bateman's formula this is :math:`\Gamma(k+s+1)/\Gamma(k+s+1+\mu)\, P_k^{(-\mu, s+\mu)}(x)`; with a negative mu
+    the derivative.
+    """
+    table = _recurrence(xp, -mu, power + mu, power, xp.array(x), count)
+    rows = []
+    ratio: Any = 1.0
+    for k in range(count):
+        # The quotient by its own recurrence, once the argument below is surely positive: before, it may pass a pole.
+        if k < 16:
+            ratio = math.gamma(k + power + 1.0) * xp.rgamma(k + power + 1.0 + mu)
+        else:
+            ratio = ratio * (k + power) / (k + power + mu)
+        rows.append(ratio * table[k])
+    return xp.stack(rows)

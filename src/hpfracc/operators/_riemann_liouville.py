@@ -1,0 +1,84 @@
+"""The Riemann-Liouville derivative."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._function import Function
+from hpfracc.operators._order import read_order
+from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+from hpfracc.operators._spectral import differentiate
+from hpfracc.operators._values import Samples
+from hpfracc.operators.rules._differences import Differences
+from hpfracc.operators.rules._initial import WithInitialTerms
+from hpfracc.operators.rules._l1 import L1
+from hpfracc.operators.rules._l12 import L12
+from hpfracc.operators.rules._quadrature import QUADRATURES
+
+__all__ = ["RiemannLiouville", "riemann_liouville"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RiemannLiouville(FractionalOperator):
+    r"""Riemann-Liouville derivative: not zero on constants, and infinite at the origin unless f vanishes there.
+
+    .. math:: D^\alpha f(t) = \frac{1}{\Gamma(n-\alpha)} \frac{d^n}{dt^n} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f(s)\,ds,
+        \quad n = \lceil\alpha\rceil.
+
+    Any order: whole ones are ordinary derivatives, negative ones Riemann-Liouville integrals.
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order; a tensor or JAX array carries its derivative.
+    method : str
+        For samples on a uniform grid ``"l1-2"`` (order n + 2 - alpha; what ``"auto"`` takes), ``"l1"`` (n + 1 - alpha),
+        both with the initial terms added, or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; for
+        callables ``"spectral"`` or ``"graded"``.
+    ceiling : int, optional
+        The integer n, needed only where ``alpha`` is traced and lies above 1; see :class:`Caputo`.
+    """
+
+    alpha: Any
+    method: str = "auto"
+    ceiling: int | None = None
+
+    definition: ClassVar[str] = "riemann_liouville"
+    short_names: ClassVar[tuple[str, ...]] = ("RL",)
+    formula: ClassVar[str] = r"\frac{1}{\Gamma(n-\alpha)} \frac{d^n}{dt^n} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f(s)\,ds"
+    rules: ClassVar[Any] = {"l1-2": WithInitialTerms(L12()), "l1": WithInitialTerms(L1()), **QUADRATURES}
+
+    def _of_samples(self, samples: Samples) -> Outcome:
+        order = read_order(self.alpha, ceiling=self.ceiling)
+        rule = pick_rule(self.rules, self.method, "the Riemann-Liouville derivative")
+        if order.known is not None and order.known < 0.0:
+            return RiemannLiouvilleIntegral(-self.alpha, "auto")._of_samples(samples)
+        if order.is_integer:
+            rule = Differences()
+        return apply_rule(rule, samples, order, "the Riemann-Liouville derivative")
+
+    def _of_function(self, function: Function) -> Outcome:
+        order = read_order(self.alpha, ceiling=self.ceiling)
+        return differentiate(function, order, self.method, initial_terms=True)
+
+
+def riemann_liouville(
+    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", ceiling: int | None = None, **options: Any
+) -> Any:
+    """Riemann-Liouville derivative of samples or of a callable.
+
+    ``alpha``, ``method`` and ``ceiling`` are those of :class:`RiemannLiouville`; the ``options`` (``step``, ``axis``,
+    ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.linspace(0.0, 1.0, 5)
+    >>> hf.riemann_liouville(np.ones(5), t, 0.5)[1:].round(4)  # of a constant: 1 / sqrt(pi t)
+    array([1.1284, 0.7979, 0.6515, 0.5642])
+    """
+    return RiemannLiouville(alpha, method, ceiling)(f, t, **options)

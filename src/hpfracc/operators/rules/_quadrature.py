@@ -1,0 +1,232 @@
+"""Convolution quadrature: the operator of a multistep method, to a fractional power."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any, final
+
+import numpy as np
+from scipy.special import bernoulli
+
+from hpfracc.operators._namespace import Namespace
+from hpfracc.operators._order import Order
+from hpfracc.operators._rule import Rule
+from hpfracc.operators._sequences import binomials
+from hpfracc.operators._values import Samples, constant, join, scalar, where
+from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators.rules._by_parts import convolve_by_parts
+from hpfracc.operators.rules._increments import forward_differences, monomials_of_binomials
+
+__all__ = ["QUADRATURES", "ConvolutionQuadrature"]
+
+#: Weights up to here come from the product of two power series, those beyond from the expansion about the pole.
+_HEAD = 512
+#: Coefficients of the second of those series, by p: they fall like 0.334^k, 0.427^k, 0.561^k, 0.709^k and 0.864^k.
+_TAPS = {2: 40, 3: 56, 4: 80, 5: 130, 6: 300}
+#: Points of the Cauchy integral for them; what is beyond their number is far below rounding.
+_CIRCLE = 1024
+#: From here on what the first samples weigh comes from an expansion in 1/k, which ends below rounding.
+_FAR = {2: 128, 3: 128, 4: 128, 5: 128, 6: 256}
+_TERMS = 14
+
+
+@final
+class ConvolutionQuadrature(Rule):
+    r"""Lubich's convolution quadrature on the backward differentiation formula of order p = 2 .. 6.
+
+    .. math:: D^\alpha f(t_k) \approx h^{-\alpha} \Big[ \sum_{j=0}^{k} \omega_{k-j} f_j + \sum_{j=0}^{p-1} w_{k,j} f_j
+        \Big], \quad \sum_k \omega_k \zeta^k = \Big( \sum_{i=1}^{p} \frac{(1-\zeta)^i}{i} \Big)^\alpha,
+
+    with starting weights :math:`w_{k,j}` that make it exact on 1, t, ..., t^(p-1). Negative orders integrate, positive
+    ones give the Riemann-Liouville derivative. Order p at a fixed t beyond the origin for f with enough continuous
+    derivatives; a start like :math:`t^s` with broken s lowers it to 1 + s or so, and no starting weights are offered
+    for it: their system cannot be solved in double precision. The first p - 1 points come from the polynomial through
+    the samples so far.
+
+    References
+    ----------
+    C. Lubich, SIAM J. Math. Anal. 17 (1986) 704-719.
+    """
+
+    def __init__(self, p: int) -> None:
+        self.p = p
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """``"cq2"`` to ``"cq6"``."""
+        return f"cq{self.p}"
+
+    @property
+    def companion(self) -> Rule | None:  # type: ignore[override]
+        """The one of an order less, from 3 on."""
+        return ConvolutionQuadrature(self.p - 1) if self.p > 2 else None
+
+    def accuracy(self, alpha: float) -> float:
+        """``p``."""
+        return float(self.p)
+
+    def least_points(self, order: Order) -> int:
+        """``p + 1``."""
+        return self.p + 1
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One causal convolution, and what the first p samples weigh beside it."""
+        n, p = samples.n, self.p
+
+        def make(xp: Namespace, alpha: Any, n: int, m: int) -> Any:
+            return _multistep_weights(xp, alpha, n, p, m)
+
+        def make_starts(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
+            return (_starting_weights(xp, alpha, n, p),)
+
+        name = f"{self.name} starts"
+        (starts,) = weights_of(name, make_starts, order, n)
+        key = weights_key(name, order, n)
+        scale = samples.scale(-order.value)
+        value = convolve_by_parts(samples, order, self.name, make)[..., p - 1 :]
+        starts = constant(starts, samples.values, key)
+        for j in range(p):
+            value = value + (samples.values[..., j : j + 1] * scale) * starts[j]
+        return join([*self._first_points(samples, order, scale), value])
+
+    def _first_points(self, samples: Samples, order: Order, scale: Any) -> list[Any]:
+        """The points 0 .. p-2, each from the samples up to it."""
+        differences = forward_differences(samples.values[..., : self.p - 1])
+        points = [value_at_origin(samples.values[..., :1], order)]
+        for k in range(1, self.p - 1):
+            with order.xp.scope():
+                table = [monomials_of_binomials(order.xp, order.value, i, k, 0) for i in range(k + 1)]
+            terms = [differences[i] * scalar(factor, samples.values) for i, factor in enumerate(table)]
+            points.append(scale * sum(terms[1:], terms[0]))
+        return points
+
+
+def value_at_origin(first: Any, order: Order) -> Any:
+    """A Riemann-Liouville operator at the origin itself: 0 for an integral, infinite for a derivative unless f is 0.
+
+    Told from the first sample alone, without a derivative.
+    """
+    if order.ceiling <= 0:
+        return first * 0
+    sign = -math.inf if order.ceiling % 2 == 0 else math.inf
+    nothing = first * 0
+    if "complex" in str(first.dtype):
+        return nothing + where(first == 0, 0.0 * abs(first), sign + 0.0 * abs(first))
+    return where(first > 0, sign + nothing, where(first < 0, nothing - sign, nothing))
+
+
+QUADRATURES: dict[str, Rule] = {f"cq{p}": ConvolutionQuadrature(p) for p in range(2, 7)}
+
+
+def _starting_weights(xp: Namespace, alpha: Any, n: int, p: int) -> Any:
+    """What the first p samples weigh beside the sum at points p-1 .. n-1, shape (p, n - p + 1)."""
+    weights = _multistep_weights(xp, alpha, min(n, _FAR[p]), p, 0)
+    missing = xp.stack([_missing(xp, alpha, weights, n, p, i) for i in range(p)])[:, p - 1 :]
+    powers = np.arange(p)[:, None] ** np.arange(p)[None, :]  # [j, i]: t^i at point j
+    return xp.matmul(xp.array(np.linalg.inv(powers).T), missing)
+
+
+def _multistep_weights(xp: Namespace, alpha: Any, n: int, p: int, m: int) -> Any:
+    """Coefficients of ``(sum_i (1-z)^i / i)^alpha / (1-z)^m``.
+
+    That is ``(1-z)^(alpha-m) Q(z)^alpha`` with ``Q = sum_i (1-z)^i / (i+1)``.
+    """
+    simple = binomials(xp, alpha - m, n)
+    size, modulus, angle, turn = _circle(p)
+    # Cauchy's integral over the unit circle, on which Q has no zero: real, so that any library can do it.
+    wave = xp.array(modulus) * alpha
+    series = xp.matmul(xp.cos(xp.array(angle) * alpha - xp.array(turn)), xp.array(size) * xp.exp(wave))
+    head = min(n, _HEAD)
+    lag = np.arange(head)[:, None] - np.arange(_TAPS[p])[None, :]
+    table = simple[np.maximum(lag, 0)] * xp.array(lag >= 0)
+    near = xp.matmul(table, series)
+    if n <= _HEAD:
+        return near
+    # In powers (1-z)^(a+j) with a = alpha - m: binom(a+1, k) = binom(a, k) (a+1) / (a+1-k), and so on.
+    factors = _power_series(xp, alpha, [1.0 / (j + 1) for j in range(p)], 12)
+    k = xp.array(np.arange(_HEAD, n, dtype=np.float64))
+    total = 0.0 * k
+    for j in range(len(factors) - 1, 0, -1):
+        total = (total + factors[j]) * (alpha - m + j) / (alpha - m + j - k)
+    return xp.concatenate([near, simple[_HEAD:] * (1.0 + total)])
+
+
+@cache
+def _circle(p: int) -> tuple[Any, Any, Any, Any]:
+    """Weights, log-modulus and angle of Q on the upper half of the unit circle, and the turns of each coefficient."""
+    point = np.arange(_CIRCLE // 2 + 1)
+    theta = 2.0 * np.pi * point / _CIRCLE
+    y = 1.0 - np.exp(1j * theta)
+    q = sum(y**j / (j + 1) for j in range(p))
+    size = np.full(len(theta), 2.0 / _CIRCLE)
+    size[[0, -1]] = 1.0 / _CIRCLE
+    # Whole turns taken off before they cost digits.
+    turn = 2.0 * np.pi * (np.outer(np.arange(_TAPS[p]), point) % _CIRCLE) / _CIRCLE
+    return size, np.log(np.abs(q)), np.unwrap(np.angle(q)), turn
+
+
+def _power_series(xp: Namespace, alpha: Any, series: list[float], count: int) -> list[Any]:
+    """The first coefficients of ``(1 + a_1 z + ...)^alpha`` (Miller's recurrence)."""
+    found: list[Any] = [0.0 * alpha + 1.0]
+    for m in range(1, count):
+        total: Any = 0.0
+        for j in range(1, min(m, len(series) - 1) + 1):
+            total = total + (alpha * j - (m - j)) * series[j] * found[m - j]
+        found.append(total / m)
+    return found
+
+
+@cache
+def _symbol(p: int) -> tuple[float, ...]:
+    """Coefficients of ``sum_i (1 - e^-z)^i / i`` over z: 1, then zeros up to z^(p-1)."""
+    count = _TERMS + p + 1
+    y = np.array([0.0, *((-1.0) ** (j + 1) / math.factorial(j) for j in range(1, count + 1))])
+    total, power = np.zeros(count + 1), np.eye(1, count + 1)[0]
+    for i in range(1, p + 1):
+        power = np.convolve(power, y)[: count + 1]
+        total += power / i
+    total = total[1:]
+    total[1:p] = 0.0  # by construction; rounding aside
+    return tuple(float(value) for value in total)
+
+
+def _missing(xp: Namespace, alpha: Any, weights: Any, n: int, p: int, i: int) -> Any:
+    """What the sum misses of ``D^alpha t^i`` at points 0 .. n-1, for h = 1.
+
+    Near the origin the difference of the two. Far away both are of size k^(i-alpha) while the difference is of size
+    k^(-alpha-1): there it comes from the expansion of the generating function at its pole, ``z = -log(zeta)``, each
+    term ``z^s`` of which stands for ``k^(-s-1) / Gamma(-s)``.
+    """
+    near = min(n, _FAR[p])
+    lag = np.arange(near)[:, None] - np.arange(near)[None, :]
+    table = weights[np.maximum(lag, 0)] * xp.array(lag >= 0)
+    total = xp.matmul(table, xp.array(np.arange(near, dtype=np.float64) ** i))
+    exact = math.factorial(i) * xp.rgamma(i + 1.0 - alpha) * xp.power(np.arange(1.0, near), i - alpha)
+    head = xp.concatenate([xp.array([0.0]), exact - total[1:]])
+    if n <= _FAR[p]:
+        return head
+    symbol = _power_series(xp, alpha, list(_symbol(p)), _TERMS + p + 1)
+    regular = _regular_part(i)
+    k = np.arange(_FAR[p], n, dtype=np.float64)
+    inverse = xp.array(1.0 / k)
+    terms = []
+    for m in range(_TERMS):
+        coefficient = math.factorial(i) * symbol[m + i + 1]  # 0 while m + i + 1 < p
+        for j in range(m + 1):
+            coefficient = coefficient + regular[j] * symbol[m - j]
+        terms.append(-coefficient * xp.rgamma(-alpha - m))
+    series = 0.0 * inverse
+    for term in reversed(terms):
+        series = series * inverse + term
+    return xp.concatenate([head, series * xp.power(k, -alpha - 1.0)])
+
+
+@cache
+def _regular_part(i: int) -> tuple[float, ...]:
+    """Coefficients of ``sum_j j^i e^(-jz)`` without its pole: ``(-1)^m zeta(-i-m) / m!``, with 0^0 = 1."""
+    numbers = bernoulli(i + _TERMS + 1)
+    found = [(-1.0) ** m * -numbers[i + m + 1] / (i + m + 1) / math.factorial(m) for m in range(_TERMS)]
+    if i == 0:
+        found[0] = 0.5
+    return tuple(float(value) for value in found)

@@ -1,0 +1,114 @@
+"""Making the packaged prior: disturbances taken out, knots thinned without bending the curve, machines merged."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+
+import pytest
+
+from benchmarks import make_prior
+from hpfracc.engine.execution.calibration import CalibrationReport, Series, Timing
+from hpfracc.engine.selection.placement import Placement
+
+
+def test_a_time_above_that_of_a_larger_call_is_a_disturbance():
+    """It is brought down to the larger call's; times that rise are left as they are."""
+    points = [(1.0, 1e-6), (2.0, 9e-6), (4.0, 3e-6), (8.0, 5e-6)]
+    assert make_prior.undisturbed(points) == [(1.0, 1e-6), (2.0, 3e-6), (4.0, 3e-6), (8.0, 5e-6)]
+
+
+def test_thinning_keeps_the_ends_and_the_bends():
+    """A straight stretch needs two knots, and a curve is followed within a few per cent by ten."""
+    straight = [(2.0**k, 1e-9 * 2.0**k) for k in range(4, 22)]
+    assert make_prior.thinned(straight) == [straight[0], straight[-1]]
+    bent = [(2.0**k, 1e-6 + 1e-9 * 2.0**k) for k in range(4, 22)]
+    kept = make_prior.thinned(bent)
+    assert 3 <= len(kept) <= make_prior.MOST_KNOTS
+    assert (kept[0], kept[-1]) == (bent[0], bent[-1])
+    for x, seconds in bent:
+        assert interpolate(kept, x) == pytest.approx(seconds, rel=0.05)
+
+
+def interpolate(points: list[tuple[float, float]], x: float) -> float:
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if x0 <= x <= x1:
+            share = math.log(x / x0) / math.log(x1 / x0)
+            return y0 * (y1 / y0) ** share
+    raise AssertionError(x)
+
+
+def made(part: str, **content: dict[str, object]) -> dict[str, object]:
+    return {"made": [{"part": part}], "knots": {}, "compile": {}, "transfers": {}, **content}
+
+
+def test_merging_keeps_what_the_other_machine_measured():
+    """The processor's part replaces the processor's part; the cards' rows, compile times and transfers stay."""
+    cards = made(
+        "cards",
+        knots={"fft": {"torch:default@cuda": {"device": {"float64": [[1, 2]]}}}},
+        compile={"torch:*@cuda*": 0.2},
+        transfers={"host->cuda": [1e-5, 1e10]},
+    )
+    old = made("cpu", knots={"fft": {"numpy:scipy@cpu": {"host": {"float64": [[1, 1]], "float32": [[1, 3]]}}}})
+    new = made(
+        "cpu", knots={"fft": {"numpy:scipy@cpu": {"host": {"float64": [[9, 9]]}}}}, compile={"numba:*@cpu*": 1.0}
+    )
+    both = make_prior.merge(make_prior.merge(make_prior.merge({}, cards), old), new)
+    assert [entry["part"] for entry in both["made"]] == ["cards", "cpu"]
+    assert both["knots"]["fft"] == {
+        "numpy:scipy@cpu": {"host": {"float64": [[9, 9]], "float32": [[1, 3]]}},
+        "torch:default@cuda": {"device": {"float64": [[1, 2]]}},
+    }
+    assert both["compile"] == {"numba:*@cpu*": 1.0, "torch:*@cuda*": 0.2}
+    assert both["transfers"] == {"host->cuda": [1e-5, 1e10]}
+    assert make_prior.merge(both, new) == both
+
+
+def report_of(*timings: tuple[Series, str, float, float, float | None]) -> CalibrationReport:
+    report = CalibrationReport(1.0, True)
+    for series, arm, x, seconds, first in timings:
+        report.add(series, (int(x),), Timing(arm, seconds, (seconds,), x, first))
+    return report
+
+
+def test_compile_times_of_an_algorithm_come_before_those_of_its_backend():
+    """The first pattern that fits counts; first calls that compile nothing do not water the median down."""
+    series = Series("fft", "float64")
+    report = report_of(
+        (series, "numba:direct@cpu", 16.0, 1e-6, 2.0),
+        (series, "numba:fused@cpux2", 16.0, 1e-6, 0.2),
+        (series, "numpy:scipy@cpu", 16.0, 1e-6, 1e-5),
+        (Series("fft", "float64", variant="prepared"), "numba:direct@cpu", 16.0, 1e-6, 0.011),
+        (series, "numpy:pocketfft@cpu", 16.0, 1e-6, 0.02),
+        (series, "cupy:default@cuda:0", 16.0, 1e-6, 0.4),
+    )
+    found = make_prior.collect_compiles(report, "cpu")
+    assert list(found.items()) == [
+        ("numba:direct@cpu*", 2.0),
+        ("numba:fused@cpu*", 0.2),
+        ("numpy:pocketfft@cpu*", 0.02),
+        ("numba:*@cpu*", 1.1),
+    ]
+    assert list(make_prior.collect_compiles(report, "cards")) == ["cupy:default@cuda*", "cupy:*@cuda*"]
+
+
+def test_transfers_are_latency_and_rate():
+    """The smallest copy gives the latency, the largest the rate; device numbers are left out."""
+    report = CalibrationReport(1.0, True)
+    report.transfers = [("host->cuda:1", 1024, 1e-5), ("host->cuda:1", 2**20, 1e-5 + 1e-4)]
+    assert make_prior.collect_transfers(report) == {"host->cuda": [1e-5, pytest.approx(2**20 / 1e-4, rel=0.01)]}
+
+
+def test_the_file_reads_back():
+    """One line for a row of knots, and the same content."""
+    data = make_prior.merge({}, made("cpu", knots={"fft": {"a": {"host": {"float64": [[1.0, 2.0], [3.0, 4.0]]}}}}))
+    text = make_prior.dump(data)
+    assert json.loads(text) == data
+    assert '"float64": [[1.0,2.0],[3.0,4.0]]' in text
+
+
+def test_series_on_a_card_are_kept_by_name():
+    """A resident operand is a placement of its own."""
+    assert Series("fft", "float64", Placement("torch", "cuda:0")).where == "torch arrays on cuda:0"

@@ -1,0 +1,133 @@
+"""``hpfracc bench selection``: the engine's choice against every arm of this machine, or of a stored table."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from hpfracc.cli import main
+from hpfracc.cli.bench import live, replay
+from hpfracc.cli.bench.live import Outcome, Row
+from hpfracc.errors import MissingDependencyError
+
+
+def row(seconds: float = 1.0, least: float = 1.0, **changes: float) -> Row:
+    values = {"seconds": seconds, "whole": seconds, "least": least, "spread": 1.0, "numpy": 10.0, **changes}
+    return Row("fft", (64,), "numpy:a@cpu", best="numpy:b@cpu", **values)
+
+
+def test_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """A row for each operation and size with what was chosen, and the figures by which the choice is judged."""
+    for name in ("NUMBA", "TORCH", "JAX", "CUPY"):
+        monkeypatch.setenv(f"HPFRACC_DISABLE_{name}", "1")
+    monkeypatch.setattr(live, "_EXPONENTS", (5, 9))
+    assert main(["bench", "selection", "--operations", "reduction,bitwise_xor", "--budget", "3", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(row["operation"], row["shape"]) for row in found["rows"]] == [
+        ("reduction", [32]),
+        ("reduction", [512]),
+        ("bitwise_xor", [32]),
+        ("bitwise_xor", [512]),
+    ]
+    for measured in found["rows"]:
+        assert measured["ratio"] == pytest.approx(measured["seconds"] / measured["best_seconds"])
+        assert measured["ratio"] >= 1.0
+        assert measured["call_seconds"] > 0.0
+    assert len(found["metrics"]) == 5
+    assert found["overhead_seconds"]["median"] < 1e-3
+    assert main(["bench", "selection", "--operations", "reduction", "--budget", "2"]) == 0
+    text = capsys.readouterr().out
+    for word in ("reduction", "best arm", "time regret", "<= 3%"):
+        assert word in text
+
+
+def test_the_figures_are_what_they_say():
+    """Regret weighs by time; a tenth slower counts as slow unless the samples themselves spread as far."""
+    outcome = Outcome([row(), row(2.0), row(1.2, spread=1.3), row(99.0, 100.0)], overhead=(0.5e-6, 1e-6))
+    found = {what: (value, met) for what, value, _, met in outcome.metrics()}
+    assert found["time regret against the best arm, settled"] == ("0.2%", True)
+    assert found["sizes more than 10 % slower than the best arm"] == ("25.0%", False)
+    assert found["a call beyond its kernel, 16 points: median"] == ("500 ns, 99th 1 us", True)
+    slower = Outcome([row(numpy=0.5)])
+    assert ("sizes worse than NumPy by 5 % + 3 us", "1", "0", False) in slower.metrics()
+    assert Outcome().metrics() == []
+
+
+def test_time_that_runs_out_is_said():
+    """Sizes that there is no time for are named, and nothing is made up for them."""
+    outcome = live.measure(["bitwise_xor"], 1e-6, lambda share, text: None)
+    assert outcome.rows == []
+    assert len(outcome.skipped) == len(live._EXPONENTS)
+    assert math.isfinite(outcome.overhead[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--operations", "fftt"], "did you mean 'fft'"),
+        (["--budget", "-1"], "budget=-1.0"),
+        (["--budget", "nan"], "budget=nan"),
+        (["--table", "no-such.json"], "'no-such.json' is not a file"),
+    ],
+)
+def test_bad_options_are_typed_errors(options: list[str], words: str, capsys: pytest.CaptureFixture[str]):
+    """Status 2 and one line."""
+    assert main(["bench", "selection", *options]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a benchmark that says what it was given; the table beside it."""
+    script = tmp_path / "benchmarks" / "selection.py"
+    script.parent.mkdir()
+    script.write_text(
+        "import sys, json\n"
+        "if 'broken' in open(sys.argv[2]).read(): raise SystemExit('no such form')\n"
+        "print('replayed', sys.argv[1])\n"
+        "sys.exit(3)\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setattr(replay, "find_benchmark", lambda: script)
+    return tmp_path
+
+
+def test_a_table_is_replayed(checkout: Path, capsys: pytest.CaptureFixture[str]):
+    """What the benchmark prints is printed, and its status is ours."""
+    table = checkout / "table.json"
+    table.write_text("{}", encoding="utf-8")
+    assert main(["bench", "selection", "--table", str(table), "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"table": str(table), "status": 3, "report": ["replayed --table"]}
+    assert main(["bench", "selection", "--table", str(table)]) == 3
+    assert capsys.readouterr().out == "replayed --table\n"
+
+
+def test_a_table_that_is_none_is_a_typed_error(checkout: Path, capsys: pytest.CaptureFixture[str]):
+    """The benchmark's last word is passed on."""
+    table = checkout / "table.json"
+    table.write_text("broken", encoding="utf-8")
+    assert main(["bench", "selection", "--table", str(table)]) == 2
+    assert "(no such form)" in capsys.readouterr().err
+
+
+def test_without_the_source_tree_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An installed package has no benchmarks, and does not pretend to."""
+    monkeypatch.setattr(replay, "find_benchmark", lambda: None)
+    table = tmp_path / "table.json"
+    table.write_text("{}", encoding="utf-8")
+    with pytest.raises(MissingDependencyError, match=r"benchmarks/selection\.py"):
+        replay.replay(table)
+
+
+def test_the_checkout_is_found_from_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Wherever the command is run, an editable install knows its own benchmarks."""
+    monkeypatch.chdir(tmp_path)
+    root = Path(replay.__file__).resolve().parents[4]
+    expected = root / "benchmarks" / "selection.py"
+    assert replay.find_benchmark() == (expected if expected.is_file() else None)

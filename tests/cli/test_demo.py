@@ -1,0 +1,297 @@
+"""``hpfracc demo``: it measures, says where its report is, and the report is one file that stands alone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from hpfracc.cli import main
+from hpfracc.cli.demo import blocks, chapters
+from hpfracc.cli.demo.blocks import Cell, Chapter, Code, Figures, Grid, Heading, Words
+from hpfracc.cli.demo.chapters import convolution
+from hpfracc.cli.demo.chart import Chart, Line, Mark, spread
+from hpfracc.cli.demo.page import render
+from hpfracc.cli.demo.survey import Row, Survey
+from hpfracc.cli.info import collect
+from hpfracc.engine.execution.calibration import Timing
+
+NASTY = "<script>alert(1)</script>&\"'"
+VOID = {"meta", "br"}
+
+
+class Page(HTMLParser):
+    """Reads a page: its tags, attributes and text, and whether every tag is closed in its turn."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.words.append(data)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A demo of three sizes with NumPy alone: seconds, not half a minute."""
+    monkeypatch.setattr(convolution, "_QUICK_SIZES", (16, 250, 4_000))
+    for name in ("NUMBA", "TORCH", "JAX", "CUPY"):
+        monkeypatch.setenv(f"HPFRACC_DISABLE_{name}", "1")
+
+
+@pytest.mark.usefixtures("small")
+def test_the_report_is_written_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The last line says where it is; the table has a row for each size, with what was chosen."""
+    folder = tmp_path / "deep" / "report"
+    assert main(["demo", "--quick", "--out", str(folder)]) == 0
+    out = capsys.readouterr().out
+    page = folder / "index.html"
+    assert page.is_file()
+    assert str(page) in out.replace("\n", "")
+    assert [path.name for path in folder.iterdir()] == ["index.html"]
+    for word in ("16", "250", "4,000", "numpy:", "disabled by HPFRACC_DISABLE_NUMBA"):
+        assert word in out
+    text = page.read_text(encoding="utf-8")
+    Page(text)
+    assert "4,000" in text
+
+
+@pytest.mark.usefixtures("small")
+def test_json_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Chosen arm, its time, the best arm's, every arm's and the first guess, for each size; no nan."""
+    assert main(["demo", "--quick", "--out", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
+    assert Path(found["report"]).is_file()
+    rows = found["chapters"]["convolution"]["rows"]
+    assert [row["points"] for row in rows] == [16, 250, 4_000]
+    for row in rows:
+        assert row["chosen"].startswith("numpy:")
+        assert row["best"]["seconds"] == min(row["arms"].values())
+        assert row["backends"]["numpy"]["seconds"] == row["best"]["seconds"]
+        assert row["over_best"] == pytest.approx(row["seconds"] / row["best"]["seconds"])
+        assert row["guess"].startswith("numpy:")
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The error names the folder, at once."""
+    (tmp_path / "taken").write_text("", encoding="utf-8")
+    assert main(["demo", "--out", str(tmp_path / "taken")]) == 2
+    err = capsys.readouterr().err
+    assert "taken" in err
+    assert "--out" in err
+
+
+def made_up_survey() -> Survey:
+    """Two backends whose lines cross, one of which was left out at the end."""
+    found = Survey(imports={"numba": 0.3}, absent={"cupy": "not installed"})
+    for size in (16, 1_600, 160_000):
+        row = Row(size, "numpy:fft@cpu")
+        row.timings = {
+            "numpy:fft@cpu": Timing("numpy:fft@cpu", 1e-5 * math.sqrt(size), (1.0,), float(size), first=0.01),
+            "numpy:direct@cpu": Timing("numpy:direct@cpu", 1e-8 * size**2, (1.0,), float(size)),
+        }
+        if size < 100_000:
+            row.timings["numba:direct@cpu"] = Timing("numba:direct@cpu", 3e-9 * size**2, (1.0,), float(size), first=0.9)
+        else:
+            row.skipped["numba:direct@cpu"] = "one call would take more than 1 s"
+        row.seconds = 1.02 * row.best.seconds
+        found.rows.append(row)
+    return found
+
+
+def test_a_survey_knows_the_best_of_each_backend():
+    """Of a backend's arms the fastest counts, and where it has none the reason is kept."""
+    found = made_up_survey()
+    assert found.backends == ["numpy", "numba"]
+    first, _, last = found.rows
+    assert first.best.arm == "numba:direct@cpu"
+    assert last.best.arm == "numpy:fft@cpu"
+    direct = first.of_backend("numpy")
+    assert direct is not None
+    assert direct.arm == "numpy:direct@cpu"
+    assert last.of_backend("numba") is None
+    assert last.why_not("numba") == "one call would take more than 1 s"
+    assert len(found.first_calls()) == 5
+
+
+def test_the_chapter_shows_lines_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch):
+    """Every backend has a line and a column; what was left out is said with its sizes and its reason."""
+    monkeypatch.setattr(convolution, "survey", lambda *args, **options: made_up_survey())
+    chapter = chapters.build("convolution", chapters.Context(True, lambda share, text: None))
+    chart = next(block for block in chapter.blocks if isinstance(block, Chart))
+    assert [line.name for line in chart.lines] == ["direct sum", "NumPy", "Numba", "hpfracc"]
+    grid = next(block for block in chapter.blocks if isinstance(block, Grid))
+    assert grid.columns[-2:] == (">NumPy", ">Numba")
+    assert grid.notes == [
+        "Numba at 160,000 to 160,000 points: one call would take more than 1 s",
+        "CuPy took no part: not installed",
+    ]
+    figures = next(block for block in chapter.blocks if isinstance(block, Figures))
+    assert figures.figures[2][0] == "1.02x"
+
+
+def test_every_registered_chapter_can_be_built():
+    """The registry names modules that have a ``build``."""
+    for name in chapters.CHAPTERS:
+        module = __import__(f"hpfracc.cli.demo.chapters.{name}", fromlist=["build"])
+        assert callable(module.build)
+
+
+def nasty_chapter() -> Chapter:
+    line = Line(NASTY, "auto", [(10.0, 1e-6, NASTY), (1000.0, 1e-3, NASTY)])
+    ticks = [(10.0, NASTY), (1000.0, "1k")]
+    shown: list[blocks.Block] = [
+        Heading(NASTY, NASTY),
+        Words([NASTY]),
+        Code(NASTY),
+        Figures([(NASTY, NASTY)]),
+        Grid(
+            NASTY, (NASTY, f">{NASTY}"), [[Cell(NASTY, NASTY, NASTY), Cell("`code`")]], [Cell(NASTY), Cell("")], [NASTY]
+        ),
+        Chart(NASTY, NASTY, NASTY, NASTY, [line], ticks, [(1e-6, "a"), (1e-3, "b")], [Mark(100.0, NASTY)]),
+    ]
+    return Chapter(NASTY, NASTY, shown, {})
+
+
+def nasty_page() -> str:
+    info = collect()
+    info["machine"]["cpu"]["model"] = NASTY
+    info["machine"]["gpus"] = [{"device": NASTY, "name": NASTY, "driver": NASTY, "memory": 2**33}]
+    return render([nasty_chapter()], info, NASTY)
+
+
+def test_every_name_is_escaped():
+    """Whatever a device, a library or an error is called, it stays text: no tag comes of it."""
+    page = Page(nasty_page())
+    assert "script" not in page.tags
+    assert sum(NASTY in words for words in page.words) > 10
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+
+
+def test_the_page_stands_alone():
+    """It loads nothing: no address, no script, no style but the one whose hash the policy names."""
+    text = nasty_page()
+    page = Page(text)
+    assert not {"script", "link", "img", "iframe", "object", "embed", "base", "form"} & set(page.tags)
+    assert not {"src", "href", "action", "style"} & {name for name, _ in page.attributes}
+    assert "url(" not in text
+    assert "@import" not in text
+    style = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    assert len(style) == 1
+    digest = base64.b64encode(hashlib.sha256(style[0].encode()).digest()).decode()
+    contents = [value or "" for name, value in page.attributes if name == "content"]
+    (policy,) = (value for value in contents if "default-src" in value)
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def test_the_page_suits_every_reader():
+    """A title, a language, a viewport, both colour schemes, narrow pages and paper are thought of."""
+    text = nasty_page()
+    for part in (
+        '<html lang="en">',
+        "<title>",
+        "width=device-width",
+        "prefers-color-scheme: dark",
+        "@media print",
+        "max-width: 680px",
+    ):
+        assert part in text
+    identities = [value for name, value in Page(text).attributes if name == "id"]
+    assert len(identities) == len(set(identities))
+
+
+def test_the_chart_puts_things_where_they_belong():
+    """Both axes are logarithmic: decades are equally far apart, larger times are higher up."""
+    points = [(10.0, 1e-6, "a"), (100.0, 1e-5, "b"), (1000.0, 1e-4, "c")]
+    x_ticks, y_ticks = [(10.0, "10"), (1000.0, "1k")], [(1e-6, "1 us"), (1e-4, "100 us")]
+    text = Chart("t", "d", "x", "y", [Line("NumPy", "numpy", points)], x_ticks, y_ticks).to_html()
+    wide = text.partition('class="narrow"')[0]
+    places = [tuple(map(float, found)) for found in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', wide)]
+    (x0, y0), (x1, y1), (x2, y2) = places
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
+    assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
+    assert y2 < y1 < y0
+    assert wide.count("<title>") == 3  # one for each dot; the chart's own has an id
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ([10.0, 50.0], [10.0, 50.0]),
+        ([10.0, 12.0], [6.0, 16.0]),
+        ([10.0, 10.0, 10.0], [0.0, 10.0, 20.0]),
+        ([95.0, 99.0], [90.0, 100.0]),
+        ([], []),
+    ],
+)
+def test_names_are_moved_apart_as_little_as_possible(places: list[float], expected: list[float]):
+    """They keep their order and a gap, stay within the bounds, and do not move without need."""
+    assert spread(places, 10.0, 0.0, 100.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("width", "remarks"), [(200, True), (30, False)])
+def test_a_narrow_terminal_leaves_remarks_out(width: int, remarks: bool):
+    """Figures are kept, and what stands beside them goes first."""
+    grid = Grid(
+        "times", ("points", ">NumPy", ">Numba"), [[Cell("1,000,000"), Cell("123 us", "1.00x"), Cell("456 us", "3.7x")]]
+    )
+    out = io.StringIO()
+    Console(file=out, width=width).print(grid)
+    text = out.getvalue()
+    assert "123 us" in text
+    assert ("3.7x" in text) == remarks
+
+
+def test_inline_code():
+    """What stands between backticks is code, and is escaped like everything else."""
+    assert blocks.inline("use `a<b`") == "use <code>a&lt;b</code>"
+
+
+def test_progress_never_runs_backwards(small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The shares that a chapter reports rise from 0 towards 1."""
+    shares: list[float] = []
+
+    def note(share: float, text: str) -> None:
+        shares.append(share)
+
+    chapters.build("convolution", chapters.Context(True, note))
+    assert shares == sorted(shares)
+    assert 0.0 <= shares[0] <= shares[-1] < 1.0
+
+
+def test_figures_in_a_terminal(capsys: pytest.CaptureFixture[str]):
+    """Number and meaning side by side, without the marks of code."""
+    given: Any = Figures([("173x", "is what `numpy:direct@cpu` cost")])
+    Console(width=100).print(given)
+    out = capsys.readouterr().out
+    assert "173x" in out
+    assert "is what numpy:direct@cpu cost" in out

@@ -1,0 +1,100 @@
+"""CuPy's adapter, as far as it goes without a card."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from hpfracc.engine.backends.cupy import adapter as module
+from hpfracc.engine.backends.cupy.adapter import ADAPTER
+from hpfracc.engine.primitives import PRIMITIVES
+from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.errors import MissingDependencyError
+
+
+def install(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
+    def version(package: str) -> str:
+        try:
+            return versions[package]
+        except KeyError:
+            raise importlib.metadata.PackageNotFoundError(package) from None
+
+    monkeypatch.setattr(module.importlib.metadata, "version", version)
+
+
+@pytest.mark.parametrize("package", ["cupy", "cupy-cuda12x", "cupy-cuda13x"])
+def test_version_of_whichever_package(monkeypatch: pytest.MonkeyPatch, package: str):
+    """CuPy is packaged under a name for each CUDA; the version is found under any of them."""
+    install(monkeypatch, {package: "14.2.0"})
+    assert ADAPTER.version() == "14.2.0"
+
+
+def test_version_of_nothing_names_the_extra(monkeypatch: pytest.MonkeyPatch):
+    """Where it is not installed, the error says how to get it."""
+    install(monkeypatch, {})
+    with pytest.raises(MissingDependencyError, match=r"pip install 'hpfracc\[cuda\]'"):
+        ADAPTER.version()
+
+
+class FakeOutOfMemoryError(MemoryError):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (FakeOutOfMemoryError("Out of memory allocating 8,589,934,592 bytes"), True),
+        (MemoryError(), True),
+        (RuntimeError("CUFFT_ALLOC_FAILED"), True),
+        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("cudaErrorMemoryAllocation: out of memory"), True),
+        (RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered"), False),
+        (ValueError("CUFFT_ALLOC_FAILED"), False),
+    ],
+)
+@pytest.mark.parametrize("imported", [False, True])
+def test_out_of_memory_is_told_apart(monkeypatch: pytest.MonkeyPatch, error: Exception, expected: bool, imported: bool):
+    """Every way in which CuPy and the libraries under it say that memory ran out, and nothing else."""
+    if imported:
+        memory = types.SimpleNamespace(OutOfMemoryError=FakeOutOfMemoryError)
+        monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=types.SimpleNamespace(memory=memory)))
+    else:
+        monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    assert ADAPTER.is_out_of_memory(error) is expected
+
+
+@pytest.mark.parametrize(("points", "refused"), [(4096, False), (4097, True)])
+def test_direct_sums_are_for_short_signals(points: int, refused: bool):
+    """The refusal is a sentence with the length in it."""
+    (spec,) = [spec for spec in ADAPTER.specs["causal_convolution"] if spec.algorithm == "direct"]
+    assert spec.refuses is not None
+    reason = spec.refuses(PRIMITIVES["causal_convolution"].describe(ArraySpec((points,)), ArraySpec((points,))))
+    assert (reason is not None) == refused
+    assert reason is None or f"{points:,} points" in reason
+
+
+def test_no_driver_means_no_devices(monkeypatch: pytest.MonkeyPatch):
+    """CuPy without a card is a backend without devices, not an error."""
+
+    class CUDARuntimeError(RuntimeError):
+        pass
+
+    def count() -> int:
+        raise CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
+
+    runtime = types.SimpleNamespace(getDeviceCount=count, CUDARuntimeError=CUDARuntimeError)
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=runtime)))
+    assert module.CupyAdapter().devices() == ()
+
+
+def test_every_kernel_that_is_offered_has_a_file():
+    """What the adapter lists before CuPy is imported is there when it is."""
+    folder = Path(module.__file__).parent / "kernels"
+    for primitive, specs in ADAPTER.specs.items():
+        source = (folder / f"{primitive}.py").read_text(encoding="utf-8")
+        for spec in specs:
+            assert f'"{spec.algorithm}": Kernel(' in source

@@ -1,0 +1,87 @@
+"""Causal convolution on a CUDA device: no waiting, no TF32, and the same answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+if not torch.cuda.is_available():
+    pytest.skip("PyTorch sees no CUDA device", allow_module_level=True)
+
+from hpfracc.engine.backends.torch.kernels.causal_convolution import KERNELS  # noqa: E402
+from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
+
+pytestmark = pytest.mark.gpu
+CONTRACT = PRIMITIVES["causal_convolution"]
+each_algorithm = pytest.mark.parametrize("algorithm", sorted(KERNELS))
+
+
+@each_algorithm
+@pytest.mark.parametrize("taps", [1, 7, 600])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("tracked", [False, True])
+def test_non_finite_samples_stay_causal(algorithm: str, taps: int, dtype: str, tracked: bool):
+    """Points whose sum involves a bad sample are not finite, all others are right."""
+    rng = np.random.default_rng(2)
+    weights, signal = rng.standard_normal(taps).astype(dtype), rng.standard_normal((4, 600)).astype(dtype)
+    signal[1, 11], signal[2, 3], signal[2, 250], signal[3, -1] = np.nan, np.inf, -np.inf, np.nan
+    answer = CONTRACT.reference(weights, signal)
+    x = torch.from_numpy(signal).cuda().requires_grad_(tracked)
+    result = KERNELS[algorithm].run(torch.from_numpy(weights).cuda(), x).detach().cpu().numpy()
+    finite = np.isfinite(answer)
+    assert (np.isfinite(result) == finite).all()
+    allowed = 8 * np.finfo(dtype).eps * np.abs(weights).sum() * np.abs(signal[np.isfinite(signal)]).max()
+    np.testing.assert_allclose(result[finite], answer[finite], rtol=0, atol=allowed)
+
+
+@each_algorithm
+@pytest.mark.parametrize("taps", [5, 800])
+def test_no_synchronisation(algorithm: str, taps: int):
+    """No kernel makes the host wait for the device, plain, prepared or tracked."""
+    kernel = KERNELS[algorithm]
+    weights, signal = torch.randn(taps, device="cuda"), torch.randn(3, 800, device="cuda")
+    prepared = kernel.prepare(weights, CONTRACT.describe(weights, signal))
+    kernel.run(weights, signal)  # plans and handles are made with a synchronisation, once
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        kernel.run(weights, signal)
+        kernel.apply(prepared, signal)
+        kernel.run(weights, signal.clone().requires_grad_()).sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@each_algorithm
+def test_single_precision_is_not_tf32(algorithm: str):
+    """Float32 keeps its digits even where the user switched TF32 on."""
+    rng = np.random.default_rng(5)
+    weights, signal = rng.standard_normal(900).astype("float32"), rng.standard_normal((64, 900)).astype("float32")
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        result = KERNELS[algorithm].run(torch.from_numpy(weights).cuda(), torch.from_numpy(signal).cuda())
+    finally:
+        torch.set_float32_matmul_precision(before)
+    allowed = 8 * np.finfo("float32").eps * np.abs(weights).sum() * np.abs(signal).max()
+    np.testing.assert_allclose(result.cpu().numpy(), CONTRACT.reference(weights, signal), rtol=0, atol=allowed)
+
+
+@each_algorithm
+def test_deterministic_mode(algorithm: str):
+    """Kernels run where the user allows deterministic algorithms alone."""
+    weights, signal = torch.randn(20, device="cuda"), torch.randn(3, 400, device="cuda", requires_grad=True)
+    torch.use_deterministic_algorithms(True)
+    try:
+        KERNELS[algorithm].run(weights, signal)
+        KERNELS[algorithm].run(weights, signal.detach())
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@each_algorithm
+def test_gradients(algorithm: str):
+    """Once and twice, on the card."""
+    pair = [torch.randn(shape, dtype=torch.float64, device="cuda", requires_grad=True) for shape in ((5,), (2, 12))]
+    assert torch.autograd.gradcheck(KERNELS[algorithm].run, pair, fast_mode=True)
+    assert torch.autograd.gradgradcheck(KERNELS[algorithm].run, pair, fast_mode=True)

@@ -1,0 +1,72 @@
+"""Generalised binomial coefficients and Grünwald-Letnikov weights."""
+
+from __future__ import annotations
+
+import importlib
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import hpfracc.special as special
+from hpfracc._optional import is_installed
+from hpfracc.errors import InvalidInputError
+
+
+@pytest.mark.parametrize("alpha", [0.5, -0.5, 1.7, 3.0, -3.0, 0.0, 12.25])
+def test_binomials_agree_with_mpmath(alpha):
+    """Whole k, also for whole and negative alpha."""
+    k = np.array([0, 1, 2, 3, 7, 40])
+    right = [float(mp.binomial(alpha, int(n))) for n in k]
+    np.testing.assert_allclose(special.generalized_binomial(alpha, k), right, rtol=1e-14, atol=1e-300)
+
+
+def test_binomials_broadcast():
+    """Arrays of alpha and k; k that is no whole number; negative k give 0."""
+    value = special.generalized_binomial(np.array([[0.5], [2.0]]), np.array([0, 1, 2]))
+    np.testing.assert_allclose(value, [[1, 0.5, -0.125], [1, 2, 1]])
+    assert special.generalized_binomial(2.0, 1.5) == pytest.approx(float(mp.binomial(2, 1.5)), rel=1e-13)
+    assert special.generalized_binomial(0.5, -1) == 0
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.9, 1.5, -0.4])
+def test_weights_keep_their_digits(alpha):
+    """A hundred thousand of them: the last has the size its asymptotics say, to twelve digits of mpmath's."""
+    weights = special.grunwald_weights(alpha, 100_001)
+    with mp.workdps(40):
+        for k in (10, 1000, 100_000):
+            right = float(mp.gamma(k - mp.mpf(alpha)) / mp.gamma(-mp.mpf(alpha)) / mp.factorial(k))
+            assert weights[k] == pytest.approx(right, rel=1e-12)
+
+
+def test_weights_of_whole_orders():
+    """Order 2 is the second difference and then exactly nothing; no weights is an answer too."""
+    assert special.grunwald_weights(2.0, 6).tolist() == [1, -2, 1, 0, 0, 0]
+    assert special.grunwald_weights(0.5, 0).shape == (0,)
+    assert special.grunwald_weights(0.5, 1).tolist() == [1]
+
+
+@pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
+def test_weights_carry_the_gradient_of_alpha_in_torch():
+    """gradcheck in the order."""
+    torch = importlib.import_module("torch")
+    alpha = torch.tensor(0.6, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda a: special.grunwald_weights(a, 8), (alpha,))
+
+
+@pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
+def test_weights_carry_the_gradient_of_alpha_in_jax():
+    """The jacobian in the order, under jit."""
+    jax = importlib.import_module("jax")
+    with jax.enable_x64(True):
+        slope = jax.jit(jax.jacobian(lambda a: special.grunwald_weights(a, 5)))(0.6)
+        step = 1e-6
+        around = [special.grunwald_weights(0.6 + sign * step, 5) for sign in (-1, 1)]
+        np.testing.assert_allclose(slope, (around[1] - around[0]) / (2 * step), atol=1e-9)
+
+
+@pytest.mark.parametrize("call", [(0.5, -1), (0.5, 1.5), (np.nan, 3), (0.5, True)])
+def test_bad_weights_are_refused(call):
+    """A number of weights that is none, an order that is no number."""
+    with pytest.raises(InvalidInputError):
+        special.grunwald_weights(*call)

@@ -1,0 +1,89 @@
+"""Gamma, digamma and beta functions on each library's arrays."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+from scipy import special as scipy_special
+
+import hpfracc.special as special
+from hpfracc._optional import is_installed
+from hpfracc.errors import UnsupportedDtypeError
+
+Z = np.concatenate([np.linspace(-20.3, 50.2, 400), [1e-8, -1e-8, 0.5]])
+NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
+NEEDS_JAX = pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
+CALLS = [
+    (special.gamma, scipy_special.gamma, (Z,), 1e-13),
+    (special.digamma, scipy_special.digamma, (np.linspace(0.1, 30, 99),), 1e-12),
+    (special.beta, scipy_special.beta, (2.5, np.array([1.0, 30.0, 100.0, -1.3])), 1e-12),
+    (special.incomplete_beta, scipy_special.betainc, (2.0, 3.5, np.linspace(0, 1, 9)), 1e-11),
+]
+IDS = ["gamma", "digamma", "beta", "incomplete_beta"]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "operands", "rtol"), CALLS, ids=IDS)
+def test_numpy_is_scipy(ours, theirs, operands, rtol):
+    """Outside PyTorch and JAX it is SciPy's value to the bit."""
+    assert np.array_equal(ours(*operands), theirs(*operands))
+
+
+@NEEDS_TORCH
+@pytest.mark.parametrize(("ours", "theirs", "operands", "rtol"), CALLS, ids=IDS)
+def test_tensors_are_computed_by_torch(ours, theirs, operands, rtol):
+    """A tensor comes back, with the right value and sign."""
+    torch = importlib.import_module("torch")
+    value = ours(*operands[:-1], torch.tensor(operands[-1]))
+    assert isinstance(value, torch.Tensor)
+    np.testing.assert_allclose(value.numpy(), theirs(*operands), rtol=rtol)
+
+
+@NEEDS_JAX
+@pytest.mark.parametrize(("ours", "theirs", "operands", "rtol"), CALLS, ids=IDS)
+def test_jax_arrays_are_computed_by_jax(ours, theirs, operands, rtol):
+    """A JAX array comes back, also from under jit."""
+    jax = importlib.import_module("jax")
+    with jax.enable_x64(True):
+        last = jax.numpy.asarray(operands[-1])
+        value = jax.jit(lambda x: ours(*operands[:-1], x))(last)
+        assert isinstance(value, jax.Array)
+        np.testing.assert_allclose(value, theirs(*operands), rtol=rtol)
+
+
+@NEEDS_TORCH
+def test_gradients_in_torch():
+    """Gamma twice, beta in both operands, incomplete beta in x; its a and b are refused."""
+    torch = importlib.import_module("torch")
+    z = torch.tensor([2.5, -1.3, 7.0], dtype=torch.float64, requires_grad=True)
+    x = torch.tensor([0.2, 0.7, 0.5], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(special.gamma, (z,), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(special.gamma, (z,))
+    assert torch.autograd.gradcheck(special.beta, (z, x))
+    assert torch.autograd.gradcheck(lambda v: special.incomplete_beta(2.0, 3.0, v), (x,))
+    with pytest.raises(UnsupportedDtypeError, match="detach"):
+        special.incomplete_beta(z, 3.0, x)
+
+
+@NEEDS_JAX
+def test_gradients_in_jax():
+    """Gamma' = Gamma psi."""
+    jax = importlib.import_module("jax")
+    with jax.enable_x64(True):
+        slope = jax.grad(special.gamma)(2.5)
+        assert float(slope) == pytest.approx(scipy_special.gamma(2.5) * scipy_special.digamma(2.5), rel=1e-13)
+
+
+def test_objects_of_the_contract():
+    """``GammaFunction().compute`` and ``BetaFunction().compute`` are the functions."""
+    assert special.GammaFunction().compute(5) == 24
+    assert special.BetaFunction().compute(2, 3) == special.beta(2, 3) == pytest.approx(1 / 12)
+
+
+@NEEDS_TORCH
+def test_complex_tensors_are_refused():
+    """PyTorch has no complex Gamma; the error says what to do."""
+    torch = importlib.import_module("torch")
+    with pytest.raises(UnsupportedDtypeError, match="convert the tensor to NumPy"):
+        special.gamma(torch.tensor([1j]))

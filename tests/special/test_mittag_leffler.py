@@ -1,0 +1,262 @@
+"""The Mittag-Leffler function against a table of mpmath's values, and what its users may rely on."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import time
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import special as scipy_special
+
+import hpfracc.special as special
+from hpfracc._optional import is_installed
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
+
+TABLE = json.loads((Path(__file__).parent / "data" / "mittag_leffler.json").read_text(encoding="utf-8"))
+BACKENDS = [name for name in ("numpy", "numba", "torch") if is_installed(name)]
+
+
+def kernel(backend: str) -> Kernel:
+    """The kernel itself, so that nothing is chosen for us."""
+    found: Kernel = importlib.import_module(f"hpfracc.engine.backends.{backend}.kernels.mittag_leffler").KERNELS[
+        "contour"
+    ]
+    return found
+
+
+def evaluate(backend: str, z: np.ndarray, **params: float) -> np.ndarray:
+    if backend == "torch":
+        torch = importlib.import_module("torch")
+        return np.asarray(kernel(backend).run(torch.tensor(z), **params))
+    if backend == "jax":
+        jax = importlib.import_module("jax")
+        with jax.enable_x64(True):
+            return np.asarray(kernel(backend).run(jax.numpy.asarray(z), **params))
+    return np.asarray(kernel(backend).run(z, **params))
+
+
+def misses(backend: str, rows: list[list[float]], as_complex: bool) -> list[str]:
+    """Rows whose relative error is beyond 1e-13 max(1, kappa/100)."""
+    found = []
+    for (alpha, beta), group in groupby(rows, key=lambda row: (row[0], row[1])):
+        chosen = [row for row in group if as_complex or row[3] == 0]
+        if not chosen:
+            continue
+        z = np.array([complex(row[2], row[3]) for row in chosen])
+        right = np.array([complex(float(row[4]), float(row[5])) for row in chosen])
+        value = evaluate(backend, z if as_complex else z.real.copy(), alpha=alpha, beta=beta)
+        bar = 1e-13 * np.maximum(1, np.array([row[6] for row in chosen]) / 100)
+        error = np.abs(value - right) / np.abs(right)
+        found += [f"E_{alpha},{beta}({z[i]}): {error[i]:.1e}" for i in np.nonzero(~(error <= bar))[0]]
+    return found
+
+
+def test_the_table_is_hard_enough():
+    """At least 2,000 points, alpha from 0.05 to beyond 2, |z| to 1e4, and arguments around pi alpha."""
+    assert len(TABLE) >= 2000
+    alphas = {row[0] for row in TABLE}
+    assert min(alphas) == 0.05
+    assert max(alphas) > 2
+    assert max(math.hypot(row[2], row[3]) for row in TABLE) > 5e3
+    near = [row for row in TABLE if row[0] < 1 and abs(abs(math.atan2(row[3], row[2])) / (math.pi * row[0]) - 1) < 0.03]
+    assert len(near) > 100
+
+
+@pytest.mark.parametrize("as_complex", [False, True], ids=["real", "complex"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_agrees_with_mpmath(backend: str, as_complex: bool):
+    """Relative error at most 1e-13 max(1, kappa/100) at every point of the table; real z also as complex numbers."""
+    assert misses(backend, TABLE, as_complex) == []
+
+
+@pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
+def test_agrees_with_mpmath_in_jax():
+    """The same for JAX, which compiles for each pair of parameters: some of them."""
+    pairs = sorted({(row[0], row[1]) for row in TABLE})[::40]
+    assert misses("jax", [row for row in TABLE if (row[0], row[1]) in pairs], as_complex=True) == []
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "formula"),
+    [
+        (1.0, 1.0, np.exp),
+        (1.0, 2.0, lambda z: np.expm1(z) / z),
+        (2.0, 1.0, lambda z: np.where(z > 0, np.cosh(np.sqrt(np.abs(z))), np.cos(np.sqrt(np.abs(z))))),
+        (0.5, 1.0, lambda z: scipy_special.erfcx(-z)),
+    ],
+    ids=["exp", "expm1", "cos", "erfcx"],
+)
+def test_elementary_cases(alpha, beta, formula):
+    """Elementary functions, as other libraries compute them; E_{1,2} keeps its digits near 0."""
+    z = np.concatenate([-np.geomspace(1e-12, 50, 200), np.geomspace(1e-12, 20, 100)])
+    right = formula(z)
+    value = special.mittag_leffler(z, alpha, beta)
+    slope = special.mittag_leffler_derivative(z, alpha, beta)
+    kappa = np.abs(z * slope / right)
+    assert np.all(np.abs(value - right) <= 1.5e-13 * np.maximum(1, kappa / 100) * np.abs(right))
+
+
+def test_a_value_others_get_wrong():
+    """E_{3,1}(-1000) = -71.40768781..."""
+    assert special.mittag_leffler(-1000.0, 3.0) == pytest.approx(-71.407687812437788, rel=1e-14)
+
+
+def test_continuous_in_alpha_at_one():
+    """No step where the elementary formula takes over: E_{1+-d} differs from exp by about d."""
+    z = np.linspace(-15, 5, 41)
+    for distance in (1e-9, 1e-12):
+        around = [special.mittag_leffler(z, 1 + sign * distance) for sign in (-1, 1)]
+        np.testing.assert_allclose((around[0] + around[1]) / 2, np.exp(z), rtol=1e-10)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_overflow_is_inf(backend: str):
+    """Beyond the range of floats it is inf, far left it is 0 or small, and only nan is nan."""
+    z = np.array([1e4, 1e300, np.inf, -1e300, -np.inf, np.nan])
+    value = evaluate(backend, z, alpha=0.5)
+    assert np.array_equal(value[:3], [np.inf] * 3)
+    assert 0 < value[3] < 1e-299
+    assert value[4] == 0
+    assert np.isnan(value[5])
+    assert evaluate(backend, np.array([-1e9]), alpha=2.5)[0] in (np.inf, -np.inf)
+    huge = evaluate(backend, np.array([40 + 1j, 700 * (1 + 0.01j)]), alpha=0.5)
+    assert np.isinf(huge.real).all()
+    assert not np.isnan(huge.imag).any()
+
+
+@pytest.mark.parametrize(
+    ("z", "dtype"),
+    [
+        (-1.0, "float64"),
+        ([-1, 2], "float64"),
+        (np.float32([-1.5]), "float32"),
+        (np.array([[1j]]), "complex128"),
+        (np.complex64([1 + 1j]), "complex64"),
+        (np.zeros((0, 3)), "float64"),
+    ],
+)
+def test_what_comes_back_is_what_went_in(z, dtype):
+    """Real in, real out; shape and precision are kept, whole numbers become floats."""
+    value = special.mittag_leffler(z, 0.7)
+    assert np.asarray(value).dtype == dtype
+    assert np.shape(value) == np.shape(z)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta"),
+    [(0.0, 1.0), (-1.0, 1.0), (math.nan, 1.0), (math.inf, 1.0), (0.5, math.nan), ([0.5], 1.0), (0.5, 1e3)],
+)
+def test_bad_parameters_are_refused(alpha, beta):
+    """Parameters outside the definition, or outside what floats can hold, are named in the error."""
+    with pytest.raises(InvalidInputError, match="Mittag-Leffler function takes"):
+        special.mittag_leffler(-1.0, alpha, beta)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize(("alpha", "beta"), [(0.3, 1.0), (0.7, 0.7), (1.0, 1.0), (1.6, 2.0), (2.4, 0.5)])
+def test_derivatives_agree_with_a_recurrence(alpha, beta, order):
+    """a z E^(n+1) = E_{b-1}^(n) - (b - 1 + a n) E_b^(n), with every term from another table."""
+    z = np.concatenate([-np.geomspace(0.05, 60, 40), np.geomspace(0.05, 3, 20)])
+    lower = special.mittag_leffler_derivative(z, alpha, beta - 1, order - 1)
+    same = special.mittag_leffler_derivative(z, alpha, beta, order - 1)
+    other = (beta - 1 + alpha * (order - 1)) * same
+    error = np.abs(alpha * z * special.mittag_leffler_derivative(z, alpha, beta, order) - (lower - other))
+    assert np.all(error <= 1e-12 * (np.abs(lower) + np.abs(other)))
+
+
+@pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
+def test_gradients_in_torch():
+    """First and second derivatives for real and complex tensors, forwards too, and under vmap."""
+    torch = importlib.import_module("torch")
+    z = torch.tensor([-3.0, -0.4, 0.2, 1.3], dtype=torch.float64, requires_grad=True)
+    w = torch.tensor([-2 + 1j, 0.3 - 0.5j], dtype=torch.complex128, requires_grad=True)
+    for alpha, beta in ((0.7, 1.0), (1.5, 0.8)):
+
+        def function(x, alpha=alpha, beta=beta):
+            return special.mittag_leffler(x, alpha, beta)
+
+        assert torch.autograd.gradcheck(function, (z,), check_forward_ad=True)
+        assert torch.autograd.gradgradcheck(function, (z,))
+        assert torch.autograd.gradcheck(function, (w,))
+        slopes = torch.func.vmap(torch.func.grad(function))(z.detach())
+        right = special.mittag_leffler_derivative(z.detach().numpy(), alpha, beta)
+        np.testing.assert_allclose(slopes.numpy(), right, rtol=1e-12)
+
+
+@pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
+def test_gradients_in_jax():
+    """grad, twice, under jit and vmap; single precision stays single."""
+    jax = importlib.import_module("jax")
+    with jax.enable_x64(True):
+        z = jax.numpy.asarray([-3.0, -0.4, 0.2, 1.3])
+        second = jax.jit(jax.vmap(jax.grad(jax.grad(lambda x: special.mittag_leffler(x, 0.7)))))(z)
+        np.testing.assert_allclose(second, special.mittag_leffler_derivative(np.asarray(z), 0.7, order=2), rtol=1e-12)
+    single = special.mittag_leffler(jax.numpy.asarray([-2.0], dtype="float32"), 0.7)
+    assert single.dtype == "float32"
+    np.testing.assert_allclose(single, special.mittag_leffler(-2.0, 0.7), rtol=2e-7)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "gamma", "z", "right"),
+    [
+        (0.5, 1.0, 1.5, -3.0, 0.0629091174626818),
+        (0.7, 0.91, 1.3, -20.0, 0.00033884733968347),
+        (0.9, 1.0, 0.4, -5.0, 0.383665732152375),
+        (0.6, 2.0, 2.5, -2 + 3j, -0.0190428153570976 + 0.0187087196184744j),
+        (0.6, 2.0, 3.0, 2 + 1j, -155.87941291696964 - 28.16629107228681j),
+        (1.4, 1.0, 0.5, 2.0, 2.21574484720232),
+        (0.5, 1.0, -2.0, -3.0, 16.770275002573076),
+    ],
+)
+def test_three_parameters(alpha, beta, gamma, z, right):
+    """Prabhakar's function: values of its series summed by mpmath in 160 digits."""
+    value = special.mittag_leffler(z, alpha, beta, gamma)
+    assert value == pytest.approx(right, rel=1e-13)
+    assert np.iscomplexobj(value) == isinstance(z, complex)
+
+
+def test_kummer():
+    """E_{1,b}^g(z) is 1F1(g; b; z)/Gamma(b)."""
+    z = np.linspace(-30, 0, 31)
+    right = scipy_special.hyp1f1(0.3, 1.7, z) / scipy_special.gamma(1.7)
+    np.testing.assert_allclose(special.mittag_leffler(z, 1.0, 1.7, 0.3), right, rtol=1e-12)
+
+
+def test_three_parameters_out_of_reach_are_refused():
+    """No digits are made up where neither series nor contour has any."""
+    with pytest.raises(InvalidInputError, match="within reach"):
+        special.mittag_leffler(-4000.0, 1.5, 1.0, 0.5)
+    with pytest.raises(InvalidInputError, match="gamma=nan"):
+        special.mittag_leffler(-1.0, 0.5, 1.0, math.nan)
+
+
+@pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
+def test_three_parameters_of_a_tensor():
+    """Whole gamma stays in PyTorch; other gamma is refused rather than carried to NumPy in silence."""
+    torch = importlib.import_module("torch")
+    z = torch.tensor([-1.0], dtype=torch.float64)
+    assert float(special.mittag_leffler(z, 0.6, 2.0, 2.0)) == pytest.approx(special.mittag_leffler(-1.0, 0.6, 2.0, 2.0))
+    with pytest.raises(UnsupportedDtypeError, match="convert z"):
+        special.mittag_leffler(z, 0.6, 2.0, 1.5)
+
+
+@pytest.mark.bench
+@pytest.mark.skipif(not is_installed("numba"), reason="Numba is not installed")
+@pytest.mark.parametrize(("alpha", "low"), [(0.5, -100.0), (0.8, -10.0), (0.99, -50.0), (1.5, -100.0)])
+def test_a_million_real_points_a_second(alpha, low):
+    """One core of the compiled kernel does at least 1e6 real points a second."""
+    z = np.random.default_rng(1).uniform(low, 5.0, 200_000)
+    run = kernel("numba").run
+    run(z[:10], alpha=alpha, beta=1.0)
+    best = math.inf
+    for _ in range(5):
+        start = time.thread_time()
+        run(z, alpha=alpha, beta=1.0)
+        best = min(best, time.thread_time() - start)
+    assert z.size / best >= 1e6
