@@ -218,10 +218,10 @@ def test_a_library_without_a_kernel_is_not_imported(own_operation: Callable[...,
     assert report.to_dict()["absent"] == report.absent
 
 
-def test_arms_compiled_for_each_shape_are_measured_at_few(own_operation: Callable[..., Any]):
+def test_arms_compiled_for_each_shape_are_measured_at_few(own_operation: Callable[..., Any], clock: Clock):
     """Between the sizes of the first round they are left out, unless the calibration is thorough."""
-    operation = own_operation(lambda x: x)
-    operation.kernel("numpy", algorithm="traced", compiles="shape")(lambda x: x)
+    operation = own_operation(clock.kernel(1e-6))
+    operation.kernel("numpy", algorithm="traced", compiles="shape")(clock.kernel(2e-6))
     found = {}
     for thorough in (False, True):
         report = quick([operation.name], 1.0, thorough=thorough)

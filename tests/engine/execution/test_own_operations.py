@@ -63,6 +63,21 @@ def test_slower_backend_is_not_taken() -> None:
         assert decision is not None and decision.backend == "torch", hf.explain(op, numbers())
 
 
+def test_models_see_the_same_of_every_library() -> None:
+    """Shape, size and dtype, whoever's array it is."""
+    seen: list[tuple[tuple[int, ...], int, str]] = []
+
+    def model(x: object) -> float:
+        seen.append((x.shape, x.size, x.dtype))  # type: ignore[attr-defined]
+        return x.size  # type: ignore[attr-defined]
+
+    with own_operation(double, work=model, memory=model) as op:
+        op.kernel("torch")(double)
+        for array in (numbers(6).reshape(2, 3), torch.zeros(2, 3, dtype=torch.float64), [[0.0] * 3] * 2):
+            op(array)
+    assert set(seen) == {((2, 3), 6, "float64")}
+
+
 def test_work_model_sees_shapes_and_is_checked() -> None:
     """A model that gives nonsense is an error that says so."""
     with own_operation(double, work=lambda x: float("nan")) as op, pytest.raises(InvalidInputError, match="work model"):

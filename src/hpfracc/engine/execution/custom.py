@@ -8,7 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from hpfracc._arrays import itemsize, library_of
+from hpfracc._arrays import library_of
 from hpfracc._config import check_backend
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Compiles, Kernel, KernelSpec
@@ -42,18 +42,12 @@ class OwnPrimitive(Primitive):
         """Take the largest operand as the measure of the call; its last axis is the length, the others the batch."""
         if not arrays:
             raise InvalidInputError(f"{self.name}: called without an array; pass the arrays first, by position")
-        operands = [_shaped(array) for array in arrays]
-        for operand in operands:
-            if dtype_of(operand) not in INEXACT | INTEGERS:
-                raise UnsupportedDtypeError(
-                    f"{self.name}: dtype {dtype_of(operand)!r} is not a number's; convert the array first"
-                )
-        main = max(operands, key=lambda operand: math.prod(operand.shape))
-        shape = tuple(main.shape)
-        size = math.prod(shape)
-        dtype = str(np.result_type(*map(dtype_of, operands)))
+        operands = [self._spec(array) for array in arrays]
+        main = max(operands, key=lambda operand: operand.size)
+        shape, size = main.shape, main.size
+        dtype = str(np.result_type(*(operand.dtype for operand in operands)))
         facts = {"work": self._model("work", self._work, operands, params, float(max(1, size)))}
-        input_bytes = sum(math.prod(operand.shape) * _itemsize(operand) for operand in operands)
+        input_bytes = sum(operand.size * np.dtype(operand.dtype).itemsize for operand in operands)
         if self._memory is not None:
             facts["memory"] = self._model("memory", self._memory, operands, params, 0.0)
         length = shape[-1] if shape else 1
@@ -68,7 +62,16 @@ class OwnPrimitive(Primitive):
             facts=facts,
         )
 
-    def _model(self, name: str, model: Model | None, operands: list[Any], params: Any, default: float) -> float:
+    def _spec(self, array: Any) -> ArraySpec:
+        """Shape and dtype, which are all that a model may depend on: the same for every library's arrays."""
+        made = array if isinstance(array, ArraySpec) or library_of(array) != "python" else np.asarray(array)
+        if dtype_of(made) not in INEXACT | INTEGERS:
+            raise UnsupportedDtypeError(
+                f"{self.name}: dtype {dtype_of(made)!r} is not a number's; convert the array first"
+            )
+        return ArraySpec(tuple(made.shape), dtype_of(made))
+
+    def _model(self, name: str, model: Model | None, operands: list[ArraySpec], params: Any, default: float) -> float:
         if model is None:
             return default
         value = float(model(*operands, **params))
@@ -212,13 +215,3 @@ def operation(
         return made
 
     return decorate if function is None else decorate(function)
-
-
-def _shaped(array: Any) -> Any:
-    if isinstance(array, ArraySpec) or library_of(array) != "python":
-        return array
-    return np.asarray(array)
-
-
-def _itemsize(array: Any) -> int:
-    return np.dtype(array.dtype).itemsize if isinstance(array, ArraySpec) else itemsize(array)

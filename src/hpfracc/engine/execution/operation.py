@@ -15,7 +15,7 @@ from hpfracc._arrays import dtype_name, library_of
 from hpfracc._config import current_context, state
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.plan import Plan
-from hpfracc.engine.execution.planning import make_plan, make_request
+from hpfracc.engine.execution.planning import make_plan, make_request, zeros_for
 from hpfracc.engine.execution.recovery import recover
 from hpfracc.engine.execution.review import attend
 from hpfracc.engine.primitives.base import Primitive
@@ -73,11 +73,14 @@ class Operation:
             key = _slow_key(arrays, backend, weights_key, context)
         if params:
             key = (key, tuple(params.items()))
+        mode = trail.mode()
+        if mode is not None and mode.dry:
+            return self._pretend(mode, arrays, backend, weights_key, params)
         plan = self._plans.get(key)
         if plan is None or plan.version != state.version:
             plan = self._new_plan(key, arrays, backend, weights_key, params)
-        if trail.mode() is not None:
-            return self._call_in_mode(plan, arrays, weights_key, params)
+        if mode is not None:
+            return self._call_noted(mode, plan, arrays, weights_key, params)
         if weights_key is not None:
             params["weights_key"] = weights_key
         count = plan.tick()
@@ -103,12 +106,14 @@ class Operation:
         for key in keys:
             self._retired_calls += self._plans.pop(key).calls()
 
-    def _call_in_mode(self, plan: Plan, arrays: Any, weights_key: Any, params: Any) -> Any:
-        mode = trail.mode()
-        assert mode is not None
-        if mode.dry:
-            mode.decisions.append(plan.decision)
-            return plan.zeros()
+    def _pretend(self, mode: trail.Mode, arrays: Any, backend: Any, weights_key: Any, params: Any) -> Any:
+        """Decide, and hand back zeros of the right kind: nothing is run and nothing is remembered."""
+        request = make_request(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
+        mode.decisions.append(decide(request, knowledge_for(request.settings), frozen=True).decision)
+        return zeros_for(request)
+
+    def _call_noted(self, mode: trail.Mode, plan: Plan, arrays: Any, weights_key: Any, params: Any) -> Any:
+        """Call, and add the decision to those of the composite call around it."""
         if weights_key is not None:
             params["weights_key"] = weights_key
         count = plan.tick()

@@ -7,9 +7,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.binding import Bound
 from hpfracc.engine.selection.candidates import Request
 from hpfracc.engine.selection.choose import Option
@@ -67,14 +64,6 @@ class Plan:
         """How many calls were made; asking takes a tick of the count, which is taken off again."""
         self.peeks += 1
         return self.tick() - self.peeks
-
-    def zeros(self) -> Any:
-        """What a call would hand back, but for the values: for looking at decisions without computing."""
-        call, placement = self.request.call, self.request.placement
-        empty = np.zeros(call.shape, call.facts.get("result", call.dtype))
-        if placement.library == "numpy":
-            return empty
-        return registry.adapter(placement.library).from_host(empty, placement.device)
 
     def keep_for(self, calls: int, now: int) -> None:
         """Keep the arm for ``calls`` further calls, counted from call ``now``, before one gets attention again."""

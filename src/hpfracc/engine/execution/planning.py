@@ -22,7 +22,7 @@ from hpfracc.engine.selection.placement import Placement, place
 from hpfracc.engine.selection.wish import wished
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["bind_verdict", "make_plan", "make_request"]
+__all__ = ["bind_verdict", "make_plan", "make_request", "without", "zeros_for"]
 
 
 def make_request(
@@ -111,6 +111,15 @@ def bind_verdict(
             # Only now imported, the library knows no such device: the machine's own word was wrong.
             continue
         return verdict, bound
+
+
+def zeros_for(request: Request) -> Any:
+    """What a call would hand back, but for the values: for looking at decisions without computing."""
+    call, placement = request.call, request.placement
+    empty = np.zeros(call.shape, call.facts.get("result", call.dtype))
+    if placement.library == "numpy":
+        return empty
+    return registry.adapter(placement.library).from_host(empty, placement.device)
 
 
 def without(request: Request, arm: str) -> Request:

@@ -121,7 +121,17 @@ class Choice:
 class _Place:
     """What the chooser remembers of one slot and bucket."""
 
-    __slots__ = ("ask_again", "calls", "compile_gains", "explored", "incumbent", "interval", "library_gains", "open", "watch")
+    __slots__ = (
+        "ask_again",
+        "calls",
+        "compile_gains",
+        "explored",
+        "incumbent",
+        "interval",
+        "library_gains",
+        "open",
+        "watch",
+    )
 
     def __init__(self) -> None:
         self.incumbent: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from hpfracc.engine.backends import registry
@@ -53,6 +53,9 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> V
     if not arms:
         raise _nothing_left(request, rows)
     options = [knowledge.option(request, arm) for arm in arms.values()]
+    if settings.deterministic:
+        # What is compiled or imported already differs from run to run, so the decision must not depend on it.
+        options = [replace(option, compile_key=None, startup=0.0) for option in options]
     frozen = frozen or settings.deterministic or request.placement.traced
     choice = knowledge.chooser.choose(
         slot_of(request),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Explanation", "format_bytes", "format_seconds"]
 
-_COLUMNS = ("", "arm", "total", "run", "interval", "transfer", "compile", "memory", "samples", "from")
+_COLUMNS = ("", "arm", "predicted", "interval", "of it transfer", "first call more", "memory", "samples", "from")
 
 
 class Explanation:
@@ -98,7 +98,6 @@ def _cells(decision: Decision, row: Candidate) -> Sequence[str]:
         ">" if row.arm == decision.arm else "",
         row.arm,
         format_seconds(row.total),
-        format_seconds(row.seconds),
         interval,
         format_seconds(row.transfer),
         format_seconds(row.compile),

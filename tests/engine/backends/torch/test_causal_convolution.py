@@ -177,3 +177,11 @@ def test_operands_stay_as_they_were(algorithm: str, requires_grad: bool):
     assert torch.equal(weights, before[0])
     assert torch.equal(signal, before[1])
     assert torch.equal(prepared[0], kept)
+
+
+@each_algorithm
+def test_integers_are_summed_in_double_precision(algorithm: str):
+    """Integer operands, even of one dtype, give float64."""
+    result = KERNELS[algorithm].run(torch.arange(1, 4), torch.arange(6))
+    assert result.dtype == torch.float64
+    np.testing.assert_allclose(result.numpy(), np.convolve(np.arange(1, 4), np.arange(6))[:6], atol=1e-12)

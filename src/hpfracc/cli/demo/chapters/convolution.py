@@ -134,7 +134,8 @@ def _chart(found: Survey) -> Chart:
     told = [(row.size, row.seconds, _told(row, row.seconds, f"chosen: {_chosen(row)}")) for row in rows]
     lines.append(Line("hpfracc", "auto", told))
     times = [y for line in lines for _, y, _ in line.points]
-    low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
+    # Twice the largest time: names stand above the ends of lines.
+    low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(2.0 * max(times)))
     x_ticks = [
         (10.0**power, label) for power, label in enumerate(("1", "10", "100", "1k", "10k", "100k", "1M")) if power
     ]

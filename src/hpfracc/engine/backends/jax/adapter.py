@@ -129,7 +129,8 @@ class JaxAdapter(Adapter):
         with self._x64(str(array.dtype)):
             if array.nbytes < _SMALL_BYTES and len(jax.local_devices()) == 1:
                 return jax.numpy.asarray(array)  # half the overhead, and there is no other place to go to
-            return jax.device_put(array, target)
+            # A view: JAX keeps arrays that a live trace captured under their identity, in the width of that trace.
+            return jax.device_put(array.view(), target)
 
     def to_host(self, array: Any) -> np.ndarray:
         """A writable NumPy array; on the host the very memory of ``array``, which must not be used any more then."""

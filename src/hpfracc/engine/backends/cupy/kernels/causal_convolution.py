@@ -20,19 +20,25 @@ from hpfracc.engine.primitives.base import Call
 __all__ = ["KERNELS"]
 
 # Sums run in double precision, so that the direct sum of float32 numbers is not worse than their transform.
+_WIDE = """
+template <typename T> struct hpfracc_wide { typedef double type; };
+template <typename T> struct hpfracc_wide<complex<T>> { typedef complex<double> type; };
+"""
 _SUM = cupy.ElementwiseKernel(
-    "raw T weights, raw T signal, A zero, int64 points, int64 taps, int64 weight_step, int64 signal_step",
+    "raw T weights, raw T signal, int64 points, int64 taps, int64 weight_step, int64 signal_step",
     "T result",
     """
     const long long row = i / points, column = i - row * points;
     const long long last = column < taps - 1 ? column : taps - 1;
-    A total = zero;
+    typedef typename hpfracc_wide<T>::type A;
+    A total = A(0);
     for (long long k = 0; k <= last; ++k) {
         total += A(weights[row * weight_step + k]) * A(signal[row * signal_step + column - k]);
     }
     result = T(total);
     """,
     "hpfracc_causal_sum",
+    preamble=_WIDE,
 )
 
 _PAD_CLEAN = cupy.ElementwiseKernel(
@@ -105,9 +111,8 @@ def convolve_direct(weights: cupy.ndarray, signal: cupy.ndarray) -> cupy.ndarray
     batch = np.broadcast_shapes(weights.shape[:-1], signal.shape[:-1])
     weights, weight_step = _rows(weights, batch)
     signal, signal_step = _rows(signal, batch)
-    zero = (np.complex128 if signal.dtype.kind == "c" else np.float64)(0)
     result = cupy.empty((*batch, points), signal.dtype)
-    return _SUM(weights, signal, zero, points, taps, weight_step, signal_step, result)
+    return _SUM(weights, signal, points, taps, weight_step, signal_step, result)
 
 
 # FFT: one transform of everything, padded so that the cyclic product does not wrap into the first points.

@@ -20,7 +20,6 @@ from hpfracc.engine.primitives.causal_convolution import block_length
 
 __all__ = ["KERNELS"]
 
-
 #: Products that are summed one by one on an accelerator, 32 MiB of them in float64; more go through a matrix product.
 _MOST_PRODUCTS = 2**22
 
@@ -48,8 +47,9 @@ class Spectrum(NamedTuple):
 
 def _operands(weights: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
     """Both in the dtype of the result, and no more weights than there are points."""
-    if weights.dtype != signal.dtype:
-        dtype = signal.dtype if signal.is_floating_point() or signal.is_complex() else torch.float64
+    inexact = signal.is_floating_point() or signal.is_complex()
+    if weights.dtype != signal.dtype or not inexact:
+        dtype = signal.dtype if inexact else torch.float64
         if weights.is_complex():
             dtype = dtype.to_complex()
         weights, signal = weights.to(dtype), signal.to(dtype)
