@@ -22,6 +22,7 @@ __all__ = [
     "check_axis",
     "constant",
     "join",
+    "join_rows",
     "move_axis",
     "points_like",
     "real_dtype",
@@ -182,12 +183,20 @@ def add_from(value: Any, start: int, change: Any) -> Any:
 
 def join(parts: Sequence[Any]) -> Any:
     """Arrays one after the other along the last axis."""
+    return _concatenate(parts, -1)
+
+
+def join_rows(parts: Sequence[Any]) -> Any:
+    """Arrays one after the other along the first axis."""
+    return _concatenate(parts, 0)
+
+
+def _concatenate(parts: Sequence[Any], axis: int) -> Any:
     library = library_of(parts[0])
     if library == "torch":
-        return sys.modules["torch"].cat(list(parts), dim=-1)
-    if library == "jax":
-        return sys.modules["jax"].numpy.concatenate(list(parts), axis=-1)
-    return sys.modules[library].concatenate(list(parts), axis=-1)
+        return sys.modules["torch"].cat(list(parts), dim=axis)
+    module = sys.modules["jax"].numpy if library == "jax" else sys.modules[library]
+    return module.concatenate(list(parts), axis=axis)
 
 
 def where(condition: Any, yes: Any, no: Any) -> Any:

@@ -58,39 +58,59 @@ class Operation:
 
     def __call__(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Any:
         """Do the work where it is done soonest; the result is an array of the caller's own kind."""
-        context = current_context()
-        # Written out for the common numbers of operands: building the key is half of what a cached decision costs.
-        key: Any = None
-        if len(arrays) == 2:
+        # The commonest call, written out: what it costs beyond its kernel is what everybody pays.
+        if len(arrays) == 2 and backend is None and weights_key is None and not params:
             one, two = arrays
             if type(one) is _ndarray and type(two) is _ndarray:
-                key = (one.shape, one.dtype, two.shape, two.dtype, backend, weights_key is None, context)
-        elif len(arrays) == 1:
-            (one,) = arrays
-            if type(one) is _ndarray:
-                key = (one.shape, one.dtype, backend, weights_key is None, context)
-        if key is None:
-            key = _slow_key(arrays, backend, weights_key, context)
-        if params:
-            key = (key, tuple(params.items()))
-        mode = trail.mode()
-        if mode is not None and mode.dry:
-            return self._pretend(mode, arrays, backend, weights_key, params)
+                plan = self._plans.get((one.shape, one.dtype, two.shape, two.dtype, current_context()))
+                if plan is not None and plan.version == state.version:
+                    last = trail.current()
+                    if last is not plan:
+                        if type(last) is trail.Mode:
+                            return self._call_in_mode(last, arrays, backend, weights_key, params)
+                        trail.replace_last(plan)
+                    count = plan.tick()
+                    if count >= plan.attention:
+                        return attend(plan, count, arrays, params)
+                    try:
+                        return plan.run(one, two)
+                    except Exception as error:
+                        return recover(plan, arrays, params, error)
+        mode = trail.current()
+        if type(mode) is trail.Mode:
+            return self._call_in_mode(mode, arrays, backend, weights_key, params)
+        return self._call(arrays, backend, weights_key, params)
+
+    def _call(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
+        key = _key(arrays, backend, weights_key, params)
         plan = self._plans.get(key)
         if plan is None or plan.version != state.version:
             plan = self._new_plan(key, arrays, backend, weights_key, params)
-        if mode is not None:
-            return self._call_noted(mode, plan, arrays, weights_key, params)
         if weights_key is not None:
             params["weights_key"] = weights_key
-        count = plan.tick()
         trail.note(plan)
+        count = plan.tick()
         if count >= plan.attention:
             return attend(plan, count, arrays, params)
         try:
             return plan.run(*arrays, **params)
         except Exception as error:
             return recover(plan, arrays, params, error)
+
+    def _call_in_mode(
+        self, mode: trail.Mode, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
+    ) -> Any:
+        """Only decide, and hand back zeros; or call, and add the decision to those of the call around this one."""
+        if mode.dry:
+            request = make_request(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
+            mode.decisions.append(decide(request, knowledge_for(request.settings), frozen=True).decision)
+            return zeros_for(request)
+        try:
+            return self._call(arrays, backend, weights_key, params)
+        finally:
+            last = trail.last_decision()
+            if isinstance(last, Decision):
+                mode.decisions.append(last)
 
     def _new_plan(self, key: Any, arrays: Any, backend: Any, weights_key: Any, params: Any) -> Plan:
         plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
@@ -105,30 +125,6 @@ class Operation:
     def _retire(self, keys: list[Any]) -> None:
         for key in keys:
             self._retired_calls += self._plans.pop(key).calls()
-
-    def _pretend(self, mode: trail.Mode, arrays: Any, backend: Any, weights_key: Any, params: Any) -> Any:
-        """Decide, and hand back zeros of the right kind: nothing is run and nothing is remembered."""
-        request = make_request(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
-        mode.decisions.append(decide(request, knowledge_for(request.settings), frozen=True).decision)
-        return zeros_for(request)
-
-    def _call_noted(self, mode: trail.Mode, plan: Plan, arrays: Any, weights_key: Any, params: Any) -> Any:
-        """Call, and add the decision to those of the composite call around it."""
-        if weights_key is not None:
-            params["weights_key"] = weights_key
-        count = plan.tick()
-        trail.note(plan)
-        try:
-            if count >= plan.attention:
-                return attend(plan, count, arrays, params)
-            try:
-                return plan.run(*arrays, **params)
-            except Exception as error:
-                return recover(plan, arrays, params, error)
-        finally:
-            last = trail.last_decision()
-            if isinstance(last, Decision):
-                mode.decisions.append(last)
 
     def decide(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Decision:
         """The decision for such a call, without running it; ``arrays`` may be :class:`ArraySpec`."""
@@ -159,15 +155,19 @@ class Operation:
         return f"<hpfracc operation {self.name!r}>"
 
 
-def _slow_key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, context: Any) -> Any:
-    """What the plan of a call depends on, for operands of any kind and number."""
+def _key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
+    """What the plan of a call depends on."""
     kinds: list[Any] = []
     for array in arrays:
         if type(array) is _ndarray:
-            kinds.append((array.shape, array.dtype))
+            kinds += (array.shape, array.dtype)
         elif library_of(array) == "python":
             made = np.asarray(array)
-            kinds.append((type(array), made.shape, made.dtype))
+            kinds += (type(array), made.shape, made.dtype)
         else:
-            kinds.append((type(array), tuple(array.shape), dtype_name(array), place((array,))))
-    return (tuple(kinds), backend, weights_key is None, context)
+            kinds += (type(array), tuple(array.shape), dtype_name(array), place((array,)))
+    if backend is not None or weights_key is not None or params:
+        # Types too: 1, 1.0 and True are equal, but not to every kernel.
+        options = tuple((name, type(value), value) for name, value in params.items())
+        kinds += (backend, weights_key is None, options)
+    return (*kinds, current_context())

@@ -15,6 +15,11 @@ from hpfracc.engine.selection.knowledge import Knowledge
 
 __all__ = ["Plan"]
 
+#: Seconds of work after which a settled choice is made anew: a review takes some 0.2 ms, so it costs below 1 %.
+_REVIEW_WORTH = 0.03
+#: Times within these factors of the expected one are no news.
+_USUAL = (0.7, 1.5)
+
 
 class Plan:
     """What calls of one exact kind do until ``attention`` of them have been made.
@@ -26,11 +31,14 @@ class Plan:
         "attention",
         "bound",
         "decision",
+        "expected",
+        "interval",
         "knowledge",
         "option",
         "peeks",
         "request",
         "run",
+        "run_seconds",
         "seen",
         "tick",
         "version",
@@ -46,10 +54,13 @@ class Plan:
         self.attention: float = math.inf
         self.seen = 0
         self.peeks = 0
+        self.interval = 0
         self.adopt(bound, decision, option)
 
-    def adopt(self, bound: Bound, decision: Decision, option: Option) -> None:
-        """Take another arm (or the same one, bound anew)."""
+    def adopt(self, bound: Bound, decision: Decision, option: Option, expected: float = math.nan) -> None:
+        """Take another arm (or the same one, bound anew), of which a call is ``expected`` to take that many seconds."""
+        self.expected = expected
+        self.run_seconds = 0.0
         self.bound = bound
         self.decision = decision
         self.option = option
@@ -68,4 +79,16 @@ class Plan:
     def keep_for(self, calls: int, now: int) -> None:
         """Keep the arm for ``calls`` further calls, counted from call ``now``, before one gets attention again."""
         self.seen = now
+        self.interval = calls
         self.attention = now + calls + 1
+
+    def deserves_review(self, seconds: float, calls: int) -> bool:
+        """Whether to choose anew after a call that took ``seconds`` and stands for ``calls``.
+
+        While the plan learns, always. Afterwards where the time is out of line, or once so much time has gone by that
+        choosing anew is nothing beside it.
+        """
+        self.run_seconds += seconds * calls
+        if self.interval == 0 or self.run_seconds >= _REVIEW_WORTH:
+            return True
+        return not _USUAL[0] * self.expected <= seconds <= _USUAL[1] * self.expected

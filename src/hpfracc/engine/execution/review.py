@@ -20,40 +20,36 @@ logger = logging.getLogger("hpfracc.engine")
 
 
 def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Run the call with its plan's arm, learn from it, and let the plan choose again for the calls to come."""
+    """Run the call with its plan's arm, learn from it, and let the plan choose again where that may change anything."""
     pending_times.settle()
     calls = count - plan.seen
     option, knowledge, request = plan.option, plan.knowledge, plan.request
     arm = plan.bound.arm
     adapter = registry.adapter(arm.backend)
-    stays = request.placement.library == arm.backend
     first = knowledge.is_first(option)
-    if stays and adapter.is_asynchronous(arm.device):
-        timer = None if first else adapter.timer(arm.device)
-        if timer is not None:
-            timer.start()
-        begin = time.perf_counter()
-        try:
-            result = plan.run(*arrays, **params)
-        except Exception as error:
-            return recover(plan, arrays, params, error)
-        if first:
-            # Compiling happens in the call itself, on the host; what the device does later is small beside it.
-            knowledge.observe(request, option, time.perf_counter() - begin, first=True, calls=calls)
-        elif timer is not None:
-            timer.stop()
-            pending_times.add(timer, partial(_learn, plan, option, calls))
-        else:
-            knowledge.tally(request, option, calls)
+    asynchronous = request.placement.library == arm.backend and adapter.is_asynchronous(arm.device)
+    timer = adapter.timer(arm.device) if asynchronous and not first else None
+    if timer is not None:
+        timer.start()
+    begin = time.perf_counter()
+    try:
+        result = plan.run(*arrays, **params)
+    except Exception as error:
+        return recover(plan, arrays, params, error)
+    seconds = time.perf_counter() - begin
+    if first or not asynchronous:
+        # A first call compiles, on the host; what the device does later is small beside that.
+        knowledge.observe(request, option, seconds, first=first, calls=calls)
+    elif timer is not None:
+        timer.stop()
+        pending_times.add(timer, partial(_learn, plan, option, calls))
     else:
-        begin = time.perf_counter()
-        try:
-            result = plan.run(*arrays, **params)
-        except Exception as error:
-            return recover(plan, arrays, params, error)
-        knowledge.observe(request, option, time.perf_counter() - begin, first=first, calls=calls)
+        knowledge.tally(request, option, calls)
     knowledge.breaker.success((request.call.operation, arm.name))
-    _choose_again(plan, count, arrays)
+    if first or asynchronous or plan.deserves_review(seconds, calls):
+        _choose_again(plan, count, arrays)
+    else:
+        plan.keep_for(plan.interval, count)
     return result
 
 
@@ -64,7 +60,7 @@ def _learn(plan: Plan, option: Option, calls: int, seconds: float) -> None:
 def _choose_again(plan: Plan, count: int, arrays: tuple[Any, ...]) -> None:
     before = plan.bound.arm
     verdict, bound = bind_verdict(plan.request, plan.knowledge, arrays, bound=plan.bound)
-    plan.adopt(bound, verdict.decision, verdict.option)
+    plan.adopt(bound, verdict.decision, verdict.option, verdict.expected)
     # The first call of another arm is always timed: it may compile.
     plan.keep_for(verdict.review_after if bound.arm == before else 0, count)
     if bound.arm != before:

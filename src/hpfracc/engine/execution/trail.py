@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from hpfracc.engine.selection.decision import Decision
 
-__all__ = ["composite", "dry_run", "last_decision", "mode", "note"]
+__all__ = ["Mode", "composite", "current", "dry_run", "last_decision", "note", "replace_last"]
 
 
-@dataclass(frozen=True, slots=True)
 class Mode:
-    """How engine calls behave inside a ``composite`` or ``dry_run`` block."""
+    """How engine calls behave inside a ``composite`` or ``dry_run`` block, and what they decided."""
 
-    decisions: list[Decision] = field(default_factory=list)
-    dry: bool = False
+    __slots__ = ("decisions", "dry", "last")
+
+    def __init__(self, last: Any, dry: bool) -> None:
+        self.decisions: list[Decision] = []
+        self.dry = dry
+        self.last = last
 
 
-#: The last holder of a decision, or the list of a composite call once it has ended.
-_last: ContextVar[Any] = ContextVar("hpfracc_last_decision", default=None)
-_mode: ContextVar[Mode | None] = ContextVar("hpfracc_mode", default=None)
+#: One variable, so that a hot call looks up one: the :class:`Mode` of the surrounding block, or without one what was
+#: decided last (a plan, a decision, or the list of a composite call).
+_trail: ContextVar[Any] = ContextVar("hpfracc_trail", default=None)
 
-#: Called on every hot call: C functions, nothing around them.
-note = _last.set
-mode = _mode.get
+#: Called on every hot call: C functions, nothing around them. ``replace_last`` is for outside of blocks only.
+current = _trail.get
+replace_last = _trail.set
+
+
+def note(last: Any) -> None:
+    """Note what was decided last, inside a block or outside."""
+    mode = _trail.get()
+    if type(mode) is Mode:
+        mode.last = last
+    else:
+        _trail.set(last)
 
 
 def last_decision() -> Decision | list[Decision] | None:
@@ -34,7 +45,9 @@ def last_decision() -> Decision | list[Decision] | None:
 
     A composite call, one that made several engine calls of its own (a solver, say), gives the list of them.
     """
-    last = _last.get()
+    last = _trail.get()
+    if type(last) is Mode:
+        last = last.last
     if last is None or isinstance(last, list | Decision):
         return last
     decision: Decision = last.decision
@@ -43,7 +56,7 @@ def last_decision() -> Decision | list[Decision] | None:
 
 def forget_last() -> None:
     """As if nothing had been decided yet."""
-    _last.set(None)
+    _trail.set(None)
 
 
 class _Block:
@@ -52,23 +65,24 @@ class _Block:
     dry = False
 
     def __init__(self) -> None:
-        self._stack: list[tuple[Mode | None, Mode, Token[Mode | None]]] = []
+        self._stack: list[tuple[Any, Mode, Token[Any]]] = []
 
     def __enter__(self) -> list[Decision]:
-        outer = _mode.get()
-        inner = Mode(dry=self.dry or (outer is not None and outer.dry))
-        self._stack.append((outer, inner, _mode.set(inner)))
+        outer = _trail.get()
+        nested = type(outer) is Mode
+        inner = Mode(outer.last if nested else outer, self.dry or (nested and outer.dry))
+        self._stack.append((outer, inner, _trail.set(inner)))
         return inner.decisions
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         outer, inner, token = self._stack.pop()
-        _mode.reset(token)
-        if outer is not None:
+        _trail.reset(token)
+        if type(outer) is Mode:
             outer.decisions.extend(inner.decisions)
         if not self.dry:
-            _last.set(list(inner.decisions))
+            note(list(inner.decisions))
 
 
 class composite(_Block):

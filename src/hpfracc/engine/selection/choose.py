@@ -31,7 +31,7 @@ _SELDOM, _SELDOMMEST = 16, 256
 _LOOK_SECONDS = 50e-6 / 0.005
 #: An alternative that has been ruled out is asked again after this many calls in the bucket, then after twice as many
 #: each time, if it is within this factor of the best or was the best once.
-_ASK_AGAIN, _CLOSE = 128, 2.0
+_ASK_AGAIN, _CLOSE = 256, 1.5
 #: How far a surprise of the sampled arms of a bucket is taken to hold for those not sampled there.
 _SHARED = 0
 _WIDER = 0
@@ -40,7 +40,8 @@ _OPTIMISM = 1.0
 _RANK = "total"
 _CAUTION = 1.0
 _WORTH = 1e9
-_LEARN_MOST = 64
+_UNKNOWN = 0.5
+_LEARN_MOST = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,11 @@ class Chooser(Guarded):
             if frozen:
                 return Choice(best.option, best.estimate, reason, False, _SELDOMMEST, rows)
             self._note_gains(place, rows, best, threshold)
-            place.incumbent = best.option.arm
+            if place.incumbent != best.option.arm:
+                if place.incumbent is not None:
+                    place.ask_again.setdefault(place.incumbent, place.calls + _ASK_AGAIN)
+                place.incumbent = best.option.arm
+                place.interval = _SELDOM
             if explore and len(rows) > 1:
                 tried = self._alternative(place, rows, best, threshold, budget)
                 if tried is not None:
@@ -254,7 +259,10 @@ class Chooser(Guarded):
             self._total += seconds + run * (calls - 1)
             if place.explored is not None and place.explored[0] == option.arm:
                 spent = max(0.0, run - place.explored[1]) + (seconds - run if place.explored[2] > 0.0 else 0.0)
-                self._spent += spent
+                if before.source == "none":
+                    self._first_tries += seconds
+                else:
+                    self._spent += spent
                 self.ledger.explored(slot, bucket, spent)
                 place.explored = None
             self.ledger.ran(slot, bucket, option, run, calls, compiled=seconds - run)
@@ -363,7 +371,8 @@ class Chooser(Guarded):
             if row is best:
                 continue
             if row.total != row.total:
-                if self._price(row) > 0.0 or self._first_tries > self._total:
+                price = self._price(row)
+                if price > 0.0 or self._first_tries + row.compile > _UNKNOWN * self._total:
                     continue
                 low = 0.0
             else:
@@ -402,11 +411,12 @@ class Chooser(Guarded):
         found = best.estimate
         if place.watch or found.samples < _LEARNED or best.total >= _LOOK_SECONDS or best.compile > 0.0:
             return 0
-        if (found.erratic or place.open) and place.calls < _LEARN_MOST:
+        if (found.erratic and found.samples < 32) or (place.open and place.calls < _LEARN_MOST):
             return 0
         most = min(max(int(_LOOK_SECONDS / best.total), _SELDOM), _SELDOMMEST)
         interval = min(place.interval, most)
-        place.interval = 2 * interval
+        if found.samples >= 32:
+            place.interval = 2 * interval
         return interval - 1
 
     def _count(self, place: _Place, calls: int) -> None:

@@ -22,12 +22,13 @@ logger = logging.getLogger("hpfracc.engine")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The arm to take, the decision in words and figures, and for how many calls it stands."""
+    """The arm to take, the decision in words and figures, for how many calls it stands, and what one should take."""
 
     arm: Arm
     option: Option
     decision: Decision
     review_after: int
+    expected: float
 
 
 def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> Verdict:
@@ -85,7 +86,7 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> V
     )
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s %s %s: %s: %s", call.operation, call.shape, call.dtype, arm, choice.reason)
-    return Verdict(arm, choice.option, decision, choice.review_after)
+    return Verdict(arm, choice.option, decision, choice.review_after, choice.estimate.seconds)
 
 
 def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> Exception:

@@ -123,5 +123,7 @@ def monomials_of_binomials(xp: Namespace, alpha: Any, i: int, k: int, lowest: in
     for p in range(i + 1):
         factorial *= max(p, 1)
         if p >= lowest and coefficients[p] != 0.0:
-            total = total + coefficients[p] * factorial * xp.rgamma(p + 1.0 - alpha) * xp.power(float(k), p - alpha)
+            total = total + float(coefficients[p]) * factorial * xp.rgamma(p + 1.0 - alpha) * xp.power(
+                float(k), p - alpha
+            )
     return total

@@ -70,8 +70,8 @@ class WithInitialTerms(Rule):
         tail = value[..., known:]
         for k in range(n):
             derivative = sum(
-                (binomial_polynomial(i)[k] * differences[i] for i in range(k + 1, len(differences))),
-                differences[k] * binomial_polynomial(k)[k],
+                (float(binomial_polynomial(i)[k]) * differences[i] for i in range(k + 1, len(differences))),
+                differences[k] * float(binomial_polynomial(k)[k]),
             )
             term = constant(terms[k], x, None if key is None else (key, k))
             tail = tail + (derivative * scale) * term[known - 1 :]

@@ -16,7 +16,7 @@ from hpfracc.operators._sequences import binomials
 from hpfracc.operators._values import Samples, constant, join, scalar, where
 from hpfracc.operators._weights import weights_key, weights_of
 from hpfracc.operators.rules._by_parts import convolve_by_parts
-from hpfracc.operators.rules._increments import forward_differences, monomials_of_binomials
+from hpfracc.operators.rules._increments import binomial_polynomial, forward_differences, monomials_of_binomials
 
 __all__ = ["QUADRATURES", "ConvolutionQuadrature"]
 
@@ -86,8 +86,8 @@ class ConvolutionQuadrature(Rule):
         scale = samples.scale(-order.value)
         value = convolve_by_parts(samples, order, self.name, make)[..., p - 1 :]
         starts = constant(starts, samples.values, key)
-        for j in range(p):
-            value = value + (samples.values[..., j : j + 1] * scale) * starts[j]
+        for i, difference in enumerate(forward_differences(samples.values[..., :p])):
+            value = value + (difference * scale) * starts[i]
         return join([*self._first_points(samples, order, scale), value])
 
     def _first_points(self, samples: Samples, order: Order, scale: Any) -> list[Any]:
@@ -120,11 +120,26 @@ QUADRATURES: dict[str, Rule] = {f"cq{p}": ConvolutionQuadrature(p) for p in rang
 
 
 def _starting_weights(xp: Namespace, alpha: Any, n: int, p: int) -> Any:
-    """What the first p samples weigh beside the sum at points p-1 .. n-1, shape (p, n - p + 1)."""
-    weights = _multistep_weights(xp, alpha, min(n, _FAR[p]), p, 0)
-    missing = xp.stack([_missing(xp, alpha, weights, n, p, i) for i in range(p)])[:, p - 1 :]
-    powers = np.arange(p)[:, None] ** np.arange(p)[None, :]  # [j, i]: t^i at point j
-    return xp.matmul(xp.array(np.linalg.inv(powers).T), missing)
+    """What the sum misses of ``D^alpha binom(t, i)``, i < p, at points p-1 .. n-1 for h = 1, shape (p, n - p + 1).
+
+    The polynomial through the first p samples is a sum of these, with their forward differences for coefficients.
+    """
+    near = min(n, _FAR[p])
+    powers = [
+        math.factorial(q) * xp.rgamma(q + 1.0 - alpha) * xp.power(np.arange(p - 1.0, near), q - alpha) for q in range(p)
+    ]
+    far = [_missing(xp, alpha, n, p, q) for q in range(p)] if n > near else []
+    rows = []
+    for i in range(p):
+        coefficients = [float(c) for c in binomial_polynomial(i)]
+        exact = sum((c * power for c, power in zip(coefficients, powers, strict=False)), 0.0 * powers[0])
+        # The sum itself, of binom(j, i): a coefficient of the series over (1-z)^(i+1), i places later.
+        row = exact - _multistep_weights(xp, alpha, near - i, p, i + 1)[p - 1 - i :]
+        if far:
+            rest = sum((c * part for c, part in zip(coefficients, far, strict=False)), 0.0 * far[0])
+            row = xp.concatenate([row, rest])
+        rows.append(row)
+    return xp.stack(rows)
 
 
 def _multistep_weights(xp: Namespace, alpha: Any, n: int, p: int, m: int) -> Any:
@@ -191,21 +206,13 @@ def _symbol(p: int) -> tuple[float, ...]:
     return tuple(float(value) for value in total)
 
 
-def _missing(xp: Namespace, alpha: Any, weights: Any, n: int, p: int, i: int) -> Any:
-    """What the sum misses of ``D^alpha t^i`` at points 0 .. n-1, for h = 1.
+def _missing(xp: Namespace, alpha: Any, n: int, p: int, i: int) -> Any:
+    """What the sum misses of ``D^alpha t^i`` at the far points up to n-1, for h = 1.
 
-    Near the origin the difference of the two. Far away both are of size k^(i-alpha) while the difference is of size
-    k^(-alpha-1): there it comes from the expansion of the generating function at its pole, ``z = -log(zeta)``, each
-    term ``z^s`` of which stands for ``k^(-s-1) / Gamma(-s)``.
+    Both are of size k^(i-alpha) there and the difference of size k^(-alpha-1), so it is not taken: it comes from the
+    expansion of the generating function at its pole, ``z = -log(zeta)``, each term ``z^s`` of which stands for
+    ``k^(-s-1) / Gamma(-s)``.
     """
-    near = min(n, _FAR[p])
-    lag = np.arange(near)[:, None] - np.arange(near)[None, :]
-    table = weights[np.maximum(lag, 0)] * xp.array(lag >= 0)
-    total = xp.matmul(table, xp.array(np.arange(near, dtype=np.float64) ** i))
-    exact = math.factorial(i) * xp.rgamma(i + 1.0 - alpha) * xp.power(np.arange(1.0, near), i - alpha)
-    head = xp.concatenate([xp.array([0.0]), exact - total[1:]])
-    if n <= _FAR[p]:
-        return head
     symbol = _power_series(xp, alpha, list(_symbol(p)), _TERMS + p + 1)
     regular = _regular_part(i)
     k = np.arange(_FAR[p], n, dtype=np.float64)
@@ -219,7 +226,7 @@ def _missing(xp: Namespace, alpha: Any, weights: Any, n: int, p: int, i: int) ->
     series = 0.0 * inverse
     for term in reversed(terms):
         series = series * inverse + term
-    return xp.concatenate([head, series * xp.power(k, -alpha - 1.0)])
+    return series * xp.power(k, -alpha - 1.0)
 
 
 @cache

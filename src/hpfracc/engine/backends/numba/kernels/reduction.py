@@ -122,7 +122,7 @@ def reduce(x: Array, *, kind: str = "sum", axis: Any = None, keepdims: bool = Fa
         parts = np.empty(len(blocks), x.dtype)
         pieces = [(data[low:high], parts[index : index + 1]) for index, (low, high) in enumerate(blocks)]
         run_blocks(lambda piece: loop(*piece, piece[0].size, 0, 1, option), pieces, workers)
-        result = np.asarray(combine.reduce(parts)).reshape(1)
+        result = _together(combine, parts)
     else:
         result = np.empty(rows, x.dtype)
         if workers <= 1 or rows == 0:
@@ -134,6 +134,12 @@ def reduce(x: Array, *, kind: str = "sum", axis: Any = None, keepdims: bool = Fa
     elif kind == "norm":
         result = np.sqrt(result)
     return result.reshape(shape)
+
+
+@np.errstate(all="ignore")
+def _together(combine: np.ufunc, parts: Array) -> Array:
+    """The parts of one row as one; parts of opposite infinities are nan, as in one piece."""
+    return np.asarray(combine.reduce(parts)).reshape(1)
 
 
 KERNELS: dict[str, Kernel] = {"default": Kernel(reduce)}

@@ -1,0 +1,1 @@
+"""Only keeps old import paths alive: operators live in :mod:`hpfracc.operators`."""
