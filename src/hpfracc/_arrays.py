@@ -39,8 +39,8 @@ def _find_library(kind: type, value: Any) -> str:
         library = _ROOTS.get(base.__module__.partition(".")[0])
         if library is not None and hasattr(value, "dtype"):
             return library
-    jax = sys.modules.get("jax")
-    if jax is not None and isinstance(value, jax.Array):  # registered virtually: not among the bases
+    array = getattr(sys.modules.get("jax"), "Array", None)  # None too while another thread imports JAX
+    if array is not None and isinstance(value, array):  # registered virtually: not among the bases
         return "jax"
     return "python"
 
@@ -69,8 +69,13 @@ def device_of(value: Any) -> str:
 
 def is_tracer(value: Any) -> bool:
     """Whether ``value`` stands for an array while JAX traces (jit, grad, vmap)."""
-    jax = sys.modules.get("jax")
-    return jax is not None and isinstance(value, jax.core.Tracer)
+    tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
+    return tracer is not None and isinstance(value, tracer)
+
+
+def is_dense(tensor: Any) -> bool:
+    """Whether every element of a PyTorch tensor has a place of its own in memory."""
+    return tensor.layout is sys.modules["torch"].strided
 
 
 def tracks_gradient(value: Any) -> bool:
@@ -91,6 +96,20 @@ def _is_dual(value: Any) -> bool:
     forward_ad = torch.autograd.forward_ad
     level: int = forward_ad._current_level
     return level >= 0 and forward_ad.unpack_dual(value).tangent is not None
+
+
+def quick_kind(value: Any) -> tuple[Any, ...]:
+    """All that decisions about an array of another library depend on, as it is written down quickest.
+
+    For PyTorch that is its raw attributes; whether a gradient is tracked is looked at where it can be. For the others
+    the type tells tracers apart.
+    """
+    library = library_of(value)
+    if library == "torch":
+        return type(value), value.shape, value.dtype, value.device, value.layout, tracks_gradient(value)
+    if library == "jax" and not is_tracer(value):
+        return type(value), value.shape, value.dtype, value.sharding
+    return type(value), tuple(value.shape), value.dtype, device_of(value)
 
 
 def dtype_name(value: Any) -> str:

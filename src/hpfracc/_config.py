@@ -6,9 +6,10 @@ Read in this order, the later winning: defaults, the environment, ``config(...)`
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Mapping, Sequence
-from contextvars import ContextVar, Token
+from collections.abc import Hashable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike, fspath
 from types import TracebackType
@@ -44,6 +45,8 @@ class Settings:
     never: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     force: str | None = None
     disabled: frozenset[str] = frozenset()
+    #: Which state of the process-wide settings these were made from.
+    version: int = field(default=0, compare=False, repr=False)
 
     @property
     def explores(self) -> bool:
@@ -51,7 +54,7 @@ class Settings:
         return self.enable_learning and not self.deterministic and self.exploration_budget > 0.0
 
 
-_SETTABLE = frozenset(f.name for f in fields(Settings)) - {"force", "disabled"}
+_SETTABLE = frozenset(f.name for f in fields(Settings)) - {"force", "disabled", "version"}
 
 
 def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,7 +119,7 @@ def check_backend(name: Any, *, auto: bool = False) -> str:
 
 
 class _State:
-    """The process-wide layers. ``version`` rises with every change, so that cached decisions notice."""
+    """The process-wide layers. Every change gives ``version`` a new number, so that cached decisions notice."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -124,6 +127,13 @@ class _State:
         self.environment: Environment | None = None
         self.base: Settings | None = None
         self.version = 0
+        self._issued = 0
+
+    def renew(self) -> int:
+        """A number that no earlier state had."""
+        self._issued += 1
+        self.version = self._issued
+        return self.version
 
     def rebuild(self) -> Settings:
         with self.lock:
@@ -137,9 +147,12 @@ class _State:
                 settings = replace(settings, enable_learning=env.enable_learning)
             for _, layer in self.layers:
                 settings = replace(settings, **layer)
-            self.base = settings
-            self.version += 1
-            return settings
+            self.base = replace(settings, version=self.renew())
+            return self.base
+
+
+#: Blocks remembered inside one: whoever enters blocks of ever new settings must not fill the memory with them.
+_MOST_CHILDREN = 256
 
 
 class Context:
@@ -159,39 +172,64 @@ class Context:
         self.layers = layers
         self.backend = backend
         self.banned = banned
-        self._settings: tuple[int, Settings] | None = None
-        self._children: dict[tuple[str | None, frozenset[str]], Context] = {}
+        self._settings: Settings | None = None
+        self._children: dict[Hashable, Context] = {}
 
     def with_backend(self, backend: str | None, banned: frozenset[str] = frozenset()) -> Context:
         """The same with another backend in use: always one object, so that decisions cached under it are found."""
         banned = self.banned | banned
         if backend == self.backend and banned == self.banned:
             return self
-        return self._children.setdefault((backend, banned), Context(self.layers, backend, banned))
+        return self._child((backend, banned), Context(self.layers, backend, banned))
 
     def with_layer(self, layer: dict[str, Any]) -> Context:
-        """The same with further settings."""
-        return Context((*self.layers, layer), self.backend, self.banned)
+        """The same with further settings: for equal ones the same object."""
+        return self._child(_frozen(layer), Context((*self.layers, layer), self.backend, self.banned))
+
+    def _child(self, key: Hashable, made: Context) -> Context:
+        if len(self._children) >= _MOST_CHILDREN:
+            self._children.clear()
+        return self._children.setdefault(key, made)
 
     def settings(self) -> Settings:
         """The settings in force, worked out once per change of the process-wide ones."""
         known = self._settings
-        if known is not None and known[0] == state.version and state.base is not None:
-            return known[1]
-        base = state.base or state.rebuild()
-        version = state.version
+        if known is not None and known.version == state.version:
+            return known
+        with state.lock:
+            found = state.base or state.rebuild()
         for layer in self.layers:
-            base = replace(base, **layer)
-        self._settings = version, base
-        return base
+            found = replace(found, **layer)
+        self._settings = found
+        return found
+
+
+def _frozen(value: Any) -> Hashable:
+    if isinstance(value, Mapping):
+        return tuple((name, _frozen(entry)) for name, entry in value.items())
+    return type(value), value
 
 
 state = _State()
 _root = Context()
 _context: ContextVar[Context] = ContextVar("hpfracc_context", default=_root)
+#: What the blocks that are open here will give back. Here and not in the blocks: several threads may share one.
+_outer: ContextVar[tuple[Context, ...]] = ContextVar("hpfracc_outer", default=())
 
 #: The context of the caller. With ``state.version`` it is all that a cached decision depends on.
 current_context = _context.get
+
+
+def _open(context: Context) -> None:
+    _outer.set((*_outer.get(), _context.get()))
+    _context.set(context)
+
+
+def _close() -> None:
+    outer = _outer.get()
+    if outer:  # a block that was opened elsewhere, in a task that handed it on, has nothing to give back here
+        _outer.set(outer[:-1])
+        _context.set(outer[-1])
 
 
 def get_settings() -> Settings:
@@ -215,7 +253,7 @@ def reset() -> None:
         state.layers.clear()
         state.environment = None
         state.base = None
-        state.version += 1
+        state.renew()
     _context.set(_root)
 
 
@@ -253,10 +291,10 @@ class config:
 
     def __init__(self, **settings: Any) -> None:
         self._layer = _checked(settings)
-        self._tokens: list[Token[Context]] = []
         with state.lock:
+            self._before = state.base
             state.layers.append((self, self._layer))
-            state.rebuild()
+            self._applied = state.rebuild()
 
     @staticmethod
     def check(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,18 +305,23 @@ class config:
         with state.lock:
             before = len(state.layers)
             state.layers[:] = [entry for entry in state.layers if entry[0] is not self]
-            if len(state.layers) != before:
+            if len(state.layers) == before:
+                return
+            if state.base is self._applied and self._before is not None:
+                # Nothing happened in between: what was decided before this object was made holds again.
+                state.base, state.version = self._before, self._before.version
+            else:
                 state.rebuild()
 
     def __enter__(self) -> config:
         self._withdraw()
-        self._tokens.append(_context.set(_context.get().with_layer(self._layer)))
+        _open(_context.get().with_layer(self._layer))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _context.reset(self._tokens.pop())
+        _close()
 
 
 class use_backend:
@@ -297,19 +340,26 @@ class use_backend:
     def __init__(self, backend: Any, *, _banned: frozenset[str] = frozenset()) -> None:
         self._name = check_backend(backend, auto=True)
         self._banned = _banned
-        self._tokens: list[Token[Context]] = []
 
     def __enter__(self) -> use_backend:
         backend = None if self._name == "auto" else self._name
-        self._tokens.append(_context.set(_context.get().with_backend(backend, self._banned)))
+        _open(_context.get().with_backend(backend, self._banned))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _context.reset(self._tokens.pop())
+        _close()
 
 
 def current_backend() -> str | None:
     """The backend of the innermost ``use_backend`` block, or None."""
     return _context.get().backend
+
+
+def _after_fork() -> None:
+    state.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -9,7 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-__all__ = ["caputo_of_exponential", "of_exponential", "of_power", "of_polynomial"]
+__all__ = ["caputo_of_exponential", "of_exponential", "of_polynomial", "of_power"]
 
 Array = np.ndarray[Any, Any]
 

@@ -87,15 +87,16 @@ def test_convolution_quadrature_converges_at_order_p(operator: Operator, p: int,
     assert measured_order(error_at, counts) == pytest.approx(p, abs=0.2 if alpha <= 0.2 else 0.15)
 
 
-@pytest.mark.parametrize("s", [0.5, 0.8])
+@pytest.mark.parametrize("s", [0.3, 0.5])
 def test_a_rough_start_lowers_the_order(s: float):
-    """What the docstrings warn of: L1 on t^alpha has order 1 at a fixed t on a uniform grid, not 2 - alpha."""
+    """What the docstrings warn of: on t^s L1-2 has order 1 + s at a fixed t, and none at the first point."""
 
-    def error_at(n: int) -> float:
+    def error_at(n: int, point: int = -1) -> float:
         t = np.linspace(0.0, 1.0, n + 1)
-        return float(abs(hf.caputo(t**s, t, s, method="l1")[-1] - math.gamma(1.0 + s)))
+        return float(abs(hf.caputo(t**s, t, s)[point] - math.gamma(1.0 + s)))
 
-    assert measured_order(error_at) == pytest.approx(1.0, abs=0.15)
+    assert measured_order(error_at) == pytest.approx(1.0 + s, abs=0.15)
+    assert measured_order(lambda n: error_at(n, 1)) == pytest.approx(0.0, abs=0.01)
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 0.9, 1.3, 1.8, 2.5])
@@ -107,7 +108,8 @@ def test_caputo_of_low_powers_is_exact(alpha: float):
         assert np.abs(hf.caputo(t**degree, t, alpha)).max() <= 1e-10
     for method in ("l1", "l1-2"):
         value = hf.caputo(t**n, t, alpha, method=method)
-        np.testing.assert_allclose(value, of_power(n, alpha, t), atol=2e-9)
+        # Above order 1 the first points have too few samples behind them for a derivative of order n.
+        np.testing.assert_allclose(value[n:], of_power(n, alpha, t)[n:], atol=2e-9)
 
 
 @pytest.mark.parametrize("mu", [0.3, 1.0, 1.7])
@@ -157,18 +159,17 @@ def test_rounding_does_not_grow_with_the_step():
     n = 10_000
     t = np.linspace(0.0, 1.0, n + 1)
     x = 1.0 + np.exp(t)
-    weights = np.cumprod(np.concatenate([[1.0], 1.0 - 3.5 / np.arange(1.0, n + 1, dtype=np.longdouble)]))
-    steps = np.diff(x.astype(np.longdouble), 3)
-    # Summed by parts in extended precision, three times: the same sum without the cancellation.
-    inner = np.cumsum(np.cumsum(np.cumsum(weights)))
-    pieces = [
-        (inner[: n - 2] * steps[::-1]).sum(),
-        x[0] * np.cumsum(weights[:-0 or None])[n],
-        (x[1] - x[0]) * np.cumsum(np.cumsum(weights))[n - 1],
-        (x[2] - 2 * x[1] + x[0]) * inner[n - 2],
-    ]
-    right = float(sum(pieces) * np.longdouble(n) ** 2.5)
-    assert hf.grunwald_letnikov(x, t, 2.5)[-1] == pytest.approx(right, rel=1e-11)
+
+    def series(a: float, count: int) -> np.ndarray:
+        """Coefficients of (1 - z)^a in extended precision."""
+        k = np.arange(1, count, dtype=np.longdouble)
+        return np.cumprod(np.concatenate([[1.0], (k - (a + 1.0)) / k]))
+
+    # The same sum by parts, so that nothing cancels: sums of (1 - z)^a are those of (1 - z)^(a-1).
+    head = [np.diff(x[:3].astype(np.longdouble), i)[0] for i in range(3)]
+    total = (series(-0.5, n - 2) * np.diff(x.astype(np.longdouble), 3)[::-1]).sum()
+    total += sum(difference * series(1.5 - i, n + 1 - i)[-1] for i, difference in enumerate(head))
+    assert hf.grunwald_letnikov(x, t, 2.5)[-1] == pytest.approx(float(total * np.longdouble(n) ** 2.5), rel=1e-11)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -19,7 +19,7 @@ from hpfracc.operators._grids import read_grid
 from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
-from hpfracc.operators._values import Samples, as_values, check_axis, move_axis
+from hpfracc.operators._values import Samples, as_values, check_axis, join, move_axis
 
 __all__ = ["FractionalOperator", "OperatorResult", "Outcome", "apply_rule", "order_beside", "pick_rule"]
 
@@ -49,8 +49,8 @@ class OperatorResult:
     method : str
         The method that ran.
     error_estimate : array or float
-        Estimate of the absolute error, broadcastable to ``value`` with its points along the last axis; nan where the
-        method has none.
+        Estimate of the absolute error, broadcastable to ``value`` with its points along the last axis; nan where there
+        is none: at the first points, or for a method that has none at all.
     decision : Decision, list of Decision or None
         What the engine decided along the way.
     origin : float
@@ -212,6 +212,8 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
     def error() -> Any:
         assert companion is not None
         with np.errstate(invalid="ignore"):
-            return abs(value - companion.apply(samples, order))
+            distance = abs(value - companion.apply(samples, order))
+        blind = min(rule.measured_from(order), samples.n)
+        return join([distance[..., :blind] + math.nan, distance[..., blind:]]) if blind else distance
 
     return Outcome(value, rule.name, None if companion is None else error)

@@ -30,6 +30,10 @@ class Rule(ABC):
     def least_points(self, order: Order) -> int:
         """The fewest samples it works with."""
 
+    def measured_from(self, order: Order) -> int:
+        """The first point at which it differs from its companion: before, their distance says nothing of the error."""
+        return 0
+
     @abstractmethod
     def apply(self, samples: Samples, order: Order) -> Any:
         """The operator at every point, shaped like ``samples.values``."""

@@ -15,9 +15,11 @@ from hpfracc.operators._namespace import Namespace
 
 __all__ = [
     "binomial",
+    "binomial_coefficients",
     "binomials",
     "power_difference",
     "power_differences",
+    "power_sum",
     "second_difference",
     "second_differences",
     "tangent_defect",
@@ -34,6 +36,28 @@ _RECURRED = 128
 
 def _numbers(first: int, stop: int) -> np.ndarray[Any, Any]:
     return np.arange(first, stop, dtype=np.float64)
+
+
+def binomial_coefficients(xp: Namespace, p: Any, count: int) -> Any:
+    """``binom(p, j)`` for j below ``count``, a few."""
+    j = xp.array(_numbers(1, count))
+    return xp.cumprod(xp.concatenate([xp.array([1.0]), (p - (j - 1.0)) / j]))
+
+
+def power_sum(xp: Namespace, z: np.ndarray[Any, Any], coefficients: Any) -> Any:
+    """``sum_j coefficients[..., j] z^j`` at every z, along a new last axis.
+
+    For few points one product with a table, which a compiler of traced code takes as one operation; for many, Horner's
+    scheme, which needs no table.
+    """
+    count = coefficients.shape[-1]
+    if len(z) <= 2 * _RECURRED:
+        return xp.matmul(coefficients, xp.array(z[None, :] ** np.arange(count)[:, None]))
+    at = xp.array(z)
+    total = 0.0 * at + coefficients[..., count - 1 : count]
+    for j in range(count - 2, -1, -1):
+        total = total * at + coefficients[..., j : j + 1]
+    return total
 
 
 def power_differences(xp: Namespace, p: Any, n: int) -> Any:
@@ -77,16 +101,7 @@ def tangent_defects(xp: Namespace, p: Any, n: int) -> Any:
 
 def tangent_defect(xp: Namespace, p: Any, k: np.ndarray[Any, Any], terms: int) -> Any:
     """The same at given k >= 8, by so many terms of the binomial series."""
-    x = xp.array(1.0 / k)
-    factors = []
-    factor = p
-    for j in range(2, terms + 2):
-        factor = factor * (p - (j - 1)) / j
-        factors.append(factor)
-    series = 0.0 * x
-    for factor in reversed(factors):
-        series = (series + factor) * x
-    return xp.power(k, p) * series * x
+    return xp.power(k, p) * power_sum(xp, 1.0 / k, binomial_coefficients(xp, p, terms + 2)[2:]) * xp.array(1.0 / k**2)
 
 
 def trapezoid_defects(xp: Namespace, p: Any, n: int) -> Any:
@@ -105,16 +120,10 @@ def trapezoid_defect(xp: Namespace, p: Any, k: np.ndarray[Any, Any], terms: int)
     terms all have one sign.
     """
     centre = k + 0.5
-    z2 = xp.array(0.25 / centre**2)
-    factors = []
-    binomial = p * 0.0 + 1.0
-    for j in range(1, terms + 1):
-        binomial = binomial * (p - (2 * j - 2)) / (2 * j - 1) * (p - (2 * j - 1)) / (2 * j)
-        factors.append(binomial * (2 * j / (2 * j + 1)))
-    series = 0.0 * z2
-    for factor in reversed(factors):
-        series = (series + factor) * z2
-    return -xp.power(centre, p) * series
+    z2 = 0.25 / centre**2
+    twice = 2.0 * np.arange(1, terms + 1)
+    factors = binomial_coefficients(xp, p, 2 * terms + 1)[2::2] * xp.array(twice / (twice + 1.0))
+    return -xp.power(centre, p) * power_sum(xp, z2, factors) * xp.array(z2)
 
 
 def binomials(xp: Namespace, alpha: Any, n: int) -> Any:
@@ -124,7 +133,8 @@ def binomials(xp: Namespace, alpha: Any, n: int) -> Any:
     around ``w = k - alpha/2`` (Tricomi and Erdelyi 1951; even powers only, as found by Fields 1966), which keeps every
     digit where the product of a million factors has lost three.
     """
-    factors = 1.0 - (alpha + 1.0) * xp.array(1.0 / _numbers(1, min(n, _RECURRED + 1)))
+    k = xp.array(_numbers(1, min(n, _RECURRED + 1)))
+    factors = (k - (alpha + 1.0)) / k
     first = xp.cumprod(xp.concatenate([xp.array([1.0]), factors]))
     if n <= _RECURRED + 1:
         return first[:n]

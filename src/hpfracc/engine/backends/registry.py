@@ -179,8 +179,13 @@ def kernel(operation: str, backend: str, algorithm: str) -> Kernel:
     if own is not None:
         loaded = own[1]
     else:
-        _import_library(backend)
-        module = importlib.import_module(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
+        try:
+            _import_library(backend)
+            module = importlib.import_module(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
+        except ImportError:
+            raise
+        except Exception as error:  # shared objects and version checks raise what they like
+            raise ImportError(f"{backend}: {describe_failure(error)}", name=backend) from error
         loaded = module.KERNELS[algorithm]
     return _registry.kernels.setdefault(key, loaded)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -48,6 +48,7 @@ class Bound:
         index: int | None,
         keyed: bool,
         moves: bool,
+        kind: Hashable = None,
     ) -> None:
         self.arm = arm
         self.moves = moves
@@ -57,9 +58,22 @@ class Bound:
         self._scope = scope
         self._kernel = kernel
         self._index = index if kernel.prepare is not None else None
-        self._tag = call.operation, arm.name, call.dtype, call.length, tuple(sorted(call.facts.items(), key=str))
+        #: What a kept transform is one of, whatever its key: of another shape or dtype it is another operand.
+        self._tag = _tag_number((call.operation, arm.name, call.dtype, call.length, kind))
         plain = giver is None and scope is None and not any(self._converters)
-        self.run: Callable[..., Any] = kernel.run if plain and not keyed else self._run
+        # Where nothing has to move, as little as possible stands between the caller and the kernel.
+        self.run: Callable[..., Any] = self._run
+        if plain and not keyed:
+            self.run = kernel.run
+        elif plain and self._index is None:
+            self.run = partial(_without_key, kernel.run)
+        elif plain and self._index == 0 and len(self._converters) == 2:
+            self.run = self._run_prepared
+
+    def _run_prepared(self, operand: Any, signal: Any, *, weights_key: Any, **params: Any) -> Any:
+        assert self._kernel.apply is not None  # a kernel that prepares also applies
+        prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, operand))
+        return self._kernel.apply(prepared, signal, **params)
 
     def _run(self, *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
         if self._scope is None:
@@ -111,13 +125,19 @@ def bind(
         kernel = _with_workers(kernel, arm.workers)
     converters = [_converter(array, primitive.casts, call, arm, worker, home, placement, log) for array in arrays]
     giver = _giver(arm, worker, home, placement, log)
-    scoped = None if placement.traced or placement.library == arm.backend else worker.scope(call)
-    scope = None if scoped is None else partial(_fresh_scope, worker, call)
+    # Asked for at every call: what a scope has to change may be as wanted now and not at the next call.
+    scopes = type(worker).scope is not Adapter.scope and not placement.traced and placement.library != arm.backend
+    scope = partial(_fresh_scope, worker, call) if scopes else None
     index = primitive.prepared_operand
     if index is not None and placement.pinned and (placement.gradient or placement.traced):
         index = None  # a kept transform would be cut off from the derivative
-    moves = not arm.on_host and placement.device == "cpu"
-    return Bound(kernel, arm, call, converters, giver, scope, index, keyed, moves)
+    kind = None if index is None or not keyed else (np.shape(arrays[index]), dtype_name(arrays[index]))
+    return Bound(kernel, arm, call, converters, giver, scope, index, keyed, _moves(arm, placement), kind)
+
+
+def _moves(arm: Arm, placement: Placement) -> bool:
+    """Whether the operands travel to a device for this call, and the result back."""
+    return not arm.on_host and placement.device == "cpu"
 
 
 def _fresh_scope(worker: Adapter, call: Call) -> contextlib.AbstractContextManager[Any]:
@@ -141,10 +161,13 @@ def _converter(
 ) -> Converter | None:
     owner = library_of(array)
     cast = casts and dtype_name(array) != call.dtype
-    if owner == home and home != "numpy":
+    if owner == home and home != "numpy" and not _moves(arm, placement):
         return partial(worker.cast, dtype=call.dtype) if cast else None
     if owner in ("numpy", "python"):
         to_host: Converter | None = None if type(array) is np.ndarray else np.asarray
+        if placement.library == home != "numpy" and worker.is_asynchronous("cpu") and not cast:
+            # It shares memory on the host and computes after the call has returned: by then the array is its owner's.
+            to_host = np.array
     else:
         to_host = registry.adapter(owner).to_host
     to_dtype = partial(np.asarray, dtype=call.dtype) if cast else None
@@ -156,12 +179,25 @@ def _converter(
 
 
 def _giver(arm: Arm, worker: Adapter, home: str, placement: Placement, log: TransferLog | None) -> Converter | None:
-    if placement.library == home:
+    if placement.library == home and not _moves(arm, placement):
         return None
     fetch = None if home == "numpy" else partial(_fetch, worker, arm.device, log)
     give = None if placement.library == "numpy" else partial(_return_to, registry.adapter(placement.library))
     steps = [step for step in (fetch, give) if step is not None]
     return steps[0] if len(steps) == 1 else partial(_chain, steps)
+
+
+def _without_key(run: Callable[..., Any], *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
+    """Call a kernel that keeps nothing prepared: the key has nothing to name."""
+    return run(*arrays, **params)
+
+
+_tags: dict[Hashable, int] = {}
+
+
+def _tag_number(tag: Hashable) -> int:
+    """A number for what a prepared operand depends on besides its key: it is looked up at every call."""
+    return _tags.setdefault(tag, len(_tags))
 
 
 def _chain(steps: Sequence[Converter], value: Any) -> Any:

@@ -21,15 +21,17 @@ class Failure(enum.Enum):
 
 
 #: Mistakes in the arguments. They would be mistakes on every backend, so they are raised unchanged.
-#: Errors of our own were raised on purpose and already say what to do.
+#: Errors of our own were raised on purpose and already say what to do; warnings and floating-point errors were made
+#: errors by the user.
 _CALLER = (
     TypeError,
     ValueError,
-    IndexError,
-    KeyError,
+    LookupError,
     AttributeError,
+    NameError,
     AssertionError,
-    ZeroDivisionError,
+    ArithmeticError,
+    Warning,
     HpfraccError,
 )
 

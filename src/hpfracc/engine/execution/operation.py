@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import dtype_name, library_of
-from hpfracc._config import current_context, state
+from hpfracc._arrays import library_of, quick_kind
+from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.plan import Plan
-from hpfracc.engine.execution.planning import make_plan, make_request, zeros_for
+from hpfracc.engine.execution.planning import as_array, hashable_options, make_plan, make_request, zeros_for
 from hpfracc.engine.execution.recovery import recover
 from hpfracc.engine.execution.review import attend
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.placement import place
+from hpfracc.errors import InvalidInputError
 
 __all__ = ["Operation"]
 
@@ -72,10 +72,11 @@ class Operation:
                     count = plan.tick()
                     if count >= plan.attention:
                         return attend(plan, count, arrays, params)
+                    bound = plan.bound
                     try:
-                        return plan.run(one, two)
+                        return bound.run(one, two)
                     except Exception as error:
-                        return recover(plan, arrays, params, error)
+                        return recover(plan, bound, arrays, params, error)
         mode = trail.current()
         if type(mode) is trail.Mode:
             return self._call_in_mode(mode, arrays, backend, weights_key, params)
@@ -83,19 +84,27 @@ class Operation:
 
     def _call(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
         key = _key(arrays, backend, weights_key, params)
-        plan = self._plans.get(key)
+        try:
+            plan = self._plans.get(key)
+        except TypeError:  # a list or a dict among the parameters
+            check_backend(backend if backend is not None else "auto", auto=True)
+            options = dict(enumerate(hashable_options(self.name, params)))
+            key = _key(arrays, backend, weights_key, options)
+            plan = self._plans.get(key)
         if plan is None or plan.version != state.version:
             plan = self._new_plan(key, arrays, backend, weights_key, params)
         if weights_key is not None:
+            _check_key(self.name, weights_key)
             params["weights_key"] = weights_key
         trail.note(plan)
         count = plan.tick()
         if count >= plan.attention:
             return attend(plan, count, arrays, params)
+        bound = plan.bound
         try:
-            return plan.run(*arrays, **params)
+            return bound.run(*arrays, **params)
         except Exception as error:
-            return recover(plan, arrays, params, error)
+            return recover(plan, bound, arrays, params, error)
 
     def _call_in_mode(
         self, mode: trail.Mode, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
@@ -155,17 +164,26 @@ class Operation:
         return f"<hpfracc operation {self.name!r}>"
 
 
-def _key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
+def _check_key(operation: str, weights_key: Any) -> None:
+    try:
+        hash(weights_key)
+    except TypeError:
+        raise InvalidInputError(
+            f"{operation}: weights_key={weights_key!r} cannot be hashed; use a tuple of what the weights depend on"
+        ) from None
+
+
+def _key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[Any, Any]) -> Any:
     """What the plan of a call depends on."""
     kinds: list[Any] = []
     for array in arrays:
         if type(array) is _ndarray:
             kinds += (array.shape, array.dtype)
         elif library_of(array) == "python":
-            made = np.asarray(array)
+            made = as_array(array)
             kinds += (type(array), made.shape, made.dtype)
         else:
-            kinds += (type(array), tuple(array.shape), dtype_name(array), place((array,)))
+            kinds += quick_kind(array)
     if backend is not None or weights_key is not None or params:
         # Types too: 1, 1.0 and True are equal, but not to every kernel.
         options = tuple((name, type(value), value) for name, value in params.items())

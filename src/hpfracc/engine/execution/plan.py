@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 from hpfracc.engine.execution.binding import Bound
 from hpfracc.engine.selection.candidates import Request
@@ -15,8 +14,11 @@ from hpfracc.engine.selection.knowledge import Knowledge
 
 __all__ = ["Plan"]
 
-#: Seconds of work after which a settled choice is made anew: a review takes some 0.2 ms, so it costs below 1 %.
-_REVIEW_WORTH = 0.03
+#: Seconds of work between two looks at a settled plan, and between two reviews of it: a look takes some 50 us and a
+#: review 0.2 ms, so that either costs about 1 % (``benchmarks/overhead.py``). Calls of a few microseconds are therefore
+#: looked at less often than once in 256.
+_LOOK_WORTH, _REVIEW_WORTH = 0.005, 0.03
+_MOST_UNSEEN = 4096
 #: Times within these factors of the expected one are no news.
 _USUAL = (0.7, 1.5)
 
@@ -37,7 +39,6 @@ class Plan:
         "option",
         "peeks",
         "request",
-        "run",
         "run_seconds",
         "seen",
         "tick",
@@ -64,7 +65,6 @@ class Plan:
         self.bound = bound
         self.decision = decision
         self.option = option
-        self.run: Callable[..., Any] = bound.run
 
     @property
     def forced(self) -> bool:
@@ -78,6 +78,8 @@ class Plan:
 
     def keep_for(self, calls: int, now: int) -> None:
         """Keep the arm for ``calls`` further calls, counted from call ``now``, before one gets attention again."""
+        if calls > 0 and self.expected > 0.0:  # settled, and it is known what a call takes
+            calls = max(calls, min(_MOST_UNSEEN, int(_LOOK_WORTH / self.expected)))
         self.seen = now
         self.interval = calls
         self.attention = now + calls + 1
@@ -85,10 +87,11 @@ class Plan:
     def deserves_review(self, seconds: float, calls: int) -> bool:
         """Whether to choose anew after a call that took ``seconds`` and stands for ``calls``.
 
-        While the plan learns, always. Afterwards where the time is out of line, or once so much time has gone by that
-        choosing anew is nothing beside it.
+        While the plan learns, always. Afterwards once so much time has gone by that choosing anew is nothing beside it;
+        sooner where the time is out of line.
         """
         self.run_seconds += seconds * calls
         if self.interval == 0 or self.run_seconds >= _REVIEW_WORTH:
             return True
-        return not _USUAL[0] * self.expected <= seconds <= _USUAL[1] * self.expected
+        usual = _USUAL[0] * self.expected <= seconds <= _USUAL[1] * self.expected
+        return not usual and self.run_seconds >= _LOOK_WORTH

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import dtype_name, library_of
-from hpfracc._config import current_context, state
+from hpfracc._arrays import dtype_name, is_array, library_of
+from hpfracc._config import current_context
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.binding import Bound, bind
 from hpfracc.engine.execution.plan import Plan
@@ -20,9 +20,18 @@ from hpfracc.engine.selection.decide import Verdict, decide
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
 from hpfracc.engine.selection.placement import Placement, place
 from hpfracc.engine.selection.wish import wished
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["bind_verdict", "make_plan", "make_request", "without", "zeros_for"]
+__all__ = [
+    "as_array",
+    "bind_verdict",
+    "hashable_options",
+    "learns",
+    "make_plan",
+    "make_request",
+    "without",
+    "zeros_for",
+]
 
 
 def make_request(
@@ -41,8 +50,8 @@ def make_request(
         placement = place(arrays)
     if prepared and primitive.prepared_operand is None:
         raise InvalidInputError(f"{primitive.name} has no operand that could be kept prepared; leave weights_key out")
-    kinds = tuple((_dtype(array), tuple(array.shape)) for array in map(_as_array, arrays))
-    options = tuple(params.items())
+    kinds = tuple((_dtype(array), tuple(array.shape)) for array in map(as_array, arrays))
+    options = hashable_options(primitive.name, params)
     return Request(
         primitive=primitive,
         call=primitive.describe(*arrays, **params),
@@ -65,11 +74,10 @@ def make_plan(
     prepared: bool = False,
 ) -> Plan:
     """The plan for such a call."""
-    version = state.version
     request = make_request(primitive, arrays, params, backend=backend, prepared=prepared)
     knowledge = knowledge_for(request.settings)
     verdict, bound = bind_verdict(request, knowledge, arrays)
-    plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, version)
+    plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, request.settings.version)
     if learns(request):
         plan.keep_for(0 if knowledge.is_first(verdict.option) else verdict.review_after, 0)
     return plan
@@ -98,7 +106,7 @@ def bind_verdict(
                 verdict.arm,
                 request.placement,
                 arrays,
-                log_transfer(knowledge),
+                log_transfer(knowledge) if learns(request) else None,
                 keyed=request.prepared,
             )
         except ImportError as error:
@@ -127,10 +135,35 @@ def without(request: Request, arm: str) -> Request:
     return replace(request, tried=request.tried | {arm})
 
 
-def _as_array(array: Any) -> Any:
+def as_array(array: Any) -> Any:
+    """An operand as it is, or the array that a number or a list stands for."""
     if isinstance(array, ArraySpec) or library_of(array) != "python":
         return array
-    return np.asarray(array)
+    try:
+        return np.asarray(array)
+    except ValueError as error:
+        raise ShapeError(f"a list that is no array was given ({error}); make its rows equally long") from None
+
+
+def hashable_options(operation: str, params: Mapping[str, Any]) -> tuple[Hashable, ...]:
+    """The parameters as part of a key: by type and value, because 1, 1.0 and True are equal, but not to every kernel."""
+    return tuple((name, type(value), _hashable(operation, name, value)) for name, value in params.items())
+
+
+def _hashable(operation: str, name: str, value: Any) -> Hashable:
+    if isinstance(value, list | tuple):
+        return tuple(_hashable(operation, name, each) for each in value)
+    if isinstance(value, Mapping):
+        return tuple((key, _hashable(operation, name, each)) for key, each in value.items())
+    if is_array(value) and getattr(value, "ndim", 0):
+        raise InvalidInputError(f"{operation}: the array {name} was given by keyword; pass arrays first, by position")
+    try:
+        hash(value)
+    except TypeError:
+        raise InvalidInputError(
+            f"{operation}: {name}={value!r} cannot be told from other values; use numbers, text, tuples, lists or dicts"
+        ) from None
+    return value  # type: ignore[no-any-return]
 
 
 def _dtype(array: Any) -> str:

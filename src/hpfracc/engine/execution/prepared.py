@@ -6,6 +6,7 @@ than it saves, and a key that says what the weights *are* cannot collide by chan
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -78,3 +79,6 @@ def _size(value: Any) -> int:
 
 #: The cache of this process.
 prepared_operands = PreparedOperands()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=prepared_operands.renew_lock)

@@ -9,26 +9,33 @@ from typing import Any
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution import trail
+from hpfracc.engine.execution.binding import Bound
 from hpfracc.engine.execution.failure import Failure, classify, drop_frames
 from hpfracc.engine.execution.plan import Plan
-from hpfracc.engine.execution.planning import bind_verdict, without
+from hpfracc.engine.execution.planning import bind_verdict, learns, without
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.selection.candidates import Request, memory_place
 from hpfracc.engine.selection.decision import Fallback
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, OutOfMemoryError
 
-__all__ = ["recover"]
+__all__ = ["RECHECK", "recover"]
 
 logger = logging.getLogger("hpfracc.engine")
 
+#: Calls of a plan that learns nothing after which it is chosen anew, once an arm of it has failed.
+RECHECK = 256
 
-def recover(plan: Plan, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception) -> Any:
-    """Do the call on another arm, or raise: the caller's own mistake and a forced backend's error unchanged."""
+
+def recover(plan: Plan, bound: Bound, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception) -> Any:
+    """Do the call on another arm, or raise: the caller's own mistake and a forced backend's error unchanged.
+
+    ``bound`` is what failed: the plan itself may have moved on in another thread.
+    """
     failures: dict[str, Exception] = {}
     kinds: set[Failure] = set()
     fallbacks: list[Fallback] = []
-    request, bound, need = plan.request, plan.bound, 0
+    request, need = plan.request, 0
     knowledge = plan.knowledge
     while True:
         arm = bound.arm
@@ -55,7 +62,9 @@ def recover(plan: Plan, arrays: tuple[Any, ...], params: dict[str, Any], error: 
             continue
         decision = replace(verdict.decision, fallbacks=tuple(fallbacks))
         plan.adopt(bound, decision, verdict.option)
-        plan.attention = plan.seen + 1  # the next call is timed and chosen anew
+        # The next call is timed and chosen anew; where nothing is learned, one some calls later looks whether the arm
+        # that failed is well again.
+        plan.attention = plan.seen + 1 if learns(request) else plan.seen + RECHECK
         trail.note(decision)
         return result
 
@@ -71,7 +80,7 @@ def _remember(plan: Plan, request: Request, arm: Arm, need: int, kind: Failure, 
         breaker.exhausted(memory_place(arm), need)
     elif kind is Failure.UNSUPPORTED:
         breaker.unsupported((*key, request.call.dtype, request.placement.start), registry.describe_failure(error))
-    elif kind is Failure.IMPORT:
+    elif kind is Failure.IMPORT and not registry.is_loaded(arm.backend):
         registry.mark_broken(arm.backend, error)
     else:
         breaker.failure(key, registry.describe_failure(error))

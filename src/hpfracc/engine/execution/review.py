@@ -8,9 +8,11 @@ from functools import partial
 from typing import Any
 
 from hpfracc.engine.backends import registry
+from hpfracc.engine.execution import trail
+from hpfracc.engine.execution.binding import Bound
 from hpfracc.engine.execution.plan import Plan
-from hpfracc.engine.execution.planning import bind_verdict
-from hpfracc.engine.execution.recovery import recover
+from hpfracc.engine.execution.planning import bind_verdict, learns
+from hpfracc.engine.execution.recovery import RECHECK, recover
 from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.selection.choose import Option
 
@@ -23,19 +25,26 @@ def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, An
     """Run the call with its plan's arm, learn from it, and let the plan choose again where that may change anything."""
     pending_times.settle()
     calls = count - plan.seen
-    option, knowledge, request = plan.option, plan.knowledge, plan.request
-    arm = plan.bound.arm
+    knowledge, request = plan.knowledge, plan.request
+    # Another thread may give the plan another arm at any moment: what is read once belongs together.
+    bound, option, decision = plan.bound, plan.option, plan.decision
+    arm = bound.arm
+    if option.arm != arm.name:
+        option = knowledge.option(request, arm)
+    if not learns(request):
+        return _look_again(plan, bound, count, arrays, params)
     adapter = registry.adapter(arm.backend)
     first = knowledge.is_first(option)
-    asynchronous = request.placement.library == arm.backend and adapter.is_asynchronous(arm.device)
+    stays = request.placement.library == arm.backend and not bound.moves
+    asynchronous = stays and adapter.is_asynchronous(arm.device)
     timer = adapter.timer(arm.device) if asynchronous and not first else None
     if timer is not None:
         timer.start()
     begin = time.perf_counter()
     try:
-        result = plan.run(*arrays, **params)
+        result = bound.run(*arrays, **params)
     except Exception as error:
-        return recover(plan, arrays, params, error)
+        return recover(plan, bound, arrays, params, error)
     seconds = time.perf_counter() - begin
     if first or not asynchronous:
         # A first call compiles, on the host; what the device does later is small beside that.
@@ -46,10 +55,25 @@ def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, An
     else:
         knowledge.tally(request, option, calls)
     knowledge.breaker.success((request.call.operation, arm.name))
-    if first or asynchronous or plan.deserves_review(seconds, calls):
+    # What the host saw of a call that the device does later is only how long it took to ask for it.
+    took = plan.expected if asynchronous and plan.expected > 0.0 else seconds
+    if first or plan.deserves_review(took, calls):
         _choose_again(plan, count, arrays)
     else:
         plan.keep_for(plan.interval, count)
+    if plan.decision is not decision and decision.arm == arm.name:
+        trail.note(decision)  # what was done, and not what will be next time
+    return result
+
+
+def _look_again(plan: Plan, bound: Bound, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Run the call and choose anew, learning nothing: after a failure, to see whether the arm is well again."""
+    try:
+        result = bound.run(*arrays, **params)
+    except Exception as error:
+        return recover(plan, bound, arrays, params, error)
+    _choose_again(plan, count, arrays)
+    plan.keep_for(RECHECK, count)
     return result
 
 
@@ -59,7 +83,13 @@ def _learn(plan: Plan, option: Option, calls: int, seconds: float) -> None:
 
 def _choose_again(plan: Plan, count: int, arrays: tuple[Any, ...]) -> None:
     before = plan.bound.arm
-    verdict, bound = bind_verdict(plan.request, plan.knowledge, arrays, bound=plan.bound)
+    try:
+        verdict, bound = bind_verdict(plan.request, plan.knowledge, arrays, bound=plan.bound)
+    except Exception as error:
+        # This call is done, and its result must not be lost. The next one decides from the start, and says so itself.
+        logger.debug("%s: cannot be chosen anew: %s", plan.request.operation, registry.describe_failure(error))
+        plan.version = -1
+        return
     plan.adopt(bound, verdict.decision, verdict.option, verdict.expected)
     # The first call of another arm is always timed: it may compile.
     plan.keep_for(verdict.review_after if bound.arm == before else 0, count)

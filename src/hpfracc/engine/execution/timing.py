@@ -7,6 +7,8 @@ own queue, read when it has passed them; until then the pair waits here.
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,6 +18,8 @@ from hpfracc.engine.execution.binding import TransferLog
 from hpfracc.engine.selection.knowledge import Knowledge
 
 __all__ = ["PendingTimes", "log_transfer", "pending_times"]
+
+logger = logging.getLogger("hpfracc.engine")
 
 #: Marks that wait at most: older ones are dropped unread, a loss of one sample each.
 _MOST_PENDING = 256
@@ -41,11 +45,15 @@ class PendingTimes:
             entries = list(self._waiting)
             self._waiting.clear()
         for timer, then in entries:
-            seconds = timer.seconds()
+            try:
+                seconds = timer.seconds()
+                if seconds is not None:
+                    then(seconds)
+            except Exception:  # a sample is lost; the call in which this happens has nothing to do with it
+                logger.debug("a timer could not be read", exc_info=True)
+                continue
             if seconds is None:
                 self.add(timer, then)
-            else:
-                then(seconds)
 
     def reset(self) -> None:
         """Forget what waits; a forked child must not read its parent's marks."""
@@ -54,6 +62,9 @@ class PendingTimes:
 
 
 pending_times = PendingTimes()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=pending_times.reset)
 
 
 def log_transfer(knowledge: Knowledge) -> TransferLog:

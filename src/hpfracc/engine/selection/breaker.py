@@ -53,9 +53,12 @@ class CircuitBreaker(Guarded):
         return f"failed {times}, last with {trouble.error}; tried again in {rest:.0f} s"
 
     def failure(self, key: Hashable, error: str) -> None:
-        """Note a failure: the arm rests, longer each time."""
+        """Note a failure: the arm rests, longer each time. Calls that were under way already count as one."""
         with self._lock:
             before = self._troubles.get(key)
+            if before is not None and before.until > self._clock():
+                before.error = error
+                return
             failures = 1 if before is None else before.failures + 1
             rest = min(_LONGEST_REST, _FIRST_REST * 2.0 ** (failures - 1))
             self._troubles[key] = _Trouble(failures, self._clock() + rest, error)

@@ -62,12 +62,17 @@ class Request:
         return f"{self.call.operation}+prepared" if self.prepared else self.call.operation
 
 
-def masked(request: Request, breaker: CircuitBreaker) -> Iterator[tuple[Arm, str | None, int]]:
-    """Every arm with the sentence that refuses it, or None, and the bytes it would need."""
+def masked(
+    request: Request, breaker: CircuitBreaker, *, disturb: bool = False
+) -> Iterator[tuple[Arm, str | None, int]]:
+    """Every arm with the sentence that refuses it, or None, and the bytes it would need.
+
+    ``disturb`` offers arms that rest after a failure, too: for a call that nothing else can serve.
+    """
     call, primitive = request.call, request.primitive
     for arm in registry.arms(call.operation):
         need = primitive.memory(call, arm.algorithm)
-        yield arm, _refusal(request, arm, need, breaker), need
+        yield arm, _refusal(request, arm, need, breaker, disturb), need
 
 
 def refusals(operation: str) -> Iterator[Candidate]:
@@ -80,7 +85,7 @@ def refusals(operation: str) -> Iterator[Candidate]:
             yield Candidate(arm=name, backend=name, refused=why)
 
 
-def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker) -> str | None:
+def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, disturb: bool) -> str | None:
     settings, call, placement, spec = request.settings, request.call, request.placement, arm.spec
     if request.wish is not None and arm.backend != request.wish.backend:
         return f"{request.wish.source} asks for {request.wish.backend}"
@@ -105,7 +110,7 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker) -> 
         return "failed in this call"
     return (
         breaker.masked((call.operation, arm.name, call.dtype, placement.start))
-        or breaker.allows((call.operation, arm.name))
+        or (None if disturb else breaker.allows((call.operation, arm.name)))
         or _memory_refusal(settings, arm, need, breaker)
     )
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from hpfracc.engine.selection.compile_times import CompileTimes
 from hpfracc.engine.selection.curve import Curve, extended, log_seconds, log_work
-from hpfracc.engine.selection.locks import Guarded
+from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.samples import Samples, Verdict
 from hpfracc.errors import InvalidInputError
 

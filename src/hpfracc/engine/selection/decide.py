@@ -52,6 +52,10 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> V
     rows = list(masked(request, knowledge.breaker))
     arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
     if not arms:
+        # Better to try an arm that failed a moment ago than to do nothing: what failed may have been the data.
+        rows = list(masked(request, knowledge.breaker, disturb=True))
+        arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
+    if not arms:
         raise _nothing_left(request, rows)
     options = [knowledge.option(request, arm) for arm in arms.values()]
     if settings.deterministic:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import device_of, is_tracer, library_of, tracks_gradient
+from hpfracc._arrays import device_of, is_dense, is_tracer, library_of, tracks_gradient
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["HOST", "Placement", "place"]
@@ -67,6 +67,8 @@ def place(arrays: Sequence[Any]) -> Placement:
         if library not in ("numpy", owner):
             raise InvalidInputError(f"operands of {library} and {owner} in one call; convert them to one library first")
         library = owner
+        if owner == "torch" and not is_dense(array):
+            raise InvalidInputError(f"a tensor of layout {array.layout} was given, sparse or packed; use .to_dense() first")
         gradient = gradient or tracks_gradient(array)
         traced = traced or is_tracer(array)
         where = device_of(array)

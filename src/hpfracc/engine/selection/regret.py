@@ -3,22 +3,60 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from hpfracc.engine.selection.cost import CostModel
-from hpfracc.engine.selection.wording import show_seconds
+from hpfracc.engine.selection.explain import format_seconds
+from hpfracc.engine.selection.options import Option
 
 if TYPE_CHECKING:
-    from hpfracc.engine.selection.choose import Option
+    from rich.console import RenderableType
 
 __all__ = ["Ledger", "OperationRegret", "RegretReport"]
 
-#: A call counts as wrong if its arm is slower than the best by more than this.
+#: A call counts as slow if its arm is slower than the best by more than this.
 _SLOW = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRegret:
+    """What the choices for one operation cost.
+
+    Attributes
+    ----------
+    operation : str
+        Its name.
+    calls : int
+        Calls so far.
+    seconds, compiling : float
+        What they took, and what of it was compiling.
+    best : float
+        What the best arm of each call would have taken, compiling apart, by all that is known now.
+    regret : float
+        By how much the arms that ran are slower than the best ones, as a share of ``best``; compiling is left out. Both
+        sides are the cost model's typical times, so that noise is not mistaken for a wrong choice. ``nan`` before the
+        first call.
+    exploring : float
+        Share of ``seconds`` that went into trying alternatives.
+    slow : float
+        Share of the calls whose arm is more than 10 % slower than the best.
+    """
+
+    operation: str
+    calls: int
+    seconds: float
+    compiling: float
+    best: float
+    regret: float
+    exploring: float
+    slow: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, with None where a number is not known."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in found.items()}
 
 
 @dataclass(slots=True)
@@ -32,38 +70,132 @@ class _Line:
     exploring: float = 0.0
 
 
-class Ledger:
-    """The books of a chooser. Not locked: its owner is."""
+@dataclass(slots=True)
+class _Sum:
+    """Lines added up."""
 
-    def __init__(self) -> None:
+    calls: int = 0
+    seconds: float = 0.0
+    compiling: float = 0.0
+    exploring: float = 0.0
+    ran: float = 0.0
+    best: float = 0.0
+    slow: int = 0
+
+    def add(self, line: _Line, predicted: dict[str, float]) -> None:
+        """Add one line; ``predicted`` are the typical times of its arms."""
+        self.calls += sum(line.calls.values())
+        self.seconds += line.seconds + line.compiling
+        self.compiling += line.compiling
+        self.exploring += line.exploring
+        if not predicted:
+            return
+        least = min(predicted.values())
+        for arm, calls in line.calls.items():
+            if arm in predicted:
+                self.ran += predicted[arm] * calls
+                self.best += least * calls
+                self.slow += calls if predicted[arm] > _SLOW * least else 0
+
+    def regret(self, operation: str) -> OperationRegret:
+        """The sum as a row of the report."""
+        return OperationRegret(
+            operation,
+            self.calls,
+            self.seconds,
+            self.compiling,
+            self.best,
+            _share(self.ran - self.best, self.best),
+            _share(self.exploring, self.seconds),
+            _share(self.slow, self.calls),
+        )
+
+
+class RegretReport:
+    """What the engine's choices cost, per operation and in all. Print it, or use :meth:`to_dict`."""
+
+    def __init__(self, operations: Sequence[OperationRegret], total: OperationRegret) -> None:
+        self.operations = tuple(operations)
+        self.total = total
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {"operations": [row.to_dict() for row in self.operations], "total": self.total.to_dict()}
+
+    def __rich__(self) -> RenderableType:
+        from rich import box
+        from rich.table import Table
+
+        table = Table(title="What choosing cost", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        table.add_column("operation")
+        for name in ("calls", "time", "of it compiling", "best arms", "regret", "exploring", "calls >10 % slower"):
+            table.add_column(name, justify="right")
+        for row in self.operations:
+            table.add_row(*_cells(row))
+        table.add_section()
+        table.add_row(*_cells(self.total), style="bold")
+        return table
+
+    def __str__(self) -> str:
+        import io
+
+        from rich.console import Console
+
+        out = io.StringIO()
+        Console(file=out, width=140, color_system=None).print(self)
+        return out.getvalue().rstrip()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Ledger:
+    """The books of a chooser. Not locked: its owner is.
+
+    Parameters
+    ----------
+    costs : CostModel
+        Whom to ask what an arm typically takes, when the books are added up.
+    """
+
+    def __init__(self, costs: CostModel) -> None:
+        self._costs = costs
         self._lines: dict[tuple[Hashable, Hashable], _Line] = {}
 
-    def offered(self, slot: Hashable, bucket: Hashable, options: list[Option]) -> None:
+    def offered(self, slot: Hashable, bucket: Hashable, options: Iterable[Option]) -> None:
         """Note what could have been run."""
-        line = self._line(slot, bucket)
+        known = self._line(slot, bucket).options
         for option in options:
-            line.options[option.arm] = option
+            known[option.arm] = option
 
     def ran(
-        self, slot: Hashable, bucket: Hashable, option: Option, seconds: float, calls: int, compiled: float = 0.0
+        self, slot: Hashable, bucket: Hashable, option: Option, seconds: float, calls: int, compiling: float = 0.0
     ) -> None:
-        """Note ``calls`` calls of ``seconds`` each, the first of which took ``compiled`` more."""
+        """Note ``calls`` calls of ``seconds`` each, the first of which took ``compiling`` more."""
         line = self._line(slot, bucket)
-        line.options[option.arm] = option
+        line.options.setdefault(option.arm, option)
         line.calls[option.arm] = line.calls.get(option.arm, 0) + calls
         line.seconds += seconds * calls
-        line.compiling += compiled
+        line.compiling += compiling
 
     def explored(self, slot: Hashable, bucket: Hashable, seconds: float) -> None:
         """Note time that went into trying an alternative."""
         self._line(slot, bucket).exploring += seconds
 
-    def lines(self) -> list[tuple[Hashable, Hashable, _Line]]:
-        """All lines with their slot and bucket."""
-        return [(slot, bucket, line) for (slot, bucket), line in self._lines.items()]
+    def report(self) -> RegretReport:
+        """Add everything up, per operation: the slot itself, or its first part where it is a tuple."""
+        sums: dict[str, _Sum] = {}
+        whole = _Sum()
+        for (slot, bucket), line in list(self._lines.items()):
+            operation = str(slot[0] if isinstance(slot, tuple) and slot else slot)
+            predicted = self._predicted(bucket, line)
+            sums.setdefault(operation, _Sum()).add(line, predicted)
+            whole.add(line, predicted)
+        rows = [found.regret(operation) for operation, found in sorted(sums.items())]
+        return RegretReport(rows, whole.regret("all"))
 
     def clear(self) -> None:
-        """Tear out all pages."""
+        """Begin new books."""
         self._lines.clear()
 
     def _line(self, slot: Hashable, bucket: Hashable) -> _Line:
@@ -71,3 +203,32 @@ class Ledger:
         if line is None:
             line = self._lines[slot, bucket] = _Line()
         return line
+
+    def _predicted(self, bucket: Hashable, line: _Line) -> dict[str, float]:
+        found = {}
+        for arm, option in line.options.items():
+            estimate = self._costs.estimate(option.key, bucket, option.x, option.extra)
+            if estimate.source != "none":
+                found[arm] = estimate.seconds
+        return found
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0.0 else math.nan
+
+
+def _cells(row: OperationRegret) -> tuple[str, ...]:
+    return (
+        row.operation,
+        f"{row.calls:,}",
+        format_seconds(row.seconds),
+        format_seconds(row.compiling),
+        format_seconds(row.best),
+        _percent(row.regret),
+        _percent(row.exploring),
+        _percent(row.slow),
+    )
+
+
+def _percent(share: float) -> str:
+    return "-" if math.isnan(share) else f"{100.0 * share:.1f} %"

@@ -7,7 +7,10 @@ compile time, with the import of its library where that is still to come.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+
+from hpfracc.engine.selection.options import Scored
+from hpfracc.engine.selection.tenure import Tenure
 
 __all__ = ["Savings"]
 
@@ -23,21 +26,43 @@ class Savings:
         self._compile: dict[Hashable, float] = {}
         self._library: dict[Hashable, float] = {}
 
-    def credit(self, compile_gains: dict[Hashable, float], library_gains: dict[Hashable, float], calls: int) -> None:
-        """Add what ``calls`` calls would have saved, each by the gain given per compile key and per library."""
-        for account, gains in ((self._compile, compile_gains), (self._library, library_gains)):
+    def note_gains(self, tenure: Tenure, rows: Sequence[Scored], best: Scored, threshold: float) -> None:
+        """Work out what each purchase would save in every call that ``best`` serves from now on.
+
+        A gain too small to make the incumbent give way counts for nothing. An arm of which nothing is known might take
+        no time at all.
+        """
+        by_key, by_library = tenure.compile_gains, tenure.library_gains
+        by_key.clear()
+        by_library.clear()
+        for row in rows:
+            if row.compile <= 0.0 or row is best:
+                continue
+            total = row.total if row.known else 0.0
+            if best.total > (1.0 + threshold) * total:
+                option, gain = row.option, best.total - total
+                if option.compile_key is not None:
+                    by_key[option.compile_key] = max(gain, by_key.get(option.compile_key, 0.0))
+                if option.startup > 0.0:
+                    by_library[option.owner] = max(gain, by_library.get(option.owner, 0.0))
+
+    def credit(self, tenure: Tenure, calls: int) -> None:
+        """Add what ``calls`` calls of the incumbent would have saved."""
+        for account, gains in ((self._compile, tenure.compile_gains), (self._library, tenure.library_gains)):
             for key, gain in gains.items():
                 account[key] = account.get(key, 0.0) + gain * calls
 
-    def has_paid(self, compile_key: Hashable, compile_cost: float, library: Hashable, startup: float) -> bool:
-        """Whether the savings so far cover the purchase."""
-        if compile_cost > 0.0 and self._compile.get(compile_key, 0.0) < compile_cost:
-            return False
-        return startup <= 0.0 or self._library.get(library, 0.0) >= startup + compile_cost
-
-    def of(self, compile_key: Hashable) -> float:
-        """Seconds that compiling ``compile_key`` at the start would have saved."""
-        return self._compile.get(compile_key, 0.0)
+    def price(self, row: Scored) -> float:
+        """What must still be paid before ``row`` runs at its total; nothing once the savings have covered it."""
+        if row.compile <= 0.0:
+            return 0.0
+        option = row.option
+        compiling = row.compile - option.startup
+        if compiling > 0.0 and self._compile.get(option.compile_key, 0.0) < compiling:
+            return row.compile
+        if option.startup > 0.0 and self._library.get(option.owner, 0.0) < row.compile:
+            return row.compile
+        return 0.0
 
     def clear(self) -> None:
         """Close all accounts."""

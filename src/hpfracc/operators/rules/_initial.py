@@ -57,6 +57,10 @@ class WithInitialTerms(Rule):
         """That of the Caputo rule."""
         return self.rule.least_points(order)
 
+    def measured_from(self, order: Order) -> int:
+        """That of the Caputo rule."""
+        return self.rule.measured_from(order)
+
     def apply(self, samples: Samples, order: Order) -> Any:
         """The Caputo rule, and one product for each initial term."""
         x, n = samples.values, order.ceiling

@@ -65,9 +65,9 @@ class L1(Rule):
 
     with :math:`g = f^{(n-1)}` (by backward differences of order 4 where :math:`n = \lceil\alpha\rceil > 1`) and
     :math:`\beta = \alpha - n + 1`. Order :math:`2 - \beta = n + 1 - \alpha` at a fixed t for f with n + 1 continuous
-    derivatives; a start like :math:`t^s` lowers it on a uniform grid (to 1 for :math:`s = \alpha < 1`). Zero, exactly,
-    on constants; exact on straight lines for :math:`\alpha < 1`. Above order 1 the first n + 2 points come from the
-    polynomial through the samples so far.
+    derivatives; a start like :math:`t^s` lowers it to at most :math:`1 + s` at a fixed t, and leaves none at the first
+    points. Zero, exactly, on constants; exact on straight lines for :math:`\alpha < 1`. Above order 1 the first n + 2
+    points come from the polynomial through the samples so far.
 
     References
     ----------

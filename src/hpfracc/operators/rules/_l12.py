@@ -30,8 +30,9 @@ class L12(Rule):
     with :math:`a_l` of L1, :math:`b_l = \int_l^{l+1} s^{1-\beta} ds - \tfrac12 (l^{1-\beta} + (l+1)^{1-\beta})`,
     :math:`g = f^{(n-1)}` and :math:`\beta = \alpha - n + 1`. Order :math:`3 - \beta = n + 2 - \alpha` at a fixed t for
     f with n + 2 continuous derivatives; one less at the first point after the origin, where only a line can be drawn. A
-    start like :math:`t^s` lowers it on a uniform grid. Zero, exactly, on constants. Its distance from L1 is a safe
-    estimate of its error: it is the error of L1.
+    start like :math:`t^s` lowers it to :math:`1 + s` at a fixed t, and leaves none at the first points. Zero, exactly,
+    on constants. Its distance from L1 is a safe estimate of its error: it is the error of L1. Above order 1 the first
+    n + 2 points come from the polynomial through the samples so far.
 
     References
     ----------
@@ -48,6 +49,10 @@ class L12(Rule):
     def least_points(self, order: Order) -> int:
         """Two, and ``n + 3`` above order 1."""
         return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
+
+    def measured_from(self, order: Order) -> int:
+        """Two, where the first quadratic is drawn, and ``n + 2`` above order 1."""
+        return 2 if order.ceiling <= 1 else start_points(order.ceiling)
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments, less what it takes the first interval's quadratic to be."""

@@ -12,7 +12,7 @@ from scipy.special import bernoulli
 from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
-from hpfracc.operators._sequences import binomials
+from hpfracc.operators._sequences import binomials, power_sum
 from hpfracc.operators._values import Samples, constant, join, scalar, where
 from hpfracc.operators._weights import weights_key, weights_of
 from hpfracc.operators.rules._by_parts import convolve_by_parts
@@ -70,15 +70,20 @@ class ConvolutionQuadrature(Rule):
         """``p + 1``."""
         return self.p + 1
 
+    def measured_from(self, order: Order) -> int:
+        """``p - 2``: points before it come from the same polynomials."""
+        return self.p - 2
+
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, and what the first p samples weigh beside it."""
         n, p = samples.n, self.p
+        bend = _Bend(p)
 
         def make(xp: Namespace, alpha: Any, n: int, m: int) -> Any:
-            return _multistep_weights(xp, alpha, n, p, m)
+            return _multistep_weights(xp, alpha, n, m, bend)
 
         def make_starts(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
-            return (_starting_weights(xp, alpha, n, p),)
+            return (_starting_weights(xp, alpha, n, bend),)
 
         name = f"{self.name} starts"
         (starts,) = weights_of(name, make_starts, order, n)
@@ -119,51 +124,65 @@ def value_at_origin(first: Any, order: Order) -> Any:
 QUADRATURES: dict[str, Rule] = {f"cq{p}": ConvolutionQuadrature(p) for p in range(2, 7)}
 
 
-def _starting_weights(xp: Namespace, alpha: Any, n: int, p: int) -> Any:
+class _Bend:
+    """``Q(z)^alpha`` with ``Q = sum_i (1-z)^i / (i+1)``, by which the method differs from Grünwald's; made once a call."""
+
+    def __init__(self, p: int) -> None:
+        self.p = p
+        self._made: tuple[Any, Any] | None = None
+
+    def series(self, xp: Namespace, alpha: Any) -> tuple[Any, Any]:
+        """Coefficients in powers of z, and in powers of 1 - z."""
+        if self._made is None:
+            size, modulus, angle, turn = _circle(self.p)
+            # Cauchy's integral over the unit circle, on which Q has no zero: real, so that any library can do it.
+            wave = xp.cos(xp.array(angle) * alpha - xp.array(turn))
+            about_zero = xp.matmul(wave, xp.array(size) * xp.exp(xp.array(modulus) * alpha))
+            about_one = _power_series(xp, alpha, _power_table(tuple(1.0 / (j + 1) for j in range(self.p)), 12))
+            self._made = about_zero, about_one
+        return self._made
+
+
+def _starting_weights(xp: Namespace, alpha: Any, n: int, bend: _Bend) -> Any:
     """What the sum misses of ``D^alpha binom(t, i)``, i < p, at points p-1 .. n-1 for h = 1, shape (p, n - p + 1).
 
-    The polynomial through the first p samples is a sum of these, with their forward differences for coefficients.
+    The polynomial through the first p samples is a sum of these, with their forward differences for coefficients. Near
+    the origin the exact value less the sum. Far away both are of size k^(i-alpha) and their difference of size
+    k^(-alpha-1), so it is not taken: it comes from the expansion of the generating function at its pole,
+    ``z = -log(zeta)``, each term ``z^s`` of which stands for ``k^(-s-1) / Gamma(-s)``.
     """
+    p = bend.p
     near = min(n, _FAR[p])
-    powers = [
-        math.factorial(q) * xp.rgamma(q + 1.0 - alpha) * xp.power(np.arange(p - 1.0, near), q - alpha) for q in range(p)
-    ]
-    far = [_missing(xp, alpha, n, p, q) for q in range(p)] if n > near else []
-    rows = []
-    for i in range(p):
-        coefficients = [float(c) for c in binomial_polynomial(i)]
-        exact = sum((c * power for c, power in zip(coefficients, powers, strict=False)), 0.0 * powers[0])
-        # The sum itself, of binom(j, i): a coefficient of the series over (1-z)^(i+1), i places later.
-        row = exact - _multistep_weights(xp, alpha, near - i, p, i + 1)[p - 1 - i :]
-        if far:
-            rest = sum((c * part for c, part in zip(coefficients, far, strict=False)), 0.0 * far[0])
-            row = xp.concatenate([row, rest])
-        rows.append(row)
-    return xp.stack(rows)
+    k = np.arange(p - 1.0, near)
+    powers = xp.stack([math.factorial(q) * xp.rgamma(q + 1.0 - alpha) * xp.power(k, q - alpha) for q in range(p)])
+    exact = xp.matmul(xp.array(_binomial_table(p)), powers)
+    # The sum of binom(j, i) itself is a coefficient of the series over (1-z)^(i+1), i places later.
+    sums = [_multistep_weights(xp, alpha, near - i, i + 1, bend)[p - 1 - i :] for i in range(p)]
+    head = exact - xp.stack(sums)
+    if n == near:
+        return head
+    symbol = _power_series(xp, alpha, _power_table(_symbol(p), _TERMS + p + 1))
+    expansion = xp.matmul(xp.array(_pole_table(p)), symbol).reshape(p, _TERMS)
+    expansion = expansion * xp.rgamma(-alpha - xp.array(np.arange(_TERMS)))
+    k = np.arange(near, n, dtype=np.float64)
+    tail = -power_sum(xp, 1.0 / k, expansion) * xp.power(k, -alpha - 1.0)
+    return xp.concatenate([head, tail], 1)
 
 
-def _multistep_weights(xp: Namespace, alpha: Any, n: int, p: int, m: int) -> Any:
-    """Coefficients of ``(sum_i (1-z)^i / i)^alpha / (1-z)^m``.
-
-    That is ``(1-z)^(alpha-m) Q(z)^alpha`` with ``Q = sum_i (1-z)^i / (i+1)``.
-    """
+def _multistep_weights(xp: Namespace, alpha: Any, n: int, m: int, bend: _Bend) -> Any:
+    """Coefficients of ``(sum_i (1-z)^i / i)^alpha / (1-z)^m = (1-z)^(alpha-m) Q(z)^alpha``."""
     simple = binomials(xp, alpha - m, n)
-    size, modulus, angle, turn = _circle(p)
-    # Cauchy's integral over the unit circle, on which Q has no zero: real, so that any library can do it.
-    wave = xp.array(modulus) * alpha
-    series = xp.matmul(xp.cos(xp.array(angle) * alpha - xp.array(turn)), xp.array(size) * xp.exp(wave))
+    about_zero, about_one = bend.series(xp, alpha)
     head = min(n, _HEAD)
-    lag = np.arange(head)[:, None] - np.arange(_TAPS[p])[None, :]
-    table = simple[np.maximum(lag, 0)] * xp.array(lag >= 0)
-    near = xp.matmul(table, series)
+    lag = np.arange(head)[:, None] - np.arange(_TAPS[bend.p])[None, :]
+    near = xp.matmul(simple[np.maximum(lag, 0)] * xp.array(lag >= 0), about_zero)
     if n <= _HEAD:
         return near
     # In powers (1-z)^(a+j) with a = alpha - m: binom(a+1, k) = binom(a, k) (a+1) / (a+1-k), and so on.
-    factors = _power_series(xp, alpha, [1.0 / (j + 1) for j in range(p)], 12)
     k = xp.array(np.arange(_HEAD, n, dtype=np.float64))
     total = 0.0 * k
-    for j in range(len(factors) - 1, 0, -1):
-        total = (total + factors[j]) * (alpha - m + j) / (alpha - m + j - k)
+    for j in range(about_one.shape[0] - 1, 0, -1):
+        total = (total + about_one[j]) * (alpha - m + j) / (alpha - m + j - k)
     return xp.concatenate([near, simple[_HEAD:] * (1.0 + total)])
 
 
@@ -181,15 +200,23 @@ def _circle(p: int) -> tuple[Any, Any, Any, Any]:
     return size, np.log(np.abs(q)), np.unwrap(np.angle(q)), turn
 
 
-def _power_series(xp: Namespace, alpha: Any, series: list[float], count: int) -> list[Any]:
-    """The first coefficients of ``(1 + a_1 z + ...)^alpha`` (Miller's recurrence)."""
-    found: list[Any] = [0.0 * alpha + 1.0]
+@cache
+def _power_table(series: tuple[float, ...], count: int) -> np.ndarray[Any, Any]:
+    """From powers of alpha to coefficients of ``(1 + a_1 z + ...)^alpha = exp(alpha L(z))``: L^d / d!, by columns."""
+    a = np.zeros(count)
+    a[: min(len(series), count)] = series[:count]
+    log = np.zeros(count)
     for m in range(1, count):
-        total: Any = 0.0
-        for j in range(1, min(m, len(series) - 1) + 1):
-            total = total + (alpha * j - (m - j)) * series[j] * found[m - j]
-        found.append(total / m)
-    return found
+        log[m] = a[m] - sum(j * log[j] * a[m - j] for j in range(1, m)) / m
+    columns = [np.eye(1, count)[0]]
+    for d in range(1, count):
+        columns.append(np.convolve(columns[-1], log)[:count] / d)
+    return np.stack(columns, axis=1)
+
+
+def _power_series(xp: Namespace, alpha: Any, table: np.ndarray[Any, Any]) -> Any:
+    powers = xp.cumprod(xp.concatenate([xp.array([1.0]), alpha + xp.array(np.zeros(table.shape[1] - 1))]))
+    return xp.matmul(xp.array(table), powers)
 
 
 @cache
@@ -206,34 +233,33 @@ def _symbol(p: int) -> tuple[float, ...]:
     return tuple(float(value) for value in total)
 
 
-def _missing(xp: Namespace, alpha: Any, n: int, p: int, i: int) -> Any:
-    """What the sum misses of ``D^alpha t^i`` at the far points up to n-1, for h = 1.
-
-    Both are of size k^(i-alpha) there and the difference of size k^(-alpha-1), so it is not taken: it comes from the
-    expansion of the generating function at its pole, ``z = -log(zeta)``, each term ``z^s`` of which stands for
-    ``k^(-s-1) / Gamma(-s)``.
-    """
-    symbol = _power_series(xp, alpha, list(_symbol(p)), _TERMS + p + 1)
-    regular = _regular_part(i)
-    k = np.arange(_FAR[p], n, dtype=np.float64)
-    inverse = xp.array(1.0 / k)
-    terms = []
-    for m in range(_TERMS):
-        coefficient = math.factorial(i) * symbol[m + i + 1]  # 0 while m + i + 1 < p
-        for j in range(m + 1):
-            coefficient = coefficient + regular[j] * symbol[m - j]
-        terms.append(-coefficient * xp.rgamma(-alpha - m))
-    series = 0.0 * inverse
-    for term in reversed(terms):
-        series = series * inverse + term
-    return series * xp.power(k, -alpha - 1.0)
+@cache
+def _binomial_table(p: int) -> np.ndarray[Any, Any]:
+    """Row i: the coefficients of ``binom(t, i)`` in powers of t."""
+    return np.stack([np.pad(binomial_polynomial(i), (0, p - 1 - i)) for i in range(p)])
 
 
 @cache
-def _regular_part(i: int) -> tuple[float, ...]:
+def _pole_table(p: int) -> np.ndarray[Any, Any]:
+    """From the coefficients of the symbol to those of its product with the series of ``binom(j, i)``, less the pole.
+
+    The series of j^i is ``i! / z^(i+1)`` and a regular part; the first term of its product is the exact answer.
+    """
+    powers = np.zeros((p, _TERMS, _TERMS + p + 1))
+    for i in range(p):
+        regular = _regular_part(i)
+        for m in range(_TERMS):
+            powers[i, m, m + i + 1] = math.factorial(i)
+            powers[i, m, : m + 1] += regular[m::-1]
+    mixed = np.einsum("iq,qmc->imc", _binomial_table(p), powers)
+    return np.asarray(mixed.reshape(p * _TERMS, -1))
+
+
+@cache
+def _regular_part(i: int) -> np.ndarray[Any, Any]:
     """Coefficients of ``sum_j j^i e^(-jz)`` without its pole: ``(-1)^m zeta(-i-m) / m!``, with 0^0 = 1."""
     numbers = bernoulli(i + _TERMS + 1)
     found = [(-1.0) ** m * -numbers[i + m + 1] / (i + m + 1) / math.factorial(m) for m in range(_TERMS)]
     if i == 0:
         found[0] = 0.5
-    return tuple(float(value) for value in found)
+    return np.array(found)

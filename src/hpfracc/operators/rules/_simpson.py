@@ -10,6 +10,7 @@ from numpy.polynomial import polynomial as poly
 from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
+from hpfracc.operators._sequences import binomial_coefficients, power_sum
 from hpfracc.operators._values import Samples, add_from, constant
 from hpfracc.operators._weights import weights_key, weights_of
 from hpfracc.operators.rules._trapezoid import Trapezoid
@@ -47,6 +48,10 @@ class Simpson(Rule):
     def least_points(self, order: Order) -> int:
         """Three."""
         return 3
+
+    def measured_from(self, order: Order) -> int:
+        """Two, where the first quadratic is drawn."""
+        return 2
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, and what the first three samples weigh beside it."""
@@ -129,13 +134,5 @@ def _even_integral(coefficients: np.ndarray[Any, Any]) -> float:
 
 def _moments(xp: Namespace, mu: Any, centre: np.ndarray[Any, Any], moments: list[float]) -> Any:
     """The integral of ``(centre + u)^(mu - 1)`` against what has these moments, by the binomial series."""
-    z = xp.array(1.0 / centre)
-    factors = []
-    factor = 0.0 * mu + 1.0
-    for j, moment in enumerate(moments):
-        factors.append(factor * moment)
-        factor = factor * (mu - 1.0 - j) / (j + 1)
-    series = 0.0 * z
-    for factor in reversed(factors):
-        series = series * z + factor
-    return xp.power(centre, mu - 1.0) * series
+    factors = binomial_coefficients(xp, mu - 1.0, len(moments)) * xp.array(moments)
+    return xp.power(centre, mu - 1.0) * power_sum(xp, 1.0 / centre, factors)

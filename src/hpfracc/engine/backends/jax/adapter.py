@@ -141,7 +141,7 @@ class JaxAdapter(Adapter):
         if str(array.dtype) == dtype:
             return array
         if is_tracer(array):
-            return array.astype(dtype)
+            return array.astype(self._jax().dtypes.canonicalize_dtype(dtype))
         with self._x64(dtype):
             return array.astype(dtype)
 

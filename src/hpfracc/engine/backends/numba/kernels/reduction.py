@@ -16,9 +16,9 @@ from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]
 
-#: Elements whose sum is made apart, and such sums that are again: rounding errors grow with 512 + 512 + n / 512^2 at
-#: most, and vector registers divide the first of these by their lanes.
-_BLOCK = 512
+#: Elements added plainly, in as many lanes as vector registers have; such sums are added with their rounding errors
+#: carried along, so that the error does not grow with the length at all.
+_BLOCK = 256
 #: Running extremes side by side, so that none waits for the last: four vector registers of doubles.
 _LANES = 32
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract", "reassoc"}}
@@ -36,22 +36,27 @@ def _block_sum(x, begin, stop, squared):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(**_OPTIONS)
+@njit(nogil=True, cache=True)
+def _carried(total, lost, new):  # type: ignore[no-untyped-def]
+    """The sum, and what rounding has taken from it so far (two-sum)."""
+    grown = total + new
+    back = grown - total
+    return grown, lost + ((total - (grown - back)) + (new - back))
+
+
+@njit(nogil=True, cache=True)
 def _sums(x, out, length, first, last, squared):  # type: ignore[no-untyped-def]
     """Sums of the rows ``first`` to ``last``, or of their squares."""
     length, block = uintp(length), uintp(_BLOCK)
     for row in range(uintp(first), uintp(last)):
         begin, end = row * length, (row + uintp(1)) * length
-        total = x.dtype.type(0)
+        total = lost = x.dtype.type(0)
         while begin < end:
-            limit = min(begin + block * block, end)
-            part = x.dtype.type(0)
-            while begin < limit:
-                stop = min(begin + block, limit)
-                part += _block_sum(x, begin, stop, squared)
-                begin = stop
-            total += part
-        out[row] = total
+            stop = min(begin + block, end)
+            total, lost = _carried(total, lost, _block_sum(x, begin, stop, squared))
+            begin = stop
+        # Where the sum is not finite, what was lost is nan, and the sum is right as it is.
+        out[row] = total + lost if lost == lost else total
 
 
 @njit(**_OPTIONS)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.torch import fused
 from hpfracc.engine.backends.torch.nonfinite import apply_causally, is_eager, veil
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives.base import Call
@@ -184,6 +185,9 @@ def apply_fft(prepared: Spectrum, signal: Tensor) -> Tensor:
         return nothing
     n = signal.shape[-1]
     eager = is_eager(signal, prepared.transform)
+    if eager and _fits_fused(prepared, signal):
+        padded, first = fused.pad_and_clean(signal, prepared.size)
+        return fused.cut_and_taint(_spectral_product(padded, prepared, eager), first, n)
     if eager and not signal.is_cpu and not signal.is_complex():
         # Cleaned on its way into the padded buffer, veiled on its way out of it: copies that are made anyway.
         padded = torch.empty((*signal.shape[:-1], prepared.size), dtype=signal.dtype, device=signal.device)
@@ -191,6 +195,23 @@ def apply_fft(prepared: Spectrum, signal: Tensor) -> Tensor:
         torch.nan_to_num(signal, nan=0.0, posinf=0.0, neginf=0.0, out=padded[..., :n])
         return veil(_cut(_spectral_product(padded, prepared, eager), n), signal, prepared.taps)
     return apply_causally(lambda x: _cut(_spectral_product(x, prepared, eager), n), signal, prepared.taps)
+
+
+def _fits_fused(prepared: Spectrum, signal: Tensor) -> bool:
+    """Whether the two fused kernels serve: real rows on a card, each bad sample reaching to the row's end.
+
+    One row of weights for all rows, so that a row of the product is a row of the signal; and no more rows than the
+    second axis of a launch has places.
+    """
+    return (
+        signal.is_cuda
+        and not signal.is_complex()
+        and prepared.taps >= signal.shape[-1]
+        and prepared.transform.numel() == prepared.transform.shape[-1]
+        and prepared.transform.ndim <= signal.ndim
+        and signal.numel() // signal.shape[-1] <= 65_535
+        and fused.is_available()
+    )
 
 
 # Blocked: the signal in blocks a few times as long as the weights; what hangs over is added to the next block.

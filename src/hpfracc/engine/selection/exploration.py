@@ -1,0 +1,75 @@
+"""Trying alternatives: only where it can pay and cannot hurt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from hpfracc.engine.selection.options import Scored
+from hpfracc.engine.selection.tenure import Tenure
+
+__all__ = ["Exploration"]
+
+#: An alternative is tried only if it is predicted to cost at most this many times the best (selection.md).
+_MOST = 5.0
+#: Arms of which nothing at all is known must be tried to be known; in all they may take this share of the total time,
+#: so that together with a compile time nobody foresaw a slot stays within twice its plain cost.
+_UNKNOWN_SHARE = 0.5
+
+
+class Exploration:
+    """The time that went into trying alternatives, and whether there is some for another. Not locked: its owner is."""
+
+    def __init__(self) -> None:
+        #: Seconds of all calls so far.
+        self.total = 0.0
+        #: Seconds by which tries took longer than the incumbent would have.
+        self.spent = 0.0
+        self._on_unknown = 0.0
+
+    def pick(
+        self,
+        tenure: Tenure,
+        rows: Sequence[Scored],
+        best: Scored,
+        price: Callable[[Scored], float],
+        threshold: float,
+        budget: float,
+    ) -> Scored | None:
+        """The alternative to try instead of ``best``, or None.
+
+        One of which nothing is known comes first; then, of those whose lower bound beats the best by the threshold (the
+        bound falls slowly as calls go by, so that nothing is ruled out for ever by a wrong prediction), the cheapest.
+        """
+        tenure.doubtful = False
+        if not best.known:
+            return None
+        spare = budget * self.total - self.spent
+        bar = best.total / (1.0 + threshold)
+        optimism = math.sqrt(math.log(2.0 + tenure.calls))
+        found: Scored | None = None
+        least = math.inf
+        for row in rows:
+            if row is best:
+                continue
+            if not row.known:
+                if price(row) <= 0.0 and self._on_unknown + row.compile <= _UNKNOWN_SHARE * self.total:
+                    return row
+                continue
+            if row.total > _MOST * best.total:
+                continue
+            low = row.total * (row.estimate.low / row.total) ** optimism
+            if not tenure.may_try(row, best, promising=low < bar):
+                continue
+            tenure.doubtful = True
+            cost = row.total + price(row)
+            if cost < least and cost - best.total <= spare:
+                found, least = row, cost
+        return found
+
+    def charge(self, seconds: float, *, unknown: bool) -> None:
+        """Book what a try cost; ``unknown``: nothing was known of its arm before."""
+        if unknown:
+            self._on_unknown += seconds
+        else:
+            self.spent += seconds

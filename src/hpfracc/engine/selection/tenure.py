@@ -1,0 +1,103 @@
+"""Who serves a slot and bucket, what trying others has told, and when to look again."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from hpfracc.engine.selection.options import Scored
+from hpfracc.engine.selection.samples import KEPT
+
+__all__ = ["SELDOMMEST", "Tenure"]
+
+#: Samples of the incumbent until its bucket counts as settled. With 4, the settled regret on ``timings-h200.json`` grows
+#: by half; 16 gain nothing (benchmarks/selection.py).
+_LEARNED = 8
+#: While an alternative might still be better, a bucket goes on learning for at most this many calls.
+_LEARNED_AT_MOST = 32
+#: A settled bucket is looked at once in so many calls, at first and at most (selection.md) ...
+_SELDOM, SELDOMMEST = 16, 256
+#: ... and no oftener than keeps a look, some 50 us with the choice, below half a percent of the calls it stands for.
+#: Calls longer than this are all looked at.
+_LOOK = 50e-6 / 0.005
+#: An alternative that was ruled out is asked again after this many calls, and after twice as many each time, if it is
+#: predicted within this factor of the incumbent or was incumbent itself: times change (workload "drift" of
+#: benchmarks/selection.py).
+_ASK_AGAIN, _CLOSE = 256, 1.5
+
+
+class Tenure:
+    """What the chooser remembers of one slot and bucket. Not locked: its owner is."""
+
+    __slots__ = (
+        "_ask_again",
+        "_interval",
+        "_next_try",
+        "_tries",
+        "calls",
+        "compile_gains",
+        "doubtful",
+        "incumbent",
+        "library_gains",
+        "trial",
+        "watched",
+    )
+
+    def __init__(self) -> None:
+        self.incumbent: str | None = None
+        #: Calls so far, timed or not.
+        self.calls = 0
+        #: The last time seen was out of line: every call is looked at until it is clear why.
+        self.watched = False
+        #: Some alternative might still be better.
+        self.doubtful = False
+        #: The arm being tried, what the incumbent would have taken, and whether its compiling is on trial too.
+        self.trial: tuple[str, float, bool] | None = None
+        #: Seconds a call would save per compile key, and per library to import.
+        self.compile_gains: dict[Hashable, float] = {}
+        self.library_gains: dict[Hashable, float] = {}
+        self._interval = _SELDOM
+        self._tries: dict[str, int] = {}
+        self._next_try: dict[str, int] = {}
+        self._ask_again: dict[str, int] = {}
+
+    def take(self, arm: str) -> None:
+        """Make ``arm`` the incumbent."""
+        if arm == self.incumbent:
+            return
+        if self.incumbent is not None:
+            self._ask_again.setdefault(self.incumbent, self.calls + _ASK_AGAIN)
+        self.incumbent = arm
+        self._interval = _SELDOM
+
+    def unsettle(self) -> None:
+        """Times have changed: look often again."""
+        self._interval = _SELDOM
+
+    def may_try(self, row: Scored, best: Scored, *, promising: bool) -> bool:
+        """Whether it is an alternative's turn: a promising one at growing distances, another one now and then."""
+        arm = row.option.arm
+        if promising:
+            return self.calls >= self._next_try.get(arm, 0)
+        due = self._ask_again.get(arm)
+        if due is None:
+            due = _ASK_AGAIN if row.total <= _CLOSE * best.total else self.calls + 1
+        return self.calls >= due
+
+    def note_try(self, arm: str) -> None:
+        """An alternative is being tried now; the next time is twice as far away."""
+        tries = self._tries.get(arm, 0)
+        self._tries[arm] = tries + 1
+        self._next_try[arm] = self.calls + 2**tries
+        self._ask_again[arm] = max(2 * self.calls, _ASK_AGAIN)
+
+    def review_after(self, best: Scored) -> int:
+        """How many further calls the incumbent may take before the next look."""
+        found = best.estimate
+        if self.watched or found.samples < _LEARNED or best.total >= _LOOK or best.compile > 0.0:
+            return 0
+        if (found.erratic and found.samples < KEPT) or (self.doubtful and self.calls < _LEARNED_AT_MOST):
+            return 0
+        interval = min(self._interval, max(int(_LOOK / best.total), _SELDOM), SELDOMMEST)
+        if found.samples >= KEPT:
+            self._interval = 2 * interval
+        return interval - 1

@@ -1,0 +1,176 @@
+"""What is learned is learned of the arm that did the work, under its own key, and only where learning is on."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import hpfracc as hf
+from hpfracc._config import get_settings
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution import state
+from hpfracc.engine.execution.binding import bind
+from hpfracc.engine.execution.planning import make_plan, make_request
+from hpfracc.engine.execution.review import attend
+from hpfracc.engine.execution.timing import pending_times
+from hpfracc.engine.selection.knowledge import knowledge_for
+from tests.helpers.own_operations import double, numbers, own_operation
+
+
+def last() -> Any:
+    decision = hf.last_decision()
+    assert decision is not None and not isinstance(decision, list)
+    return decision
+
+
+def test_last_decision_is_what_ran() -> None:
+    """Not what the review after the call chose for the next one."""
+    ran: list[str] = []
+
+    def note(backend: str, wait: float) -> Any:
+        def kernel(x: Any) -> Any:
+            ran.append(backend)
+            time.sleep(wait)
+            return x * 2
+
+        return kernel
+
+    with own_operation(note("numpy", 0.001)) as op:
+        op.kernel("torch")(note("torch", 0.0))
+        said = []
+        for _ in range(40):
+            op(numbers())
+            said.append(last().backend)
+    assert said == ran and set(ran) == {"numpy", "torch"}
+
+
+def test_time_is_recorded_of_the_arm_that_took_it() -> None:
+    """Another thread may be half-way through giving the plan another arm."""
+    with own_operation(double) as op:
+        op.kernel("torch")(double)
+        x = numbers()
+        for backend in ("numpy", "torch"):
+            for _ in range(3):
+                op(x, backend=backend)
+        plan = make_plan(op.primitive, (x,), {}, backend="numpy")
+        other = make_plan(op.primitive, (x,), {}, backend="torch")
+        plan.bound = other.bound  # the moment between two assignments of ``adopt``
+        before = {row.arm: row.samples for row in hf.explain(op, x).decision.candidates}
+        attend(plan, 1, (x,), {})
+        after = {row.arm: row.samples for row in hf.explain(op, x).decision.candidates}
+        assert after["torch:default@cpu"] == before["torch:default@cpu"] + 1
+        assert after["numpy:default@cpu"] == before["numpy:default@cpu"]
+
+
+def test_first_calls_of_arms_that_compile_nothing_are_not_remembered_as_compiling() -> None:
+    """A long first run is a run: the next process must not take it for what a call of any size costs to begin with."""
+
+    def slow(x: np.ndarray) -> np.ndarray:
+        time.sleep(0.05)
+        return x * 2
+
+    with own_operation(slow) as op:
+        op(np.ones(100_000))
+        knowledge_for(get_settings()).wisdom.flush()
+        state.reset()
+        rows = {row.arm: row.compile for row in hf.explain(op, np.ones(4)).decision.candidates}
+        assert rows["numpy:default@cpu"] < 0.01
+
+
+def test_compile_times_of_an_earlier_process_are_all_kept() -> None:
+    """The median of those nearest in size is expected, not whichever was written last."""
+    with own_operation(double) as op:
+        op.kernel("numpy", algorithm="compiled", compiles="shape")(double)
+        knowledge = knowledge_for(get_settings())
+        for n, seconds in ((10, 1.0), (11, 1.0), (12, 1.0), (13, 9.0)):
+            request = make_request(op.primitive, (np.ones(n),), {})
+            arm = next(arm for arm in registry.arms(op.name) if arm.algorithm == "compiled")
+            knowledge.add_compile(request, knowledge.option(request, arm), seconds)
+        knowledge.wisdom.flush()
+        state.reset()
+        rows = {row.arm: row.compile for row in hf.explain(op, np.ones(11)).decision.candidates}
+        assert rows["numpy:compiled@cpu"] == pytest.approx(1.0)
+
+
+class Passed:
+    """A timer whose device has passed both marks."""
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def seconds(self) -> float:
+        return 0.25
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """PyTorch with a card that is none: what is sent there and fetched from there is listed."""
+    adapter = registry.adapter("torch")
+    moved: list[tuple[str, str]] = []
+    sent: set[int] = set()
+    from_host, to_host = type(adapter).from_host, type(adapter).to_host
+
+    def send(self: Any, array: np.ndarray, device: str) -> Any:
+        made = from_host(self, array, "cpu")
+        if device != "cpu":
+            moved.append(("in", device))
+            made = made.clone()
+            sent.add(made.data_ptr())
+        return made
+
+    def fetch(self: Any, array: Any) -> np.ndarray:
+        moved.append(("out", type(array).__name__))
+        return to_host(self, array)
+
+    adapter.devices()
+    monkeypatch.setattr(adapter, "_devices", ("cpu", "cuda:0"))
+    monkeypatch.setattr(type(adapter), "from_host", send)
+    monkeypatch.setattr(type(adapter), "to_host", fetch)
+    monkeypatch.setattr(type(adapter), "timer", lambda self, device: None if device == "cpu" else Passed())
+    monkeypatch.setattr(type(adapter), "free_bytes", lambda self, device: 2**40)
+    monkeypatch.setattr(type(adapter), "release_memory", lambda self, device: None)
+    registry.reset()
+    return moved
+
+
+def test_a_tensor_on_the_host_travels_to_the_card_and_back(card: list[tuple[str, str]]) -> None:
+    """An arm of a card works on the card: a host tensor of the same library is sent there, and its result fetched."""
+    x = torch.linspace(0.0, 1.0, 50, dtype=torch.float64)
+    primitive = hf.causal_convolution.primitive
+    request = make_request(primitive, (x, x), {})
+    arm = next(arm for arm in registry.arms(primitive.name) if arm.name == "torch:fft@cuda:0")
+    result = bind(primitive, request.call, arm, request.placement, (x, x)).run(x, x)
+    assert card.count(("in", "cuda:0")) == 2 and [way for way, _ in card].count("out") >= 1
+    assert isinstance(result, torch.Tensor)
+    np.testing.assert_allclose(result.numpy(), np.convolve(x.numpy(), x.numpy())[:50], atol=1e-12)
+
+
+def test_deterministic_runs_learn_nothing_of_copies_either(card: list[tuple[str, str]]) -> None:
+    """What a transfer took must not change the next decision of a run whose decisions must repeat."""
+    x = np.ones(3000)
+    with hf.config(deterministic=True):
+        knowledge = knowledge_for(get_settings())
+        before = knowledge.transfers.rates("host->cuda:0")
+        request = make_request(hf.fft.primitive, (x,), {})
+        arm = next(arm for arm in registry.arms("fft") if arm.name == "torch:default@cuda:0")
+        from hpfracc.engine.execution import planning
+
+        verdict = planning.decide(request, knowledge)
+        object.__setattr__(verdict, "arm", arm)
+        real, planning.decide = planning.decide, lambda *_, **__: verdict
+        try:
+            _, bound = planning.bind_verdict(request, knowledge, (x,))
+        finally:
+            planning.decide = real
+        for _ in range(3):
+            bound.run(x)
+        assert ("in", "cuda:0") in card
+        pending_times.settle()
+        assert knowledge.transfers.rates("host->cuda:0") == before

@@ -1,0 +1,117 @@
+"""Bad input is refused with a typed error that names the value and the remedy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+
+T = np.linspace(0.0, 1.0, 11)
+X = T**2
+
+CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "no order": (lambda: hf.caputo(X, T), InvalidInputError, "alpha=None is not a number"),
+    "nan order": (lambda: hf.caputo(X, T, math.nan), InvalidInputError, "alpha=nan is not finite"),
+    "infinite order": (lambda: hf.caputo(X, T, math.inf), InvalidInputError, "alpha=inf is not finite"),
+    "word for an order": (lambda: hf.caputo(X, T, "half"), InvalidInputError, "'half' is not a number"),
+    "complex order": (lambda: hf.caputo(X, T, 0.5j), InvalidInputError, "is not a number"),
+    "two orders": (lambda: hf.caputo(X, T, np.array([0.5, 0.6])), ShapeError, r"alpha has shape \(2,\)"),
+    "wrong ceiling": (lambda: hf.caputo(X, T, 0.5, ceiling=2), InvalidInputError, "ceiling=2 does not fit alpha=0.5"),
+    "unknown method": (lambda: hf.caputo(X, T, 0.5, method="l3"), InvalidInputError, "no method 'l3'.*l1-2, l1"),
+    "no grid": (lambda: hf.caputo(X, alpha=0.5), InvalidInputError, "neither t nor step"),
+    "two grids": (lambda: hf.caputo(X, T, 0.5, step=0.1), InvalidInputError, "both t and step"),
+    "nan in the grid": (
+        lambda: hf.caputo(X, np.where(T == 0.5, np.nan, T), 0.5),
+        InvalidInputError,
+        r"t\[5\] is nan; every point",
+    ),
+    "inf in the grid": (
+        lambda: hf.caputo(X, np.append(T[:-1], np.inf), 0.5),
+        InvalidInputError,
+        r"t\[10\] is inf; every point",
+    ),
+    "falling grid": (lambda: hf.caputo(X, T[::-1], 0.5), InvalidInputError, r"goes back at t\[1\]=0.9 after t\[0\]=1"),
+    "repeated point": (
+        lambda: hf.caputo(X, np.sort(np.append(T[:-1], 0.5)), 0.5),
+        InvalidInputError,
+        r"is repeated at t\[6\]=0.5.*drop repeated ones",
+    ),
+    "lengths": (lambda: hf.caputo(X[:-1], T, 0.5), ShapeError, "t has 11 points but f has 10 samples"),
+    "grid of two axes": (lambda: hf.caputo(X, T[None], 0.5), ShapeError, r"t has shape \(1, 11\)"),
+    "complex grid": (lambda: hf.caputo(X, T * 1j, 0.5), InvalidInputError, "not an array of real numbers"),
+    "no samples": (lambda: hf.caputo([], [], 0.5), ShapeError, "t has no points"),
+    "one sample": (lambda: hf.caputo([1.0], [0.0], 0.5), ShapeError, "needs at least 2 samples, 1 were given"),
+    "a number for samples": (lambda: hf.caputo(3.0, T, 0.5), ShapeError, "f is a single number"),
+    "axis": (lambda: hf.caputo(X, T, 0.5, axis=1), ShapeError, "axis=1 is not an axis.*use -1 to 0"),
+    "step of zero": (lambda: hf.caputo(X, step=0.0, alpha=0.5), InvalidInputError, "step=0 is not positive"),
+    "nan step": (lambda: hf.caputo(X, step=math.nan, alpha=0.5), InvalidInputError, "step=nan is not finite"),
+    "origin elsewhere": (
+        lambda: hf.caputo(X, T, 0.5, origin=-1.0),
+        InvalidInputError,
+        r"origin=-1 but the samples start at t\[0\]=0",
+    ),
+    "half precision": (lambda: hf.caputo(X.astype("float16"), T, 0.5), UnsupportedDtypeError, "float16.*convert"),
+    "words": (lambda: hf.caputo(np.array(["a"] * 11), T, 0.5), UnsupportedDtypeError, "are not served"),
+    "masked": (lambda: hf.caputo(np.ma.array(X), T, 0.5), InvalidInputError, "masked array.*filled"),
+    "factor of samples": (lambda: hf.caputo(X, T, 0.5, factor=1.5), InvalidInputError, "factor=1.5 is for callables"),
+    "rtol of samples": (lambda: hf.caputo(X, T, 0.5, rtol=1e-3), InvalidInputError, "rtol=0.001 is for callables"),
+    "callable without points": (lambda: hf.caputo(np.sin, alpha=0.5), InvalidInputError, "give t, the points"),
+    "callable with a step": (lambda: hf.caputo(np.sin, step=0.1, alpha=0.5), InvalidInputError, "step= is for samples"),
+    "before the origin": (
+        lambda: hf.caputo(np.sin, np.linspace(-1.0, 1.0, 5), 0.5),
+        InvalidInputError,
+        r"t\[0\]=-1 lies before the origin 0",
+    ),
+    "unsorted points": (lambda: hf.caputo(np.sin, [0.0, 2.0, 1.0], 0.5), InvalidInputError, r"goes back at t\[2\]=1"),
+    "callable's method": (lambda: hf.caputo(np.sin, T, 0.5, method="l1"), InvalidInputError, "is for samples"),
+    "scalar callable": (lambda: hf.caputo(lambda t: 1.0, T, 0.5), ShapeError, r"shape \(\) for 16 points.*vectorize"),
+    "wrong shape": (lambda: hf.caputo(lambda t: t[:-1], T, 0.5), ShapeError, r"returned shape \(15,\) for 16 points"),
+    "nan callable": (
+        lambda: hf.caputo(lambda t: np.where(t > 0.9, np.nan, t), T, 0.5),
+        InvalidInputError,
+        "f is not finite at t=0.9",
+    ),
+    "factor too low": (lambda: hf.caputo(np.sin, T, 0.5, factor=-1.0), InvalidInputError, "it must exceed -1"),
+    "rtol of zero": (lambda: hf.caputo(np.sin, T, 0.5, rtol=0.0), InvalidInputError, "rtol=0 is not a tolerance"),
+    "definition": (
+        lambda: hf.create_fractional_derivative(0.5, "caputto"),
+        InvalidInputError,
+        "no derivative is defined as 'caputto'; did you mean 'caputo'",
+    ),
+    "option": (
+        lambda: hf.create_fractional_derivative(0.5, "caputo", colour="red"),
+        InvalidInputError,
+        "Caputo cannot be made with",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refused_with_the_value_and_the_remedy(name: str):
+    """Each mistake has its own typed error, which is a ValueError or TypeError too."""
+    call, kind, words = CASES[name]
+    with pytest.raises(kind, match=words) as caught:
+        call()
+    assert isinstance(caught.value, ValueError | TypeError)
+
+
+def test_what_a_callable_raises_is_kept_with_a_note():
+    """An error inside f comes through as it is, with a note on how f was called."""
+    with pytest.raises(TypeError) as caught:
+        hf.caputo(math.sin, T, 0.5)
+    assert "np.vectorize" in "".join(caught.value.__notes__)
+    np.testing.assert_allclose(hf.caputo(np.vectorize(math.sin), T, 0.5), hf.caputo(np.sin, T, 0.5), atol=1e-13)
+
+
+def test_a_traced_grid_needs_a_step():
+    """Under jit the points cannot be looked at: that is said, and a step works."""
+    jax = pytest.importorskip("jax")
+    with pytest.raises(InvalidInputError, match="being traced by jax.*give step="):
+        jax.jit(lambda x, t: hf.caputo(x, t, 0.5))(X, T)
+    np.testing.assert_allclose(jax.jit(lambda x: hf.caputo(x, step=0.1, alpha=0.5))(X), hf.caputo(X, T, 0.5), rtol=1e-4)

@@ -1,0 +1,159 @@
+"""Derivatives with respect to the samples, the order and the step, for PyTorch and JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+
+T = np.linspace(0.0, 1.0, 12)
+X = np.cos(3.0 * T) + T**2
+STEP = 1.0 / 11
+RULES = [
+    *((hf.Caputo, method) for method in hf.Caputo.rules),
+    *((hf.RiemannLiouville, method) for method in ("l1-2", "cq2", "cq4")),
+    *((hf.GrunwaldLetnikov, method) for method in hf.GrunwaldLetnikov.rules),
+    *((hf.RiemannLiouvilleIntegral, method) for method in ("simpson", "trapezoid", "cq3")),
+]
+#: Too short for a rule to hide behind one of its two ways of making weights, long enough for the tails.
+LONG = 700
+
+
+def slope(operator: Any, method: str, alpha: float, x: np.ndarray, step: float) -> np.ndarray:
+    """The derivative in the order, by differences of the NumPy answer."""
+    small = 1e-5
+    up, down = (operator(alpha + e, method)(x, step=step)[..., 1:] for e in (small, -small))
+    return (up - down) / (2.0 * small)
+
+
+@pytest.mark.parametrize("alpha", [0.4, 1.6])
+@pytest.mark.parametrize(("operator", "method"), RULES)
+def test_torch_gradcheck(operator: Any, method: str, alpha: float):
+    """gradcheck in samples, order and step, in float64, beyond the origin."""
+    torch = pytest.importorskip("torch")
+    inputs = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (X, alpha, STEP)]
+    assert torch.autograd.gradcheck(
+        lambda x, a, h: operator(a, method)(x, step=h)[..., 1:], inputs, atol=1e-5, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("operator", [hf.Caputo, hf.GrunwaldLetnikov, hf.RiemannLiouvilleIntegral])
+def test_torch_second_derivatives(operator: Any):
+    """gradgradcheck in samples and order."""
+    torch = pytest.importorskip("torch")
+    inputs = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (X, 0.4)]
+    assert torch.autograd.gradgradcheck(lambda x, a: operator(a)(x, step=STEP), inputs, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("operator", "method"), RULES)
+def test_the_order_has_the_same_slope_in_torch_and_jax_over_many_points(operator: Any, method: str):
+    """Far beyond the heads of the sequences the slope in alpha agrees with differences of the NumPy answer."""
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    t = np.linspace(0.0, 1.0, LONG)
+    x = np.cos(3.0 * t) + t**2
+    right = slope(operator, method, 0.4, x, 1.0 / (LONG - 1))
+    scale = np.abs(right).max()
+
+    def by_torch(a: Any) -> Any:
+        return operator(a, method)(torch.tensor(x), step=1.0 / (LONG - 1))[1:]
+
+    one = torch.tensor(1.0, dtype=torch.float64)
+    _, tangent = torch.func.jvp(by_torch, (torch.tensor(0.4, dtype=torch.float64),), (one,))
+    np.testing.assert_allclose(tangent.numpy(), right, atol=1e-7 * scale, rtol=0)
+    with jax.enable_x64(True):
+        by_jax = jax.jit(lambda a: operator(a, method)(x, step=1.0 / (LONG - 1))[1:])
+        _, tangent = jax.jvp(by_jax, (0.4,), (1.0,))
+    np.testing.assert_allclose(np.asarray(tangent), right, atol=1e-7 * scale, rtol=0)
+
+
+def test_torch_func_transforms():
+    """grad, vmap over orders, hessian and vmap of grad go through."""
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(X)
+    orders = torch.tensor([0.2, 0.5, 0.8], dtype=torch.float64)
+
+    def loss(a: Any) -> Any:
+        return (hf.caputo(x, T, a) ** 2).sum()
+
+    rows = torch.func.vmap(lambda a: hf.caputo(x, T, a))(orders)
+    for row, order in zip(rows, orders, strict=True):
+        np.testing.assert_allclose(row.numpy(), hf.caputo(X, T, float(order)), atol=1e-12)
+    slopes = torch.func.vmap(torch.func.grad(loss))(orders)
+    bends = torch.func.hessian(loss)(orders[1])
+    small = 1e-4
+    up, middle, down = (float(loss(orders[1] + e)) for e in (small, 0.0, -small))
+    assert float(slopes[1]) == pytest.approx((up - down) / (2 * small), rel=1e-5)
+    assert float(bends) == pytest.approx((up - 2 * middle + down) / small**2, rel=1e-3)
+
+
+def test_jax_transforms():
+    """jit, grad, vmap over orders and second derivatives; the order may lie above 1 if its ceiling is said."""
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True):
+        orders = jax.numpy.asarray([0.2, 0.5, 0.8])
+
+        def loss(a: Any) -> Any:
+            return (hf.caputo(X, T, a) ** 2).sum()
+
+        rows = jax.jit(jax.vmap(lambda a: hf.caputo(X, T, a)))(orders)
+        for row, order in zip(rows, orders, strict=True):
+            np.testing.assert_allclose(np.asarray(row), hf.caputo(X, T, float(order)), atol=1e-12)
+        small = 1e-4
+        up, middle, down = (float(loss(0.5 + e)) for e in (small, 0.0, -small))
+        assert float(jax.jit(jax.grad(loss))(0.5)) == pytest.approx((up - down) / (2 * small), rel=1e-5)
+        assert float(jax.jit(jax.grad(jax.grad(loss)))(0.5)) == pytest.approx(
+            (up - 2 * middle + down) / small**2, rel=1e-3
+        )
+        above = jax.jit(lambda a: hf.caputo(X, T, a, ceiling=2))(1.4)
+        np.testing.assert_allclose(np.asarray(above), hf.caputo(X, T, 1.4), atol=1e-9)
+
+
+def test_a_traced_order_in_another_interval_is_nan_not_wrong():
+    """Without its ceiling a traced order is taken to lie in (0, 1]: where it does not, the answer is nan."""
+    jax = pytest.importorskip("jax")
+    assert np.isnan(np.asarray(jax.jit(lambda a: hf.caputo(X, T, a))(1.4))).all()
+    assert np.isfinite(np.asarray(jax.jit(lambda a: hf.caputo(X, T, a))(1.0))).all()
+
+
+def test_float32_jax_orders_make_float64_weights():
+    """With x64 off a traced order still makes weights with all the digits that float32 samples can show."""
+    jax = pytest.importorskip("jax")
+    t = np.linspace(0.0, 1.0, 2001)
+    x = np.cos(t).astype("float32")
+    value = jax.jit(lambda a: hf.riemann_liouville_integral(x, step=5e-4, alpha=a))(0.5)
+    assert value.dtype == np.float32
+    np.testing.assert_allclose(np.asarray(value), hf.riemann_liouville_integral(np.cos(t), t, 0.5), atol=1e-6)
+
+
+def test_a_learnable_order_is_learnt():
+    """Gradient descent on the order of a torch Parameter finds the one that made the data."""
+    torch = pytest.importorskip("torch")
+    order = torch.nn.Parameter(torch.tensor(0.3))
+    target = torch.tensor(hf.caputo(X, T, 0.62))
+    optimiser = torch.optim.Adam([order], lr=0.05)
+    for _ in range(120):
+        optimiser.zero_grad()
+        loss = ((hf.caputo(torch.tensor(X), T, order) - target) ** 2).mean()
+        loss.backward()
+        optimiser.step()
+    assert float(order.detach()) == pytest.approx(0.62, abs=5e-3)
+
+
+def test_callables_carry_gradients_of_their_parameters_and_of_the_order():
+    """A tensor-valued callable: derivative of the result in a parameter of f and in the order, against differences."""
+    torch = pytest.importorskip("torch")
+    t = torch.linspace(0.0, 1.0, 5, dtype=torch.float64)
+    rate = torch.tensor(1.3, dtype=torch.float64, requires_grad=True)
+    order = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
+
+    def total(rate: Any, order: Any) -> Any:
+        return hf.caputo(lambda s: torch.exp(rate * s), t, order).sum()
+
+    slopes = torch.autograd.grad(total(rate, order), (rate, order))
+    small = 1e-6
+    for slope_, moved in zip(slopes, ((small, 0.0), (0.0, small)), strict=True):
+        up, down = (float(total(rate.detach() + e * moved[0], order.detach() + e * moved[1])) for e in (1, -1))
+        assert float(slope_) == pytest.approx((up - down) / (2 * small), rel=1e-7)

@@ -1,0 +1,54 @@
+"""Definitions by name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.operators._registry import definitions
+
+T = np.linspace(0.0, 1.0, 33)
+
+
+@pytest.mark.parametrize(
+    ("name", "operator"),
+    [
+        ("caputo", hf.Caputo),
+        ("Caputo", hf.Caputo),
+        ("RL", hf.RiemannLiouville),
+        ("riemann_liouville", hf.RiemannLiouville),
+        ("Riemann-Liouville", hf.RiemannLiouville),
+        ("GL", hf.GrunwaldLetnikov),
+        ("grünwald-letnikov", hf.GrunwaldLetnikov),
+    ],
+)
+def test_derivatives_by_full_and_short_name(name: str, operator: type):
+    """``D(f, x)`` takes a function or samples, and is the operator of that name with its options."""
+    derivative = hf.create_fractional_derivative(0.5, name, method="auto")
+    assert derivative == operator(0.5)
+    np.testing.assert_array_equal(derivative(T**2, T), operator(0.5)(T**2, T))
+    np.testing.assert_array_equal(derivative(np.sin, T[1:]), operator(0.5)(np.sin, T[1:]))
+
+
+@pytest.mark.parametrize("name", ["riemann_liouville", "RL"])
+def test_integrals_by_name(name: str):
+    """The same name means the integral to the other factory."""
+    assert hf.create_fractional_integral(0.5, name) == hf.RiemannLiouvilleIntegral(0.5)
+    assert hf.create_fractional_integral(0.5) == hf.RiemannLiouvilleIntegral(0.5)
+
+
+def test_every_definition_declares_itself():
+    """Each operator of the folder is a frozen dataclass with an order, a formula and a docstring of its own."""
+    found = definitions()
+    assert {"caputo", "grunwald_letnikov", "riemann_liouville"} <= set(definitions("derivative"))
+    assert "riemann_liouville" in definitions("integral")
+    for operator in found.values():
+        assert dataclasses.is_dataclass(operator)
+        assert operator.formula
+        assert operator.__doc__
+        for name, rule in operator.rules.items():
+            assert rule.name == name
+            assert type(rule).__doc__

@@ -1,0 +1,177 @@
+"""Functions given as callables: near machine precision where they are smooth, honest where they are not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from tests.helpers.exact import caputo_of_exponential, of_exponential, of_power
+
+T = np.linspace(0.0, 10.0, 41)
+ORDERS = [0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.3, 1.8, 2.5]
+
+
+def worst(value: np.ndarray, right: np.ndarray) -> float:
+    """The largest error relative to the largest value."""
+    return float(np.abs(value - right).max() / (np.abs(right).max() or 1.0))
+
+
+@pytest.mark.parametrize("alpha", ORDERS)
+@pytest.mark.parametrize("name", ["exp", "sin"])
+def test_smooth_functions_on_a_long_interval(name: str, alpha: float):
+    """Caputo of exp and sin on [0, 10]: 1e-11 of the largest value up to order 1, 1e-8 up to 2.5; estimated so too."""
+    f, rate = (np.exp, 1.0) if name == "exp" else (np.sin, 1.0j)
+    exact = caputo_of_exponential(rate, alpha, T)
+    right = exact.real if name == "exp" else exact.imag
+    if alpha == 1.0:
+        right = np.exp(T) if name == "exp" else np.cos(T)
+    result = hf.caputo(f, T, alpha, full_output=True)
+    error = worst(result.value, right)
+    assert result.method == "spectral"
+    assert result.converged
+    assert error <= (1e-11 if alpha <= 1.0 else 1e-8)
+    assert error <= 10.0 * result.error_estimate / np.abs(right).max() + 1e-15
+
+
+@pytest.mark.parametrize("alpha", ORDERS)
+def test_a_declared_factor_is_kept_exact(alpha: float):
+    """Caputo of t^1.5 with its factor declared: 1e-13, where without it one polynomial does not converge."""
+    value = hf.caputo(lambda t: t**1.5, T[1:], alpha, factor=1.5)
+    assert worst(value, of_power(1.5, alpha, T[1:])) <= 1e-13
+
+
+@pytest.mark.parametrize("s", [-0.5, 0.3, 1.5])
+@pytest.mark.parametrize("mu", [0.5, 1.0, 2.2])
+def test_integrals_with_a_factor(s: float, mu: float):
+    """``t^s cos t`` integrates to machine precision with its factor declared, an integrable pole included."""
+    at = T[1:9]
+    terms = [(-1) ** k / math.factorial(2 * k) * of_power(s + 2 * k, -mu, at) for k in range(40)]
+    value = hf.riemann_liouville_integral(lambda t: t**s * np.cos(t), at, mu, factor=s)
+    assert worst(value, np.sum(terms, axis=0)) <= 1e-13
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 2.5, 4.2])
+def test_integrals_of_smooth_functions(mu: float):
+    """The integral of exp, of any order."""
+    right = np.concatenate([[0.0], of_exponential(1.0, -mu, T[1:]).real])
+    assert worst(hf.riemann_liouville_integral(np.exp, T, mu), right) <= 1e-12
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.5, 2.5])
+@pytest.mark.parametrize("operator", [hf.riemann_liouville, hf.grunwald_letnikov])
+def test_initial_terms(operator: Callable[..., Any], alpha: float):
+    """Riemann-Liouville, and the limit of Grünwald's sums, of exp: with its initial terms, infinite at the origin."""
+    value = operator(np.exp, T, alpha)
+    assert value[0] == (-1.0) ** (math.ceil(alpha) - 1) * math.inf
+    assert worst(value[1:], of_exponential(1.0, alpha, T[1:]).real) <= 1e-9
+
+
+@pytest.mark.parametrize("operator", [hf.Caputo, hf.RiemannLiouville, hf.GrunwaldLetnikov, hf.RiemannLiouvilleIntegral])
+def test_agrees_with_fine_samples(operator: Any):
+    """The spectral answer is what the sampled one tends to."""
+    t = np.linspace(0.0, 1.0, 2001)
+    value = operator(0.6)(np.sin, t)
+    np.testing.assert_allclose(value[1000:], operator(0.6)(np.sin(t), t)[1000:], atol=1e-4)
+
+
+def test_shapes_and_kinds_of_points():
+    """A number gives a number, a list a row, several functions at once a stack along any axis."""
+    one = hf.caputo(np.exp, 1.0, 0.5)
+    assert np.shape(one) == ()
+    assert hf.caputo(np.exp, [0.5, 1.0], 0.5)[1] == pytest.approx(float(one), rel=1e-13)
+    both = hf.caputo(lambda t: np.stack([np.exp(t), np.sin(t)]), T[1:5], 0.5)
+    assert both.shape == (2, 4)
+    turned = hf.caputo(lambda t: np.stack([np.exp(t), np.sin(t)], axis=1), T[1:5], 0.5, axis=0)
+    np.testing.assert_allclose(turned.T, both, rtol=1e-12)
+    np.testing.assert_allclose(both[1], hf.caputo(np.sin, T[1:5], 0.5), rtol=1e-11)
+
+
+def test_complex_callables_and_other_origins():
+    """exp(it) from the origin 2 is the real answer shifted."""
+    t = np.linspace(2.0, 5.0, 7)
+    value = hf.caputo(lambda s: np.exp(1j * (s - 2.0)), t, 0.5, origin=2.0)
+    right = caputo_of_exponential(1.0j, 0.5, t - 2.0)
+    np.testing.assert_allclose(value, right, atol=1e-12)
+    assert hf.caputo(np.sin, t, 0.5, origin=2.0, full_output=True).origin == 2.0
+    assert hf.caputo(np.sin, t, 0.5, full_output=True).origin == 0.0
+
+
+def test_few_evaluations_suffice():
+    """exp on [0, 1] takes some tens of evaluations, and the function is never asked outside the interval."""
+    asked = []
+
+    def f(t: np.ndarray) -> np.ndarray:
+        asked.extend(t.tolist())
+        return np.exp(t)
+
+    hf.caputo(f, np.linspace(0.0, 1.0, 1000), 0.5)
+    assert len(asked) <= 64
+    assert 0.0 <= min(asked) <= max(asked) <= 1.0
+
+
+@pytest.mark.parametrize("s", [0.3, 0.9])
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
+def test_an_undeclared_power_falls_to_the_graded_mesh(s: float, alpha: float):
+    """Where one polynomial does not converge the result says so, and the graded mesh is right to 1e-9 all the same."""
+    result = hf.caputo(lambda t: t**s, T, alpha, full_output=True)
+    assert result.method == "graded"
+    assert "one polynomial did not converge" in result.message
+    np.testing.assert_allclose(result.value[1:], of_power(s, alpha, T[1:]), rtol=1e-9)
+
+
+def test_kinks_and_jumps_on_the_graded_mesh():
+    """|t - 3| and a step at 3: derivatives below and above order 1 include what the kink and the jump contribute."""
+    at = np.array([1.0, 2.0, 3.5, 5.0, 9.0])
+    beyond = np.maximum(at - 3.0, 0.0)
+    kink = hf.caputo(lambda t: np.abs(t - 3.0), at, 0.5)
+    np.testing.assert_allclose(kink, -of_power(1, 0.5, at) + 2.0 * of_power(1, 0.5, beyond), atol=1e-9)
+    bent = hf.caputo(lambda t: np.abs(t - 3.0), at, 1.5)
+    np.testing.assert_allclose(bent, 2.0 * (at > 3.0) * of_power(1, 1.5, np.where(at > 3.0, beyond, 1.0)), atol=1e-6)
+    step = hf.riemann_liouville_integral(lambda t: np.where(t > 3.0, 1.0, 0.0), at, 0.7)
+    np.testing.assert_allclose(step, of_power(0, -0.7, beyond), atol=1e-9)
+
+
+def test_methods_by_name():
+    """Both methods can be asked for, and agree; the spectral one on a rough function says that it did not converge."""
+    right = hf.caputo(np.exp, T, 0.5)
+    np.testing.assert_allclose(hf.caputo(np.exp, T, 0.5, method="graded"), right, rtol=1e-9, atol=1e-9)
+    rough = hf.caputo(np.sqrt, T, 0.5, method="spectral", full_output=True)
+    assert not rough.converged
+    assert "factor=" in rough.message
+
+
+def test_noise_is_not_taken_for_structure():
+    """A function with noise of 1e-6 ends in bounded work, unconverged, and says so."""
+    calls = []
+
+    def noisy(t: np.ndarray) -> np.ndarray:
+        calls.append(len(t))
+        return np.sin(t) + 1e-6 * np.sin(1e7 * t)
+
+    result = hf.riemann_liouville_integral(noisy, T, 0.5, full_output=True)
+    assert not result.converged
+    assert "noisy" in result.message
+    assert sum(calls) < 200_000
+    np.testing.assert_allclose(result.value, hf.riemann_liouville_integral(np.sin, T, 0.5), atol=1e-4)
+
+
+def test_jax_callables():
+    """A callable of JAX arrays gives JAX arrays; traced, it runs blind and is still right."""
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+    with jax.enable_x64(True):
+        t = jnp.linspace(0.0, 2.0, 5)
+        value = hf.caputo(jnp.sin, t, 0.5)
+        assert isinstance(value, jax.Array)
+        np.testing.assert_allclose(np.asarray(value), hf.caputo(np.sin, np.asarray(t), 0.5), atol=1e-12)
+
+        def total(rate: Any) -> Any:
+            return hf.caputo(lambda s: jnp.exp(rate * s), t, 0.5).sum()
+
+        up, down = (float(total(1.0 + e)) for e in (1e-6, -1e-6))
+        assert float(jax.jit(jax.grad(total))(1.0)) == pytest.approx((up - down) / 2e-6, rel=1e-6)
