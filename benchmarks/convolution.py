@@ -16,6 +16,7 @@ from _common import heading, print_table, show, timed_in_rounds, write_json
 import hpfracc as hf
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.binding import bind
+from hpfracc.engine.execution.calibration import calibrate
 from hpfracc.engine.execution.planning import make_request
 from hpfracc.engine.selection.candidates import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
@@ -105,6 +106,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each size")
     options = parser.parse_args()
     print(heading("Causal convolution, float64, transform of the weights kept"))
+    found = calibrate(["causal_convolution"])
+    print(f"# calibrated in {found.spent:.1f} s")
     rng = np.random.default_rng(0)
     sizes = [n for n in SIZES if n <= options.largest]
     host = [measure(rng.standard_normal(n), rng.standard_normal(n), options.seconds, None) for n in sizes]

@@ -34,7 +34,6 @@ def main() -> None:
             weights.dtype,
             signal.shape,
             signal.dtype,
-            None,
             True,
             current_context(),
         )

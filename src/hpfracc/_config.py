@@ -7,7 +7,9 @@ Read in this order, the later winning: defaults, the environment, ``config(...)`
 from __future__ import annotations
 
 import os
+import sys
 import threading
+import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
@@ -127,6 +129,7 @@ class _State:
         self.environment: Environment | None = None
         self.base: Settings | None = None
         self.version = 0
+        self.resets = 0
         self._issued = 0
 
     def renew(self) -> int:
@@ -161,17 +164,22 @@ class Context:
     ``banned`` are backends that failed in the call that surrounds this one: not even an explicit wish gets them.
     """
 
-    __slots__ = ("_children", "_settings", "backend", "banned", "layers")
+    __slots__ = ("_children", "_settings", "backend", "banned", "layers", "outer", "waiting")
 
     def __init__(
         self,
         layers: tuple[dict[str, Any], ...] = (),
         backend: str | None = None,
         banned: frozenset[str] = frozenset(),
+        outer: Context | None = None,
+        waiting: weakref.ref[config] | None = None,
     ) -> None:
         self.layers = layers
         self.backend = backend
         self.banned = banned
+        #: A ``config(...)`` of which nobody can tell yet whether it is for a block, and the context without it.
+        self.outer = outer
+        self.waiting = waiting
         self._settings: Settings | None = None
         self._children: dict[Hashable, Context] = {}
 
@@ -193,6 +201,8 @@ class Context:
 
     def settings(self) -> Settings:
         """The settings in force, worked out once per change of the process-wide ones."""
+        if self.outer is not None:
+            return _settled(self).settings()
         known = self._settings
         if known is not None and known.version == state.version:
             return known
@@ -218,6 +228,18 @@ _outer: ContextVar[tuple[Context, ...]] = ContextVar("hpfracc_outer", default=()
 
 #: The context of the caller. With ``state.version`` it is all that a cached decision depends on.
 current_context = _context.get
+
+
+def _settled(context: Context) -> Context:
+    """The context without a waiting ``config(...)``, which is for no block then and holds for the whole process."""
+    if context.outer is None or context.waiting is None:
+        return context
+    waiting = context.waiting()
+    if waiting is not None:
+        waiting._apply()
+    if _context.get() is context:
+        _context.set(context.outer)
+    return context.outer
 
 
 def _open(context: Context) -> None:
@@ -253,6 +275,7 @@ def reset() -> None:
         state.layers.clear()
         state.environment = None
         state.base = None
+        state.resets += 1
         state.renew()
     _context.set(_root)
 
@@ -261,7 +284,8 @@ class config:
     """Change settings for the whole process, or for a ``with`` block.
 
     ``hf.config(deterministic=True)`` applies at once and stays. ``with hf.config(deterministic=True): ...`` applies
-    inside the block only, to this thread or task and to hpfracc's own workers started from it.
+    inside the block only, to this thread or task and to hpfracc's own workers started from it. An object that is kept
+    in a variable reaches other threads with the next engine call of the one that made it.
 
     Parameters
     ----------
@@ -291,10 +315,25 @@ class config:
 
     def __init__(self, **settings: Any) -> None:
         self._layer = _checked(settings)
+        self._key = object()  # and not the object itself, whose end says that it was a call
+        self._resets = state.resets
+        # Other threads must not see what may be meant for a block; this one sees it at its next engine call.
+        context = _settled(_context.get())
+        context.settings()  # an environment that cannot be obeyed is refused here, and not when this object is let go
+        self._waiting = True
+        _context.set(Context(context.layers, context.backend, context.banned, context, weakref.ref(self)))
+
+    def __del__(self) -> None:
+        if getattr(self, "_waiting", False) and not sys.is_finalizing():
+            self._apply()  # nobody can enter it any more: it was a call
+            _settled(_context.get())
+
+    def _apply(self) -> None:
         with state.lock:
-            self._before = state.base
-            state.layers.append((self, self._layer))
-            self._applied = state.rebuild()
+            if self._waiting and self._resets == state.resets:
+                state.layers.append((self._key, self._layer))
+                state.rebuild()
+            self._waiting = False
 
     @staticmethod
     def check(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -303,18 +342,15 @@ class config:
 
     def _withdraw(self) -> None:
         with state.lock:
+            self._waiting = False
             before = len(state.layers)
-            state.layers[:] = [entry for entry in state.layers if entry[0] is not self]
-            if len(state.layers) == before:
-                return
-            if state.base is self._applied and self._before is not None:
-                # Nothing happened in between: what was decided before this object was made holds again.
-                state.base, state.version = self._before, self._before.version
-            else:
+            state.layers[:] = [entry for entry in state.layers if entry[0] is not self._key]
+            if len(state.layers) != before:
                 state.rebuild()
 
     def __enter__(self) -> config:
         self._withdraw()
+        _settled(_context.get())
         _open(_context.get().with_layer(self._layer))
         return self
 
@@ -343,6 +379,7 @@ class use_backend:
 
     def __enter__(self) -> use_backend:
         backend = None if self._name == "auto" else self._name
+        _settled(_context.get())
         _open(_context.get().with_backend(backend, self._banned))
         return self
 

@@ -18,7 +18,7 @@ RULES = [
     *((hf.GrunwaldLetnikov, method) for method in hf.GrunwaldLetnikov.rules),
     *((hf.RiemannLiouvilleIntegral, method) for method in ("simpson", "trapezoid", "cq3")),
 ]
-#: Too short for a rule to hide behind one of its two ways of making weights, long enough for the tails.
+#: Long enough for the tails of the weights, which are made in another way than their heads.
 LONG = 700
 
 
@@ -48,7 +48,15 @@ def test_torch_second_derivatives(operator: Any):
     assert torch.autograd.gradgradcheck(lambda x, a: operator(a)(x, step=STEP), inputs, atol=1e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize(("operator", "method"), RULES)
+@pytest.mark.parametrize(
+    ("operator", "method"),
+    [
+        (hf.Caputo, "l1-2"),
+        (hf.RiemannLiouville, "cq2"),
+        (hf.GrunwaldLetnikov, "wsgl"),
+        (hf.RiemannLiouvilleIntegral, "simpson"),
+    ],
+)
 def test_the_order_has_the_same_slope_in_torch_and_jax_over_many_points(operator: Any, method: str):
     """Far beyond the heads of the sequences the slope in alpha agrees with differences of the NumPy answer."""
     torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
@@ -87,6 +95,24 @@ def test_torch_func_transforms():
     up, middle, down = (float(loss(orders[1] + e)) for e in (small, 0.0, -small))
     assert float(slopes[1]) == pytest.approx((up - down) / (2 * small), rel=1e-5)
     assert float(bends) == pytest.approx((up - 2 * middle + down) / small**2, rel=1e-3)
+
+
+@pytest.mark.parametrize("operator", [hf.Caputo, hf.RiemannLiouville, hf.RiemannLiouvilleIntegral])
+def test_what_torch_func_makes_does_not_outlive_it(operator: Any):
+    """Coefficients first made inside a transform of the samples, or in inference mode, do not spoil later calls."""
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(X)
+    right = operator(0.37)(X, T)[1:]
+
+    def loss(samples: Any) -> Any:
+        return (operator(0.37)(samples, T)[1:] ** 2).sum()
+
+    assert torch.func.hessian(loss)(x).shape == (12, 12)
+    with torch.inference_mode():
+        np.testing.assert_allclose(operator(0.37)(x, T)[1:].numpy(), right, atol=1e-12)
+    tracked = x.clone().requires_grad_()
+    loss(tracked).backward()
+    np.testing.assert_allclose(tracked.grad.numpy(), torch.func.grad(loss)(x).numpy(), atol=1e-10)
 
 
 def test_jax_transforms():

@@ -87,6 +87,6 @@ def caputo(
     >>> bool(np.allclose(half, 2 * np.sqrt(t / np.pi)))
     True
     >>> float(np.round(hf.caputo(np.exp, 1.0, 0.5), 10))  # of a function: e erf(1)
-    2.2906982993
+    2.2906982523
     """
     return Caputo(alpha, method, ceiling)(f, t, **options)

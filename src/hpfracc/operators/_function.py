@@ -11,7 +11,7 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators._grids import _number, _require_increasing, read_points, to_host
+from hpfracc.operators._grids import read_number, read_points, require_increasing, to_host
 from hpfracc.operators._namespace import user_scope
 from hpfracc.operators._values import as_values, move_axis, points_like
 
@@ -125,17 +125,17 @@ def read_function(
         raise ShapeError(f"t has shape {points.shape}; give a number or a one-dimensional array of points")
     shape = points.shape
     points = points.reshape(-1)
-    _require_increasing(points)
-    start = 0.0 if origin is None else _number("origin", origin)
+    require_increasing(points)
+    start = 0.0 if origin is None else read_number("origin", origin)
     if points[0] < start:
         raise InvalidInputError(
             f"t[0]={points[0]:g} lies before the origin {start:g}, where the operator starts; give origin= at or "
             "before the first point"
         )
-    power = 0.0 if factor is None else _number("factor", factor)
+    power = 0.0 if factor is None else read_number("factor", factor)
     if power <= -1.0:
         raise InvalidInputError(f"factor={power:g}: (t - origin)**factor cannot be integrated; it must exceed -1")
-    tolerance = RTOL if rtol is None else _number("rtol", rtol)
+    tolerance = RTOL if rtol is None else read_number("rtol", rtol)
     if not 0.0 < tolerance < 1.0:
         raise InvalidInputError(f"rtol={tolerance:g} is not a tolerance; use a number between 0 and 1, such as 1e-10")
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer):

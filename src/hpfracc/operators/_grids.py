@@ -11,7 +11,7 @@ import numpy as np
 from hpfracc._arrays import is_array, is_tracer, library_of, tracks_gradient
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["Grid", "read_grid", "read_points", "to_host"]
+__all__ = ["Grid", "read_grid", "read_number", "read_points", "require_increasing", "to_host"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def to_host(value: Any) -> np.ndarray[Any, Any]:
 
 def read_grid(t: Any, step: Any, origin: Any, n: int) -> Grid:
     """The grid of ``n`` samples, from points ``t`` or a ``step``; ``origin`` is the first point unless it says so."""
-    start = None if origin is None else _number("origin", origin)
+    start = None if origin is None else read_number("origin", origin)
     if (t is None) == (step is None):
         what = "both t and step" if t is not None else "neither t nor step"
         raise InvalidInputError(f"{what} given; the grid needs one of them: t, the points, or step, their distance")
@@ -95,7 +95,7 @@ def read_grid(t: Any, step: Any, origin: Any, n: int) -> Grid:
         )
     step = _uniform_step(points, dtype_of(t))
     if step is None:
-        _require_increasing(points)
+        require_increasing(points)
     elif library_of(t) in ("torch", "jax") and tracks_gradient(t):
         step = (t[-1] - t[0]) / (n - 1)
     return Grid(n, first, step, points)
@@ -132,7 +132,7 @@ def _read_step(step: Any) -> Any:
         if not tracks_gradient(step):
             _check_step(float(to_host(step)))
         return step
-    number = _number("step", step)
+    number = read_number("step", step)
     _check_step(number)
     return number
 
@@ -142,7 +142,8 @@ def _check_step(step: float) -> None:
         raise InvalidInputError(f"step={step:g} is not positive; give the distance of neighbouring samples")
 
 
-def _number(name: str, value: Any) -> float:
+def read_number(name: str, value: Any) -> float:
+    """A finite number, or an error that names it."""
     try:
         number = float(to_host(value))
     except (TypeError, ValueError):
@@ -174,7 +175,8 @@ def _uniform_step(points: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> float |
     return step if off <= max(4.0 * rounding, min(n * rounding, 1e-3 * step)) else None
 
 
-def _require_increasing(points: np.ndarray[Any, Any]) -> None:
+def require_increasing(points: np.ndarray[Any, Any]) -> None:
+    """Refuse points that are not finite, go back or are repeated, and say where."""
     bad = np.flatnonzero(~np.isfinite(points))
     if bad.size:
         raise InvalidInputError(f"t[{bad[0]}] is {points[bad[0]]}; every point of the grid must be finite")

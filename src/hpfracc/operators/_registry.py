@@ -6,37 +6,38 @@ import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from hpfracc import operators
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._base import FractionalOperator
 
 __all__ = [
+    "all_operators",
     "create_fractional_derivative",
     "create_fractional_integral",
     "definitions",
     "find_definition",
 ]
 
-Kind = TypeVar("Kind", bound=type[FractionalOperator])
 
-
-def definitions(kind: str | None = None) -> dict[str, type[FractionalOperator]]:
-    """Every operator class by the full name of its definition, of one kind (``"derivative"``, ``"integral"``) or all.
-
-    The files of this folder are imported the first time; a class declares itself by ``definition``.
-    """
+def all_operators() -> list[type[FractionalOperator]]:
+    """Every operator class of this folder, whose files are imported for it: to declare ``definition`` is enough."""
     for module in pkgutil.iter_modules(operators.__path__):
         if module.name.startswith("_"):
             importlib.import_module(f"{operators.__name__}.{module.name}")
-    found = {}
+    found = []
     for operator in FractionalOperator.__subclasses__():
         # A dataclass with slots is a second class of the same name: the first, which nobody can reach, is left out.
         home = importlib.import_module(operator.__module__)
-        if getattr(home, operator.__name__, None) is operator and kind in (None, operator.kind):
-            found[operator.definition] = operator
-    return dict(sorted(found.items()))
+        if home.__name__.startswith(f"{operators.__name__}.") and getattr(home, operator.__name__, None) is operator:
+            found.append(operator)
+    return sorted(found, key=lambda operator: (operator.kind, operator.definition))
+
+
+def definitions(kind: str) -> dict[str, type[FractionalOperator]]:
+    """The operator classes of one kind, ``"derivative"`` or ``"integral"``, by the full name of their definition."""
+    return {operator.definition: operator for operator in all_operators() if operator.kind == kind}
 
 
 def _plain(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import device_of, dtype_name, library_of
+from hpfracc._arrays import device_of, dtype_name, library_of, tracks_gradient
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
@@ -148,7 +148,8 @@ def _torch_constant(array: np.ndarray[Any, Any], like: Any, name: str, key: Hash
         with torch.inference_mode(False):
             return torch.as_tensor(np.array(array, dtype=name), device=like.device)
 
-    if key is None:
+    # What is made inside a torch.func transform belongs to it and must not outlive it.
+    if key is None or torch._C._functorch.maybe_current_level() is not None:
         return make()
     return prepared_operands.get((key, "constant", name, device_of(like)), make)
 
@@ -175,7 +176,11 @@ def zeros(like: Any, count: int) -> Any:
 def add_from(value: Any, start: int, change: Any) -> Any:
     """``value``, a fresh result, with ``change`` added from point ``start`` on; in place where that is possible."""
     library = library_of(value)
-    if library == "cupy" or (library == "numpy" and value.flags.writeable and value.dtype == change.dtype):
+    if (
+        library == "cupy"
+        or (library == "numpy" and value.flags.writeable and value.dtype == change.dtype)
+        or (library == "torch" and not (tracks_gradient(value) or tracks_gradient(change)))
+    ):
         value[..., start:] += change
         return value
     return join([value[..., :start], value[..., start:] + change])

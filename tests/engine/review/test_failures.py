@@ -67,7 +67,9 @@ def test_an_import_that_a_users_kernel_lacks_does_not_break_the_backend() -> Non
     np.testing.assert_allclose(hf.fft(numbers(), backend="numpy"), np.fft.fft(numbers()))
 
 
-@pytest.mark.parametrize("error", [OSError("libcudart.so.12: cannot open shared object file"), RuntimeError("old jaxlib")])
+@pytest.mark.parametrize(
+    "error", [OSError("libcudart.so.12: cannot open shared object file"), RuntimeError("old jaxlib")]
+)
 def test_a_library_may_fail_to_import_with_any_error(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Shared objects and version checks raise what they like: the backend is broken, the work is done elsewhere."""
     real = registry.importlib.import_module
@@ -161,7 +163,7 @@ def test_a_result_that_is_there_is_handed_out(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("mode", [{"deterministic": True}, {"enable_learning": False}], ids=["deterministic", "off"])
 def test_a_fallback_does_not_switch_learning_on(mode: dict[str, bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing may be learned nothing is, before and after a failure; and the failed arm gets its second chance."""
+    """Where nothing may be learned nothing is, before and after a failure; the failed arm gets its second chance."""
     failing = Failing(lambda: RuntimeError("once"), times=1)
     with hf.config(**mode), own_operation(failing) as op:
         op.kernel("torch")(double)

@@ -1,4 +1,4 @@
-"""An operation defined again is the new one, with none of the old one's kernels; and the old one computes nothing else."""
+"""An operation defined again has none of the old one's kernels, and the old one computes nothing any more."""
 
 from __future__ import annotations
 

@@ -52,7 +52,9 @@ def test_a_report_beside_unknown_costs_does_not_make_the_unknown_fastest(monkeyp
     from hpfracc.engine.selection.decision import Candidate, Decision
 
     rows = (Candidate("numpy:a@cpu", "numpy", total=math.nan), Candidate("torch:a@cpu", "torch", total=math.nan))
-    decision = Decision("fft", "torch:a@cpu", "torch", "cpu", "a", "so", (1,), "float64", (0, 0), "host", rows=lambda: rows)
+    decision = Decision(
+        "fft", "torch:a@cpu", "torch", "cpu", "a", "so", (1,), "float64", (0, 0), "host", rows=lambda: rows
+    )
     settings = IntelligentBackendSelector().settings
     assert routing._with_reports(decision, {"torch": 0.5}, settings).backend == "torch"
 

@@ -101,6 +101,48 @@ def test_a_plan_made_while_another_thread_opens_a_block_is_not_kept() -> None:
         assert decision is not None and not isinstance(decision, list) and decision.wish is None
 
 
+def seen_elsewhere() -> dict[str, str]:
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(dict(get_settings().pin)))
+    thread.start()
+    thread.join()
+    return found[0]  # type: ignore[no-any-return]
+
+
+def test_what_is_meant_for_a_block_never_reaches_another_thread() -> None:
+    """Not even in the moment between making ``config(...)`` and entering it."""
+    block = hf.config(pin={"fft": "torch"})
+    assert seen_elsewhere() == {}
+    with block:
+        assert seen_elsewhere() == {} and dict(get_settings().pin) == {"fft": "torch"}
+    assert seen_elsewhere() == dict(get_settings().pin) == {}
+
+
+def test_an_object_that_is_kept_holds_from_the_next_call_on() -> None:
+    """A notebook keeps the value of a cell's last line: the next engine call shows that it was not for a block."""
+    kept = hf.config(pin={"fft": "torch"})
+    hf.fft(X)
+    assert dict(get_settings().pin) == seen_elsewhere() == {"fft": "torch"}
+    del kept
+    assert seen_elsewhere() == {"fft": "torch"}
+
+
+def test_a_reset_is_not_undone_by_an_object_that_is_let_go_later() -> None:
+    """What was asked for before a reset is forgotten with the rest."""
+    kept = hf.config(pin={"fft": "torch"})
+    _config.reset()
+    del kept
+    assert dict(get_settings().pin) == seen_elsewhere() == {}
+
+
+def test_a_bad_environment_is_refused_where_settings_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when the object is let go, where nobody would hear it."""
+    monkeypatch.setenv("HPFRACC_GPU_MEMORY_LIMIT", "2")
+    _config.reset()
+    with pytest.raises(hf.errors.ConfigurationError, match="HPFRACC_GPU_MEMORY_LIMIT"):
+        hf.config(deterministic=True)
+
+
 def test_settings_read_during_a_change_are_not_kept_beyond_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that reads the old settings while they change must not take them for the new ones."""
 

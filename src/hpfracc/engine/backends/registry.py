@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import importlib
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 
-#: Backends whose library keeps memory of a device.
+#: Backends whose library keeps memory of a device, and threads.
 _OWN_MEMORY = ("torch", "jax", "cupy")
 
 
@@ -116,6 +117,14 @@ def describe_failure(error: BaseException) -> str:
 def is_loaded(name: str) -> bool:
     """Whether the backend's library is imported already."""
     return adapter(name).module in sys.modules
+
+
+def forked(name: str) -> str | None:
+    """Why a backend is not chosen of itself in a forked child, or None.
+
+    A library that runs threads of its own (OpenMP, XLA, CUDA) may wait for ever for those of its parent.
+    """
+    return "imported before this process was forked, so its threads are not here" if name in _forked else None
 
 
 def import_cost(name: str) -> float:
@@ -247,6 +256,18 @@ def fingerprint(operation: str, arm: Arm) -> str:
         known = hardware.fingerprint(arm.backend, arm.device, version, arm.workers, source)
         _registry.fingerprints[key] = known
     return known
+
+
+_forked: frozenset[str] = frozenset()
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = frozenset(name for name in _OWN_MEMORY if is_loaded(name))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def reset() -> None:

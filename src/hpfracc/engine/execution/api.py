@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from hpfracc._config import check_backend
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.execution.custom import OwnOperation, operation
@@ -130,5 +131,6 @@ def _imagined(on: str | None, gradient: bool, backend: Any) -> Placement:
         return Placement()
     device = "cuda:0" if on in ("cuda", "gpu") else on
     owners = [name for name in ("torch", "cupy", "jax") if registry.unavailable(name) is None]
-    library = str(backend) if backend is not None else next(iter(owners), "torch")
+    asked = None if backend is None else check_backend(backend, auto=True)
+    library = asked if asked in ("torch", "cupy", "jax") else next(iter(owners), "torch")
     return Placement(library=library, device=device, gradient=gradient)

@@ -32,10 +32,10 @@ class Bound:
     """An arm bound to one kind of call.
 
     ``run(*arrays, **params)`` does the work; ``run(..., weights_key=key)`` uses the kept transform of the operand that
-    the primitive says can be prepared. Where nothing has to move, ``run`` is the kernel itself.
+    the primitive says can be prepared. Where nothing has to move and nothing is kept, ``bare`` is the kernel itself.
     """
 
-    __slots__ = ("_call", "_converters", "_giver", "_index", "_kernel", "_scope", "_tag", "arm", "moves", "run")
+    __slots__ = ("_call", "_converters", "_giver", "_index", "_kernel", "_scope", "_tag", "arm", "bare", "moves", "run")
 
     def __init__(
         self,
@@ -62,11 +62,10 @@ class Bound:
         self._tag = _tag_number((call.operation, arm.name, call.dtype, call.length, kind))
         plain = giver is None and scope is None and not any(self._converters)
         # Where nothing has to move, as little as possible stands between the caller and the kernel.
+        self.bare: Callable[..., Any] | None = kernel.run if plain and (self._index is None or not keyed) else None
         self.run: Callable[..., Any] = self._run
-        if plain and not keyed:
-            self.run = kernel.run
-        elif plain and self._index is None:
-            self.run = partial(_without_key, kernel.run)
+        if self.bare is not None:
+            self.run = partial(_without_key, kernel.run) if keyed else kernel.run
         elif plain and self._index == 0 and len(self._converters) == 2:
             self.run = self._run_prepared
 

@@ -31,12 +31,17 @@ def all_operations() -> dict[str, Operation]:
     return dict(_operations)
 
 
-def register(operation: Operation) -> None:
-    """Add a user's operation. A built-in name cannot be taken; a user's own is replaced: notebook cells run twice."""
+def register(operation: Operation) -> Operation | None:
+    """Add a user's operation; gives back the one it replaces, if any.
+
+    A built-in name cannot be taken; a user's own is replaced: notebook cells run twice.
+    """
     with _lock:
         if operation.name in PRIMITIVES:
             raise InvalidInputError(f"operation name {operation.name!r} is built in; choose another")
+        before = _operations.get(operation.name)
         _operations[operation.name] = operation
+        return before
 
 
 def unregister(name: str) -> None:

@@ -37,9 +37,19 @@ class OwnPrimitive(Primitive):
         self._function = function
         self._work = work
         self._memory = memory
+        #: Whether another operation was defined under this name since: the kernels under it are that one's.
+        self.replaced = False
+
+    def check_current(self) -> None:
+        """Refuse to go on once another operation has taken the name."""
+        if self.replaced:
+            raise InvalidInputError(
+                f"operation {self.name!r} was defined again since; use the later one, or give one of them another name"
+            )
 
     def describe(self, *arrays: Any, **params: Any) -> Call:
         """Take the largest operand as the measure of the call; its last axis is the length, the others the batch."""
+        self.check_current()
         if not arrays:
             raise InvalidInputError(f"{self.name}: called without an array; pass the arrays first, by position")
         operands = [self._spec(array) for array in arrays]
@@ -109,9 +119,15 @@ class OwnOperation(Operation):
 
     def __init__(self, primitive: OwnPrimitive, function: Callable[..., Any]) -> None:
         super().__init__(primitive)
+        self._own = primitive
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.__wrapped__ = function
+
+    def retire(self) -> None:
+        """Another operation has taken the name: compute nothing any more, rather than what that one computes."""
+        self._own.replaced = True
+        self.reset_plans()
 
     def kernel(
         self,
@@ -149,6 +165,7 @@ class OwnOperation(Operation):
         def add(function: Callable[..., Any]) -> Callable[..., Any]:
             if not callable(function):
                 raise InvalidInputError(f"{self.name}: kernel {function!r} is not callable; decorate a function")
+            self._own.check_current()
             registry.register_kernel(self.name, name, spec, Kernel(function))
             self.reset_plans()
             return function
@@ -210,7 +227,10 @@ def operation(
         if not chosen or not chosen.replace(".", "_").isidentifier():
             raise InvalidInputError(f"operation name {chosen!r} is not a name; give one with @operation(name=...)")
         made = OwnOperation(OwnPrimitive(chosen, function, work, memory), function)
-        register(made)
+        before = register(made)
+        if isinstance(before, OwnOperation):
+            before.retire()
+        registry.remove_operation(chosen)  # none of the earlier definition's kernels may stay
         made.kernel("numpy")(function)
         return made
 

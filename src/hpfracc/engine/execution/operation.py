@@ -7,6 +7,7 @@ kernel. Everything else, deciding, timing, learning, falling back, is off that p
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,9 @@ __all__ = ["Operation"]
 
 #: Kinds of call whose plans are kept per operation; past it the table starts anew (a plan is made again in some 50 us).
 _MOST_PLANS = 4096
+
+#: Replaced plans that are still asked for their counts.
+_RETIRED = 64
 
 _ndarray = np.ndarray
 
@@ -54,15 +58,18 @@ class Operation:
         self.__doc__ = type(primitive).__doc__
         self._plans: dict[Any, Plan] = {}
         self._retired_calls = 0
+        #: Plans replaced lately: a call that found one before that is counted there after it.
+        self._retired: deque[Plan] = deque()
         self._lock = threading.Lock()
 
     def __call__(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Any:
         """Do the work where it is done soonest; the result is an array of the caller's own kind."""
         # The commonest call, written out: what it costs beyond its kernel is what everybody pays.
-        if len(arrays) == 2 and backend is None and weights_key is None and not params:
+        if len(arrays) == 2 and backend is None and not params:
             one, two = arrays
             if type(one) is _ndarray and type(two) is _ndarray:
-                plan = self._plans.get((one.shape, one.dtype, two.shape, two.dtype, current_context()))
+                key = (one.shape, one.dtype, two.shape, two.dtype, weights_key is None, current_context())
+                plan = self._plans.get(key)
                 if plan is not None and plan.version == state.version:
                     last = trail.current()
                     if last is not plan:
@@ -70,11 +77,14 @@ class Operation:
                             return self._call_in_mode(last, arrays, backend, weights_key, params)
                         trail.replace_last(plan)
                     count = plan.tick()
+                    if weights_key is not None:
+                        _check_key(self.name, weights_key)
+                        params["weights_key"] = weights_key
                     if count >= plan.attention:
                         return attend(plan, count, arrays, params)
                     bound = plan.bound
                     try:
-                        return bound.run(one, two)
+                        return bound.run(one, two, **params) if bound.bare is None else bound.bare(one, two)
                     except Exception as error:
                         return recover(plan, bound, arrays, params, error)
         mode = trail.current()
@@ -133,7 +143,9 @@ class Operation:
 
     def _retire(self, keys: list[Any]) -> None:
         for key in keys:
-            self._retired_calls += self._plans.pop(key).calls()
+            self._retired.append(self._plans.pop(key))
+        while len(self._retired) > _RETIRED:
+            self._retired_calls += self._retired.popleft().calls()
 
     def decide(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Decision:
         """The decision for such a call, without running it; ``arrays`` may be :class:`ArraySpec`."""
@@ -143,7 +155,8 @@ class Operation:
     def calls(self) -> int:
         """How often this operation was called in this process."""
         with self._lock:
-            return self._retired_calls + sum(plan.calls() for plan in self._plans.values())
+            plans = (*self._plans.values(), *self._retired)
+            return self._retired_calls + sum(plan.calls() for plan in plans)
 
     def reset_plans(self) -> None:
         """Decide anew at the next call of each kind; counts are kept."""
@@ -154,6 +167,7 @@ class Operation:
         """Forget all plans and counts."""
         with self._lock:
             self._plans.clear()
+            self._retired.clear()
             self._retired_calls = 0
 
     def renew_lock(self) -> None:
@@ -184,8 +198,8 @@ def _key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[A
             kinds += (type(array), made.shape, made.dtype)
         else:
             kinds += quick_kind(array)
-    if backend is not None or weights_key is not None or params:
+    if backend is not None or params:
         # Types too: 1, 1.0 and True are equal, but not to every kernel.
         options = tuple((name, type(value), value) for name, value in params.items())
-        kinds += (backend, weights_key is None, options)
-    return (*kinds, current_context())
+        kinds += (backend, options)
+    return (*kinds, weights_key is None, current_context())

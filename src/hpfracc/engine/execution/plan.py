@@ -76,11 +76,16 @@ class Plan:
         self.peeks += 1
         return self.tick() - self.peeks
 
+    def claim(self, count: int) -> int:
+        """How many calls up to call ``count`` nobody has reported yet; from now on they are reported."""
+        calls, self.seen = count - self.seen, max(count, self.seen)
+        return max(1, calls)
+
     def keep_for(self, calls: int, now: int) -> None:
         """Keep the arm for ``calls`` further calls, counted from call ``now``, before one gets attention again."""
         if calls > 0 and self.expected > 0.0:  # settled, and it is known what a call takes
             calls = max(calls, min(_MOST_UNSEEN, int(_LOOK_WORTH / self.expected)))
-        self.seen = now
+        self.seen = max(now, self.seen)
         self.interval = calls
         self.attention = now + calls + 1
 

@@ -146,7 +146,7 @@ def as_array(array: Any) -> Any:
 
 
 def hashable_options(operation: str, params: Mapping[str, Any]) -> tuple[Hashable, ...]:
-    """The parameters as part of a key: by type and value, because 1, 1.0 and True are equal, but not to every kernel."""
+    """The parameters as part of a key, with their types: 1, 1.0 and True are equal, but not to every kernel."""
     return tuple((name, type(value), _hashable(operation, name, value)) for name, value in params.items())
 
 
@@ -155,7 +155,7 @@ def _hashable(operation: str, name: str, value: Any) -> Hashable:
         return tuple(_hashable(operation, name, each) for each in value)
     if isinstance(value, Mapping):
         return tuple((key, _hashable(operation, name, each)) for key, each in value.items())
-    if is_array(value) and getattr(value, "ndim", 0):
+    if is_array(value) and len(value.shape):
         raise InvalidInputError(f"{operation}: the array {name} was given by keyword; pass arrays first, by position")
     try:
         hash(value)

@@ -51,6 +51,7 @@ def recover(plan: Plan, bound: Bound, arrays: tuple[Any, ...], params: dict[str,
         try:
             verdict, bound = bind_verdict(request, knowledge, arrays)
         except (BackendUnavailableError, OutOfMemoryError):
+            trail.note(replace(plan.decision, fallbacks=tuple(fallbacks)))
             raise _all_failed(request, failures, kinds, need) from ExceptionGroup(
                 f"{request.call.operation}: what each arm raised", list(failures.values())
             )

@@ -24,7 +24,7 @@ logger = logging.getLogger("hpfracc.engine")
 def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Run the call with its plan's arm, learn from it, and let the plan choose again where that may change anything."""
     pending_times.settle()
-    calls = count - plan.seen
+    calls = plan.claim(count)
     knowledge, request = plan.knowledge, plan.request
     # Another thread may give the plan another arm at any moment: what is read once belongs together.
     bound, option, decision = plan.bound, plan.option, plan.decision

@@ -32,12 +32,15 @@ class BackendTimes(Guarded):
     def __init__(self) -> None:
         super().__init__()
         self._reports: dict[tuple[str, str], dict[Bucket, deque[Report]]] = defaultdict(dict)
+        #: Changes with everything that is reported or taken back.
+        self.version = 0
 
     def add(self, operation: str, backend: str, bucket: Bucket, report: Report) -> None:
         """Take a report."""
         with self._lock:
             ring = self._reports[operation, backend].setdefault(bucket, deque(maxlen=_KEPT))
             ring.append(report)
+            self.version += 1
 
     def estimate(self, operation: str, backend: str, bucket: Bucket) -> float:
         """Seconds to expect: of this bucket, else scaled from the nearest one; ``nan`` where nothing was reported.
@@ -65,11 +68,13 @@ class BackendTimes(Guarded):
             for places in self._reports.values():
                 for place, ring in places.items():
                     places[place] = deque((report for report in ring if report.owner != owner), maxlen=_KEPT)
+            self.version += 1
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._reports.clear()
+            self.version += 1
 
 
 def _size(bucket: Bucket) -> int:

@@ -42,7 +42,10 @@ class CircuitBreaker(Guarded):
         self._ceilings: dict[str, tuple[int, float]] = {}
 
     def allows(self, key: Hashable) -> str | None:
-        """None if the arm may be tried, else a sentence why not. After its rest one probe is let through."""
+        """None if the arm may be tried, else a sentence why not.
+
+        After its rest it may be tried again, on probation: a success clears it, a failure doubles its rest.
+        """
         trouble = self._troubles.get(key)
         if trouble is None:
             return None

@@ -95,6 +95,10 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
         return f"disabled by HPFRACC_DISABLE_{arm.backend.upper()}"
     if arm.backend in settings.never.get(call.operation, ()):
         return f"config(never=...) rules it out for {call.operation}"
+    if request.wish is None and placement.library != arm.backend:
+        forked = registry.forked(arm.backend)
+        if forked is not None:
+            return forked
     if call.dtype not in spec.dtypes:
         return f"dtype {call.dtype} is not served"
     pinned = _pin_refusal(placement, arm)

@@ -23,6 +23,9 @@ from hpfracc.errors import InvalidInputError
 __all__ = ["Choice", "Chooser", "Option", "Scored"]
 
 
+_HORIZON = 1.0
+
+
 class Chooser(Guarded):
     """Chooses between options, and learns from what is reported of them. Thread-safe.
 
@@ -171,11 +174,14 @@ class Chooser(Guarded):
         self._savings.credit(tenure, calls)
 
     def _score(self, bucket: Hashable, options: Sequence[Option]) -> list[Scored]:
-        estimate, compile_cost = self.costs.estimate, self.costs.compile_cost
+        estimate, is_compiled = self.costs.estimate, self.costs.is_compiled
         rows = []
         for option in options:
-            found = estimate(option.key, bucket, option.x, option.extra)
-            wait = option.startup + compile_cost(option.key, option.compile_key, option.x)
+            key, x = option.key, option.x
+            found = estimate(key, bucket, x, 0.0 if option.includes_transfer else option.transfer)
+            wait = option.startup
+            if not is_compiled(option.compile_key):
+                wait += self.costs.compile_cost(key, option.compile_key, x)
             rows.append(Scored(option, found, found.seconds, wait))
         return rows
 
@@ -185,7 +191,9 @@ class Chooser(Guarded):
         kept: Scored | None = None
         least = kept_cost = math.inf
         for row in rows:
-            cost = row.total + self._savings.price(row)
+            cost = row.total
+            if row.compile > 0.0:
+                cost += self._savings.price(row) / (_HORIZON if tenure.incumbent is None else 1.0)
             if cost < least:  # never so where the total is nan
                 best, least = row, cost
             if row.option.arm == tenure.incumbent:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
+from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.compile_times import CompileTimes
 from hpfracc.engine.selection.curve import Curve, extended, log_seconds, log_work
-from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.samples import Samples, Verdict
 from hpfracc.errors import InvalidInputError
 
@@ -19,24 +19,36 @@ Source = Literal["samples", "knots", "prior", "none"]
 #: Samples that weigh as much as the curve itself: a calibrated knot was measured here, a packaged prior was not.
 _KNOT_WEIGHT = 0.5
 _PRIOR_WEIGHT = 0.1
-#: Standard deviation of the log between knots, and how it grows per doubling of the distance to the nearest:
-#: leaving every other size of ``timings-h200.json`` out gives an error of 0.2 in the middle of a factor of 16.
+#: Standard deviation of the log at a knot, and how it grows per doubling of the work towards the next and beyond the
+#: last: leaving every other size of ``timings-h200.json`` out gives errors of about 0.25 two doublings away. A prior
+#: was measured on another machine.
 _KNOT_SIGMA, _KNOT_SIGMA_PER_DOUBLING = 0.15, 0.05
 _BEYOND_SIGMA_PER_DOUBLING = 0.15
 _PRIOR_SIGMA = 0.7
+#: The same where only samples of other sizes are known.
 _NEIGHBOUR_SIGMA, _NEIGHBOUR_SIGMA_PER_DOUBLING = 0.3, 0.2
 #: How far (log work) a surprise in one bucket speaks for its neighbours.
 _REACH = math.log(16.0)
-#: Standard deviations between an estimate and its bounds.
-_WIDTH = 1.0
 #: Estimates remembered per key.
 _CACHED = 256
+_DOUBLING = math.log(2.0)
 
 
 class Estimate(NamedTuple):
-    """A predicted run time in seconds, between ``low`` and ``high``, and where it comes from.
+    """A predicted run time.
 
-    ``curve`` is what the knots alone say; both it and ``seconds`` are ``nan`` where nothing is known.
+    Attributes
+    ----------
+    seconds : float
+        The typical time; ``nan`` where nothing is known.
+    low, high : float
+        One standard deviation to either side.
+    samples : int
+        Times seen in this bucket.
+    source : {"samples", "knots", "prior", "none"}
+        Where it comes from; ``"samples"`` with ``samples=0`` are those of other sizes.
+    erratic : bool
+        Whether the times seen here differ so much that more must be seen to judge.
     """
 
     seconds: float
@@ -44,7 +56,6 @@ class Estimate(NamedTuple):
     high: float
     samples: int
     source: Source
-    curve: float = math.nan
     erratic: bool = False
 
 
@@ -54,8 +65,8 @@ _NOTHING = Estimate(math.nan, 0.0, math.inf, 0, "none")
 class Fact(NamedTuple):
     """One thing the model knows, to be kept and loaded again.
 
-    ``kind`` is ``"knot"``, ``"prior"``, ``"sample"`` (``place`` is its bucket) or ``"compile"`` (``place`` is its compile
-    key; ``x`` may be None).
+    ``kind`` is ``"knot"``, ``"prior"``, ``"sample"`` (then ``place`` is its bucket) or ``"compile"`` (then ``place`` is
+    its compile key, and ``x`` may be None).
     """
 
     kind: Literal["knot", "prior", "sample", "compile"]
@@ -71,6 +82,7 @@ class _Entry:
     __slots__ = ("buckets", "cache", "calibrated", "curve", "neighbours", "prior")
 
     def __init__(self) -> None:
+        #: Seconds by work.
         self.calibrated: dict[float, float] = {}
         self.prior: dict[float, float] = {}
         self.curve: Curve | None = None
@@ -90,10 +102,10 @@ class _Entry:
 class CostModel(Guarded):
     """Run and compile times of every arm, learned and calibrated. Thread-safe.
 
-    A *key* is anything hashable that names what is timed, in practice (operation, arm, where the operands start, dtype).
-    Its knots and samples cover the whole call as it starts there, transfers included, unless an option says otherwise
-    (see :class:`~hpfracc.engine.selection.choose.Option`). A *bucket* is anything hashable that groups calls of about
-    one size, and ``x`` the amount of work, along which time is interpolated.
+    A *key* is anything hashable that names what is timed, in practice (operation, arm, where the operands start,
+    dtype). Its knots and samples cover the whole call as it starts there, transfers included, unless an option says
+    otherwise (see :class:`~hpfracc.engine.selection.options.Option`). A *bucket* is anything hashable that groups calls
+    of about one size, and ``x`` the amount of work, along which time is interpolated.
     """
 
     def __init__(self) -> None:
@@ -111,7 +123,7 @@ class CostModel(Guarded):
         _check_seconds(seconds)
         with self._lock:
             entry = self._entry(key)
-            (entry.prior if prior else entry.calibrated)[log_work(x)] = log_seconds(seconds)
+            (entry.prior if prior else entry.calibrated)[x] = seconds
             entry.curve = extended(entry.calibrated, entry.prior)
             for samples in entry.buckets.values():
                 samples.rebase(
@@ -196,8 +208,8 @@ class CostModel(Guarded):
         with self._lock:
             found: list[Fact] = []
             for key, entry in self._entries.items():
-                found += (Fact("knot", key, None, math.exp(x), math.exp(y)) for x, y in entry.calibrated.items())
-                found += (Fact("prior", key, None, math.exp(x), math.exp(y)) for x, y in entry.prior.items())
+                found += (Fact("knot", key, None, x, seconds) for x, seconds in entry.calibrated.items())
+                found += (Fact("prior", key, None, x, seconds) for x, seconds in entry.prior.items())
                 for bucket, ring in entry.buckets.items():
                     pairs = zip(ring.works, ring.seconds, strict=True)
                     found += (Fact("sample", key, bucket, x, seconds) for x, seconds in pairs)
@@ -232,39 +244,35 @@ class CostModel(Guarded):
 
     def _predict(self, entry: _Entry, bucket: Hashable, x: float, extra: float) -> Estimate:
         samples = entry.buckets.get(bucket)
-        count = len(samples) if samples is not None else 0
         if entry.curve is None:
-            return self._predict_without_knots(entry, samples, count, x)
+            return self._predict_without_knots(entry, samples, x)
         trusted = bool(entry.calibrated)
         on_curve = entry.curve.at(x)
         knots = on_curve if extra <= 0.0 else math.log(math.exp(on_curve) + extra)
+        sigma = _PRIOR_SIGMA
         if trusted:
-            sigma = _KNOT_SIGMA + _KNOT_SIGMA_PER_DOUBLING * entry.curve.distance(x) / math.log(2.0)
-            sigma += _BEYOND_SIGMA_PER_DOUBLING * entry.curve.beyond(x) / math.log(2.0)
-        else:
-            sigma = _PRIOR_SIGMA
+            between = _KNOT_SIGMA_PER_DOUBLING * entry.curve.distance(x)
+            sigma = _KNOT_SIGMA + (between + _BEYOND_SIGMA_PER_DOUBLING * entry.curve.beyond(x)) / _DOUBLING
         if samples is None:
-            middle = knots + (self._nearby(entry, x) if extra <= 0.0 else 0.0)
-            source: Source = "knots" if trusted else "prior"
-            return _estimate(middle, sigma, 0, source, knots)
+            nearby = self._nearby(entry, x) if extra <= 0.0 else 0.0
+            return _estimate(knots + nearby, sigma, None, "knots" if trusted else "prior")
+        count = len(samples)
         weight = count / (count + (_KNOT_WEIGHT if trusted else _PRIOR_WEIGHT))
         middle = weight * (samples.level + on_curve) + (1.0 - weight) * knots
         sigma = math.hypot((1.0 - weight) * sigma, weight * samples.sigma)
-        found = _estimate(middle, sigma, count, "samples", knots)
-        return _with_breakout(found, samples, on_curve)._replace(erratic=samples.erratic)
+        return _with_breakout(_estimate(middle, sigma, samples, "samples"), samples, on_curve)
 
-    def _predict_without_knots(self, entry: _Entry, samples: Samples | None, count: int, x: float) -> Estimate:
+    def _predict_without_knots(self, entry: _Entry, samples: Samples | None, x: float) -> Estimate:
         if samples is not None:
-            found = _estimate(samples.level + x, samples.sigma, count, "samples", math.nan)
-            return _with_breakout(found, samples, x)._replace(erratic=samples.erratic)
+            return _with_breakout(_estimate(samples.level + x, samples.sigma, samples, "samples"), samples, x)
         if not entry.buckets:
             return _NOTHING
         if entry.neighbours is None:
             rings = entry.buckets.values()
             entry.neighbours = Curve((place := _middle(ring), ring.level + place) for ring in rings)
-        distance = entry.neighbours.distance(x) / math.log(2.0)
+        distance = entry.neighbours.distance(x) / _DOUBLING
         sigma = _NEIGHBOUR_SIGMA + _NEIGHBOUR_SIGMA_PER_DOUBLING * distance
-        return _estimate(entry.neighbours.at(x), sigma, 0, "samples", math.nan)
+        return _estimate(entry.neighbours.at(x), sigma, None, "samples")
 
     def _nearby(self, entry: _Entry, x: float) -> float:
         """The surprise of the nearest bucket with samples, fading with the distance."""
@@ -276,12 +284,14 @@ class CostModel(Guarded):
         return surprise * math.exp(-nearest / _REACH)
 
 
-def _estimate(middle: float, sigma: float, count: int, source: Source, curve: float) -> Estimate:
-    seconds, factor = math.exp(middle), math.exp(_WIDTH * sigma)
-    return Estimate(seconds, seconds / factor, seconds * factor, count, source, math.exp(curve))
+def _estimate(middle: float, sigma: float, samples: Samples | None, source: Source) -> Estimate:
+    seconds, factor = math.exp(middle), math.exp(sigma)
+    count, erratic = (0, False) if samples is None else (len(samples), samples.erratic)
+    return Estimate(seconds, seconds / factor, seconds * factor, count, source, erratic)
 
 
 def _with_breakout(found: Estimate, samples: Samples, base: float) -> Estimate:
+    """The estimate with its lower bound down to a last time that broke out of the usual ones: it may be news."""
     low = samples.recent_low
     return found if low is None else found._replace(low=min(found.low, math.exp(low + base)))
 

@@ -39,28 +39,27 @@ class Curve:
     ----------
     points : iterable of (log work, log seconds)
         Knots, at least one; the last one given for a place counts.
-    slope : float
-        The slope to assume where there is a single knot.
     """
 
     __slots__ = ("_left", "_right", "_xs", "_ys")
 
-    def __init__(self, points: Iterable[tuple[float, float]], slope: float = 1.0) -> None:
+    def __init__(self, points: Iterable[tuple[float, float]]) -> None:
         knots = sorted(dict(points).items())
         self._xs = [x for x, _ in knots]
         self._ys = [y for _, y in knots]
-        self._left = _clamp(self._outer_slope(range(len(knots)), slope), _LEFT_SLOPES)
-        self._right = _clamp(self._outer_slope(range(len(knots) - 1, -1, -1), slope), _RIGHT_SLOPES)
+        self._left = _clamp(self._outer_slope(range(len(knots))), _LEFT_SLOPES)
+        self._right = _clamp(self._outer_slope(range(len(knots) - 1, -1, -1)), _RIGHT_SLOPES)
 
-    def _outer_slope(self, inwards: range, default: float) -> float:
+    def _outer_slope(self, inwards: range) -> float:
         xs, ys, end = self._xs, self._ys, inwards[0]
         inner = end
         for inner in inwards[1:]:
             if abs(xs[inner] - xs[end]) >= _SPAN:
                 break
-        run = abs(xs[inner] - xs[end])
-        rise = (ys[inner] - ys[end]) * (1.0 if xs[inner] > xs[end] else -1.0)
-        return (rise + default * _SPAN) / (run + _SPAN)
+        run, rise = xs[inner] - xs[end], ys[inner] - ys[end]
+        if run < 0.0:
+            run, rise = -run, -rise
+        return (rise + _SPAN) / (run + _SPAN)
 
     def at(self, x: float) -> float:
         """Log seconds at log work ``x``."""
@@ -72,10 +71,6 @@ class Curve:
             return ys[-1] + self._right * (x - xs[-1])
         x0, y0 = xs[right - 1], ys[right - 1]
         return y0 + (ys[right] - y0) * (x - x0) / (xs[right] - x0)
-
-    def within(self, x: float) -> float:
-        """Like :meth:`at`, but flat beyond the outermost knots."""
-        return self.at(min(max(x, self._xs[0]), self._xs[-1]))
 
     def distance(self, x: float) -> float:
         """How far ``x`` lies from the nearest knot, in log work."""
@@ -95,19 +90,18 @@ class Curve:
 def extended(calibrated: Mapping[float, float], prior: Mapping[float, float]) -> Curve | None:
     """The calibrated curve, carried on beyond its ends by the shape of the prior, shifted to meet it.
 
-    Both map log work to log seconds. None if there is no knot at all.
+    Both map work to seconds. None if there is no knot at all.
     """
-    if not calibrated:
-        return Curve(prior.items()) if prior else None
-    if not prior:
-        return Curve(calibrated.items())
-    first, last = min(calibrated), max(calibrated)
-    shape = Curve(prior.items())
-    below, above = calibrated[first] - shape.at(first), calibrated[last] - shape.at(last)
-    points = {x: y + below for x, y in prior.items() if x < first}
-    points.update((x, y + above) for x, y in prior.items() if x > last)
-    points.update(calibrated)
-    return Curve(points.items())
+    known = {log_work(x): log_seconds(seconds) for x, seconds in calibrated.items()}
+    guess = {log_work(x): log_seconds(seconds) for x, seconds in prior.items()}
+    if known and guess:
+        first, last = min(known), max(known)
+        shape = Curve(guess.items())
+        below, above = known[first] - shape.at(first), known[last] - shape.at(last)
+        known.update({x: y + below for x, y in guess.items() if x < first})
+        known.update({x: y + above for x, y in guess.items() if x > last})
+    points = known or guess
+    return Curve(points.items()) if points else None
 
 
 def _clamp(value: float, limits: tuple[float, float]) -> float:

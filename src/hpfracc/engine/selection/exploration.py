@@ -50,19 +50,18 @@ class Exploration:
         found: Scored | None = None
         least = math.inf
         for row in rows:
-            if row is best:
+            total = row.total
+            if total > _MOST * best.total or row is best:
                 continue
-            if not row.known:
+            if total != total:  # nan: nothing is known of it
                 if price(row) <= 0.0 and self._on_unknown + row.compile <= _UNKNOWN_SHARE * self.total:
                     return row
                 continue
-            if row.total > _MOST * best.total:
-                continue
-            low = row.total * (row.estimate.low / row.total) ** optimism
+            low = total * (row.estimate.low / total) ** optimism
             if not tenure.may_try(row, best, promising=low < bar):
                 continue
             tenure.doubtful = True
-            cost = row.total + price(row)
+            cost = total + price(row)
             if cost < least and cost - best.total <= spare:
                 found, least = row, cost
         return found

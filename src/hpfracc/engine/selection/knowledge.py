@@ -112,7 +112,7 @@ class Knowledge(Guarded):
             if arm.spec.compiles == "never":
                 self.costs.set_compile_prior(key, 0.0)
             fingerprint = registry.fingerprint(operation, arm)
-            for name in {operation, request.operation}:
+            for name in dict.fromkeys((operation, request.operation)):
                 for record in self._stored.get((name, arm.name), ()):
                     if record.fingerprint == fingerprint:
                         self._take(record, key, exact=name == request.operation)
@@ -120,11 +120,11 @@ class Knowledge(Guarded):
 
     def _take(self, record: Record, key: CostKey, *, exact: bool) -> None:
         if record.kind == "compile":
-            self.costs.add_compile(key, (*key, "elsewhere"), record.seconds, record.x)
+            self.costs.add_compile(key, (*key, record.id), record.seconds, record.x)
         elif (record.start, record.dtype) == key[2:] and record.x is not None:
             if record.kind == "knot":
                 self._without_transfer.discard(key)
-                self.costs.add_knot(key, record.x, record.seconds, prior=not exact)
+                self.costs.add_knot(key, record.x, record.seconds)
             elif record.kind == "sample" and exact and record.bucket is not None:
                 self.costs.observe(key, record.bucket, record.x, record.seconds)
 
@@ -135,8 +135,17 @@ class Knowledge(Guarded):
     def observe(self, request: Request, option: Option, seconds: float, *, first: bool, calls: int) -> None:
         """Learn from a timed call that stands for ``calls``."""
         bucket = request.call.bucket
-        self.chooser.observe(slot_of(request), bucket, option, seconds, first=first, calls=calls)
-        self._keep(request, option, "compile" if first else "sample", seconds)
+        if not first:
+            self.chooser.observe(slot_of(request), bucket, option, seconds, first=False, calls=calls)
+            self._keep(request, option, "sample", seconds)
+            return
+        extra = 0.0 if option.includes_transfer else option.transfer
+        run = self.costs.estimate(option.key, bucket, option.x, extra)
+        self.chooser.observe(slot_of(request), bucket, option, seconds, first=True, calls=calls)
+        arm = _arm_of(request, option)
+        # The first call of an arm that compiles nothing is mostly a run, and says nothing to other processes.
+        if arm is not None and arm.spec.compiles != "never":
+            self._keep(request, option, "compile", seconds if run.source == "none" else max(0.0, seconds - run.seconds))
 
     def tally(self, request: Request, option: Option, calls: int) -> None:
         """Count calls that could not be timed."""
@@ -145,8 +154,14 @@ class Knowledge(Guarded):
     def add_knot(self, request: Request, option: Option, seconds: float) -> None:
         """Take a calibrated time."""
         with self._lock:
-            self._without_transfer.discard(cast(CostKey, option.key))
-            self.costs.add_knot(option.key, option.x, seconds)
+            key = cast(CostKey, option.key)
+            self._without_transfer.discard(key)
+            self.costs.add_knot(key, option.x, seconds)
+            if not request.prepared and request.primitive.prepared_operand is not None:
+                # With a kept transform it takes less, but not by an order: until it is measured, this is what to expect.
+                kept = (f"{key[0]}+prepared", *key[1:])
+                self._without_transfer.discard(kept)
+                self.costs.add_knot(kept, option.x, seconds)
         self._keep(request, option, "knot", seconds)
 
     def add_compile(self, request: Request, option: Option, seconds: float) -> None:
@@ -172,7 +187,7 @@ class Knowledge(Guarded):
 
     def _keep(self, request: Request, option: Option, kind: Kind, seconds: float) -> None:
         operation, arm, start, dtype = cast(CostKey, option.key)
-        found = next((known for known in registry.arms(request.call.operation) if known.name == arm), None)
+        found = _arm_of(request, option)
         if found is None:
             return
         record = Record(
@@ -197,6 +212,11 @@ class Knowledge(Guarded):
         if first:
             text = registry.describe_failure(error)
             logger.info("%s: %s %s (%s); falling back to %s", operation, failed, kind, text, taken)
+
+
+def _arm_of(request: Request, option: Option) -> Arm | None:
+    """The arm of an option, if it is still there."""
+    return next((known for known in registry.arms(request.call.operation) if known.name == option.arm), None)
 
 
 def _card_of(route: str) -> str:

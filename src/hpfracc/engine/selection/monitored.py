@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,10 +14,10 @@ from hpfracc.errors import AllBackendsFailedError
 
 __all__ = ["run_monitored", "takes_backend"]
 
-logger = logging.getLogger("hpfracc.engine")
-
 #: Told of each attempt: backend, seconds, success.
 Report = Callable[[BackendType, float, bool], None]
+#: Told of each fallback: the backend that failed, the one that is taken instead, the error.
+Note = Callable[[BackendType, BackendType, Exception], None]
 
 
 def takes_backend(function: Callable[..., Any]) -> bool:
@@ -36,7 +35,9 @@ def takes_backend(function: Callable[..., Any]) -> bool:
     return len(required) == 1
 
 
-def run_monitored(operation: str, function: Callable[..., Any], backends: Sequence[BackendType], report: Report) -> Any:
+def run_monitored(
+    operation: str, function: Callable[..., Any], backends: Sequence[BackendType], report: Report, fell_back: Note
+) -> Any:
     """The result of ``function`` on the first of ``backends`` that succeeds.
 
     TypeError and ValueError are the caller's own mistakes: they are raised at once, unchanged. If every backend fails,
@@ -44,7 +45,7 @@ def run_monitored(operation: str, function: Callable[..., Any], backends: Sequen
     """
     handed = takes_backend(function)
     failures: dict[str, BaseException] = {}
-    for backend in backends:
+    for place, backend in enumerate(backends, start=1):
         begin = time.perf_counter()
         try:
             with use_backend(backend, _banned=frozenset(failures)):
@@ -54,7 +55,8 @@ def run_monitored(operation: str, function: Callable[..., Any], backends: Sequen
         except Exception as error:
             report(backend, time.perf_counter() - begin, False)
             failures[backend.value] = error
-            logger.info("%s: %s failed (%s)", operation, backend.value, registry.describe_failure(error))
+            if place < len(backends):
+                fell_back(backend, backends[place], error)
             continue
         report(backend, time.perf_counter() - begin, True)
         return result

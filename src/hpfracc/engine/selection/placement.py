@@ -68,7 +68,9 @@ def place(arrays: Sequence[Any]) -> Placement:
             raise InvalidInputError(f"operands of {library} and {owner} in one call; convert them to one library first")
         library = owner
         if owner == "torch" and not is_dense(array):
-            raise InvalidInputError(f"a tensor of layout {array.layout} was given, sparse or packed; use .to_dense() first")
+            raise InvalidInputError(
+                f"a tensor of layout {array.layout} was given, sparse or packed; use .to_dense() first"
+            )
         gradient = gradient or tracks_gradient(array)
         traced = traced or is_tracer(array)
         where = device_of(array)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,9 @@ class OperationRegret:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, with None where a number is not known."""
         found = {name: getattr(self, name) for name in self.__slots__}
-        return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in found.items()}
+        return {
+            name: None if isinstance(value, float) and math.isnan(value) else value for name, value in found.items()
+        }
 
 
 @dataclass(slots=True)
@@ -162,11 +164,12 @@ class Ledger:
         self._costs = costs
         self._lines: dict[tuple[Hashable, Hashable], _Line] = {}
 
-    def offered(self, slot: Hashable, bucket: Hashable, options: Iterable[Option]) -> None:
+    def offered(self, slot: Hashable, bucket: Hashable, options: Sequence[Option]) -> None:
         """Note what could have been run."""
         known = self._line(slot, bucket).options
-        for option in options:
-            known[option.arm] = option
+        if len(known) < len(options):
+            for option in options:
+                known.setdefault(option.arm, option)
 
     def ran(
         self, slot: Hashable, bucket: Hashable, option: Option, seconds: float, calls: int, compiling: float = 0.0

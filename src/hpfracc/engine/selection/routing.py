@@ -86,6 +86,7 @@ def _with_reports(decision: Decision, reported: dict[str, float], settings: Sett
     for row in decision.candidates:
         if row.refused is None:
             seconds = reported.get(row.backend, row.total)
+            seconds = math.inf if math.isnan(seconds) else seconds  # what nobody knows is not the fastest
             totals[row.backend] = min(seconds, totals.get(row.backend, math.inf))
     best = min(totals, key=lambda name: totals[name])
     if totals[decision.backend] <= totals[best] / (1.0 - settings.performance_threshold):

@@ -104,29 +104,33 @@ class IntelligentBackendSelector:
         BackendUnavailableError
             If ``preferred_backend`` (or ``use_backend``, or ``HPFRACC_FORCE_*``) cannot be met, with the reason.
         """
-        key = (
-            workload.operation_type,
-            workload.data_size,
-            workload.data_shape,
-            workload.dtype_size,
-            workload.requires_gradient,
-            preferred_backend,
-            current_context(),
-        )
+        try:
+            key = (
+                workload.operation_type,
+                workload.data_size,
+                workload.data_shape,
+                workload.dtype_size,
+                workload.requires_gradient,
+                preferred_backend,
+                current_context(),
+            )
+        except AttributeError:
+            raise _no_workload(workload) from None
         answer = self._answers.get(key)
-        if answer is not None and answer[0] == state.version and answer[1] > 0:
+        if answer is not None and answer[1] > 0 and answer[0] == state.version and answer[3] == backend_times.version:
             answer[1] -= 1
             known: BackendType = answer[2]
             return known
+        versions = get_settings().version, backend_times.version  # before deciding: what changes meanwhile voids it
         backend = BackendType(self._decide(workload, preferred_backend).backend)
         if len(self._answers) >= _MOST_ANSWERS:
             self._answers.clear()
-        self._answers[key] = [state.version, _KEEP, backend]
+        self._answers[key] = [versions[0], _KEEP, backend, versions[1]]
         return backend
 
     def _decide(self, workload: WorkloadCharacteristics, preferred: Any = None) -> Decision:
         if not isinstance(workload, WorkloadCharacteristics):
-            raise InvalidInputError(f"workload={workload!r} is not a WorkloadCharacteristics; make one first")
+            raise _no_workload(workload)
         settings = self.settings
         operation = operation_name(workload)
         wish = wished(operation, settings, context=current_context().backend, preferred=preferred)
@@ -142,7 +146,8 @@ class IntelligentBackendSelector:
         for row in self._decide(workload).candidates:
             if row.refused is None:
                 backend = BackendType(row.backend)
-                seconds = row.total
+                reported = backend_times.estimate(workload.operation_type, row.backend, workload.bucket_of_size)
+                seconds = row.total if math.isnan(reported) else reported
                 known = best.get(backend, math.nan)
                 best[backend] = seconds if math.isnan(known) else min(known, seconds)
         return best
@@ -182,15 +187,24 @@ class IntelligentBackendSelector:
         if first is BackendType.AUTO:
             first = self.select_backend(workload)
         wanted = [first, *(BackendType(check_backend(other)) for other in fallback_backends or ()), BackendType.NUMPY]
-        order = [other for other in dict.fromkeys(wanted) if registry.unavailable(other.value) is None]
+        order = [other for other in dict.fromkeys(wanted) if self._refusal(other) is None]
         if first not in order:
-            reason = registry.unavailable(first.value)
+            reason = self._refusal(first)
             raise BackendUnavailableError(f"backend {first.value!r} cannot be used ({reason}); use another or AUTO")
 
         def report(used: BackendType, seconds: float, success: bool) -> None:
             self.record_performance(used, operation_name, workload.data_size, seconds, success)
 
-        return run_monitored(operation_name, func, order, report)
+        def fell_back(failed: BackendType, taken: BackendType, error: Exception) -> None:
+            knowledge = knowledge_for(self.settings)
+            knowledge.note_fallback(operation_name, failed.value, taken.value, "failed", error)
+
+        return run_monitored(operation_name, func, order, report, fell_back)
+
+    def _refusal(self, backend: BackendType) -> str | None:
+        if backend.value in self.settings.disabled:
+            return f"disabled by HPFRACC_DISABLE_{backend.value.upper()}"
+        return registry.unavailable(backend.value)
 
     def record_performance(
         self, backend: Any, operation: str, data_size: int, execution_time: float, success: bool = True
@@ -228,6 +242,10 @@ class IntelligentBackendSelector:
     def calculate_gpu_threshold(self, dtype_size: int = 8) -> int:
         """Elements that fit on the first GPU now, within ``gpu_memory_limit``; 0 without a GPU."""
         return calculate_gpu_threshold(dtype_size, self.gpu_memory_limit)
+
+
+def _no_workload(value: Any) -> InvalidInputError:
+    return InvalidInputError(f"workload={value!r} is not a WorkloadCharacteristics; make one first")
 
 
 def calculate_gpu_threshold(dtype_size: int = 8, gpu_memory_limit: float | None = None) -> int:

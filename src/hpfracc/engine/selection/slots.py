@@ -34,10 +34,10 @@ def compile_key(request: Request, arm: Arm) -> tuple[Hashable, ...]:
 
     Arms that compile nothing have first calls too (a module is loaded, a plan is made): once per operation.
     """
-    base = (request.operation, arm.backend, arm.algorithm, arm.device)
+    arm_of = (arm.backend, arm.algorithm, arm.device)
     compiles = arm.spec.compiles
-    if compiles == "shape":
-        return (*base, request.shapes)
+    if compiles == "shape":  # with a kept transform another function is traced
+        return (request.operation, *arm_of, request.shapes)
     if compiles == "signature":
-        return (*base, request.call.dtype, request.signature)
-    return base
+        return (request.call.operation, *arm_of, request.call.dtype, request.signature)
+    return (request.call.operation, *arm_of)

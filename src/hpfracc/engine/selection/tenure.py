@@ -9,8 +9,8 @@ from hpfracc.engine.selection.samples import KEPT
 
 __all__ = ["SELDOMMEST", "Tenure"]
 
-#: Samples of the incumbent until its bucket counts as settled. With 4, the settled regret on ``timings-h200.json`` grows
-#: by half; 16 gain nothing (benchmarks/selection.py).
+#: Samples of the incumbent until its bucket counts as settled. With 4 the settled regret on ``timings-h200.json`` grows
+#: by half, 16 gain nothing (benchmarks/selection.py).
 _LEARNED = 8
 #: While an alternative might still be better, a bucket goes on learning for at most this many calls.
 _LEARNED_AT_MOST = 32

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Iterable
 
 from hpfracc.engine.locks import Guarded
+from hpfracc.errors import InvalidInputError
 
 __all__ = ["TransferModel"]
 
-T = TypeVar("T")
-
-#: Copies remembered per route and size class, and the sizes that tell latency from bandwidth.
+#: Copies remembered per route and size class.
 _KEPT = 32
+#: Copies up to the first size tell the latency; those above tell the bandwidth, and from the second on so well that
+#: smaller ones are not asked.
 _SMALL, _LARGE = 2**16, 2**20
 #: Where nothing at all is known of a route: a PCIe 3 link through a driver.
 _DEFAULT = (20e-6, 6e9)
+#: At least this share of a copy's time goes into its bytes, whatever the latency is thought to be.
+_LEAST_SHARE = 1e-3
+
+
+class _Route:
+    """The last copies along one route."""
+
+    __slots__ = ("large", "medium", "rates", "small")
+
+    def __init__(self) -> None:
+        self.small: deque[float] = deque(maxlen=_KEPT)
+        self.medium: deque[tuple[int, float]] = deque(maxlen=_KEPT)
+        self.large: deque[tuple[int, float]] = deque(maxlen=_KEPT)
+        #: Worked out from the above; None after a new copy.
+        self.rates: tuple[float, float] | None = None
 
 
 class TransferModel(Guarded):
@@ -25,20 +41,30 @@ class TransferModel(Guarded):
     def __init__(self) -> None:
         super().__init__()
         self._priors: dict[str, tuple[float, float]] = {}
-        self._small: dict[str, deque[float]] = {}
-        self._large: dict[str, deque[tuple[int, float]]] = {}
+        self._routes: dict[str, _Route] = {}
 
     def set_prior(self, route: str, latency: float, rate: float) -> None:
         """Expect ``latency + bytes / rate`` of a route, or of a kind of route (``"host->cuda"``)."""
-        self._priors[route] = latency, rate
+        if not (0.0 <= latency < math.inf and 0.0 < rate < math.inf):
+            raise InvalidInputError(f"latency={latency!r}, rate={rate!r}: use seconds >= 0 and bytes a second > 0")
+        with self._lock:
+            self._priors[route] = latency, rate
+            for known in self._routes.values():
+                known.rates = None
 
     def observe(self, route: str, nbytes: int, seconds: float) -> None:
         """Learn from a copy."""
+        if not 0.0 <= seconds < math.inf:  # also refuses nan
+            raise InvalidInputError(f"seconds={seconds!r} is not a time; use a finite number of at least 0")
         with self._lock:
+            known = self._routes.get(route)
+            if known is None:
+                known = self._routes[route] = _Route()
             if nbytes <= _SMALL:
-                self._small.setdefault(route, deque(maxlen=_KEPT)).append(seconds)
-            elif nbytes >= _LARGE:
-                self._large.setdefault(route, deque(maxlen=_KEPT)).append((nbytes, seconds))
+                known.small.append(seconds)
+            else:
+                (known.large if nbytes >= _LARGE else known.medium).append((nbytes, seconds))
+            known.rates = None
 
     def estimate(self, route: str, nbytes: int) -> float:
         """Seconds to expect of a copy."""
@@ -47,18 +73,31 @@ class TransferModel(Guarded):
 
     def rates(self, route: str) -> tuple[float, float]:
         """Latency in seconds and bytes a second of a route."""
+        known = self._routes.get(route)
+        if known is None:
+            return self._prior(route)
+        rates = known.rates
+        if rates is None:
+            with self._lock:
+                rates = known.rates = self._learned(known, *self._prior(route))
+        return rates
+
+    def _prior(self, route: str) -> tuple[float, float]:
         kind = "->".join(end.partition(":")[0] for end in route.split("->"))
-        latency, rate = self._priors.get(route) or self._priors.get(kind) or _DEFAULT
-        with self._lock:
-            small, large = list(self._small.get(route, ())), list(self._large.get(route, ()))
-        if small:
-            latency = _quarter(small, lambda seconds: seconds)
-        if large:
-            rate = 1.0 / _quarter(large, lambda copy: max(copy[1] - latency, 1e-3 * copy[1]) / copy[0])
+        return self._priors.get(route) or self._priors.get(kind) or _DEFAULT
+
+    def _learned(self, known: _Route, latency: float, rate: float) -> tuple[float, float]:
+        if known.small:
+            latency = _quarter(known.small)
+        copies = known.large or known.medium
+        if copies:
+            per_byte = _quarter(max(seconds - latency, _LEAST_SHARE * seconds) / nbytes for nbytes, seconds in copies)
+            # A clock that saw no time pass tells nothing about the bandwidth.
+            rate = 1.0 / per_byte if per_byte > 0.0 else rate
         return latency, rate
 
 
-def _quarter(values: list[T], of: Callable[[T], float]) -> float:
+def _quarter(values: Iterable[float]) -> float:
     """The 25th percentile: what undisturbed copies take."""
-    found = sorted(map(of, values))
+    found = sorted(values)
     return found[len(found) // 4]

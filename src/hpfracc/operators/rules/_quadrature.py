@@ -125,7 +125,7 @@ QUADRATURES: dict[str, Rule] = {f"cq{p}": ConvolutionQuadrature(p) for p in rang
 
 
 class _Bend:
-    """``Q(z)^alpha`` with ``Q = sum_i (1-z)^i / (i+1)``, by which the method differs from Grünwald's; made once a call."""
+    """``Q(z)^alpha`` with ``Q = sum_i (1-z)^i / (i+1)``, by which the method differs from Grünwald's sum."""
 
     def __init__(self, p: int) -> None:
         self.p = p

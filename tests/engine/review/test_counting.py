@@ -1,0 +1,68 @@
+"""Calls are counted once each, whoever makes them and whatever happens to the plan meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.engine.selection.knowledge import Knowledge
+from hpfracc.errors import AllBackendsFailedError
+from tests.helpers.own_operations import Failing, double, numbers, own_operation
+
+
+def test_calls_that_get_attention_together_stand_for_themselves_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight calls under way at once are eight: what they stand for decides how much a compilation would have saved."""
+    gate: list[threading.Barrier] = []
+
+    def kernel(x: np.ndarray) -> np.ndarray:
+        if gate:
+            gate[0].wait(20)
+        return x * 2
+
+    counted: list[int] = []
+    real = Knowledge.observe
+
+    def observe(self: Knowledge, *args: Any, calls: int, **options: Any) -> None:
+        counted.append(calls)
+        real(self, *args, calls=calls, **options)
+
+    with own_operation(kernel) as op:
+        x = numbers()
+        op(x)
+        monkeypatch.setattr(Knowledge, "observe", observe)
+        gate.append(threading.Barrier(8))
+        threads = [threading.Thread(target=op, args=(x,)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert op.calls() == 9
+    assert len(counted) == 8 and 8 <= sum(counted) <= 12  # two may overtake each other on the way to the count
+
+
+def test_a_call_that_is_counted_after_its_plan_was_replaced_is_counted() -> None:
+    """A thread may have found its plan a moment before another one replaced it."""
+    with own_operation(double) as op:
+        op(numbers())
+        plan = next(iter(op._plans.values()))
+        hf.config(exploration_budget=0.0)
+        op(numbers())
+        plan.tick()
+        assert op.calls() == 3
+        op.reset_plans()
+        assert op.calls() == 3
+
+
+def test_when_everything_failed_the_decision_says_what_was_tried() -> None:
+    """The error points to ``last_decision``; there stands each arm with what it said."""
+    with own_operation(Failing(lambda: RuntimeError("first"))) as op:
+        op.kernel("torch")(Failing(lambda: RuntimeError("second")))
+        with pytest.raises(AllBackendsFailedError):
+            op(numbers())
+        decision = hf.last_decision()
+        assert decision is not None and not isinstance(decision, list)
+        assert [row.error for row in decision.fallbacks] == ["RuntimeError: first", "RuntimeError: second"]
