@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,16 +9,12 @@ from pathlib import Path
 import pytest
 
 from hpfracc import _config
+from hpfracc.engine.execution import state
 
 
 def _resets() -> list[Callable[[], None]]:
     """What forgets the library's global state, from the lowest floor up."""
-    found = [_config.reset]
-    try:  # TEMPORARY while modules are missing
-        found.append(importlib.import_module("hpfracc.engine.execution.state").reset)
-    except (ImportError, AttributeError):
-        pass
-    return found
+    return [_config.reset, state.reset]
 
 
 @pytest.fixture(autouse=True)

@@ -7,29 +7,34 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from benchmarks.replay.tables import Group
+from .tables import CompileKey, Group
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A sequence of calls of one group by size; ``slowdown(arm, index)`` multiplies that arm's times at that call."""
+    """A sequence of calls of one group, by size.
+
+    From call ``changed_at`` on, the times of each arm are multiplied by its factor in ``factors``.
+    """
 
     name: str
     sizes: Sequence[int]
-    slowdown: Callable[[str, int], float] = lambda arm, index: 1.0
-    #: Index of the first call after which the times changed, 0 if they never do.
     changed_at: int = 0
+    factors: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass
 class Run:
     """What happened, call by call."""
 
     arms: list[str] = field(default_factory=list)
     runs: list[float] = field(default_factory=list)
     compiles: list[float] = field(default_factory=list)
-    explored: list[bool] = field(default_factory=list)
-    decisions: int = 0
+
+    def note(self, arm: str, seconds: float, compiling: float) -> None:
+        self.arms.append(arm)
+        self.runs.append(seconds)
+        self.compiles.append(compiling)
 
     def seconds(self, begin: int = 0, end: int | None = None) -> float:
         return sum(self.runs[begin:end]) + sum(self.compiles[begin:end])
@@ -55,14 +60,17 @@ class Times:
         self.workload = workload
         self._seed = seed
         self._orders: dict[tuple[str, int], tuple[random.Random, list[float]]] = {}
-        self._rank: list[int] = []
+        #: How many calls of the same size came before each call.
+        self.ranks: list[int] = []
         seen: dict[int, int] = {}
         for n in workload.sizes:
-            self._rank.append(seen.get(n, 0))
+            self.ranks.append(seen.get(n, 0))
             seen[n] = seen.get(n, 0) + 1
 
     def at(self, index: int, arm: str) -> float:
-        n, rank = self.workload.sizes[index], self._rank[index]
+        """Seconds that ``arm`` takes, or would take, in call ``index``."""
+        workload, rank = self.workload, self.ranks[index]
+        n = workload.sizes[index]
         known = self._orders.get((arm, n))
         if known is None:
             known = random.Random(f"{self._seed}/{self.group.name}/{arm}/{n}"), []
@@ -72,27 +80,40 @@ class Times:
             more = list(self.group.cells[n][arm].samples)
             rng.shuffle(more)
             order += more
-        return order[rank] * self.workload.slowdown(arm, index)
-
-    def rank(self, index: int) -> int:
-        """How many calls of the same size came before."""
-        return self._rank[index]
+        factor = workload.factors.get(arm, 1.0) if workload.factors and index >= workload.changed_at else 1.0
+        return order[rank] * factor
 
 
 def simulate(times: Times, policy: Policy) -> Run:
-    """Let ``policy`` live through the workload."""
+    """Let ``policy`` live through the workload; the first call of each compile key pays for compiling."""
+    return _live(times, policy.pick, policy.told)
+
+
+def follow(times: Times, plans: Sequence[tuple[int, dict[int, str]]]) -> Run:
+    """What the plans (an arm per size, each from its first call on) take."""
+    steps = list(plans)
+    current: dict[int, str] = {}
+    calls = 0
+
+    def pick(n: int) -> str:
+        nonlocal current, calls
+        while steps and steps[0][0] <= calls:
+            current = steps.pop(0)[1]
+        calls += 1
+        return current[n]
+
+    return _live(times, pick, lambda n, arm, seconds, first: None)
+
+
+def _live(times: Times, pick: Callable[[int], str], told: Callable[[int, str, float, bool], None]) -> Run:
     run = Run()
-    compiled = set()
+    compiled: set[CompileKey] = set()
     for index, n in enumerate(times.workload.sizes):
-        arm = policy.pick(n)
+        arm = pick(n)
         cell = times.group.cells[n][arm]
         first = cell.compile_key not in compiled
         compiled.add(cell.compile_key)
-        seconds, waiting = times.at(index, arm), cell.compile if first else 0.0
-        policy.told(n, arm, seconds + waiting, first)
-        run.arms.append(arm)
-        run.runs.append(seconds)
-        run.compiles.append(waiting)
-        run.explored.append(getattr(policy, "exploring", False))
-    run.decisions = getattr(policy, "decisions", 0)
+        seconds, compiling = times.at(index, arm), cell.compile if first else 0.0
+        told(n, arm, seconds + compiling, first)
+        run.note(arm, seconds, compiling)
     return run

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import math
-import random
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-#: How an arm compiles, by how its name begins: once per operation, or once per size. Everything else has a first call
-#: of its own at each size too (plans, lazily loaded modules), only a cheap one.
+#: How arms compile, by how their names begin: once per operation, or once per size. All others have first calls too
+#: (plans, lazily loaded modules): once per size, only cheaper ones.
 ONCE_PER_OPERATION = ("numba",)
-COMPILED_PER_SIZE = ("jax",)
+ONCE_PER_SIZE = ("jax",)
+
+#: Arms that compile nothing. Their first calls are charged as measured, but are no reason to choose or to shun them.
+PLAIN = ("numpy", "scipy")
+
+CompileKey = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cell:
     """One arm at one size: run times, and what its first call took beyond them."""
 
@@ -25,57 +30,73 @@ class Cell:
     n: int
     samples: tuple[float, ...]
     compile: float
-    compile_key: tuple[Any, ...]
+    compile_key: CompileKey
 
-    @property
+    @cached_property
     def mean(self) -> float:
         return statistics.fmean(self.samples)
 
-    def quantile(self, share: float) -> float:
-        ordered = sorted(self.samples)
-        place = (len(ordered) - 1) * share
-        below = int(place)
-        above = min(below + 1, len(ordered) - 1)
-        return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    @cached_property
+    def error(self) -> float:
+        """Standard error of the mean; unbounded for a single sample."""
+        count = len(self.samples)
+        return statistics.stdev(self.samples) / math.sqrt(count) if count > 1 else math.inf
+
+    @cached_property
+    def quartiles(self) -> tuple[float, float, float]:
+        if len(self.samples) == 1:
+            return (self.samples[0],) * 3
+        low, middle, high = statistics.quantiles(self.samples, n=4, method="inclusive")
+        return low, middle, high
+
+    def clearly_slower_than(self, other: Cell, factor: float) -> bool:
+        """Whether it is slower by more than ``factor``, beyond the samples' spread.
+
+        Either typically (the median is, and the central halves of the samples do not overlap), or on the whole (the
+        mean is, by more than two standard errors).
+        """
+        if self.quartiles[1] > factor * other.quartiles[1] and self.quartiles[0] > other.quartiles[2]:
+            return True
+        apart = 2.0 * math.hypot(self.error, other.error)
+        return self.mean > factor * other.mean and self.mean - other.mean > apart
 
 
 @dataclass(frozen=True)
 class Group:
-    """All arms of one operation whose operands start at one place; no arm need be there at every size."""
+    """All arms of one operation whose operands start at one place; no arm need be there at every size.
+
+    ``side`` tells that ``n`` is the side of a square matrix (of a matrix product) rather than a number of elements.
+    """
 
     op: str
     start: str
     cells: Mapping[int, Mapping[str, Cell]]
-    #: Whether ``n`` is the side of a square matrix (of a matrix product) rather than a number of elements.
     side: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.op}/{self.start}"
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        return sorted(self.cells)
+
+    @cached_property
+    def arms(self) -> list[str]:
+        """Every arm's name, the plainest first, as the engine offers them."""
+        names = dict.fromkeys(arm for n in self.sizes for arm in self.cells[n])
+        return sorted(names, key=lambda arm: (not arm.startswith("numpy"), not arm.startswith("scipy")))
+
+    def plain(self, n: int) -> str | None:
+        """The arm that stands for plain NumPy at this size (SciPy where NumPy has none), or None."""
+        plain = (arm for arm in self.arms if arm.startswith(PLAIN) and arm in self.cells[n])
+        return next(plain, None)
 
     def work(self, arm: str, n: int) -> float:
         """Elementary steps, as the primitives' own work models count them."""
         if self.op == "matmul":
             return float(n) ** 3 if self.side else float(n) ** 1.5
         return float(n) ** 2 if arm.endswith("direct") else float(n)
-
-    @property
-    def name(self) -> str:
-        return f"{self.op}/{self.start}"
-
-    @property
-    def sizes(self) -> list[int]:
-        return sorted(self.cells)
-
-    @property
-    def arms(self) -> list[str]:
-        """Every arm's name, the plainest first, as the engine offers them."""
-        names = {arm: None for n in self.sizes for arm in self.cells[n]}
-        return sorted(names, key=lambda arm: (not arm.startswith("numpy"), not arm.startswith("scipy")))
-
-    def plain(self, n: int) -> str | None:
-        """The arm that stands for plain NumPy at this size (SciPy where NumPy has none), or None."""
-        for prefix in ("numpy", "scipy"):
-            for arm in self.arms:
-                if arm.startswith(prefix) and arm in self.cells[n]:
-                    return arm
-        return None
 
 
 @dataclass(frozen=True)
@@ -86,68 +107,47 @@ class Table:
     meta: Mapping[str, Any]
     groups: tuple[Group, ...]
 
+    @property
+    def sizes(self) -> list[int]:
+        return sorted({n for group in self.groups for n in group.sizes})
+
 
 def read_table(path: Path) -> Table:
     """Read a file of the form ``{"meta": {...}, "rows": [{op, arm, start, n, first, samples}, ...]}``."""
-    content = json.loads(path.read_text())
+    content = json.loads(path.read_text(encoding="utf-8"))
     return make_table(path.stem, content.get("meta", {}), content["rows"])
 
 
 def make_table(name: str, meta: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> Table:
-    """A table from its rows; rows without a usable time are left out."""
-    kept: dict[tuple[str, str, str, int], tuple[tuple[float, ...], float]] = {}
+    """A table from its rows; rows without a usable time are left out, a missing first call costs nothing extra."""
+    firsts: dict[tuple[str, str, str, int], float] = {}
+    times: dict[tuple[str, str, str, int], tuple[float, ...]] = {}
     for row in rows:
-        samples = tuple(float(t) for t in row["samples"] if t is not None and math.isfinite(t) and t > 0)
+        samples = tuple(float(t) for t in row["samples"] if t is not None and 0.0 < t < math.inf)
         if samples:
+            where = str(row["op"]), str(row.get("start", "host")), str(row["arm"]), int(row["n"])
             first = row.get("first")
-            first = float(first) if first is not None and math.isfinite(first) else 0.0
-            kept[str(row["op"]), str(row.get("start", "host")), str(row["arm"]), int(row["n"])] = (samples, first)
+            firsts[where] = 0.0 if first is None else max(0.0, float(first) - statistics.median(samples))
+            times[where] = samples
+    if not times:
+        raise ValueError(f"table {name!r} has no row with a usable time; each row needs op, arm, n and samples")
     cells: dict[tuple[str, str], dict[int, dict[str, Cell]]] = {}
-    for (op, start, arm, n), (samples, _) in kept.items():
-        seconds, key = _compile(kept, op, start, arm, n)
+    for (op, start, arm, n), samples in times.items():
+        seconds, key = _compile(firsts, op, start, arm, n)
         cells.setdefault((op, start), {}).setdefault(n, {})[arm] = Cell(arm, n, samples, seconds, key)
     side = "matmul n = side" in str(meta.get("note", ""))
     groups = tuple(Group(op, start, found, side) for (op, start), found in cells.items())
     return Table(name, dict(meta), groups)
 
 
-def _compile(kept: Mapping[Any, Any], op: str, start: str, arm: str, n: int) -> tuple[float, tuple[Any, ...]]:
+def _compile(
+    firsts: Mapping[tuple[str, str, str, int], float], op: str, start: str, arm: str, n: int
+) -> tuple[float, CompileKey]:
     """What compiling takes, beyond a typical run, and what names the compilation."""
-
-    def beyond(where: str, size: int) -> float:
-        found = kept.get((op, where, arm, size))
-        return 0.0 if found is None else max(0.0, found[1] - statistics.median(found[0]))
-
     if arm.startswith(ONCE_PER_OPERATION):
-        # Only the first size that was measured shows it.
-        sizes = {key[3] for key in kept if key[:3] == (op, start, arm)}
-        return max(beyond(start, size) for size in sizes), (op, start, arm)
-    if arm.startswith(COMPILED_PER_SIZE):
+        # Only the size that was measured first shows it.
+        return max(first for key, first in firsts.items() if key[:3] == (op, start, arm)), (op, start, arm)
+    if arm.startswith(ONCE_PER_SIZE):
         # Measured after the device rows, host rows show a warm first call: the device row's is the true one.
-        return max(beyond(where, n) for where in {key[1] for key in kept}), (op, start, arm, n)
-    return beyond(start, n), (op, start, arm, n)
-
-
-def perturbed(table: Table, seed: int, strength: float = 0.35) -> Table:
-    """The same machine seen differently: every arm's curve bent smoothly, its noise drawn again."""
-    groups = []
-    for group in table.groups:
-        cells: dict[int, dict[str, Cell]] = {n: {} for n in group.sizes}
-        for arm in group.arms:
-            rng = random.Random(f"{seed}/{group.name}/{arm}")
-            shift, tilt, wave = (rng.gauss(0.0, strength * share) for share in (1.0, 0.6, 0.6))
-            phase = rng.uniform(0.0, 2.0 * math.pi)
-            compiling = math.exp(rng.gauss(0.0, strength))
-            span = math.log(max(group.sizes) / min(group.sizes)) or 1.0
-            for n in group.sizes:
-                cell = group.cells[n].get(arm)
-                if cell is None:
-                    continue
-                place = math.log(n / min(group.sizes)) / span
-                factor = math.exp(shift + tilt * (place - 0.5) + wave * math.sin(2.0 * math.pi * place + phase))
-                samples = tuple(
-                    rng.choice(cell.samples) * factor * math.exp(rng.gauss(0.0, 0.03)) for _ in cell.samples
-                )
-                cells[n][arm] = Cell(arm, n, samples, cell.compile * compiling, cell.compile_key)
-        groups.append(Group(group.op, group.start, cells, group.side))
-    return Table(f"{table.name}~{seed}", table.meta, tuple(groups))
+        return max(first for key, first in firsts.items() if (key[0], *key[2:]) == (op, arm, n)), (op, start, arm, n)
+    return firsts[op, start, arm, n], (op, start, arm, n)

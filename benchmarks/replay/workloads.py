@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import random
 
-from benchmarks.replay.simulation import Workload
-from benchmarks.replay.tables import Group
+from .oracle import best_plan
+from .simulation import Times, Workload
+from .tables import Group
+
+#: By how much an arm becomes slower half-way through the drifting workload.
+DRIFT = 3.0
 
 
 def mixed(group: Group, calls: int, seed: int) -> Workload:
@@ -14,21 +18,23 @@ def mixed(group: Group, calls: int, seed: int) -> Workload:
     return Workload("mixed", [rng.choice(group.sizes) for _ in range(calls)])
 
 
-def hammered(group: Group, calls: int, n: int) -> Workload:
-    """One size, over and over."""
-    return Workload(f"hammered {n}", [n] * calls)
-
-
 def sweep(group: Group, calls: int) -> Workload:
     """All sizes in ascending order, again and again."""
-    sizes = group.sizes
-    return Workload("sweep", [sizes[index % len(sizes)] for index in range(calls)])
+    return Workload("sweep", [group.sizes[index % len(group.sizes)] for index in range(calls)])
 
 
-def drifting(group: Group, calls: int, seed: int, arm: str, factor: float = 3.0) -> Workload:
-    """Mixed sizes; half-way one arm becomes ``factor`` times slower."""
-    half = calls // 2
-    sizes = mixed(group, calls, seed).sizes
-    return Workload(
-        f"drift of {arm}", sizes, lambda name, index: factor if name == arm and index >= half else 1.0, changed_at=half
-    )
+def hammered(calls: int, n: int) -> Workload:
+    """One size, over and over."""
+    return Workload("hammered", [n] * calls)
+
+
+def drifting(group: Group, calls: int, seed: int) -> Workload:
+    """Mixed sizes; half-way the arm on which the oracle spends most of its time becomes slower."""
+    plain = mixed(group, calls, seed)
+    times = Times(group, plain, seed)
+    plan = best_plan(times, 0, calls)
+    spent: dict[str, float] = {}
+    for index, n in enumerate(plain.sizes):
+        spent[plan[n]] = spent.get(plan[n], 0.0) + times.at(index, plan[n])
+    arm = max(spent, key=spent.__getitem__)
+    return Workload("drift", plain.sizes, calls // 2, {arm: DRIFT})

@@ -28,6 +28,7 @@ X = np.random.default_rng(2).standard_normal(77)
 )
 def test_a_plan_made_with_x64_on_keeps_its_digits_with_x64_off(call: object) -> None:
     """The switch belongs to the moment of the call, not to that of the first one."""
+    call(X[:50])  # type: ignore[operator]
     with jax.enable_x64(True):
         wide = call(X)  # type: ignore[operator]
     for _ in range(2):

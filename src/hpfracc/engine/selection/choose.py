@@ -23,9 +23,6 @@ from hpfracc.errors import InvalidInputError
 __all__ = ["Choice", "Chooser", "Option", "Scored"]
 
 
-_HORIZON = 1.0
-
-
 class Chooser(Guarded):
     """Chooses between options, and learns from what is reported of them. Thread-safe.
 
@@ -116,8 +113,8 @@ class Chooser(Guarded):
         seconds : float
             What it took.
         first : bool
-            Whether it was the first call of its compile key: then it is recorded as compile time, less the predicted
-            run, and never as run time.
+            Whether it was a first call (of its compile key, or of an arm that merely warms up): it is recorded as
+            compile time, less the predicted run, where there is a compile key, and never as run time.
         calls : int
             How many calls since the last report it stands for, itself included.
         """
@@ -129,9 +126,10 @@ class Chooser(Guarded):
             if first or tried:
                 expected = self.costs.estimate(option.key, bucket, option.x, option.extra)
                 unknown = expected.source == "none"
-            if first and option.compile_key is not None:
+            if first:
                 run = 0.0 if unknown else min(seconds, expected.seconds)
-                self.costs.observe_compile(option.key, option.compile_key, seconds - run, option.x)
+                if option.compile_key is not None:
+                    self.costs.observe_compile(option.key, option.compile_key, seconds - run, option.x)
                 tenure.watched = True
             else:
                 verdict = self.costs.observe(option.key, bucket, option.x, seconds)
@@ -191,9 +189,7 @@ class Chooser(Guarded):
         kept: Scored | None = None
         least = kept_cost = math.inf
         for row in rows:
-            cost = row.total
-            if row.compile > 0.0:
-                cost += self._savings.price(row) / (_HORIZON if tenure.incumbent is None else 1.0)
+            cost = row.total if row.compile <= 0.0 else row.total + self._savings.price(row)
             if cost < least:  # never so where the total is nan
                 best, least = row, cost
             if row.option.arm == tenure.incumbent:

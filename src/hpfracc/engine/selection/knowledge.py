@@ -158,7 +158,7 @@ class Knowledge(Guarded):
             self._without_transfer.discard(key)
             self.costs.add_knot(key, option.x, seconds)
             if not request.prepared and request.primitive.prepared_operand is not None:
-                # With a kept transform it takes less, but not by an order: until it is measured, this is what to expect.
+                # With a kept transform it takes less, but not by an order: this is what to expect until then.
                 kept = (f"{key[0]}+prepared", *key[1:])
                 self._without_transfer.discard(kept)
                 self.costs.add_knot(kept, option.x, seconds)

@@ -1,7 +1,6 @@
 """The kernels of ``fused.py``, in Triton's own language. Importing this module imports Triton."""
 
 # ruff: noqa: N803  (Triton's constants are written in capitals)
-# mypy: disable-error-code="no-untyped-def"  (its language has types of its own)
 from __future__ import annotations
 
 import triton
