@@ -47,7 +47,7 @@ def measure(weights: Any, signal: Any, seconds: float, synchronize: Callable[[],
     """Settle ``auto``, then time it and every arm in turns."""
     key = f"benchmark-{signal.shape}-{type(signal).__name__}"
     arms = contestants(weights, signal, key)
-    for _ in range(60 if signal.shape[-1] < 10**6 else 25):
+    for _ in range(400 if signal.shape[-1] < 10**6 else 150):
         hf.causal_convolution(weights, signal, weights_key=key)
         if synchronize is not None:
             synchronize()

@@ -125,7 +125,7 @@ def bind(
     converters = [_converter(array, primitive.casts, call, arm, worker, home, placement, log) for array in arrays]
     giver = _giver(arm, worker, home, placement, log)
     # Asked for at every call: what a scope has to change may be as wanted now and not at the next call.
-    scopes = type(worker).scope is not Adapter.scope and not placement.traced and placement.library != arm.backend
+    scopes = type(worker).scope is not Adapter.scope and not placement.traced
     scope = partial(_fresh_scope, worker, call) if scopes else None
     index = primitive.prepared_operand
     if index is not None and placement.pinned and (placement.gradient or placement.traced):

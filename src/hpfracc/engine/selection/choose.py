@@ -23,6 +23,9 @@ from hpfracc.errors import InvalidInputError
 __all__ = ["Choice", "Chooser", "Option", "Scored"]
 
 
+_FORESEEN = True
+
+
 class Chooser(Guarded):
     """Chooses between options, and learns from what is reported of them. Thread-safe.
 
@@ -137,8 +140,8 @@ class Chooser(Guarded):
                 if verdict is Verdict.DRIFTED:
                     tenure.unsettle()
             if trial is not None and tried:
-                # Compiling that its savings have paid for already is no cost of the trial.
-                spent = max(0.0, run - trial[1]) + (seconds - run if trial[2] or unknown else 0.0)
+                # Compiling counts as far as it was foreseen: one accident must not end all trying.
+                spent = max(0.0, run - trial[1]) + (min(trial[2], seconds - run) if _FORESEEN else seconds - run if trial[2] > 0.0 else 0.0)
                 self._exploration.charge(spent, unknown=unknown)
                 self.ledger.explored(slot, bucket, spent)
             self.ledger.ran(slot, bucket, option, run, calls, compiling=seconds - run)
@@ -207,7 +210,7 @@ class Chooser(Guarded):
     def _try(self, tenure: Tenure, row: Scored, best: Scored, rows: list[Scored]) -> Choice:
         arm = row.option.arm
         tenure.note_try(arm)
-        tenure.trial = (arm, best.total, self._savings.price(row) > 0.0)
+        tenure.trial = (arm, best.total, row.compile if not row.known else self._savings.price(row))
         reason = f"{arm} is tried: it might beat {best.option.arm} at {format_seconds(best.total)}"
         return Choice(row.option, row.estimate, reason, True, 0, rows)
 

@@ -32,6 +32,7 @@ _REACH = math.log(16.0)
 #: Estimates remembered per key.
 _CACHED = 256
 _DOUBLING = math.log(2.0)
+_POWER = 2.0
 
 
 class Estimate(NamedTuple):
@@ -49,6 +50,8 @@ class Estimate(NamedTuple):
         Where it comes from; ``"samples"`` with ``samples=0`` are those of other sizes.
     erratic : bool
         Whether the times seen here differ so much that more must be seen to judge.
+    curve : float
+        What the knots alone say; ``nan`` without knots.
     """
 
     seconds: float
@@ -57,6 +60,7 @@ class Estimate(NamedTuple):
     samples: int
     source: Source
     erratic: bool = False
+    curve: float = math.nan
 
 
 _NOTHING = Estimate(math.nan, 0.0, math.inf, 0, "none")
@@ -254,13 +258,13 @@ class CostModel(Guarded):
             between = _KNOT_SIGMA_PER_DOUBLING * entry.curve.distance(x)
             sigma = _KNOT_SIGMA + (between + _BEYOND_SIGMA_PER_DOUBLING * entry.curve.beyond(x)) / _DOUBLING
         if samples is None:
-            nearby = self._nearby(entry, x) if extra <= 0.0 else 0.0
-            return _estimate(knots + nearby, sigma, None, "knots" if trusted else "prior")
+            nearby = self._nearby(entry, entry.curve, x) if extra <= 0.0 else 0.0
+            return _estimate(knots + nearby, sigma, None, "knots" if trusted else "prior", knots)
         count = len(samples)
-        weight = count / (count + (_KNOT_WEIGHT if trusted else _PRIOR_WEIGHT))
+        weight = count / (count + (_KNOT_WEIGHT * (_KNOT_SIGMA / sigma) ** _POWER if trusted else _PRIOR_WEIGHT))
         middle = weight * (samples.level + on_curve) + (1.0 - weight) * knots
         sigma = math.hypot((1.0 - weight) * sigma, weight * samples.sigma)
-        return _with_breakout(_estimate(middle, sigma, samples, "samples"), samples, on_curve)
+        return _with_breakout(_estimate(middle, sigma, samples, "samples", knots), samples, on_curve)
 
     def _predict_without_knots(self, entry: _Entry, samples: Samples | None, x: float) -> Estimate:
         if samples is not None:
@@ -274,20 +278,23 @@ class CostModel(Guarded):
         sigma = _NEIGHBOUR_SIGMA + _NEIGHBOUR_SIGMA_PER_DOUBLING * distance
         return _estimate(entry.neighbours.at(x), sigma, None, "samples")
 
-    def _nearby(self, entry: _Entry, x: float) -> float:
-        """The surprise of the nearest bucket with samples, fading with the distance."""
+    def _nearby(self, entry: _Entry, curve: Curve, x: float) -> float:
+        """The surprise of the nearest bucket with samples; the less, the farther it is and the nearer the next knot."""
         nearest, surprise = math.inf, 0.0
         for ring in entry.buckets.values():
             distance = abs(_middle(ring) - x)
             if distance < nearest:
                 nearest, surprise = distance, ring.level * len(ring) / (len(ring) + _KNOT_WEIGHT)
-        return surprise * math.exp(-nearest / _REACH)
+        knot = curve.distance(x)
+        return surprise * math.exp(-nearest / _REACH) * knot / (knot + nearest) if knot > 0.0 else 0.0
 
 
-def _estimate(middle: float, sigma: float, samples: Samples | None, source: Source) -> Estimate:
+def _estimate(
+    middle: float, sigma: float, samples: Samples | None, source: Source, knots: float = math.nan
+) -> Estimate:
     seconds, factor = math.exp(middle), math.exp(sigma)
     count, erratic = (0, False) if samples is None else (len(samples), samples.erratic)
-    return Estimate(seconds, seconds / factor, seconds * factor, count, source, erratic)
+    return Estimate(seconds, seconds / factor, seconds * factor, count, source, erratic, math.exp(knots))
 
 
 def _with_breakout(found: Estimate, samples: Samples, base: float) -> Estimate:

@@ -15,6 +15,8 @@ _MOST = 5.0
 #: Arms of which nothing at all is known must be tried to be known; in all they may take this share of the total time,
 #: so that together with a compile time nobody foresaw a slot stays within twice its plain cost.
 _UNKNOWN_SHARE = 0.5
+_LUCKY = 3
+_SHARE = 1.0
 
 
 class Exploration:
@@ -49,15 +51,21 @@ class Exploration:
         optimism = math.sqrt(math.log(2.0 + tenure.calls))
         found: Scored | None = None
         least = math.inf
+        luck = 1.0
+        if best.estimate.samples >= _LUCKY and best.estimate.seconds < best.estimate.curve:
+            luck = (best.estimate.seconds / best.estimate.curve) ** _SHARE
         for row in rows:
-            total = row.total
+            total, low = row.total, row.estimate.low
+            if not row.estimate.samples:
+                total *= luck
+                low *= luck
             if total > _MOST * best.total or row is best:
                 continue
             if total != total:  # nan: nothing is known of it
                 if price(row) <= 0.0 and self._on_unknown + row.compile <= _UNKNOWN_SHARE * self.total:
                     return row
                 continue
-            low = total * (row.estimate.low / total) ** optimism
+            low = total * (low / total) ** optimism
             if not tenure.may_try(row, best, promising=low < bar):
                 continue
             tenure.doubtful = True

@@ -50,8 +50,8 @@ class Tenure:
         self.watched = False
         #: Some alternative might still be better.
         self.doubtful = False
-        #: The arm being tried, what the incumbent would have taken, and whether its compiling is on trial too.
-        self.trial: tuple[str, float, bool] | None = None
+        #: The arm being tried, what the incumbent would have taken, and the compile time foreseen.
+        self.trial: tuple[str, float, float] | None = None
         #: Seconds a call would save per compile key, and per library to import.
         self.compile_gains: dict[Hashable, float] = {}
         self.library_gains: dict[Hashable, float] = {}
