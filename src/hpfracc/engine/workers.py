@@ -50,7 +50,10 @@ def run_blocks(function: Callable[[B], T], blocks: Sequence[B], workers: int) ->
     if workers <= 1 or len(blocks) <= 1 or getattr(_inside, "worker", False):
         return [function(block) for block in blocks]
     pool = _get_pool(workers - 1)
-    futures = [pool.submit(contextvars.copy_context().run, _as_worker, function, block) for block in blocks[1:]]
+    try:
+        futures = [pool.submit(contextvars.copy_context().run, _as_worker, function, block) for block in blocks[1:]]
+    except RuntimeError:  # the interpreter is shutting down: no new work for threads, but blocks are pure
+        return [function(block) for block in blocks]
     error: BaseException | None = None
     results: list[T] = []
     try:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["OPERATION_PRIMITIVES", "OTHER", "Bucket", "WorkloadCharacteristics", "bucket_of"]
+__all__ = ["OPERATION_PRIMITIVES", "OTHER", "Bucket", "WorkloadCharacteristics", "bucket_of", "named_for"]
+
+T = TypeVar("T")
 
 #: (log2 of the batch, log2 of the length), both rounded: work in one bucket costs about the same.
 Bucket = tuple[int, int]
@@ -36,6 +38,13 @@ OPERATION_PRIMITIVES: dict[str, str | None] = {
     "iterative": None,
     OTHER: None,
 }
+
+
+def named_for(operation: str, settings: Mapping[str, T]) -> T | None:
+    """What is set for ``operation``, under its own name or under one of the operation types it decides for."""
+    if operation in settings:
+        return settings[operation]
+    return next((value for name, value in settings.items() if OPERATION_PRIMITIVES.get(name) == operation), None)
 
 
 def bucket_of(batch: int, length: int) -> Bucket:

@@ -115,3 +115,22 @@ def test_empty_arrays_are_arrays() -> None:
     """Zero elements in, zero elements out."""
     with own_operation(double) as op:
         assert op(np.empty((0, 3))).shape == (0, 3)
+
+
+def test_several_results_come_back_as_the_callers_own() -> None:
+    """A kernel may give a tuple, wherever it ran."""
+    with own_operation(lambda x: (x + 1, x.sum())) as op:
+        op.kernel("torch")(lambda x: (x + 1, x.sum()))
+        for backend in ("numpy", "torch"):
+            more, total = op(numbers(4), backend=backend)
+            assert type(more) is np.ndarray
+            np.testing.assert_allclose(more, numbers(4) + 1)
+            assert abs(float(total)) < 1e-12
+
+
+def test_a_workload_of_that_name_is_decided_by_its_arms() -> None:
+    """The selector knows users' operations too."""
+    with own_operation(double) as op:
+        op.kernel("torch")(double)
+        rows = hf.explain(hf.WorkloadCharacteristics(op.name, 100, (100,))).decision.candidates
+        assert {"numpy:default@cpu", "torch:default@cpu"} <= {row.arm for row in rows}

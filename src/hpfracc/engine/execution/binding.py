@@ -95,7 +95,11 @@ class Bound:
             ]
             assert self._kernel.apply is not None  # a kernel that prepares also applies
             result = self._kernel.apply(prepared, *operands, **params)
-        return result if self._giver is None else self._giver(result)
+        if self._giver is None:
+            return result
+        if isinstance(result, tuple):  # a user's kernel may have several results
+            return tuple(map(self._giver, result))
+        return self._giver(result)
 
     def _prepare(self, operand: Any) -> Any:
         assert self._index is not None and self._kernel.prepare is not None

@@ -7,7 +7,7 @@ import os
 import threading
 
 from hpfracc.engine.execution.operation import Operation
-from hpfracc.engine.primitives import PRIMITIVES
+from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.errors import InvalidInputError, UnknownOperationError
 
 __all__ = ["all_operations", "get_operation", "register", "unregister"]
@@ -41,6 +41,7 @@ def register(operation: Operation) -> Operation | None:
             raise InvalidInputError(f"operation name {operation.name!r} is built in; choose another")
         before = _operations.get(operation.name)
         _operations[operation.name] = operation
+        OWN_PRIMITIVES[operation.name] = operation.primitive
         return before
 
 
@@ -50,6 +51,7 @@ def unregister(name: str) -> None:
         if name in PRIMITIVES:
             raise InvalidInputError(f"operation {name!r} is built in and cannot be removed")
         _operations.pop(name, None)
+        OWN_PRIMITIVES.pop(name, None)
 
 
 def _after_fork() -> None:

@@ -14,7 +14,7 @@ from hpfracc.engine.primitives.mittag_leffler import MittagLeffler
 from hpfracc.engine.primitives.reduction import Reduction
 from hpfracc.errors import UnknownOperationError
 
-__all__ = ["PRIMITIVES", "get_primitive"]
+__all__ = ["OWN_PRIMITIVES", "PRIMITIVES", "get_primitive"]
 
 PRIMITIVES: dict[str, Primitive] = {
     primitive.name: primitive
@@ -28,6 +28,10 @@ PRIMITIVES: dict[str, Primitive] = {
         MittagLeffler(),
     )
 }
+
+
+#: The contracts of operations that users registered, put here by the floor that lets them.
+OWN_PRIMITIVES: dict[str, Primitive] = {}
 
 
 def get_primitive(name: str) -> Primitive:

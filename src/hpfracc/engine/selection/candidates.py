@@ -15,6 +15,7 @@ from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.decision import Candidate
 from hpfracc.engine.selection.placement import Placement
 from hpfracc.engine.selection.wish import Wish
+from hpfracc.engine.workload import named_for
 
 __all__ = ["Request", "masked", "memory_place", "refusals"]
 
@@ -93,7 +94,7 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
         return "failed already in the monitored call around this one"
     if arm.backend in settings.disabled:
         return f"disabled by HPFRACC_DISABLE_{arm.backend.upper()}"
-    if arm.backend in settings.never.get(call.operation, ()):
+    if arm.backend in (named_for(call.operation, settings.never) or ()):
         return f"config(never=...) rules it out for {call.operation}"
     if request.wish is None and placement.library != arm.backend:
         forked = registry.forked(arm.backend)

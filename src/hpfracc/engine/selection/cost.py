@@ -32,7 +32,6 @@ _REACH = math.log(16.0)
 #: Estimates remembered per key.
 _CACHED = 256
 _DOUBLING = math.log(2.0)
-_POWER = 2.0
 
 
 class Estimate(NamedTuple):
@@ -261,7 +260,7 @@ class CostModel(Guarded):
             nearby = self._nearby(entry, entry.curve, x) if extra <= 0.0 else 0.0
             return _estimate(knots + nearby, sigma, None, "knots" if trusted else "prior", knots)
         count = len(samples)
-        weight = count / (count + (_KNOT_WEIGHT * (_KNOT_SIGMA / sigma) ** _POWER if trusted else _PRIOR_WEIGHT))
+        weight = count / (count + (_KNOT_WEIGHT if trusted else _PRIOR_WEIGHT))
         middle = weight * (samples.level + on_curve) + (1.0 - weight) * knots
         sigma = math.hypot((1.0 - weight) * sigma, weight * samples.sigma)
         return _with_breakout(_estimate(middle, sigma, samples, "samples", knots), samples, on_curve)

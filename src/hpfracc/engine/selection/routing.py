@@ -9,7 +9,7 @@ from functools import partial
 from hpfracc._config import Settings
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
-from hpfracc.engine.primitives import PRIMITIVES
+from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.backend_times import backend_times
 from hpfracc.engine.selection.candidates import Request
@@ -32,14 +32,15 @@ _GRADIENT = ("torch", "jax")
 def operation_name(workload: WorkloadCharacteristics) -> str:
     """The primitive or entry that decides for a workload; a name nobody registered counts as ``"other"``."""
     named = workload.operation_type
-    if named in PRIMITIVES:
+    if named in PRIMITIVES or named in OWN_PRIMITIVES:
         return named
     return OPERATION_PRIMITIVES.get(named, OTHER) or named
 
 
 def route(workload: WorkloadCharacteristics, settings: Settings, wish: Wish | None) -> Decision:
     """The decision for ``workload``, which is not run."""
-    primitive = PRIMITIVES.get(operation_name(workload))
+    name = operation_name(workload)
+    primitive = PRIMITIVES.get(name) or OWN_PRIMITIVES.get(name)
     if primitive is None:
         return _between_backends(workload, settings, wish)
     decision = _by_arms(primitive, workload, settings, wish)

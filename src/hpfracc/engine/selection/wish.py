@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpfracc._config import Settings, check_backend
+from hpfracc.engine.workload import named_for
 
 __all__ = ["Wish", "wished"]
 
@@ -41,7 +42,7 @@ def wished(
         name = check_backend(preferred, auto=True)
         if name != "auto":
             return Wish(name, "preferred_backend")
-    pinned = settings.pin.get(operation)
+    pinned = named_for(operation, settings.pin)
     if pinned is not None:
         return Wish(pinned, f"config(pin={{{operation!r}: {pinned!r}}})")
     if settings.force is not None:
