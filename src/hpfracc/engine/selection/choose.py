@@ -23,9 +23,6 @@ from hpfracc.errors import InvalidInputError
 __all__ = ["Choice", "Chooser", "Option", "Scored"]
 
 
-_FORESEEN = True
-
-
 class Chooser(Guarded):
     """Chooses between options, and learns from what is reported of them. Thread-safe.
 
@@ -141,9 +138,7 @@ class Chooser(Guarded):
                     tenure.unsettle()
             if trial is not None and tried:
                 # Compiling counts as far as it was foreseen: one accident must not end all trying.
-                spent = max(0.0, run - trial[1]) + (
-                    min(trial[2], seconds - run) if _FORESEEN else seconds - run if trial[2] > 0.0 else 0.0
-                )
+                spent = max(0.0, run - trial[1]) + min(trial[2], seconds - run)
                 self._exploration.charge(spent, unknown=unknown)
                 self.ledger.explored(slot, bucket, spent)
             self.ledger.ran(slot, bucket, option, run, calls, compiling=seconds - run)

@@ -278,14 +278,13 @@ class CostModel(Guarded):
         return _estimate(entry.neighbours.at(x), sigma, None, "samples")
 
     def _nearby(self, entry: _Entry, curve: Curve, x: float) -> float:
-        """The surprise of the nearest bucket with samples; the less, the farther it is and the nearer the next knot."""
+        """The surprise of the nearest bucket with samples, fading with the distance; nothing where a knot is at hand."""
         nearest, surprise = math.inf, 0.0
         for ring in entry.buckets.values():
             distance = abs(_middle(ring) - x)
             if distance < nearest:
                 nearest, surprise = distance, ring.level * len(ring) / (len(ring) + _KNOT_WEIGHT)
-        knot = curve.distance(x)
-        return surprise * math.exp(-nearest / _REACH) * knot / (knot + nearest) if knot > 0.0 else 0.0
+        return surprise * math.exp(-nearest / _REACH) * min(1.0, curve.distance(x) / _DOUBLING)
 
 
 def _estimate(

@@ -15,8 +15,8 @@ _MOST = 5.0
 #: Arms of which nothing at all is known must be tried to be known; in all they may take this share of the total time,
 #: so that together with a compile time nobody foresaw a slot stays within twice its plain cost.
 _UNKNOWN_SHARE = 0.5
-_LUCKY = 3
-_SHARE = 1.0
+#: Samples of the best that tell how far its curve is off.
+_SEEN = 3
 
 
 class Exploration:
@@ -51,14 +51,11 @@ class Exploration:
         optimism = math.sqrt(math.log(2.0 + tenure.calls))
         found: Scored | None = None
         least = math.inf
-        luck = 1.0
-        if best.estimate.samples >= _LUCKY and best.estimate.seconds < best.estimate.curve:
-            luck = (best.estimate.seconds / best.estimate.curve) ** _SHARE
+        luck = _luck(best)
         for row in rows:
             total, low = row.total, row.estimate.low
-            if not row.estimate.samples:
-                total *= luck
-                low *= luck
+            if luck < 1.0 and not row.estimate.samples:
+                total, low = total * luck, low * luck
             if total > _MOST * best.total or row is best:
                 continue
             if total != total:  # nan: nothing is known of it
@@ -80,3 +77,13 @@ class Exploration:
             self._on_unknown += seconds
         else:
             self.spent += seconds
+
+
+def _luck(best: Scored) -> float:
+    """How much faster the best is here than its curve said, where that is known.
+
+    The curves of arms not tried here may be off as much (a prime size between its neighbours, for a Fourier transform).
+    A best that is slower than its curve says nothing of them: it was picked for its low prediction.
+    """
+    found = best.estimate
+    return found.seconds / found.curve if found.samples >= _SEEN and found.seconds < found.curve else 1.0
