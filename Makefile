@@ -39,7 +39,8 @@ bench: $(VENV)/.full
 	@mkdir -p benchmarks/results
 	@for file in $(BENCHMARKS); do \
 		echo "== $$file"; \
-		PYTHONUNBUFFERED=1 $(BIN)/python "$$file" | tee "benchmarks/results/$$(basename "$$file" .py).txt"; \
+		options=$$([ "$$file" = benchmarks/selection.py ] && echo --live || true); \
+		PYTHONUNBUFFERED=1 $(BIN)/python "$$file" $$options | tee "benchmarks/results/$$(basename "$$file" .py).txt"; \
 	done
 
 docs: $(VENV)/.docs

@@ -1,6 +1,7 @@
 """How well the engine chooses: measured tables replayed with its real rule on a simulated clock.
 
-Run with ``python benchmarks/selection.py``; with ``--table FILE ...`` any table of the same form is replayed.
+Run with ``python benchmarks/selection.py``; with ``--table FILE ...`` any table of the same form is replayed, with
+``--live`` one that is measured here first.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import math
 import sys
 from pathlib import Path
 
-from _common import heading, print_table, write_json
+from _common import heading, machine_line, print_table, write_json
 from replay.report import WORKLOADS, Replay, replay
-from replay.tables import read_table
+from replay.tables import Table, read_table
 
 DATA = Path(__file__).parent / "data"
 LEGEND = """\
@@ -27,6 +28,8 @@ def main() -> int:
     arguments = _parser().parse_args()
     try:
         tables = [read_table(path) for path in arguments.table or sorted(DATA.glob("timings-*.json"))]
+        if arguments.live:
+            tables.append(_measured())
         results = [
             replay(
                 table,
@@ -59,6 +62,13 @@ def main() -> int:
     return 1 if arguments.check and not passed else 0
 
 
+def _measured() -> Table:
+    from replay.engine_arms import SIZES, contestants
+    from replay.live import measure_table
+
+    return measure_table("this machine", {"machine": machine_line()}, contestants(), SIZES)[0]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -78,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_workloads,
         help="which of %(default)s to replay (default: all)",
     )
+    parser.add_argument("--live", action="store_true", help="measure a table of this machine and replay that too")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is missed")
     return parser
@@ -131,6 +142,8 @@ def _show(result: Replay, arguments: argparse.Namespace) -> None:
     for name, verdict in result.verdicts.items():
         for line in dict.fromkeys(verdict.slower_than_numpy):
             print(f"{name}: settled slower than NumPy: {line}")
+        for line in dict.fromkeys(verdict.over_twice_numpy):
+            print(f"{name}: over twice NumPy's total: {line}")
     if result.baselines:
         rule = result.verdicts.get("mixed")
         rows = [["this rule", _percent(rule.total.regret)]] if rule is not None else []

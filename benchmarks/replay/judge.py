@@ -21,6 +21,8 @@ LEARNED = 50
 RIGHT = 1.1
 #: Against plain NumPy, settled: at most this much slower, and this many seconds.
 NUMPY_FACTOR, NUMPY_SLACK = 1.05, 3e-6
+#: Against plain NumPy, in total.
+TWICE = 2.0
 
 
 @dataclass
@@ -54,8 +56,9 @@ class Verdict:
     calls: int = 0
     decisions: int = 0
     exploring: float = 0.0
-    #: The worst ratio of one replay's total to that of plain NumPy.
+    #: The worst ratio of one replay's total to that of plain NumPy, and the replays where it is clearly above two.
     worst_total: float = 0.0
+    over_twice_numpy: list[str] = field(default_factory=list)
     #: Sizes at which settled calls are clearly slower than plain NumPy's.
     slower_than_numpy: list[str] = field(default_factory=list)
     groups: dict[str, Pair] = field(default_factory=dict)
@@ -86,6 +89,7 @@ class Verdict:
             "worst_total_over_numpy": self.worst_total,
         }
         plain: dict[str, Any] = {name: None if math.isnan(value) else value for name, value in found.items()}
+        plain["over_twice_numpy"] = list(self.over_twice_numpy)
         plain["settled_slower_than_numpy"] = list(self.slower_than_numpy)
         plain["regret_by_group"] = {name: pair.regret for name, pair in self.groups.items()}
         return plain
@@ -110,7 +114,7 @@ def judge(group: Group, workload: Workload, knots: Collection[int], seed: int, i
     _judge_calls(times, run, best, knots, begun, into)
     if any(group.plain(n) for n in group.sizes):
         plain = simulate(times, Fixed(group))
-        into.worst_total = max(into.worst_total, run.seconds() / plain.seconds())
+        _compare_totals(times, run, plain, into)
         if not workload.changed_at:
             into.slower_than_numpy += _slower(times, run, plain, begun)
 
@@ -137,22 +141,42 @@ def _judge_calls(times: Times, run: Run, best: Run, knots: Collection[int], begu
         into.wrong_held_out += held_out and wrong
 
 
+def _compare_totals(times: Times, run: Run, plain: Run, into: Verdict) -> None:
+    ratio = run.seconds() / plain.seconds()
+    into.worst_total = max(into.worst_total, ratio)
+    if ratio <= TWICE:
+        return
+    over = run.seconds() - TWICE * plain.seconds()
+    excess = [ours - TWICE * theirs for ours, theirs in zip(run.runs, plain.runs, strict=True)]
+    if over > 2.0 * _error(excess, _distinct(times, range(len(excess)))) * len(excess):
+        name = f"{times.group.name}, sizes from {min(times.workload.sizes)} to {max(times.workload.sizes)}"
+        into.over_twice_numpy.append(f"{name}: {ratio:.2f} times")
+
+
 def _slower(times: Times, run: Run, plain: Run, begun: int) -> list[str]:
     """Sizes whose settled calls took more than plain NumPy's, allowance included, beyond the samples' spread."""
-    group = times.group
-    found = []
+    group, found = times.group, []
     for n in group.sizes:
-        arm = group.plain(n)
         where = [
             index
             for index, size in enumerate(times.workload.sizes)
             if size == n and index >= begun and times.ranks[index] >= LEARNED
         ]
-        if arm is None or len(where) < 2:
+        if group.plain(n) is None or len(where) < 2:
             continue
         excess = [run.runs[index] - NUMPY_FACTOR * plain.runs[index] - NUMPY_SLACK for index in where]
-        # The samples come round again: there are only so many independent ones.
-        distinct = min(len(where), len(group.cells[n][arm].samples))
-        if statistics.fmean(excess) > 2.0 * statistics.stdev(excess) / math.sqrt(distinct):
+        if statistics.fmean(excess) > 2.0 * _error(excess, _distinct(times, where)):
             found.append(f"{group.name} n={n}: {statistics.fmean(excess) * 1e6:.3g} us over")
     return found
+
+
+def _distinct(times: Times, where: Collection[int]) -> int:
+    """How many independent times there are in these calls: the samples come round again."""
+    cells = times.group.cells
+    sizes = {times.workload.sizes[index] for index in where}
+    return min(len(where), sum(min(len(cell.samples) for cell in cells[n].values()) for n in sizes))
+
+
+def _error(values: list[float], distinct: int) -> float:
+    """Standard error of their mean, if only so many are independent."""
+    return statistics.stdev(values) / math.sqrt(distinct) if len(values) > 1 else math.inf

@@ -32,7 +32,7 @@ class Bar:
         """``value`` in the bar's unit."""
         if math.isnan(value):
             return "-"
-        return f"{100.0 * value:.1f} %" if self.unit == "%" else f"{value:.2f}" if self.unit == "x" else f"{value:.0f}"
+        return f"{100.0 * value:.1f} %" if self.unit == "%" else f"{value:.0f}"
 
     @property
     def passed(self) -> bool:
@@ -67,18 +67,15 @@ class Replay:
         """selection.md's bars, for every workload they speak of."""
         found = []
         for name, verdict in self.verdicts.items():
-            if name == "drift":
-                # Before and after the change together: noticing it takes some calls that the oracle does not need.
-                found.append(Bar(name, "regret, all calls", verdict.total.regret, 0.10))
-            else:
-                found.append(Bar(name, "regret, first 1,000 calls", verdict.first.regret, 0.10))
-                found.append(Bar(name, "regret, settled", verdict.settled.regret, 0.03))
-            if name in ("mixed", "sweep"):
-                # A single cheap size cannot pay for trying arms within 1 % of its own time: reported, without a bar.
-                found.append(Bar(name, "calls >10 % slower than the oracle", verdict.wrong_share, 0.05))
+            found.append(Bar(name, "regret, first 1,000 calls", verdict.first.regret, 0.10))
             if name != "drift":
+                # An oracle that knows of the change beforehand is no measure for those who have to notice it.
+                found.append(Bar(name, "regret, settled", verdict.settled.regret, 0.03))
                 found.append(Bar(name, "sizes settled slower than NumPy", len(verdict.slower_than_numpy), 0, ""))
-            found.append(Bar(name, "worst total over NumPy's", verdict.worst_total, 2.0, "x"))
+            if name in ("mixed", "sweep"):
+                # A single cheap size cannot pay for trying arms within 1 % of its own time: shown, without a bar.
+                found.append(Bar(name, "calls >10 % slower than the oracle", verdict.wrong_share, 0.05))
+            found.append(Bar(name, "replays over twice NumPy's total", len(verdict.over_twice_numpy), 0, ""))
         return found
 
     @property

@@ -137,8 +137,9 @@ class Chooser(Guarded):
                 if verdict is Verdict.DRIFTED:
                     tenure.unsettle()
             if trial is not None and tried:
-                # Compiling counts as far as it was foreseen: one accident must not end all trying.
-                spent = max(0.0, run - trial[1]) + min(trial[2], seconds - run)
+                # Compiling counts as far as it was foreseen, so that one accident does not end all trying; all of it where
+                # nothing was known, so that accidents do not follow one another.
+                spent = max(0.0, run - trial[1]) + (seconds - run if unknown else min(trial[2], seconds - run))
                 self._exploration.charge(spent, unknown=unknown)
                 self.ledger.explored(slot, bucket, spent)
             self.ledger.ran(slot, bucket, option, run, calls, compiling=seconds - run)
@@ -207,7 +208,7 @@ class Chooser(Guarded):
     def _try(self, tenure: Tenure, row: Scored, best: Scored, rows: list[Scored]) -> Choice:
         arm = row.option.arm
         tenure.note_try(arm)
-        tenure.trial = (arm, best.total, row.compile if not row.known else self._savings.price(row))
+        tenure.trial = (arm, best.total, self._savings.price(row))
         reason = f"{arm} is tried: it might beat {best.option.arm} at {format_seconds(best.total)}"
         return Choice(row.option, row.estimate, reason, True, 0, rows)
 

@@ -278,7 +278,7 @@ class CostModel(Guarded):
         return _estimate(entry.neighbours.at(x), sigma, None, "samples")
 
     def _nearby(self, entry: _Entry, curve: Curve, x: float) -> float:
-        """The surprise of the nearest bucket with samples, fading with the distance; nothing where a knot is at hand."""
+        """The surprise of the nearest bucket with samples, fading with the distance; nothing where a knot is near."""
         nearest, surprise = math.inf, 0.0
         for ring in entry.buckets.values():
             distance = abs(_middle(ring) - x)

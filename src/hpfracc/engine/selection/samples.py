@@ -94,7 +94,7 @@ class Samples:
 
     @property
     def level(self) -> float:
-        """Log of the typical ratio; that of the mean where it stays above twice that."""
+        """Log of the typical ratio, or of the mean where it stays above twice that, the worst time left out."""
         if not self._fresh:
             self._refresh()
         return self._level
@@ -108,7 +108,7 @@ class Samples:
 
     @property
     def erratic(self) -> bool:
-        """Whether, somewhere in the ring, the mean is above twice the typical time: more must be seen to judge."""
+        """Whether the mean is above twice the typical time: more must be seen to judge."""
         if not self._fresh:
             self._refresh()
         return self._erratic
@@ -125,14 +125,13 @@ class Samples:
         level = 0.5 * (quartile + median)
         erratic = False
         if count >= _ENOUGH:
-            times = [math.exp(ratio) for ratio in self.ratios]
-            half = count // 2
-            older, newer = sum(times[:half]) / half, sum(times[half:]) / (count - half)
+            # A cost that comes and goes is still a cost; but a single hiccup, however long, is none.
+            times = [math.exp(ratio) for ratio in ordered]
             twice = 2.0 * math.exp(level)
-            erratic = max(older, newer) > twice
-            # A cost that comes and goes is still a cost: but only if it came in both halves, not in one hiccup.
-            if min(older, newer) > twice:
-                level = math.log(sum(times) / count)
+            whole = sum(times)
+            erratic = whole > twice * count
+            if whole - times[-1] > twice * (count - 1):
+                level = math.log(whole / count)
         self._level, self._erratic = level, erratic
         self._sigma = (median - quartile + _SIGMA + _SIGMA_OF_ONE / count) / math.sqrt(count)
         self._fresh = True

@@ -1,0 +1,56 @@
+"""The engine's own arms as contestants, so that a table can be measured on the machine at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.execution.binding import bind
+from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.selection.candidates import masked
+from hpfracc.engine.selection.knowledge import knowledge_for
+
+from .live import Contestant
+
+OPERATIONS = ("causal_convolution", "matmul", "fft", "elementwise", "reduction", "bitwise_xor")
+SIZES = (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
+#: Work beyond which an arm is not timed: a direct sum of 65,536 points takes seconds and cannot win.
+MOST_WORK = 2e8
+
+
+def contestants() -> Iterator[Contestant]:
+    """Every arm of every operation, NumPy operands on the host; ``n`` is the number of elements."""
+    for name in OPERATIONS:
+        for arm in registry.arms(name):
+            yield Contestant(name, "host", table_name(arm), preparer(name, arm))
+
+
+def table_name(arm: Arm) -> str:
+    """The arm's name as the stored tables write it: NumPy's first, so that baselines find it."""
+    return arm.name.replace(":", "-").removesuffix("@cpu")
+
+
+def preparer(name: str, arm: Arm) -> Callable[[int], Callable[[], Any]]:
+    """``prepare(n)`` of one arm."""
+
+    def prepare(n: int) -> Callable[[], Any]:
+        operation = get_operation(name)
+        side = round(n**0.5)
+        shape = (side, side) if name == "matmul" else (n,)
+        specs, params = operation.primitive.example(shape, "int64" if name == "bitwise_xor" else "float64")
+        rng = np.random.default_rng(n)
+        arrays = [(100 * rng.standard_normal(spec.shape)).astype(spec.dtype) for spec in specs]
+        request = make_request(operation.primitive, arrays, params)
+        refused = {known.name: why for known, why, _ in masked(request, knowledge_for(request.settings).breaker)}
+        work = operation.primitive.work(request.call, arm.algorithm)
+        if refused.get(arm.name, "gone") is not None or work > MOST_WORK:
+            raise NotImplementedError(arm.name)
+        bound = bind(operation.primitive, request.call, arm, request.placement, arrays)
+        return lambda: bound.run(*arrays, **params)
+
+    return prepare
