@@ -7,6 +7,7 @@ A backend is one folder: ``adapter.py`` says what the library is, where its memo
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +15,11 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from hpfracc._optional import EXTRAS
 from hpfracc.engine.primitives.base import Call
+from hpfracc.errors import MissingDependencyError
 
-__all__ = ["Adapter", "Arm", "DeviceTimer", "Kernel", "KernelSpec"]
+__all__ = ["Adapter", "Arm", "DeviceTimer", "HostAdapter", "Kernel", "KernelSpec"]
 
 #: When a kernel compiles: never, once per dtypes and ranks, or once per shape.
 Compiles = Literal["never", "signature", "shape"]
@@ -113,6 +116,8 @@ class Adapter(ABC):
     name: ClassVar[str]
     #: The module whose presence means that the backend is installed.
     module: ClassVar[str]
+    #: The packages that may bring that module, where they are not called like it.
+    packages: ClassVar[tuple[str, ...]] = ()
     #: Seconds that importing the library takes where nothing better is known; measured once it was imported.
     import_seconds: ClassVar[float] = 0.0
     #: The kernels it offers, per primitive.
@@ -126,9 +131,17 @@ class Adapter(ABC):
     def devices(self) -> tuple[str, ...]:
         """The devices it can work on, ``"cpu"`` and ``"cuda:<index>"``; may import the library."""
 
-    @abstractmethod
     def version(self) -> str:
-        """The library's version; does not import it."""
+        """The library's version, from its metadata; does not import it."""
+        for package in self.packages or (self.module,):
+            try:
+                return importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+        raise MissingDependencyError(
+            f"{self.module!r} is not installed; install it with: pip install 'hpfracc[{EXTRAS[self.module]}]'",
+            name=self.module,
+        )
 
     @abstractmethod
     def from_host(self, array: np.ndarray, device: str) -> Any:
@@ -169,3 +182,23 @@ class Adapter(ABC):
     def scope(self, call: Call) -> contextlib.AbstractContextManager[Any] | None:
         """A context in which kernels for ``call`` on host operands must run, or None."""
         return None
+
+
+class HostAdapter(Adapter):
+    """A library that works on NumPy's own arrays: nothing moves."""
+
+    def devices(self) -> tuple[str, ...]:
+        """The host."""
+        return ("cpu",)
+
+    def from_host(self, array: np.ndarray, device: str) -> np.ndarray:
+        """The array itself."""
+        return array
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """The array itself."""
+        return np.asarray(array)
+
+    def cast(self, array: np.ndarray, dtype: str) -> np.ndarray:
+        """``array`` in ``dtype``, itself if it is so already."""
+        return array if array.dtype == dtype else array.astype(dtype)

@@ -137,8 +137,8 @@ class Chooser(Guarded):
                 if verdict is Verdict.DRIFTED:
                     tenure.unsettle()
             if trial is not None and tried:
-                # Compiling counts as far as it was foreseen, so that one accident does not end all trying; all of it where
-                # nothing was known, so that accidents do not follow one another.
+                # Compiling counts as far as it was foreseen, so that one accident does not end all trying; all of it
+                # where nothing was known, so that accidents do not follow one another.
                 spent = max(0.0, run - trial[1]) + (seconds - run if unknown else min(trial[2], seconds - run))
                 self._exploration.charge(spent, unknown=unknown)
                 self.ledger.explored(slot, bucket, spent)

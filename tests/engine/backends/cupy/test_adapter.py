@@ -23,7 +23,7 @@ def install(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
         except KeyError:
             raise importlib.metadata.PackageNotFoundError(package) from None
 
-    monkeypatch.setattr(module.importlib.metadata, "version", version)
+    monkeypatch.setattr(importlib.metadata, "version", version)
 
 
 @pytest.mark.parametrize("package", ["cupy", "cupy-cuda12x", "cupy-cuda13x"])

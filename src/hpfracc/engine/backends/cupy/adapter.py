@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 from collections import deque
 from collections.abc import Mapping
@@ -13,7 +12,6 @@ import numpy as np
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
-from hpfracc.errors import MissingDependencyError
 
 __all__ = ["ADAPTER", "CupyAdapter"]
 
@@ -42,6 +40,7 @@ class CupyAdapter(Adapter):
 
     name: ClassVar[str] = "cupy"
     module: ClassVar[str] = "cupy"
+    packages: ClassVar[tuple[str, ...]] = _PACKAGES
     import_seconds: ClassVar[float] = 1.0
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
@@ -69,17 +68,6 @@ class CupyAdapter(Adapter):
                 count = 0
             self._devices = tuple(f"cuda:{index}" for index in range(count))
         return self._devices
-
-    def version(self) -> str:
-        """CuPy's version, from the metadata of whichever of its packages is installed."""
-        for package in _PACKAGES:
-            try:
-                return importlib.metadata.version(package)
-            except importlib.metadata.PackageNotFoundError:
-                continue
-        raise MissingDependencyError(
-            "'cupy' is not installed; install it with: pip install 'hpfracc[cuda]'", name="cupy"
-        )
 
     def from_host(self, array: np.ndarray, device: str) -> Any:
         """A copy on ``device``."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import os
 import sys
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, KernelSpec
 from hpfracc.engine.memory.alias import unlocked
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
-from hpfracc.errors import BackendUnavailableError, MissingDependencyError
+from hpfracc.errors import BackendUnavailableError
 
 __all__ = ["ADAPTER", "JaxAdapter"]
 
@@ -110,15 +109,6 @@ class JaxAdapter(Adapter):
     def devices(self) -> tuple[str, ...]:
         """The host and every CUDA device that JAX sees."""
         return tuple(self._devices())
-
-    def version(self) -> str:
-        """JAX's version, from its metadata."""
-        try:
-            return importlib.metadata.version("jax")
-        except importlib.metadata.PackageNotFoundError:
-            raise MissingDependencyError(
-                "'jax' is not installed; install it with: pip install 'hpfracc[jax]'", name="jax"
-            ) from None
 
     def from_host(self, array: np.ndarray, device: str) -> Any:
         """An array committed to ``device``, in the dtype of the one that was given."""

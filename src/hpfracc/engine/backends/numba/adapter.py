@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import metadata
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
-import numpy as np
-
-from hpfracc.engine.backends.base import Adapter, KernelSpec
+from hpfracc.engine.backends.base import HostAdapter, KernelSpec
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 
 __all__ = ["ADAPTER", "NumbaAdapter"]
@@ -25,7 +22,7 @@ def _is_derivative(call: Call) -> str | None:
 
 
 @final
-class NumbaAdapter(Adapter):
+class NumbaAdapter(HostAdapter):
     """There is no FFT and no matrix product here: nothing that Numba compiles was faster than NumPy's."""
 
     name = "numba"
@@ -46,26 +43,6 @@ class NumbaAdapter(Adapter):
             ),
         ),
     }
-
-    def devices(self) -> tuple[str, ...]:
-        """The host."""
-        return ("cpu",)
-
-    def version(self) -> str:
-        """Numba's version."""
-        return metadata.version("numba")
-
-    def from_host(self, array: np.ndarray[Any, Any], device: str) -> np.ndarray[Any, Any]:
-        """The array itself."""
-        return array
-
-    def to_host(self, array: Any) -> np.ndarray[Any, Any]:
-        """The array itself."""
-        return np.asarray(array)
-
-    def cast(self, array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
-        """``array`` in ``dtype``, itself if it is so already."""
-        return array if array.dtype == dtype else array.astype(dtype)
 
 
 ADAPTER = NumbaAdapter()

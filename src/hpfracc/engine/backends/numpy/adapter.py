@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import metadata
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
-import numpy as np
-
-from hpfracc.engine.backends.base import Adapter, KernelSpec
+from hpfracc.engine.backends.base import HostAdapter, KernelSpec
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.causal_convolution import fills_one_block
 
@@ -20,7 +17,7 @@ def _is_single(call: Call) -> str | None:
 
 
 @final
-class NumpyAdapter(Adapter):
+class NumpyAdapter(HostAdapter):
     """Arrays stay where they are; the host's memory is the engine's own affair."""
 
     name = "numpy"
@@ -47,26 +44,6 @@ class NumpyAdapter(Adapter):
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS),),
         "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT),),
     }
-
-    def devices(self) -> tuple[str, ...]:
-        """The host."""
-        return ("cpu",)
-
-    def version(self) -> str:
-        """NumPy's version."""
-        return metadata.version("numpy")
-
-    def from_host(self, array: np.ndarray[Any, Any], device: str) -> np.ndarray[Any, Any]:
-        """The array itself."""
-        return array
-
-    def to_host(self, array: Any) -> np.ndarray[Any, Any]:
-        """The array itself."""
-        return np.asarray(array)
-
-    def cast(self, array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
-        """``array`` in ``dtype``, itself if it is so already."""
-        return array if array.dtype == dtype else array.astype(dtype)
 
 
 ADAPTER = NumpyAdapter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import sys
 from collections import deque
@@ -14,7 +13,6 @@ import numpy as np
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
-from hpfracc.errors import MissingDependencyError
 
 __all__ = ["ADAPTER", "TorchAdapter"]
 
@@ -78,15 +76,6 @@ class TorchAdapter(Adapter):
             count = torch.cuda.device_count() if torch.cuda.is_available() else 0
             self._devices = ("cpu", *(f"cuda:{index}" for index in range(count)))
         return self._devices
-
-    def version(self) -> str:
-        """PyTorch's version, from its metadata."""
-        try:
-            return importlib.metadata.version("torch")
-        except importlib.metadata.PackageNotFoundError:
-            raise MissingDependencyError(
-                "'torch' is not installed; install it with: pip install 'hpfracc[torch]'", name="torch"
-            ) from None
 
     def from_host(self, array: np.ndarray, device: str) -> Any:
         """A tensor on ``device``; on the host it shares the array's memory, unless read-only or stored backwards."""
