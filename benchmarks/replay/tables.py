@@ -96,7 +96,7 @@ class Group:
         """Elementary steps, as the primitives' own work models count them."""
         if self.op == "matmul":
             return float(n) ** 3 if self.side else float(n) ** 1.5
-        return float(n) ** 2 if arm.endswith("direct") else float(n)
+        return float(n) ** 2 if "direct" in arm else float(n)
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,10 @@ class Table:
 
 
 def read_table(path: Path) -> Table:
-    """Read a file of the form ``{"meta": {...}, "rows": [{op, arm, start, n, first, samples}, ...]}``."""
+    """Read a file ``{"meta": {...}, "rows": [{op, arm, start, n, first, samples}, ...]}``, or one of the rows alone."""
     content = json.loads(path.read_text(encoding="utf-8"))
+    if isinstance(content, list):
+        content = {"rows": content}
     return make_table(path.stem, content.get("meta", {}), content["rows"])
 
 

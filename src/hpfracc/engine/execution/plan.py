@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable
 
+from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.binding import Bound
 from hpfracc.engine.selection.candidates import Request
 from hpfracc.engine.selection.choose import Option
@@ -43,6 +44,7 @@ class Plan:
         "seen",
         "tick",
         "version",
+        "warm",
     )
 
     def __init__(
@@ -56,6 +58,7 @@ class Plan:
         self.seen = 0
         self.peeks = 0
         self.interval = 0
+        self.warm: set[str] = set()
         self.adopt(bound, decision, option)
 
     def adopt(self, bound: Bound, decision: Decision, option: Option, expected: float = math.nan) -> None:
@@ -88,6 +91,16 @@ class Plan:
         self.seen = max(now, self.seen)
         self.interval = calls
         self.attention = now + calls + 1
+
+    def warms_up(self, arm: Arm) -> bool:
+        """Whether this is an arm's first call here, and takes longer than those to come; asking counts it.
+
+        Then weights are transformed that will be kept, and a card's library makes its plans for the shape.
+        """
+        if arm.name in self.warm:
+            return False
+        self.warm.add(arm.name)
+        return self.request.prepared or not arm.on_host
 
     def deserves_review(self, seconds: float, calls: int) -> bool:
         """Whether to choose anew after a call that took ``seconds`` and stands for ``calls``.

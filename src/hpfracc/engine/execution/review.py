@@ -46,7 +46,9 @@ def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, An
     except Exception as error:
         return recover(plan, bound, arrays, params, error)
     seconds = time.perf_counter() - begin
-    if first or not asynchronous:
+    if plan.warms_up(arm) and not first:
+        knowledge.tally(request, option, calls)
+    elif first or not asynchronous:
         # A first call compiles, on the host; what the device does later is small beside that.
         knowledge.observe(request, option, seconds, first=first, calls=calls)
     elif timer is not None:

@@ -115,8 +115,11 @@ class Samples:
 
     @property
     def recent_low(self) -> float | None:
-        """The last log ratio where it broke out below the band: the arm may have become faster."""
-        return self.ratios[-1] if self._run < 0 else None
+        """The last log ratio where it broke out below the earlier ones: the arm may have become faster."""
+        last = self.ratios[-1]
+        if self._band is not None:
+            return last if self._run < 0 else None
+        return last if len(self.ratios) > 1 and last + _MARGIN < min(list(self.ratios)[:-1]) else None
 
     def _refresh(self) -> None:
         ordered = sorted(self.ratios)
@@ -125,13 +128,13 @@ class Samples:
         level = 0.5 * (quartile + median)
         erratic = False
         if count >= _ENOUGH:
-            # A cost that comes and goes is still a cost; but a single hiccup, however long, is none.
-            times = [math.exp(ratio) for ratio in ordered]
-            twice = 2.0 * math.exp(level)
-            whole = sum(times)
-            erratic = whole > twice * count
-            if whole - times[-1] > twice * (count - 1):
-                level = math.log(whole / count)
+            # A cost that comes and goes is still a cost; but a single hiccup, however long, is none, and what has not
+            # come lately is over.
+            times = [math.exp(ratio) for ratio in self.ratios]
+            twice, lately = 2.0 * math.exp(level), times[count // 2 :]
+            erratic = sum(times) > twice * count
+            if sum(times) - max(times) > twice * (count - 1) and sum(lately) > twice * len(lately):
+                level = math.log(sum(times) / count)
         self._level, self._erratic = level, erratic
         self._sigma = (median - quartile + _SIGMA + _SIGMA_OF_ONE / count) / math.sqrt(count)
         self._fresh = True

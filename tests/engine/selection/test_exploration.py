@@ -1,0 +1,143 @@
+"""Trying alternatives: where it can pay, within the budget, at growing distances, and never by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from hpfracc.engine.selection.choose import Choice, Chooser, Option
+from hpfracc.engine.selection.cost import CostModel
+
+
+def options_of(*arms: str) -> list[Option]:
+    return [Option(arm, arm, 1000.0) for arm in arms]
+
+
+def play(
+    chooser: Chooser, options: list[Option], seconds: Callable[[str, int], float], calls: int
+) -> list[tuple[Choice, int]]:
+    """Answers with the number of calls before each, as the engine asks for them."""
+    answers, made = [], 0
+    while made < calls:
+        choice = chooser.choose("slot", "bucket", options)
+        answers.append((choice, made))
+        made += choice.review_after + 1
+        chooser.observe(
+            "slot", "bucket", choice.option, seconds(choice.option.arm, made), calls=choice.review_after + 1
+        )
+    return answers
+
+
+def chooser_with(**knots: float) -> Chooser:
+    costs = CostModel()
+    for arm, seconds in knots.items():
+        costs.add_knot(arm, 1000.0, seconds)
+    return Chooser(costs)
+
+
+def test_the_budget_is_kept():
+    """However wrong the predictions of alternatives are, their extra time stays near 1 % of the total."""
+    truth = {"best": 1e-3, "second": 4e-3, "third": 4e-3}
+    chooser = chooser_with(best=1e-3, second=1.1e-3, third=1.2e-3)
+    answers = play(chooser, options_of(*truth), lambda arm, _: truth[arm], 5000)
+    extra = sum(truth[choice.option.arm] - truth["best"] for choice, _ in answers if choice.explored)
+    assert any(choice.explored for choice, _ in answers)
+    assert extra <= 0.012 * 5000 * truth["best"]
+
+
+def test_five_times_the_best_is_never_tried():
+    """Even though its bound might reach down."""
+    chooser = chooser_with(best=1e-3)
+    chooser.costs.add_knot("far", 1000.0, 5.5e-3, prior=True)
+    answers = play(chooser, options_of("best", "far"), lambda arm, _: 1e-3, 3000)
+    assert {choice.option.arm for choice, _ in answers} == {"best"}
+
+
+def test_tries_of_one_alternative_become_rarer():
+    """An arm that might be better stays in doubt, but the distance between tries at least doubles."""
+    chooser = chooser_with(best=1e-3, rival=1.02e-3)
+    answers = play(chooser, options_of("best", "rival"), lambda arm, _: 1e-3, 6000)
+    moments = [made for choice, made in answers if choice.explored]
+    gaps = [later - earlier for earlier, later in pairwise(moments)]
+    assert all(later >= earlier for earlier, later in pairwise(gaps))
+    assert len(moments) <= 14
+
+
+def test_the_same_history_gives_the_same_answers():
+    """Counters decide, not random numbers."""
+
+    def history() -> list[tuple[str, bool, int]]:
+        chooser = chooser_with(a=1e-3, b=1.1e-3, c=1.3e-3)
+        answers = play(chooser, options_of("a", "b", "c"), lambda arm, made: 1e-3 * (1 + made % 7 / 10), 2000)
+        return [(choice.option.arm, choice.explored, made) for choice, made in answers]
+
+    assert history() == history()
+
+
+def test_arms_nobody_knows_are_tried_and_then_known():
+    """A user's own operation has no knots: every arm gets its turn, and the best one the calls."""
+    truth = {"numpy": 3e-3, "torch": 1e-3, "jax": 2e-3}
+    answers = play(Chooser(CostModel()), options_of(*truth), lambda arm, _: truth[arm], 400)
+    assert answers[0][0].option.arm == "numpy"
+    assert {choice.option.arm for choice, _ in answers} == set(truth)
+    assert answers[-1][0].option.arm == "torch"
+
+
+def test_an_unknown_arm_that_must_compile_waits_for_its_price():
+    """It might save all of the time at best: it is not tried before as much time has gone by as compiling takes."""
+    costs = CostModel()
+    costs.set_compile_prior("numba", 1.0)
+    costs.add_knot("numpy", 1000.0, 1e-2)
+    chooser = Chooser(costs)
+    options = [Option("numpy", "numpy", 1000.0), Option("numba", "numba", 1000.0, compile_key="code")]
+    made = 0
+    while (choice := chooser.choose("slot", "bucket", options)).option.arm == "numpy":
+        chooser.observe("slot", "bucket", choice.option, 1e-2, calls=choice.review_after + 1)
+        made += choice.review_after + 1
+        assert made < 1000
+    assert made >= 100
+
+
+def test_a_fallen_incumbent_is_asked_again_and_regains_its_place():
+    """It became slow, another took over, it recovered: noticed within some thousand calls."""
+    chooser = chooser_with(first=1e-3, second=2e-3)
+
+    def seconds(arm: str, made: int) -> float:
+        return 2e-3 if arm == "second" else 8e-3 if 1000 <= made < 2000 else 1e-3
+
+    answers = play(chooser, options_of("first", "second"), seconds, 12_000)
+    serving = [choice.option.arm for choice, made in answers if 1500 <= made < 2000 and not choice.explored]
+    assert set(serving) == {"second"}
+    assert answers[-1][0].option.arm == "first"
+
+
+def test_a_best_far_below_its_curve_opens_the_others():
+    """Ten times faster here than the curve said (a size between two primes): the others' curves are doubted as well."""
+    truth = {"tried": 1e-3, "better": 0.5e-3}
+    chooser = chooser_with(tried=1e-2, better=1.1e-2)
+    answers = play(chooser, options_of(*truth), lambda arm, _: truth[arm], 500)
+    assert answers[-1][0].option.arm == "better"
+
+
+@pytest.mark.parametrize(("seconds", "every"), [(1e-6, 256), (1e-4, 100), (1e-3, 16), (0.1, 1)])
+def test_looks_are_as_rare_as_the_call_is_short(seconds: float, every: int):
+    """One call in 256 at most, one in 16 at least; every call that is long beside a look."""
+    chooser = chooser_with(only=seconds)
+    answers = play(chooser, options_of("only"), lambda arm, _: seconds, 20_000)
+    assert answers[0][0].review_after == 0
+    assert answers[-1][0].review_after + 1 == pytest.approx(every, abs=1)
+
+
+def test_an_erratic_arm_is_watched_until_its_ring_is_full():
+    """One time in six takes a hundred times as long: it is not trusted after eight samples."""
+    chooser = chooser_with(moody=1e-4, calm=4e-4)
+
+    def seconds(arm: str, made: int) -> float:
+        return 4e-4 if arm == "calm" else 1e-2 if made % 6 == 5 else 1e-4
+
+    answers = play(chooser, options_of("moody", "calm"), seconds, 3000)
+    moody = [made for choice, made in answers if choice.option.arm == "moody" and not choice.explored]
+    assert max(moody) < 200
+    assert answers[-1][0].option.arm == "calm"

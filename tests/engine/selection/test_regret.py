@@ -1,0 +1,92 @@
+"""The books: what was run, what would have been best, and the report of both."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rich.console import Console
+
+from hpfracc.engine.selection.choose import Chooser, Option
+from hpfracc.engine.selection.cost import CostModel
+
+FAST, SLOW = Option("fast", "fast", 1000.0), Option("slow", "slow", 1000.0, compile_key="code")
+
+
+@pytest.fixture
+def chooser() -> Chooser:
+    costs = CostModel()
+    costs.add_knot("fast", 1000.0, 1e-3)
+    costs.add_knot("slow", 1000.0, 2e-3)
+    return Chooser(costs)
+
+
+def test_regret_is_what_the_wrong_arm_took_more(chooser: Chooser):
+    """Three calls in four on the best arm, one on one of twice its time: 25 % regret, a quarter of the calls slow."""
+    chooser.choose(("op", "float64"), 10, [FAST, SLOW])
+    for _ in range(30):
+        chooser.observe(("op", "float64"), 10, FAST, 1e-3)
+    for _ in range(10):
+        chooser.observe(("op", "float64"), 10, SLOW, 2e-3)
+    row = chooser.ledger.report().total
+    assert row.calls == 40
+    assert row.seconds == pytest.approx(0.05)
+    assert row.best == pytest.approx(0.04, rel=0.01)
+    assert row.regret == pytest.approx(0.25, rel=0.01)
+    assert row.slow == pytest.approx(0.25)
+
+
+def test_noise_is_no_regret(chooser: Chooser):
+    """Times that jump about, all on the best arm: nothing to regret."""
+    chooser.choose("op", 10, [FAST, SLOW])
+    for number in range(40):
+        chooser.observe("op", 10, FAST, 1e-3 if number % 10 else 9e-3)
+    assert chooser.ledger.report().total.regret == 0.0
+
+
+def test_compiling_and_uncounted_calls_are_in_the_books(chooser: Chooser):
+    """A first call is compiling but for its run; a timed call stands for several; untimed ones count as predicted."""
+    chooser.observe("op", 10, SLOW, 0.502, first=True)
+    chooser.observe("op", 10, SLOW, 2e-3, calls=9)
+    chooser.tally("op", 10, SLOW, 10)
+    row = chooser.ledger.report().total
+    assert row.calls == 20
+    assert row.compiling == pytest.approx(0.5)
+    assert row.seconds == pytest.approx(0.5 + 20 * 2e-3, rel=0.01)
+
+
+def test_exploring_is_told_apart(chooser: Chooser):
+    """A try of an arm that turns out slower is booked with what it took more."""
+    chooser.costs.add_knot("rival", 1000.0, 1.05e-3)
+    options = [FAST, Option("rival", "rival", 1000.0)]
+    while not (choice := chooser.choose("op", 10, options)).explored:
+        chooser.observe("op", 10, choice.option, 1e-3, calls=choice.review_after + 1)
+    chooser.observe("op", 10, choice.option, 3e-3)
+    row = chooser.ledger.report().total
+    assert row.exploring * row.seconds == pytest.approx(2e-3, rel=0.05)
+
+
+def test_operations_are_told_apart_and_added_up(chooser: Chooser):
+    """By the first part of the slot; all buckets and dtypes of one operation make one row."""
+    for slot in (("fft", "float64"), ("fft", "float32"), ("matmul", "float64")):
+        for bucket in (1, 2):
+            chooser.observe(slot, bucket, FAST, 1e-3, calls=5)
+    report = chooser.ledger.report()
+    assert [(row.operation, row.calls) for row in report.operations] == [("fft", 20), ("matmul", 10)]
+    assert report.total.calls == 30
+
+
+def test_the_report_can_be_read_and_kept(chooser: Chooser):
+    """As a table for people and as JSON for programs, with null where nothing is known."""
+    empty = chooser.ledger.report()
+    assert json.loads(json.dumps(empty.to_dict(), allow_nan=False))["total"]["regret"] is None
+    chooser.observe("op", 10, FAST, 1e-3)
+    report = chooser.ledger.report()
+    assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["operations"][0]["operation"] == "op"
+    assert "op" in str(report) and "regret" in str(report)
+    console = Console(width=140, color_system=None)
+    with console.capture() as capture:
+        console.print(report)
+    assert "0.0 %" in capture.get()
+    chooser.clear()
+    assert chooser.ledger.report().total.calls == 0
