@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from hpfracc.engine.selection.transfers import TransferModel
+from hpfracc.errors import InvalidInputError
 
 ROUTE = "host->cuda:0"
 
@@ -41,3 +44,26 @@ def test_routes_are_told_apart() -> None:
         model.observe(ROUTE, 2**24, 1.0)
     assert model.estimate("cuda:0->host", 2**24) == before
     assert model.estimate(ROUTE, 2**24) > 0.5
+
+
+def test_medium_copies_tell_the_rate_until_large_ones_do() -> None:
+    """A program that only ever moves half a mebibyte is learned from as well."""
+    model = TransferModel()
+    model.set_prior("host->cuda", 1e-5, 1e10)
+    for _ in range(8):
+        model.observe(ROUTE, 2**19, 1e-5 + 2**19 / 2e9)
+    assert model.rates(ROUTE)[1] == pytest.approx(2e9, rel=0.01)
+    model.observe(ROUTE, 2**24, 1e-5 + 2**24 / 5e9)
+    assert model.rates(ROUTE)[1] == pytest.approx(5e9, rel=0.01)
+
+
+def test_a_clock_that_stood_still_spoils_nothing() -> None:
+    """Copies that took no time at all leave a finite estimate; what is no time is refused."""
+    model = TransferModel()
+    for nbytes in (1024, 2**24):
+        model.observe(ROUTE, nbytes, 0.0)
+    assert 0.0 < model.estimate(ROUTE, 2**24) < math.inf
+    with pytest.raises(InvalidInputError, match="seconds=nan"):
+        model.observe(ROUTE, 1024, math.nan)
+    with pytest.raises(InvalidInputError, match="rate=0"):
+        model.set_prior("host->cuda", 1e-5, 0)

@@ -7,11 +7,13 @@ own queue, read when it has passed them; until then the pair waits here.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from hpfracc.engine.backends.base import Adapter, DeviceTimer
 from hpfracc.engine.execution.binding import TransferLog
@@ -67,18 +69,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=pending_times.reset)
 
 
+#: Copies that are all timed, and how many there are to one that is timed afterwards: marks in a queue cost little, but
+#: reading and keeping hundreds of them showed in calls of a millisecond (``benchmarks/convolution.py``).
+_TIMED_AT_FIRST, _ONE_IN = 16, 64
+_UNTIMED = contextlib.nullcontext()
+
+
 def log_transfer(knowledge: Knowledge) -> TransferLog:
     """Something that learns the cost of copies from those that are made."""
+    number = itertools.count()
 
-    @contextlib.contextmanager
-    def log(adapter: Adapter, route: str, size: int, device: str) -> Iterator[None]:
+    def log(adapter: Adapter, route: str, size: int, device: str) -> contextlib.AbstractContextManager[Any]:
+        count = next(number)
+        if count >= _TIMED_AT_FIRST and count % _ONE_IN:
+            return _UNTIMED
         timer = adapter.timer(device)
-        if timer is None:
-            yield
-            return
-        timer.start()
-        yield
-        timer.stop()
-        pending_times.add(timer, lambda seconds: knowledge.observe_transfer(route, size, seconds))
+        return _UNTIMED if timer is None else _timed(timer, knowledge, route, size)
 
     return log
+
+
+@contextlib.contextmanager
+def _timed(timer: DeviceTimer, knowledge: Knowledge, route: str, size: int) -> Iterator[None]:
+    timer.start()
+    yield
+    timer.stop()
+    pending_times.add(timer, lambda seconds: knowledge.observe_transfer(route, size, seconds))

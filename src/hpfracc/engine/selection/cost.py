@@ -20,8 +20,8 @@ Source = Literal["samples", "knots", "prior", "none"]
 _KNOT_WEIGHT = 0.5
 _PRIOR_WEIGHT = 0.1
 #: Standard deviation of the log at a knot, and how it grows per doubling of the work towards the next and beyond the
-#: last: leaving every other size of ``timings-h200.json`` out gives errors of about 0.25 two doublings away. A prior
-#: was measured on another machine.
+#: last: leaving every other size of ``timings-h200.json`` out, half of the errors two doublings away are below 0.2 and
+#: two thirds below 0.3. A prior was measured on another machine.
 _KNOT_SIGMA, _KNOT_SIGMA_PER_DOUBLING = 0.15, 0.05
 _BEYOND_SIGMA_PER_DOUBLING = 0.15
 _PRIOR_SIGMA = 0.7

@@ -11,15 +11,15 @@ __all__ = ["KEPT", "Samples", "Verdict"]
 
 #: Times kept per arm and bucket (selection.md).
 KEPT = 32
-#: This many times in a row, all on one side of the band, are a change and not noise: noticed one call later than with 3
-#: (workload "drift" of benchmarks/selection.py), with a tenth of the false alarms on ``timings-cpu.json``.
+#: This many times in a row, all on one side of the band, are a change and not noise. Noise alone looks like that once
+#: in 1,800 times on ``timings-cpu.json``; with 3, once in 490; with 5 a change is noticed a call later.
 _RUN = 4
 #: The band reaches this factor beyond the quartiles (natural log).
 _MARGIN = math.log(1.5)
 #: Fewer than this do not make a band, and the band is renewed after as many.
 _ENOUGH = 8
 #: How uncertain a typical time is at least, and how much more after a single sample (standard deviation of the log,
-#: before it is divided by the root of their number). Halving or doubling either changes nothing on the stored tables.
+#: before it is divided by the root of their number). Half or twice the second changes nothing on the stored tables.
 _SIGMA, _SIGMA_OF_ONE = 0.05, 0.2
 
 
@@ -42,8 +42,9 @@ class Samples:
     -----
     *Typical* is midway between the lower quartile and the median. The quartile alone resists more noise, but is blind
     to an arm that is fast one time in three (Numba's parallel loop at 16M elements in ``timings-cpu.json``: quartile
-    1.24 s, mean 1.36 s, against PyTorch's 1.04 s and 1.17 s): over 32 replays of that table and perturbed copies the
-    settled regret was 3.7 % with the quartile, 2.4 % with the median, 2.3 % midway.
+    1.24 s, mean 1.36 s, against PyTorch's 1.04 s and 1.17 s). With it benchmarks/selection.py misses the bar for the
+    settled regret on that table in four of nine runs, midway in one (24 single replays: 2.8 %, at worst 6.3 %, against
+    2.2 % and 4.3 %). The median alone does no better, and gives way once half of the times are disturbed.
     """
 
     __slots__ = ("_age", "_band", "_erratic", "_fresh", "_level", "_run", "_sigma", "ratios", "seconds", "works")
