@@ -6,6 +6,7 @@ Nothing here imports an array library: an array of a library that was never impo
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -98,6 +99,13 @@ def _is_dual(value: Any) -> bool:
     return level >= 0 and forward_ad.unpack_dual(value).tangent is not None
 
 
+@functools.cache
+def _torch_probe() -> tuple[Any, Any]:
+    """What tells of gradients beside ``requires_grad``, looked up once: the way there is longer than the answer."""
+    torch = sys.modules["torch"]
+    return torch._C._functorch.is_functorch_wrapped_tensor, torch.autograd.forward_ad
+
+
 def quick_kind(value: Any) -> tuple[Any, ...]:
     """All that decisions about an array of another library depend on, as it is written down quickest.
 
@@ -106,7 +114,9 @@ def quick_kind(value: Any) -> tuple[Any, ...]:
     """
     library = library_of(value)
     if library == "torch":
-        return type(value), value.shape, value.dtype, value.device, value.layout, tracks_gradient(value)
+        wrapped, forward_ad = _torch_probe()
+        tracked = value.requires_grad or wrapped(value) or (forward_ad._current_level >= 0 and _is_dual(value))
+        return type(value), value.shape, value.dtype, value.device, value.layout, tracked
     if library == "jax" and not is_tracer(value):
         return type(value), value.shape, value.dtype, value.sharding
     return type(value), tuple(value.shape), value.dtype, device_of(value)
