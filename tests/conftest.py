@@ -11,6 +11,9 @@ import pytest
 from hpfracc import _config
 from hpfracc.engine.execution import state
 
+# Tests import JAX themselves, several processes at once perhaps: none may take most of a card for itself.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
 
 def _resets() -> list[Callable[[], None]]:
     """What forgets the library's global state, from the lowest floor up."""

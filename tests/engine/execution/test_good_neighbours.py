@@ -54,7 +54,8 @@ def test_jax_does_not_take_most_of_the_card_when_we_start_it() -> None:
         "print(os.environ['XLA_PYTHON_CLIENT_PREALLOCATE'], hf.last_decision().device)\n"
     )
     for given, expected in (({}, "false cpu"), ({"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, "true cpu")):
-        environment = {**os.environ, "PYTHONPATH": SOURCE, "HPFRACC_WISDOM": "off", "JAX_PLATFORMS": "cpu", **given}
+        inherited = {name: value for name, value in os.environ.items() if name != "XLA_PYTHON_CLIENT_PREALLOCATE"}
+        environment = {**inherited, "PYTHONPATH": SOURCE, "HPFRACC_WISDOM": "off", "JAX_PLATFORMS": "cpu", **given}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == expected
 
