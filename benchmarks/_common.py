@@ -20,7 +20,7 @@ def machine_line() -> str:
     machine = hardware.machine()
     cards = ", ".join(gpu.name for gpu in machine.gpus) or "no GPU"
     libraries = ", ".join(f"{name} {version}" for name, version in machine.libraries.items() if version)
-    return f"{machine.cpu.model}, {machine.cpu.allotment} cores, {cards}; Python {machine.python}; {libraries}"
+    return f"{machine.cpu.model} ({machine.cpu.allotment}), {cards}; Python {machine.python}; {libraries}"
 
 
 def heading(title: str) -> str:
