@@ -13,7 +13,7 @@ from hpfracc.engine.selection.decision import Candidate, Decision
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Explanation", "format_bytes", "format_seconds"]
+__all__ = ["Explanation", "as_text", "format_bytes", "format_seconds"]
 
 _COLUMNS = ("", "arm", "predicted", "interval", "of it transfer", "first call more", "memory", "samples", "from")
 
@@ -45,17 +45,22 @@ class Explanation:
         return Group(*(_table(decision) for decision in self.decisions))
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        out = io.StringIO()
-        Console(file=out, width=140, color_system=None).print(self)
-        return out.getvalue().rstrip()
+        return as_text(self)
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
         return "".join(_html(decision) for decision in self.decisions)
+
+
+def as_text(renderable: RenderableType) -> str:
+    """What rich would print of ``renderable``, as plain text."""
+    from rich.console import Console
+
+    out = io.StringIO()
+    Console(file=out, width=140, color_system=None).print(renderable)
+    return out.getvalue().rstrip()
 
 
 def format_seconds(seconds: float) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hpfracc.engine.selection.cost import CostModel
-from hpfracc.engine.selection.explain import format_seconds
+from hpfracc.engine.selection.explain import as_text, format_seconds
 from hpfracc.engine.selection.options import Option
 
 if TYPE_CHECKING:
@@ -139,13 +139,7 @@ class RegretReport:
         return table
 
     def __str__(self) -> str:
-        import io
-
-        from rich.console import Console
-
-        out = io.StringIO()
-        Console(file=out, width=140, color_system=None).print(self)
-        return out.getvalue().rstrip()
+        return as_text(self)
 
     def __repr__(self) -> str:
         return str(self)
