@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Explanation", "as_text", "format_bytes", "format_seconds"]
 
-_COLUMNS = ("", "arm", "predicted", "interval", "of it transfer", "first call more", "memory", "samples", "from")
+_COLUMNS = ("", "arm", "predicted", "interval", "transfer", "first call", "memory", "samples", "from")
 
 
 class Explanation:
