@@ -132,10 +132,10 @@ def bind(
     scopes = type(worker).scope is not Adapter.scope and not placement.traced
     scope = partial(_fresh_scope, worker, call) if scopes else None
     index = primitive.prepared_operand
-    if index is not None and (placement.gradient or placement.traced):
+    tracked = placement.gradient or placement.traced
+    if tracked and index is not None and (tracks_gradient(arrays[index]) or any(map(is_transformed, arrays))):
         # A kept transform would be cut off from the derivative: it serves only where none flows through what it is of.
-        if tracks_gradient(arrays[index]) or any(map(is_transformed, arrays)):
-            index = None
+        index = None
     kind = None if index is None or not keyed else (np.shape(arrays[index]), dtype_name(arrays[index]))
     return Bound(kernel, arm, call, converters, giver, scope, index, keyed, _moves(arm, placement), kind)
 

@@ -3,8 +3,8 @@
 The transform needs a zero-padded copy of the signal anyway: the kernel that makes it also sets bad samples to 0 and
 notes the first one of each row. The result must be cut out of a longer one anyway: the kernel that does so writes nan
 from the first bad sample on. Both can run a row from its end, which makes them serve the derivative as well: that of a
-causal sum is the same sum run backwards. Written in Triton, which PyTorch's CUDA builds bring along; without it, or while something
-tracks the tensors, the composition in ``nonfinite.py`` does the same in more passes.
+causal sum is the same sum run backwards. Written in Triton, which PyTorch's CUDA builds bring along; without it, or
+inside transforms, the composition in ``nonfinite.py`` does the same in more passes.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def pad(signal, padded, first, limit, points, size, LIMITED: tl.constexpr, REVER
 
 @triton.jit
 def cut(product, result, first, points, size, REVERSED: tl.constexpr, BLOCK: tl.constexpr):
-    """Copy a block of a row's first ``points``, nan from the row's first bad sample on; REVERSED writes it backwards."""
+    """Copy a block of a row's first ``points``, nan from its first bad sample on; REVERSED writes it backwards."""
     row = tl.program_id(1).to(tl.int64)
     column = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = column < points

@@ -234,9 +234,7 @@ class _FusedSlope(torch.autograd.Function):
         padded, bad = fused.pad_and_clean(slope.detach(), prepared.size, limit=first, backwards=True)
         ctx.prepared = prepared
         ctx.save_for_backward(first)
-        return fused.cut_and_taint(
-            _spectral_product(padded, prepared, True), bad, slope.shape[-1], backwards=True
-        )
+        return fused.cut_and_taint(_spectral_product(padded, prepared, True), bad, slope.shape[-1], backwards=True)
 
     @staticmethod
     def backward(ctx: Any, change: Tensor) -> tuple[Tensor, None, None]:
