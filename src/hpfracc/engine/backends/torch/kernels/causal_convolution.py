@@ -191,7 +191,7 @@ def apply_fft(prepared: Spectrum, signal: Tensor) -> Tensor:
     if _fits_fused(prepared, signal):
         if eager:
             return _convolve_fused(signal, prepared)[0]
-        if is_only_recorded(signal, prepared.transform):
+        if is_only_recorded(signal, prepared.transform) and not prepared.transform.requires_grad:
             result: Tensor = _Fused.apply(signal, prepared)[0]
             return result
     if eager and not signal.is_cpu and not signal.is_complex():
