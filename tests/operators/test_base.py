@@ -176,7 +176,7 @@ def test_a_second_call_of_the_same_kind_is_the_first_one_again(method: str):
         np.testing.assert_allclose(operator(samples, step=step), operator(samples, t), rtol=1e-11, atol=1e-11)
     operator(rng.standard_normal(40), step=0.1)
     for bad in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(errors.InvalidInputError):
+        with pytest.raises(hf.errors.InvalidInputError):
             operator(rng.standard_normal(40), step=bad)
-    with pytest.raises(errors.ShapeError):
+    with pytest.raises(hf.errors.ShapeError):
         operator(rng.standard_normal((40, 40)), step=0.1, axis=2)
