@@ -70,9 +70,9 @@ class FixedSolution:
             found[...] = self.y[:, :1]
             return found
         interval = np.clip((tau / self.grid.step).astype(np.int64), 0, last - 1)
-        near = interval < min(_NEAR, last)
-        if last < 4:
-            near[...] = True
+        near = interval < (min(_NEAR, last) if last >= 4 else last)
+        if self.problem.orders.known is None:  # a variable order: no such integral to take
+            near[...] = False
         if np.any(near):
             found[:, near] = self._near(tau[near], interval[near])
         if not np.all(near):
@@ -122,6 +122,9 @@ class FixedSolution:
         return np.asarray(kept + rgamma(alpha + 1.0) * np.clip(tau - h, 0.0, None) ** alpha)
 
     def _cubic(self, tau: Array, interval: Array, last: int) -> Array:
+        if last < 3:
+            share = tau / self.grid.step - interval
+            return np.asarray((1.0 - share) * self.y[:, interval] + share * self.y[:, interval + 1])
         first = np.clip(interval - 1, 0, last - 3)
         x = tau / self.grid.step - first
         a, b, c, d = (self.y[:, first + k] for k in range(4))
