@@ -82,6 +82,7 @@ class _Walk:
         self.success = True
         self.end: float | None = None
         self.watched = 1
+        self._beyond = 0
 
     def time_of(self, n: int) -> float:
         return float(self.grid.t0 + self.grid.elapsed(n, n + 1)[0])
@@ -147,14 +148,14 @@ class _Walk:
             first = 1
         if reached - first < 2:
             return True
-        solution = FixedSolution(self.problem, self.grid, table.y[:, :reached], table.f[:, :reached])
+        solution = FixedSolution(table, reached)
         times = self.grid.t0 + self.grid.elapsed(first, reached)
         states = table.y[:, first:reached].reshape(*self.problem.shape, -1)
         self.end = self.events.watch(times, states, solution)
         if self.end is None:
             return True
         table.known = int(np.searchsorted(self.grid.t0 + self.grid.elapsed(0, reached), self.end))
-        self._beyond = solution
+        self._beyond = reached
         self.message = f"A terminal event happened at t = {self.end:g}."
         return False
 
@@ -168,10 +169,8 @@ class _Walk:
 
     def solution(self) -> FixedSolution:
         if self.end is not None:
-            beyond = self._beyond
-            return FixedSolution(self.problem, self.grid, beyond.y, beyond.f, self.end)
-        known = self.table.known
-        return FixedSolution(self.problem, self.grid, self.table.y[:, :known], self.table.f[:, :known])
+            return FixedSolution(self.table, self._beyond, self.end)
+        return FixedSolution(self.table, self.table.known)
 
     def points(self, solution: FixedSolution) -> tuple[Array, Array]:
         """Times and solution, flat, as asked for."""

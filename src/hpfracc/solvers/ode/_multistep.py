@@ -58,7 +58,7 @@ def solve_multistep(method: Multistep, problem: Problem, options: Options) -> FO
     def weights(alpha: float, n: int) -> tuple[Array, ...]:
         return kept(method.name, alpha, n, lambda alpha, n: (method.weights(alpha, n),))
 
-    scheme = Scheme("implicit", weights, partial(_start, method=method, powers=powers))
+    scheme = Scheme("implicit", weights, partial(_start, method=method, powers=powers), powers=MOST_POWERS)
     return solve_fixed(problem, options, scheme, method.name, "asked for")
 
 
