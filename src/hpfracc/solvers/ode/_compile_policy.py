@@ -6,20 +6,21 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from hpfracc._optional import is_installed
 
-__all__ = ["Price", "compile_price", "kernel_price", "reset"]
+__all__ = ["Price", "compile_price", "kernel_price", "note_compilation", "note_kernel", "reset"]
 
 #: Seconds before anything was measured here (benchmarks/ode.py on two shared cores): Numba's import, its first
-#: compilation with all that it loads then, a later one, and the kernels from their cache.
-_IMPORT, _FIRST, _LATER, _KERNELS = 0.6, 4.0, 0.7, 0.4
+#: compilation with all that it loads then, a later one, a kernel from its cache, and one that is not there yet.
+_IMPORT, _FIRST, _LATER, _KERNEL, _COLD = 0.6, 4.0, 0.7, 0.3, 4.0
 
 _lock = threading.Lock()
 _rents: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
 _compilations: list[float] = []
-_kernels_loaded = [False]
+_kernels: set[tuple[str, str]] = set()
 
 
 class Price:
@@ -63,9 +64,21 @@ def compile_price(function: Callable[..., Any]) -> Price | None:
     return Price(compiling + _library(), function)
 
 
-def kernel_price() -> float | None:
-    """Seconds until the compiled stepping could be used with a function that stays in Python."""
-    return (_library() + (0.0 if _kernels_loaded[0] else _KERNELS)) if is_installed("numba") else None
+def kernel_price(kind: str, dtype: Any) -> float | None:
+    """Seconds until the compiled stepping of that kind could be used with a function that stays in Python."""
+    if not is_installed("numba"):
+        return None
+    if (kind, str(dtype)) in _kernels:
+        return 0.0
+    return _library() + (_KERNEL if _is_cached(kind) else _COLD)
+
+
+def _is_cached(kind: str) -> bool:
+    """Whether Numba has left a compiled kernel beside its source."""
+    folder = Path(__file__).parent / "compiled"
+    source = folder / "kernels.py"
+    made = [path.stat().st_mtime for path in (folder / "__pycache__").glob(f"kernels.{kind}-*.nbi")]
+    return bool(made) and max(made) >= source.stat().st_mtime
 
 
 def _library() -> float:
@@ -78,9 +91,9 @@ def note_compilation(seconds: float) -> None:
         _compilations.append(seconds)
 
 
-def note_kernels() -> None:
-    """The kernels are in memory."""
-    _kernels_loaded[0] = True
+def note_kernel(kind: str, dtype: Any) -> None:
+    """A kernel is in memory."""
+    _kernels.add((kind, str(dtype)))
 
 
 def reset() -> None:
@@ -88,4 +101,4 @@ def reset() -> None:
     with _lock:
         _rents.clear()
         _compilations.clear()
-        _kernels_loaded[0] = False
+        _kernels.clear()

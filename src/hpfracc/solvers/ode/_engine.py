@@ -124,13 +124,13 @@ class Engine:
             self._stepper = self._uncompiled(left)
 
     def _uncompiled(self, left: int) -> Any:
-        price = policy.kernel_price()
+        price = policy.kernel_price(self.scheme.kind, self.tableau.y.dtype)
         wanted = self._backend == "numba" or (price is not None and left * _NUMPY_STEP > price)
         few = self.tableau.y.shape[0] <= _MOST_COMPONENTS  # for more, NumPy's own loops do the work
         if self._backend != "numpy" and wanted and self._fits and few and price is not None:
             from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
 
-            policy.note_kernels()
+            policy.note_kernel(self.scheme.kind, self.tableau.y.dtype)
             return CompiledStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
         return NumpyStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
 
@@ -161,7 +161,7 @@ class Engine:
         finally:
             self.compile_seconds = time.perf_counter() - started
         policy.note_compilation(self.compile_seconds)
-        policy.note_kernels()
+        policy.note_kernel(self.scheme.kind, self.tableau.y.dtype)
         counted = getattr(self._stepper, "evaluations", 0)
         self._stepper = CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)
         self._stepper.evaluations = counted
