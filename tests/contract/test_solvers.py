@@ -39,7 +39,7 @@ def test_adaptive_steps_are_given_on_the_same_grid():
 def test_other_derivatives():
     """``derivative_type`` is the derivative of ``solve_fode``."""
     solver = FixedStepODESolver(derivative_type="riemann_liouville", method="bdf2")
-    t, y = solver.solve(lambda t, y: -y, (0.0, 1.0), [1.0], 0.7, 0.01)
+    _, y = solver.solve(lambda t, y: -y, (0.0, 1.0), [1.0], 0.7, 0.01)
     assert y[-1, 0] == pytest.approx(float(mittag_leffler(-1.0, 0.7, 0.7)), abs=1e-4)
 
 

@@ -93,7 +93,7 @@ class Engine:
 
     def run(self, begin: int, first: int, stop: int, last: int) -> int:
         """One block of a solve that ends at point ``last``."""
-        if begin == first:
+        if begin == first and begin:
             self.history.complete(begin)
         self._choose(last - first)
         started = time.perf_counter()

@@ -31,6 +31,11 @@ REACHED = "The end of the interval was reached."
 #: A guard is asked about so many times in a solve.
 _GUARDED = 32
 
+#: Steps between two looks at events, progress and values that are not finite: at first, and at most.
+_STRETCH = (16, BLOCK)
+#: Seconds after which somebody who watches wants to hear something.
+_PATIENCE = 0.5
+
 #: ``guard(t, y)`` raises :class:`StiffError` where a method should not go on.
 Guard = Callable[[float, Array], None]
 
@@ -82,6 +87,7 @@ class _Walk:
         self.success = True
         self.end: float | None = None
         self.watched = 1
+        self.stretch = _STRETCH[0]
         self._beyond = 0
 
     def time_of(self, n: int) -> float:
@@ -102,8 +108,10 @@ class _Walk:
                     return
                 while table.known < last:
                     begin = table.known // self.block * self.block
-                    stop = min(begin + self.block, last)
+                    stop = min(begin + self.block, table.known + self.stretch, last)
+                    started = time.perf_counter()
                     reached = self.engine.run(begin, table.known, stop, last)
+                    self._pace(time.perf_counter() - started)
                     if not self._look(reached, report) or (reached < stop and not self._unsettled(reached)):
                         return
             except KeyboardInterrupt:
@@ -119,6 +127,13 @@ class _Walk:
                 f"max_steps={options.max_steps} steps reach t = {self.time_of(table.known - 1):g} of {self.grid.t1:g} "
                 f"with step {self.grid.step:g}: raise max_steps, or take a larger step."
             )
+
+    def _pace(self, seconds: float) -> None:
+        """Stretches that are long enough to cost nothing, and short enough to be told of."""
+        if seconds < 0.1 * _PATIENCE:
+            self.stretch = min(2 * self.stretch, _STRETCH[1])
+        elif seconds > _PATIENCE:
+            self.stretch = max(1, self.stretch // 2)
 
     def _look(self, reached: int, report: Report) -> bool:
         """New points: are they finite, did an event happen, who wants to know. Whether to go on."""
