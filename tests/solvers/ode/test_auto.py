@@ -223,6 +223,23 @@ def test_use_backend_is_obeyed():
         hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-2)
 
 
+def test_the_environment_is_obeyed(monkeypatch: pytest.MonkeyPatch):
+    """A disabled Numba is not used, and asking for it then is refused; a forced backend is as good as an argument."""
+    monkeypatch.setenv("HPFRACC_DISABLE_NUMBA", "1")
+    result = hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-3)
+    assert result.success and result.decision is not None and not result.decision.compiled
+    for options in ({"compile": True}, {"backend": "numba"}):
+        with pytest.raises(BackendUnavailableError, match="HPFRACC_DISABLE_NUMBA"):
+            hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-2, **options)
+
+
+def test_a_forced_backend_is_obeyed(monkeypatch: pytest.MonkeyPatch):
+    """``HPFRACC_FORCE_NUMPY`` keeps Numba out."""
+    monkeypatch.setenv("HPFRACC_FORCE_NUMPY", "1")
+    with pytest.raises(InvalidInputError, match="forbids"):
+        hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-2, compile=True)
+
+
 def test_without_numba_everything_runs(monkeypatch: pytest.MonkeyPatch):
     """It is an extra: without it NumPy steps, and asking for it names the extra."""
     for name in [name for name in sys.modules if name.startswith("hpfracc.solvers.ode.compiled.")]:

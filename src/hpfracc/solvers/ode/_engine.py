@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from hpfracc._config import current_backend
+from hpfracc._config import current_backend, get_settings
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.ode import _compile_policy as policy
 from hpfracc.solvers.ode import compiled
@@ -42,12 +42,19 @@ class Stepper(Protocol):
 
 
 def read_backend(options: Options) -> str:
-    """``"auto"``, ``"numpy"`` or ``"numba"``: the argument, or ``use_backend``; another one is refused."""
-    wish = options.backend if options.backend != "auto" else (current_backend() or "auto")
+    """``"auto"``, ``"numpy"`` or ``"numba"``: the argument, ``use_backend``, or the environment; others are refused."""
+    settings = get_settings()
+    wish, source = options.backend, "backend="
+    if wish == "auto":
+        wish, source = current_backend() or settings.force or "auto", "use_backend or HPFRACC_FORCE_*: "
     if wish not in ("auto", "numpy", "numba"):
         raise BackendUnavailableError(
-            f"backend={wish!r} cannot step a NumPy problem; use 'numpy' or 'numba', or give y0 as an array of {wish}"
+            f"{source}{wish!r} cannot step a NumPy problem; use 'numpy' or 'numba', or give y0 as an array of {wish}"
         )
+    if "numba" in settings.disabled:
+        if wish == "numba" or options.compile is True:
+            raise BackendUnavailableError("Numba is asked for, and HPFRACC_DISABLE_NUMBA forbids it; unset one of them")
+        wish = "numpy"
     if wish == "numpy" and options.compile is True:
         raise InvalidInputError("compile=True needs Numba, and backend='numpy' forbids it; leave one of them out")
     return wish
