@@ -147,10 +147,7 @@ class _Walk:
             return False
         self.watched = reached
         if not finite:
-            return self.fail(
-                f"The solution is not finite at t = {self.time_of(reached):g}: it or the right-hand side overflowed or "
-                "left its domain there. A smaller step or an implicit method helps if that is numerical."
-            )
+            return self._infinite(reached)
         if self.guard is not None and reached - self.guarded >= self.grid.steps // _GUARDED:
             self.guarded = reached
             self.guard(self.time_of(reached - 1), np.array(table.y[:, reached - 1]).reshape(self.problem.shape))
@@ -174,8 +171,17 @@ class _Walk:
         self.message = f"A terminal event happened at t = {self.end:g}."
         return False
 
+    def _infinite(self, reached: int) -> bool:
+        return self.fail(
+            f"The solution is not finite at t = {self.time_of(reached):g}: it or the right-hand side overflowed or "
+            "left its domain there. A smaller step or an implicit method helps if that is numerical."
+        )
+
     def _unsettled(self, reached: int) -> bool:
         newton = self.engine.newton
+        before = np.array(self.table.y[:, reached - 1]).reshape(self.problem.shape)
+        if not np.all(np.isfinite(self.problem.evaluate(self.time_of(reached), before))):
+            return self._infinite(reached)
         left = "" if newton is None or not newton.residual else f" (residual {newton.residual:.3g})"
         return self.fail(
             f"Newton's method did not converge at t = {self.time_of(reached):g}{left}: take a smaller step, give jac, "
