@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         matmul,
         operation,
         reduction,
+        spectral_multiply,
     )
     from hpfracc.engine.selection.selector import IntelligentBackendSelector, select_optimal_backend
     from hpfracc.engine.workload import WorkloadCharacteristics
@@ -76,6 +77,7 @@ __all__ = [
     "riemann_liouville",
     "riemann_liouville_integral",
     "select_optimal_backend",
+    "spectral_multiply",
     "use_backend",
 ]
 
@@ -108,6 +110,7 @@ _HOMES: dict[str, str] = {
     "riemann_liouville": "hpfracc.operators._riemann_liouville",
     "riemann_liouville_integral": "hpfracc.operators._riemann_liouville_integral",
     "select_optimal_backend": "hpfracc.engine.selection.selector",
+    "spectral_multiply": "hpfracc.engine.execution.api",
     "use_backend": "hpfracc._config",
 }
 

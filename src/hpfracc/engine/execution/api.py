@@ -35,6 +35,7 @@ __all__ = [
     "matmul",
     "operation",
     "reduction",
+    "spectral_multiply",
 ]
 
 causal_convolution = get_operation("causal_convolution")
@@ -42,6 +43,7 @@ matmul = get_operation("matmul")
 fft = get_operation("fft")
 reduction = get_operation("reduction")
 bitwise_xor = get_operation("bitwise_xor")
+spectral_multiply = get_operation("spectral_multiply")
 
 _elementwise = get_operation("elementwise")
 
