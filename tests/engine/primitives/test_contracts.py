@@ -50,6 +50,20 @@ REFUSALS: list[tuple[str, tuple[Any, ...], dict[str, Any], type[HpfraccError], s
     ("bitwise_xor", (VECTOR, WHOLE), {}, UnsupportedDtypeError, "float64"),
     ("bitwise_xor", (WHOLE, WHOLE.astype("uint64")), {}, UnsupportedDtypeError, "int64 and uint64"),
     ("bitwise_xor", (WHOLE, np.arange(3)), {}, ShapeError, "do not fit"),
+    ("spectral_multiply", (VECTOR, np.array(1.0)), {}, ShapeError, "no axis"),
+    ("spectral_multiply", (np.ones(5), VECTOR), {}, ShapeError, "5 frequencies along axis -1"),
+    ("spectral_multiply", (np.ones(3), VECTOR + 0j), {}, ShapeError, "4 points"),
+    ("spectral_multiply", (np.ones(3), VECTOR), {"kinds": "dst1"}, ShapeError, "3 frequencies"),
+    ("spectral_multiply", (np.ones((3, 1)), np.ones((2, 4))), {}, ShapeError, "do not fit together"),
+    ("spectral_multiply", (VECTOR, VECTOR), {"kinds": "dct3"}, InvalidInputError, "'dct3'"),
+    ("spectral_multiply", (VECTOR, VECTOR), {"kinds": ("fft", "fft")}, InvalidInputError, "2 kinds for 1 axes"),
+    ("spectral_multiply", (VECTOR, MATRIX), {"axes": (1, -1)}, InvalidInputError, "twice"),
+    ("spectral_multiply", (VECTOR, VECTOR), {"axes": ()}, InvalidInputError, "no axis"),
+    ("spectral_multiply", (VECTOR, VECTOR), {"axes": 1}, InvalidInputError, "axis=1"),
+    ("spectral_multiply", (1.0, np.ones(1)), {"kinds": "dct1"}, ShapeError, "'dct2'"),
+    ("spectral_multiply", (VECTOR, VECTOR + 0j), {"real": True}, InvalidInputError, "real part"),
+    ("spectral_multiply", (1j, VECTOR), {"real": True, "kinds": "dct2"}, InvalidInputError, "symbol's real part"),
+    ("spectral_multiply", (VECTOR, VECTOR), {"real": "yes"}, InvalidInputError, "True, False or None"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""The transforms of a spectral multiplication as they are defined, in extended precision: what kernels must agree with."""
+"""The transforms of a spectral multiplication as they are defined, in extended precision."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def transform_matrix(kind: str, n: int) -> np.ndarray[Any, Any]:
         ends = np.where((j == 0) | (j == n - 1), 1, 2)
         return np.asarray(ends * np.cos(pi * k * j / max(n - 1, 1)))
     if kind == "dct2":
-        return 2 * np.cos(pi * k * (j + 0.5) / max(n, 1))
+        return np.asarray(2 * np.cos(pi * k * (j + 0.5) / max(n, 1)))
     if kind == "dst1":
-        return 2 * np.sin(pi * (k + 1) * (j + 1) / (n + 1))
-    return 2 * np.sin(pi * (k + 1) * (j + 0.5) / max(n, 1))
+        return np.asarray(2 * np.sin(pi * (k + 1) * (j + 1) / (n + 1)))
+    return np.asarray(2 * np.sin(pi * (k + 1) * (j + 0.5) / max(n, 1)))
 
 
 def inverse_matrix(kind: str, n: int) -> np.ndarray[Any, Any]:

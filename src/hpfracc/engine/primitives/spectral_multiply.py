@@ -23,7 +23,7 @@ from hpfracc.engine.primitives._trigonometric import TRIGONOMETRIC
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["KINDS", "Plan", "SpectralMultiply", "plan_axes", "is_half"]
+__all__ = ["KINDS", "Plan", "SpectralMultiply", "is_half", "plan_axes"]
 
 _TAKES = INEXACT | INTEGERS
 KINDS = ("fft", *TRIGONOMETRIC)
@@ -90,8 +90,8 @@ class SpectralMultiply(Primitive):
 
     The result is real if signal and symbol are, complex otherwise. A real symbol of a real signal must be even,
     ``symbol[-k] = symbol[k]`` (else say ``real=False``), and ``real=True`` promises of a complex one that it is
-    Hermitian, ``symbol[-k] = conj(symbol[k])``, which makes the result real. For a real result only the frequencies from 0 up of the last Fourier axis are looked
-    at, ``n // 2 + 1`` of them, and a symbol may have just those.
+    Hermitian, ``symbol[-k] = conj(symbol[k])``, which makes the result real. For a real result only the frequencies
+    from 0 up of the last Fourier axis are looked at, ``n // 2 + 1`` of them, and a symbol may have just those.
 
     A sample that is not finite makes its whole transform so, and no other. Differentiable in both operands.
     """
@@ -104,7 +104,7 @@ class SpectralMultiply(Primitive):
     def describe(
         self, symbol: Any, signal: Any, *, axes: Any = -1, kinds: Any = "fft", real: bool | None = None
     ) -> Call:
-        """Check both operands; ``facts``: ``waves``, ``turns``, ``real`` (the result), ``symbol_bytes``."""
+        """Check both operands; ``facts``: ``waves``, ``turns``, ``real`` (the result), ``fits``, ``spectrum_bytes``."""
         factor = read_dtype(self.name, "symbol", symbol, _TAKES)
         sampled = read_dtype(self.name, "signal", signal, _TAKES)
         dtype = sampled if sampled in INEXACT else "float64"
@@ -140,8 +140,22 @@ class SpectralMultiply(Primitive):
             shape=tuple(full),
             input_bytes=symbol_bytes + elements(points) * item,
             output_bytes=size * item,
-            facts={"waves": plan.waves, "turns": plan.turns, "real": is_real, "symbol_bytes": symbol_bytes},
+            facts={
+                "waves": plan.waves,
+                "turns": plan.turns,
+                "real": is_real,
+                "fits": size == elements(points),
+                "spectrum_bytes": self._spectrum_bytes(plan, points, dtype),
+            },
         )
+
+    @staticmethod
+    def _spectrum_bytes(plan: Plan, points: tuple[int, ...], dtype: str) -> int:
+        size = elements(points) * dtype_bytes(dtype)
+        if dtype.startswith("complex") or not plan.turns:
+            return size
+        along = points[plan.turns[-1]]
+        return size // max(1, along) * 2 * (along // 2 + 1)
 
     def _is_real(self, plan: Plan, dtype: str, factor: str, real: Any) -> bool:
         if real not in (None, True, False):
@@ -172,15 +186,15 @@ class SpectralMultiply(Primitive):
         return float(call.batch * call.length * max(1.0, math.log2(max(1, call.length))))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """The spectrum and its product; where cosines come from Fourier transforms, twice the signal and its spectrum.
-
-        Half a spectrum of complex numbers takes as much as the real signal it came from, and a little more for the
-        frequency 0 of each row.
-        """
+        """The spectrum, where it cannot become the result; those of cosines made of Fourier transforms, at the most."""
         if not call.batch * call.length:
             return 0
-        extra = 4 if call.facts["waves"] and algorithm == "fft" else 0
-        return (3 + extra) * call.output_bytes + call.output_bytes // 4 + call.facts["symbol_bytes"]
+        spectrum: int = call.facts["spectrum_bytes"]
+        # What a symbol with more rows than the signal multiplies is not its own place.
+        product = 0 if call.facts["fits"] else call.output_bytes
+        if algorithm == "scipy":
+            return product + (spectrum if call.facts["real"] and call.facts["turns"] else 0)
+        return product + spectrum + (4 * call.output_bytes if call.facts["waves"] else 0)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """A real symbol along the last axis, periodic: a fractional Laplacian of each row."""

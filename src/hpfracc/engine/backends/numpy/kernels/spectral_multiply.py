@@ -43,7 +43,9 @@ def multiply(
         spectrum = signal
         for axis, kind in plan.waves:
             transform = fft.dct if kind.startswith("dct") else fft.dst
-            spectrum = transform(spectrum, int(kind[-1]), axis=axis, workers=workers)
+            spectrum = transform(
+                spectrum, int(kind[-1]), axis=axis, workers=workers, overwrite_x=spectrum is not signal
+            )
         if plan.turns:
             forward = fft.rfftn if as_real else fft.fftn
             spectrum = forward(spectrum, axes=plan.turns, workers=workers)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.torch.nonfinite import is_eager
 from hpfracc.engine.primitives._trigonometric import Functions, backward, forward
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.spectral_multiply import SpectralMultiply, is_half, plan_axes
@@ -62,13 +63,21 @@ def multiply(symbol: Tensor, signal: Tensor, axes: Any = -1, kinds: Any = "fft",
             spectrum = torch.fft.fftn(spectrum, dim=plan.turns)
     elif not as_real and not spectrum.is_complex() and not symbol.is_complex():
         symbol = torch.complex(symbol, torch.zeros_like(symbol))
-    spectrum = spectrum * symbol
+    spectrum = _product(spectrum, symbol, own=spectrum is not signal)
     if plan.turns:
         back = torch.fft.irfftn if as_real else torch.fft.ifftn
         spectrum = back(spectrum, s=[n[axis] for axis in plan.turns], dim=plan.turns)
     for axis, kind in reversed(plan.waves):
         spectrum = backward(_FUNCTIONS, kind, spectrum.movedim(axis, -1)).movedim(-1, axis)
     return spectrum
+
+
+def _product(spectrum: Tensor, symbol: Tensor, own: bool) -> Tensor:
+    """Written over the spectrum where it fits there and nothing tracks it."""
+    fits = own and (spectrum.is_complex() or not symbol.is_complex())
+    if fits and is_eager(spectrum, symbol) and torch.broadcast_shapes(spectrum.shape, symbol.shape) == spectrum.shape:
+        return spectrum.mul_(symbol)
+    return spectrum * symbol
 
 
 def _cut_symbol(symbol: Tensor, axis: int, points: tuple[int, ...]) -> Tensor:
