@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         operation,
         reduction,
         spectral_multiply,
+        toeplitz_apply,
     )
     from hpfracc.engine.selection.selector import IntelligentBackendSelector, select_optimal_backend
     from hpfracc.engine.workload import WorkloadCharacteristics
@@ -78,6 +79,7 @@ __all__ = [
     "riemann_liouville_integral",
     "select_optimal_backend",
     "spectral_multiply",
+    "toeplitz_apply",
     "use_backend",
 ]
 
@@ -111,6 +113,7 @@ _HOMES: dict[str, str] = {
     "riemann_liouville_integral": "hpfracc.operators._riemann_liouville_integral",
     "select_optimal_backend": "hpfracc.engine.selection.selector",
     "spectral_multiply": "hpfracc.engine.execution.api",
+    "toeplitz_apply": "hpfracc.engine.execution.api",
     "use_backend": "hpfracc._config",
 }
 

@@ -76,6 +76,13 @@ def _spectral(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any
     return (1 + math.log2(max(1, call.length))) * np.abs(arrays[0]).max(initial=0) * size
 
 
+def _toeplitz(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """``(sum |w|) (max |x|)`` over the axes summed along, both sides counted, finite values only."""
+    weights, signal = (np.where(np.isfinite(array), np.abs(array), 0) for array in arrays)
+    axes = call.facts["axes"]
+    return 2 ** len(axes) * weights.sum(axes, keepdims=True) * signal.max(axes, keepdims=True, initial=0)
+
+
 def _exact(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
     return 0.0
 
@@ -89,6 +96,7 @@ _SCALES: dict[str, Callable[[Call, Sequence[np.ndarray], Mapping[str, Any], np.n
     "bitwise_xor": _exact,
     "mittag_leffler": _mittag_leffler,
     "spectral_multiply": _spectral,
+    "toeplitz_apply": _toeplitz,
 }
 
 

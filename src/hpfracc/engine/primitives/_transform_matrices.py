@@ -29,7 +29,7 @@ def transform_matrix(kind: str, n: int) -> np.ndarray[Any, Any]:
     j = np.arange(n, dtype=np.longdouble)
     k = j[:, None]
     if kind == "fft":
-        return np.exp(-2j * pi * ((k * j) % max(n, 1)) / max(n, 1))
+        return np.asarray(np.exp(-2j * pi * ((k * j) % max(n, 1)) / max(n, 1)))
     if kind == "dct1":
         ends = np.where((j == 0) | (j == n - 1), 1, 2)
         return np.asarray(ends * np.cos(pi * k * j / max(n - 1, 1)))
