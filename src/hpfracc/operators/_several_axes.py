@@ -56,9 +56,8 @@ def call_over_axes(
     with namespace_of(operator._order_like()).scope(), composite() as decisions:
         rule, order = operator._chosen()
         order = order_beside(order, values)
-        scale = Samples(values, grids[0], backend).scale(-order.value)
         with np.errstate(invalid="ignore"):
-            value = rule.over(values, ratios, order, backend) * scale
+            value = rule.over(Samples(values, grids[0], backend), ratios, order)
         made = list(decisions)
     value = _moved(value, list(range(-len(chosen), 0)), chosen)
     if not full_output:

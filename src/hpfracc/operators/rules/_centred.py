@@ -10,7 +10,7 @@ from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import centred_binomials
 from hpfracc.operators._values import Samples
-from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators._weights import scaled_weights
 
 __all__ = ["Centred", "Centred4"]
 
@@ -78,19 +78,18 @@ class Centred(Rule):
 
 
 def _product(samples: Samples, order: Order, scheme: str, make: Any) -> Any:
-    (weights,) = weights_of(scheme, make, order, samples.n)
+    (weights,), key, left = scaled_weights(scheme, make, order, samples, -order.value)
     with order.xp.scope():
         weights = order.guard_positive(weights)
-    key = weights_key(scheme, order, samples.n)
     product = toeplitz_apply(weights, samples.values, backend=samples.backend, weights_key=key)
-    return product * -samples.scale(-order.value)
+    return product if left is None else product * left
 
 
 def _make_weights(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
-    return (centred_binomials(xp, alpha, n),)
+    return (-centred_binomials(xp, alpha, n),)
 
 
 def _make_weights4(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
     g = centred_binomials(xp, alpha, n + 1)
     before = xp.concatenate([g[1:2], g[: n - 1]])
-    return (g[:n] - alpha / 24.0 * (g[1:] - 2.0 * g[:n] + before),)
+    return (alpha / 24.0 * (g[1:] - 2.0 * g[:n] + before) - g[:n],)

@@ -16,7 +16,7 @@ from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import centred_binomials
 from hpfracc.operators._values import Samples
-from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators._weights import scaled_weights
 from hpfracc.operators.rules._lattice_power import lattice_power_weights
 from hpfracc.operators.rules._periodic import wave_powers
 
@@ -29,19 +29,17 @@ class LaplacianRule(Rule):
     """A method for samples on a uniform grid of one or more axes."""
 
     @abstractmethod
-    def over(self, values: Any, ratios: Ratios, order: Order, backend: Any) -> Any:
-        """The operator along the last axes, in units of the first of their steps.
+    def over(self, samples: Samples, ratios: Ratios, order: Order) -> Any:
+        """The operator along the last axes.
 
         Parameters
         ----------
-        values : array
-            The samples.
+        samples : Samples
+            The values, and the grid of the first of those axes.
         ratios : tuple of float
-            For each of the last axes the square of the first step by that of this axis.
+            For each of them the square of the first step by its own.
         order : Order
             alpha, of ``(-Laplacian)^(alpha/2)``.
-        backend : str or None
-            Handed on to the engine.
         """
 
     def least_points(self, order: Order) -> int:
@@ -50,7 +48,7 @@ class LaplacianRule(Rule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """Along one axis."""
-        return self.over(samples.values, (1.0,), order, samples.backend) * samples.scale(-order.value)
+        return self.over(samples, (1.0,), order)
 
 
 @final
@@ -78,24 +76,25 @@ class Integral(LaplacianRule):
         """2."""
         return 2.0
 
-    def over(self, values: Any, ratios: Ratios, order: Order, backend: Any) -> Any:
+    def over(self, samples: Samples, ratios: Ratios, order: Order) -> Any:
         """One Toeplitz product over all axes."""
+        values = samples.values
         axes = tuple(range(-len(ratios), 0))
         shape = tuple(values.shape[axis] for axis in axes)
         scheme = (self.name, shape, ratios)
 
         def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
             if len(shape) == 1:
-                return (centred_binomials(xp, alpha, n),)
+                return (centred_binomials(xp, alpha, shape[0]),)
             return (lattice_power_weights(xp, alpha, shape, ratios),)
 
-        (weights,) = weights_of(scheme, make, order, math.prod(shape))
+        (weights,), key, left = scaled_weights(scheme, make, order, samples, -order.value)
         if order.known is None:
             with order.xp.scope():
                 inside = (order.value > 0.0) & (order.value <= 2.0)
                 weights = order.xp.where(inside, weights, math.nan)
-        key = weights_key(scheme, order, math.prod(shape))
-        return toeplitz_apply(weights, values, axes=axes, backend=backend, weights_key=key)
+        product = toeplitz_apply(weights, values, axes=axes, backend=samples.backend, weights_key=key)
+        return product if left is None else product * left
 
 
 class _Waves(LaplacianRule):
@@ -115,8 +114,9 @@ class _Waves(LaplacianRule):
         """Beyond every power of the step."""
         return math.inf
 
-    def over(self, values: Any, ratios: Ratios, order: Order, backend: Any) -> Any:
+    def over(self, samples: Samples, ratios: Ratios, order: Order) -> Any:
         """One spectral multiplication over all axes."""
+        values = samples.values
         axes = tuple(range(-len(ratios), 0))
         shape = tuple(values.shape[axis] for axis in axes)
         real = "complex" not in dtype_name(values)
@@ -129,9 +129,11 @@ class _Waves(LaplacianRule):
                 squares = squares[..., None] + ratio * waves**2
             return (wave_powers(xp, alpha, np.sqrt(squares)),)
 
-        (symbol,) = weights_of(scheme, make, order, math.prod(shape))
-        key = weights_key(scheme, order, math.prod(shape))
-        return spectral_multiply(symbol, values, axes=axes, kinds=self.kind, backend=backend, weights_key=key)
+        (symbol,), key, left = scaled_weights(scheme, make, order, samples, -order.value)
+        product = spectral_multiply(
+            symbol, values, axes=axes, kinds=self.kind, backend=samples.backend, weights_key=key
+        )
+        return product if left is None else product * left
 
 
 @final

@@ -15,7 +15,7 @@ from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples
-from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators._weights import scaled_weights
 
 __all__ = ["PeriodicRule", "RieszWaves", "WeylWaves", "wave_powers"]
 
@@ -64,7 +64,7 @@ class PeriodicRule(Rule):
             sign = np.where(2 * np.abs(waves) == n, 0.0, np.sign(waves))
             return (_complex(xp, powers * c, powers * xp.array(sign) * s),)
 
-        (symbol,) = weights_of(scheme, make, order, samples.n)
+        (symbol,), key, left = scaled_weights(scheme, make, order, samples, -order.value)
         product = spectral_multiply(
             symbol,
             samples.values,
@@ -72,9 +72,9 @@ class PeriodicRule(Rule):
             kinds="fft",
             real=True if real else None,
             backend=samples.backend,
-            weights_key=weights_key(scheme, order, samples.n),
+            weights_key=key,
         )
-        return product * samples.scale(-order.value)
+        return product if left is None else product * left
 
 
 def wave_powers(xp: Namespace, alpha: Any, waves: np.ndarray[Any, Any]) -> Any:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.torch.kept import kept
 from hpfracc.engine.backends.torch.nonfinite import is_eager
 from hpfracc.engine.primitives._trigonometric import Functions, backward, forward
 from hpfracc.engine.primitives.base import Call
@@ -91,6 +92,7 @@ def _in_precision(symbol: Tensor, dtype: torch.dtype) -> Tensor:
     return symbol.to(dtype.to_complex() if symbol.is_complex() else dtype.to_real())
 
 
+@kept
 def prepare(symbol: Tensor, call: Call) -> Tensor:
     """A copy in the precision of the work: what is kept must not change with the caller's tensor."""
     return _in_precision(symbol, getattr(torch, call.dtype)).clone(memory_format=torch.contiguous_format)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.torch.kept import kept
 from hpfracc.engine.backends.torch.nonfinite import clean, is_eager, may_look
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes, read_axes
@@ -81,6 +82,7 @@ def apply_direct(weights: Tensor, signal: Tensor, axes: Any = -1) -> Tensor:
     return _multiply(_matrix(weights, call), signal, call.facts["axes"])
 
 
+@kept
 def prepare_direct(weights: Tensor, call: Call) -> Prepared:
     """The matrix."""
     return _matrix(weights.to(getattr(torch, call.dtype)), call)
@@ -133,6 +135,7 @@ def apply_fft(weights: Tensor, signal: Tensor, axes: Any = -1) -> Tensor:
     return _transform_and_back(_spectrum(weights, call), signal, call.facts["axes"])
 
 
+@kept
 def prepare_fft(weights: Tensor, call: Call) -> Prepared:
     """The transform of the weights for signals of as many points."""
     return _spectrum(weights.to(getattr(torch, call.dtype)), call)
