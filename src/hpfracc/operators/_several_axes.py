@@ -50,7 +50,8 @@ def call_over_axes(
     ]
     for grid in grids:
         grid.require_uniform("an operator over several axes")
-    ratios = _ratios(grids)
+    # One step for all axes may carry a derivative: their ratio is 1 whatever it is.
+    ratios = _ratios(grids) if t is not None or isinstance(step, Sequence) else (1.0,) * len(grids)
     # The axes of space behind all others, in the caller's order.
     values = _moved(values, chosen, list(range(-len(chosen), 0)))
     with namespace_of(operator._order_like()).scope(), composite() as decisions:
@@ -84,9 +85,6 @@ def _ratios(grids: Sequence[Grid]) -> tuple[float, ...]:
     first = grids[0].step
     ratios = []
     for grid in grids:
-        if grid.step is first:
-            ratios.append(1.0)
-            continue
         if any(library_of(one) in ("torch", "jax") and tracks_gradient(one) for one in (first, grid.step)):
             raise InvalidInputError(
                 "several steps that carry derivatives; give one step for all axes, or plain numbers"

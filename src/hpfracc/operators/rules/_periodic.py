@@ -49,13 +49,10 @@ class PeriodicRule(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One spectral multiplication."""
         real = "complex" not in dtype_name(samples.values)
-        half = real or not self.turns
-        scheme = (self.name, type(self).__name__, half)
+        scheme = (self.name, type(self).__name__, real)
 
         def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
-            waves = np.arange(n // 2 + 1) if half else np.round(np.fft.fftfreq(n) * n)
-            if half and not real:
-                waves = np.abs(np.round(np.fft.fftfreq(n) * n))
+            waves = np.arange(n // 2 + 1) if real else np.round(np.fft.fftfreq(n) * n)
             c, s = self.phase(xp, alpha)
             powers = wave_powers(xp, alpha, 2.0 * math.pi / n * np.abs(waves))
             if not self.turns:
