@@ -229,9 +229,7 @@ class SpectralMultiply(Primitive):
         real = not dtype.startswith("complex")
         number = "float32" if dtype in ("float32", "complex64") else "float64"
         for kind in KINDS:
-            for points in (1, 2, 7, 12):
-                if kind == "dct1" and points == 1:
-                    continue
+            for points in (2 if kind == "dct1" else 1, 7, 12):
                 symbol = _even_symbol(number, (points,), (-1,) if kind == "fft" else ())
                 yield Case(
                     f"{kind} of {points}", (symbol, samples(dtype, points, 1)), {"kinds": kind}, points in (7, 12)
