@@ -31,6 +31,7 @@ class Centred4(Rule):
     """
 
     name = "centred4"
+    one_call = True
 
     def accuracy(self, alpha: float) -> float:
         """4."""
@@ -62,6 +63,7 @@ class Centred(Rule):
     """
 
     name = "centred"
+    one_call = True
     companion = Centred4()
 
     def accuracy(self, alpha: float) -> float:

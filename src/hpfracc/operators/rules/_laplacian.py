@@ -28,6 +28,8 @@ Ratios = tuple[float, ...]
 class LaplacianRule(Rule):
     """A method for samples on a uniform grid of one or more axes."""
 
+    one_call = True
+
     @abstractmethod
     def over(self, samples: Samples, ratios: Ratios, order: Order) -> Any:
         """The operator along the last axes.
