@@ -34,15 +34,21 @@ if TYPE_CHECKING:
         matmul,
         operation,
         reduction,
+        spectral_multiply,
+        toeplitz_apply,
     )
     from hpfracc.engine.selection.selector import IntelligentBackendSelector, select_optimal_backend
     from hpfracc.engine.workload import WorkloadCharacteristics
     from hpfracc.operators._base import FractionalOperator, OperatorResult
     from hpfracc.operators._caputo import Caputo, caputo
+    from hpfracc.operators._fractional_laplacian import FractionalLaplacian, fractional_laplacian
     from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov, grunwald_letnikov
     from hpfracc.operators._registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators._riemann_liouville import RiemannLiouville, riemann_liouville
     from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral, riemann_liouville_integral
+    from hpfracc.operators._riesz import Riesz, riesz
+    from hpfracc.operators._weyl import Weyl, weyl
+    from hpfracc.operators._weyl_integral import WeylIntegral, weyl_integral
     from hpfracc.solvers.ode._fdeint import fdeint
     from hpfracc.solvers.ode._result import FODEResult
     from hpfracc.solvers.ode._solve import solve_fode
@@ -53,6 +59,7 @@ __all__ = [
     "BackendType",
     "Caputo",
     "FODEResult",
+    "FractionalLaplacian",
     "FractionalOperator",
     "GrunwaldLetnikov",
     "IntelligentBackendSelector",
@@ -60,6 +67,9 @@ __all__ = [
     "OperatorResult",
     "RiemannLiouville",
     "RiemannLiouvilleIntegral",
+    "Riesz",
+    "Weyl",
+    "WeylIntegral",
     "WorkloadCharacteristics",
     "__version__",
     "bitwise_xor",
@@ -73,6 +83,7 @@ __all__ = [
     "explain",
     "fdeint",
     "fft",
+    "fractional_laplacian",
     "grunwald_letnikov",
     "last_decision",
     "matmul",
@@ -80,9 +91,14 @@ __all__ = [
     "reduction",
     "riemann_liouville",
     "riemann_liouville_integral",
+    "riesz",
     "select_optimal_backend",
     "solve_fode",
+    "spectral_multiply",
+    "toeplitz_apply",
     "use_backend",
+    "weyl",
+    "weyl_integral",
 ]
 
 #: The module each public name is loaded from; a name that stands for a whole module has no entry.
@@ -90,6 +106,7 @@ _HOMES: dict[str, str] = {
     "BackendType": "hpfracc.engine.backends.registry",
     "Caputo": "hpfracc.operators._caputo",
     "FODEResult": "hpfracc.solvers.ode._result",
+    "FractionalLaplacian": "hpfracc.operators._fractional_laplacian",
     "FractionalOperator": "hpfracc.operators._base",
     "GrunwaldLetnikov": "hpfracc.operators._grunwald_letnikov",
     "IntelligentBackendSelector": "hpfracc.engine.selection.selector",
@@ -97,6 +114,9 @@ _HOMES: dict[str, str] = {
     "OperatorResult": "hpfracc.operators._base",
     "RiemannLiouville": "hpfracc.operators._riemann_liouville",
     "RiemannLiouvilleIntegral": "hpfracc.operators._riemann_liouville_integral",
+    "Riesz": "hpfracc.operators._riesz",
+    "Weyl": "hpfracc.operators._weyl",
+    "WeylIntegral": "hpfracc.operators._weyl_integral",
     "WorkloadCharacteristics": "hpfracc.engine.workload",
     "bitwise_xor": "hpfracc.engine.execution.api",
     "caputo": "hpfracc.operators._caputo",
@@ -108,6 +128,7 @@ _HOMES: dict[str, str] = {
     "explain": "hpfracc.engine.execution.api",
     "fdeint": "hpfracc.solvers.ode._fdeint",
     "fft": "hpfracc.engine.execution.api",
+    "fractional_laplacian": "hpfracc.operators._fractional_laplacian",
     "grunwald_letnikov": "hpfracc.operators._grunwald_letnikov",
     "last_decision": "hpfracc.engine.execution.api",
     "matmul": "hpfracc.engine.execution.api",
@@ -115,9 +136,14 @@ _HOMES: dict[str, str] = {
     "reduction": "hpfracc.engine.execution.api",
     "riemann_liouville": "hpfracc.operators._riemann_liouville",
     "riemann_liouville_integral": "hpfracc.operators._riemann_liouville_integral",
+    "riesz": "hpfracc.operators._riesz",
     "select_optimal_backend": "hpfracc.engine.selection.selector",
     "solve_fode": "hpfracc.solvers.ode._solve",
+    "spectral_multiply": "hpfracc.engine.execution.api",
+    "toeplitz_apply": "hpfracc.engine.execution.api",
     "use_backend": "hpfracc._config",
+    "weyl": "hpfracc.operators._weyl",
+    "weyl_integral": "hpfracc.operators._weyl_integral",
 }
 
 

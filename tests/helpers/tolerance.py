@@ -70,6 +70,20 @@ def _mittag_leffler(call: Call, arrays: Sequence[np.ndarray], params: Mapping[st
     return np.abs(answer) * max(1.0, 1e-13 / (FEW * eps(call.dtype)))
 
 
+def _spectral(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """``max |symbol|`` times the root of the mean square of each transform, and its logarithm and root of points."""
+    axes = (*(axis for axis, _ in call.facts["waves"]), *call.facts["turns"])
+    size = np.sqrt((np.abs(arrays[1]) ** 2).sum(axes, keepdims=True))
+    return (1 + math.log2(max(1, call.length))) * np.abs(arrays[0]).max(initial=0) * size
+
+
+def _toeplitz(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """``(sum |w|) (max |x|)`` over the axes summed along, both sides counted, finite values only."""
+    weights, signal = (np.where(np.isfinite(array), np.abs(array), 0) for array in arrays)
+    axes = call.facts["axes"]
+    return 2 ** len(axes) * weights.sum(axes, keepdims=True) * signal.max(axes, keepdims=True, initial=0)
+
+
 def _exact(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
     return 0.0
 
@@ -82,6 +96,8 @@ _SCALES: dict[str, Callable[[Call, Sequence[np.ndarray], Mapping[str, Any], np.n
     "reduction": _reduction,
     "bitwise_xor": _exact,
     "mittag_leffler": _mittag_leffler,
+    "spectral_multiply": _spectral,
+    "toeplitz_apply": _toeplitz,
 }
 
 

@@ -150,6 +150,7 @@ class FractionalOperator(ABC):
                 raise InvalidInputError(
                     "step= is for samples; give the points t at which a callable's result is wanted"
                 )
+            origin = self._start_of(t, origin)
             problem = read_function(f, t, origin=origin, factor=factor, rtol=rtol, axis=axis, backend=backend)
             run: Callable[[Any], Outcome] = self._of_function
             start = problem.origin
@@ -183,6 +184,10 @@ class FractionalOperator(ABC):
             return value
         decision = made[0] if len(made) == 1 else made or None
         return OperatorResult(value, outcome.method, estimate, decision, start, outcome.converged, outcome.message)
+
+    def _start_of(self, t: Any, origin: Any) -> Any:
+        """Where the operator starts on a callable, None for 0; those that look to both sides say it themselves."""
+        return origin
 
     def _met_before(self, f: Any, step: float, axis: Any) -> Callable[[Samples], Any] | None:
         """What to do with samples of a kind met before, along the last axis and with a step that is one."""

@@ -35,6 +35,8 @@ __all__ = [
     "matmul",
     "operation",
     "reduction",
+    "spectral_multiply",
+    "toeplitz_apply",
 ]
 
 causal_convolution = get_operation("causal_convolution")
@@ -42,6 +44,8 @@ matmul = get_operation("matmul")
 fft = get_operation("fft")
 reduction = get_operation("reduction")
 bitwise_xor = get_operation("bitwise_xor")
+spectral_multiply = get_operation("spectral_multiply")
+toeplitz_apply = get_operation("toeplitz_apply")
 
 _elementwise = get_operation("elementwise")
 

@@ -12,6 +12,8 @@ from hpfracc.engine.primitives.fft import FourierTransform
 from hpfracc.engine.primitives.matmul import Matmul
 from hpfracc.engine.primitives.mittag_leffler import MittagLeffler
 from hpfracc.engine.primitives.reduction import Reduction
+from hpfracc.engine.primitives.spectral_multiply import SpectralMultiply
+from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply
 from hpfracc.errors import UnknownOperationError
 
 __all__ = ["OWN_PRIMITIVES", "PRIMITIVES", "get_primitive"]
@@ -26,6 +28,8 @@ PRIMITIVES: dict[str, Primitive] = {
         Reduction(),
         BitwiseXor(),
         MittagLeffler(),
+        SpectralMultiply(),
+        ToeplitzApply(),
     )
 }
 

@@ -7,6 +7,7 @@ from typing import ClassVar, final
 
 from hpfracc.engine.backends.base import HostAdapter, KernelSpec
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
 __all__ = ["ADAPTER", "NumbaAdapter"]
 
@@ -41,6 +42,9 @@ class NumbaAdapter(HostAdapter):
             KernelSpec(
                 "mittag_leffler", "contour", INEXACT, compiles="signature", threads=True, refuses=_is_derivative
             ),
+        ),
+        "toeplitz_apply": (
+            KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", threads=True, refuses=several_axes),
         ),
     }
 
