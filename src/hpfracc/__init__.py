@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         operation,
         reduction,
         spectral_multiply,
+        stencil_relax,
         toeplitz_apply,
     )
     from hpfracc.engine.selection.selector import IntelligentBackendSelector, select_optimal_backend
@@ -95,6 +96,7 @@ __all__ = [
     "select_optimal_backend",
     "solve_fode",
     "spectral_multiply",
+    "stencil_relax",
     "toeplitz_apply",
     "use_backend",
     "weyl",
@@ -140,6 +142,7 @@ _HOMES: dict[str, str] = {
     "select_optimal_backend": "hpfracc.engine.selection.selector",
     "solve_fode": "hpfracc.solvers.ode._solve",
     "spectral_multiply": "hpfracc.engine.execution.api",
+    "stencil_relax": "hpfracc.engine.execution.api",
     "toeplitz_apply": "hpfracc.engine.execution.api",
     "use_backend": "hpfracc._config",
     "weyl": "hpfracc.operators._weyl",

@@ -36,6 +36,7 @@ __all__ = [
     "operation",
     "reduction",
     "spectral_multiply",
+    "stencil_relax",
     "toeplitz_apply",
 ]
 
@@ -45,6 +46,7 @@ fft = get_operation("fft")
 reduction = get_operation("reduction")
 bitwise_xor = get_operation("bitwise_xor")
 spectral_multiply = get_operation("spectral_multiply")
+stencil_relax = get_operation("stencil_relax")
 toeplitz_apply = get_operation("toeplitz_apply")
 
 _elementwise = get_operation("elementwise")

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
 __all__ = ["ADAPTER", "CupyAdapter"]
@@ -62,6 +62,7 @@ class CupyAdapter(Adapter):
             KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", refuses=_too_long_or_wide),
             KernelSpec("toeplitz_apply", "fft", INEXACT),
         ),
+        "stencil_relax": (KernelSpec("stencil_relax", "frontier", FLOATS, compiles="signature"),),
     }
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from hpfracc._arrays import is_tracer
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, KernelSpec
 from hpfracc.engine.memory.alias import unlocked
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.errors import BackendUnavailableError
 
@@ -75,6 +75,7 @@ class JaxAdapter(Adapter):
             _spec("toeplitz_apply", "direct", INEXACT, refuses=_too_long_or_wide),
             _spec("toeplitz_apply", "fft", INEXACT),
         ),
+        "stencil_relax": (_spec("stencil_relax", "relax", FLOATS, differentiable=False),),
     }
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, final
 
 from hpfracc.engine.backends.base import HostAdapter, KernelSpec
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.causal_convolution import fills_one_block
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
@@ -48,6 +48,10 @@ class NumpyAdapter(HostAdapter):
         "toeplitz_apply": (
             KernelSpec("toeplitz_apply", "direct", INEXACT, refuses=several_axes),
             KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True),
+        ),
+        "stencil_relax": (
+            KernelSpec("stencil_relax", "relax", FLOATS),
+            KernelSpec("stencil_relax", "csgraph", FLOATS),
         ),
     }
 

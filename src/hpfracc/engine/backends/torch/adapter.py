@@ -12,7 +12,7 @@ import numpy as np
 
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
 __all__ = ["ADAPTER", "TorchAdapter"]
@@ -73,6 +73,7 @@ class TorchAdapter(Adapter):
             KernelSpec("toeplitz_apply", "direct", INEXACT, differentiable=True, refuses=_too_long_or_wide),
             KernelSpec("toeplitz_apply", "fft", INEXACT, differentiable=True),
         ),
+        "stencil_relax": (KernelSpec("stencil_relax", "relax", FLOATS),),
     }
 
     def __init__(self) -> None:
