@@ -1,4 +1,4 @@
-"""Shortest distances on a lattice in Numba: Dijkstra with a heap of four branches, or a queue where all steps cost one.
+"""Shortest distances on a lattice in Numba: Dijkstra with buckets, or a plain queue where all steps cost the same.
 
 The lattice is copied with a layer of ghosts around it, so that a neighbour is one addition away and no step asks where
 the lattice ends: a ghost is closed, or, where the axis is periodic, leads to the point it stands for.
@@ -22,6 +22,10 @@ __all__ = ["KERNELS"]
 
 #: What a ghost of a periodic axis holds instead of a cost.
 _WRAPS = -1.0
+#: Width of a bucket as a share of the mean cost, the same where that is longer than some steps, and the most buckets.
+_SHARE = 1 / 4
+_LEAST_SHARE = 1 / 512
+_MOST_BUCKETS = 1 << 16
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True}
 
 
@@ -77,56 +81,140 @@ def _sink(keys, items, size):  # type: ignore[no-untyped-def]
 
 
 @njit(**_OPTIONS)
-def _dijkstra(costs, kinds, found, moves, sides, strides, edges):  # type: ignore[no-untyped-def]
-    """Lower ``found`` from its finite entries on; ``costs`` has one row, or one for each forward move."""
+def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width, buckets, exact):  # type: ignore[no-untyped-def]
+    """Lower ``found`` from ``sources``, cheapest first, on; ``costs`` has one row, or one for each forward move.
+
+    Points wait in a ring of buckets, each for a stretch of distances ``width`` long. No step is longer than the ring.
+    Where every step is longer than a bucket (``exact``), all points of the nearest bucket are settled, in any order;
+    else they go through a heap, which is small.
+    """
     directions = len(moves) // 2
-    capacity = 1024
-    keys, items = np.empty(capacity, found.dtype), np.empty(capacity, np.int64)
-    size = 0
-    for place in range(len(found)):
-        if found[place] < math.inf:
-            if size == capacity:
-                keys, items = np.concatenate((keys, keys)), np.concatenate((items, items))
-                capacity *= 2
-            _push(keys, items, size, found[place], place)
-            size += 1
-    while size > 0:
-        key, place = keys[0], items[0]
-        size -= 1
-        _sink(keys, items, size)
-        if key > found[place]:
-            continue  # it was reached on a shorter way since
-        if size + 2 * directions >= capacity:
-            keys, items = np.concatenate((keys, keys)), np.concatenate((items, items))
-            capacity *= 2
-        for move in range(2 * directions):
-            there = place + moves[move]
-            if edges:
-                if kinds[there] != 0:
-                    if kinds[there] == 1:
-                        continue
-                    there = _unwrapped(there, sides, strides)
-                cost = costs[move, place] if move < directions else costs[move - directions, there]
+    inverse, mask = 1.0 / width, buckets - 1
+    heads = np.full(buckets, -1, np.int64)
+    room = 4096
+    # Entries of the buckets: a place, and the entry behind it. Free ones form a list too.
+    items, nexts = np.empty(room, np.int64), np.arange(1, room + 1)
+    free, waiting, turn = 0, 0, 0
+    capacity, size = 1024, 0
+    keys, heap = np.empty(capacity, np.float64), np.empty(capacity, np.int64)
+    base = float(found[sources[0]])
+    now = 0
+    while True:
+        if waiting == 0 and size == 0:
+            if turn == len(sources):
+                break
+            now = int((float(found[sources[turn]]) - base) * inverse)
+        # Sources whose turn it is join those that were reached.
+        while turn < len(sources) and int((float(found[sources[turn]]) - base) * inverse) <= now:
+            if waiting + 1 >= room:
+                items = np.concatenate((items, items))
+                nexts = np.concatenate((nexts, np.arange(room + 1, 2 * room + 1)))
+                room *= 2
+            place = sources[turn]
+            turn += 1
+            if int((float(found[place]) - base) * inverse) < now:
+                continue  # it was reached, and settled, from another one
+            entry = free
+            free = nexts[entry]
+            items[entry] = place
+            nexts[entry] = heads[now & mask]
+            heads[now & mask] = entry
+            waiting += 1
+        while True:
+            entry = heads[now & mask]
+            if entry >= 0:
+                place = items[entry]
+                heads[now & mask] = nexts[entry]
+                nexts[entry] = free
+                free = entry
+                waiting -= 1
+                key = float(found[place])
+                if int((key - base) * inverse) != now:
+                    continue  # it was reached on a shorter way since
+                if not exact:
+                    if size == capacity:
+                        keys, heap = np.concatenate((keys, keys)), np.concatenate((heap, heap))
+                        capacity *= 2
+                    _push(keys, heap, size, key, place)
+                    size += 1
+                    continue
+            elif size > 0:
+                key, place = keys[0], heap[0]
+                size -= 1
+                _sink(keys, heap, size)
+                if key > found[place]:
+                    continue
             else:
-                cost = costs[0, there]
-                if cost < 0:
-                    there = _unwrapped(there, sides, strides)
+                break
+            if waiting + len(moves) >= room:
+                items = np.concatenate((items, items))
+                nexts = np.concatenate((nexts, np.arange(room + 1, 2 * room + 1)))
+                room *= 2
+            origin = found[place]
+            for move in range(len(moves)):
+                there = place + moves[move]
+                if edges:
+                    if kinds[there] != 0:
+                        if kinds[there] == 1:
+                            continue
+                        there = _unwrapped(there, sides, strides)
+                    cost = costs[move, place] if move < directions else costs[move - directions, there]
+                else:
                     cost = costs[0, there]
-            reached = key + cost
-            if reached < found[there]:
-                found[there] = reached
-                _push(keys, items, size, reached, there)
-                size += 1
+                    if cost < 0:
+                        there = _unwrapped(there, sides, strides)
+                        cost = costs[0, there]
+                reached = origin + cost
+                if reached < found[there]:
+                    found[there] = reached
+                    bucket = int((float(reached) - base) * inverse) & mask
+                    entry = free
+                    free = nexts[entry]
+                    items[entry] = there
+                    nexts[entry] = heads[bucket]
+                    heads[bucket] = entry
+                    waiting += 1
+        now += 1
 
 
 @njit(**_OPTIONS)
-def _breadth_first(costs, found, queue, moves, sides, strides, step):  # type: ignore[no-untyped-def]
-    """The same where all open points cost ``step`` and all sources are equally far: whoever comes first is nearest."""
-    last = 0
+def _survey(costs):  # type: ignore[no-untyped-def]
+    """Close what has no cost; least and greatest of those that are open, and their mean: infinite and 0 for none."""
+    least, greatest, total, count = math.inf, 0.0, 0.0, 0
+    for place in range(len(costs)):
+        cost = float(costs[place])
+        if cost >= 0:
+            if cost < math.inf:
+                least, greatest = min(least, cost), max(greatest, cost)
+                total += cost
+                count += 1
+        else:
+            costs[place] = math.inf
+    return least, total / max(1, count), greatest
+
+
+@njit(**_OPTIONS)
+def _sources(found):  # type: ignore[no-untyped-def]
+    """Take prices that are none away; the places of the others."""
+    count = 0
     for place in range(len(found)):
+        if found[place] < math.inf and found[place] > -math.inf:
+            count += 1
+        else:
+            found[place] = math.inf
+    places = np.empty(count, np.int64)
+    for place in range(len(found)):
+        if count == 0:
+            break
         if found[place] < math.inf:
-            queue[last] = place
-            last += 1
+            places[len(places) - count] = place
+            count -= 1
+    return places
+
+
+@njit(**_OPTIONS)
+def _breadth_first(costs, found, queue, last, moves, sides, strides, step):  # type: ignore[no-untyped-def]
+    """The same where all open points cost ``step`` and all sources are equally far: whoever comes first is nearest."""
     first = 0
     while first < last:
         place = queue[first]
@@ -165,17 +253,25 @@ def by_distance(
     ahead = np.asarray(forward_offsets(len(shape), neighbourhood), np.int64) @ strides
     moves, sides = np.concatenate((ahead, -ahead)), np.asarray(shape, np.int64)
 
-    ghosts = np.full(around, np.inf, start.dtype)
-    ghosts[tuple(slice(None) if wrap else slice(1, -1) for wrap in wraps)] = _WRAPS
-    kinds = np.where(np.isinf(ghosts), 1, 2).astype(np.uint8)
-    kinds[inside] = 0
     stack = costs if edges else costs[None]
-    padded = np.empty((len(stack), *around), start.dtype)
-    padded[...] = np.inf if edges else ghosts
-    with np.errstate(invalid="ignore"):
-        padded[(slice(None), *inside)] = np.where(stack >= 0, stack, np.inf)
+    padded = np.full((len(stack), *around), np.inf, start.dtype)
+    padded[(slice(None), *inside)] = stack
     flat = padded.reshape(len(stack), -1)
-    step = _common_step(flat, edges)
+    survey = _survey(padded.reshape(-1))
+    step = survey[0] if not edges and 0 < survey[0] == survey[2] else None
+    kinds = np.zeros(around if edges else (1,) * len(shape), np.uint8)
+    if edges:
+        kinds[...] = 1
+        kinds[tuple(slice(None) if wrap else slice(1, -1) for wrap in wraps)] = 2
+        kinds[inside] = 0
+    else:
+        for axis, wrap in enumerate(wraps):
+            if wrap:
+                # Within the faces of the other bounded axes: what lies beyond those is closed.
+                face = [slice(None) if other else slice(1, -1) for other in wraps]
+                for end in (slice(0, 1), slice(-1, None)):
+                    padded[(0, *face[:axis], end, *face[axis + 1 :])] = _WRAPS
+    ring = _ring(*survey)
 
     lattices = start.reshape(-1, *shape)
     out = result.reshape(lattices.shape)
@@ -183,33 +279,33 @@ def by_distance(
     def work(block: tuple[int, int]) -> None:
         for row in range(*block):
             found = np.full(around, np.inf, start.dtype)
-            with np.errstate(invalid="ignore"):
-                found[inside] = np.where(np.isfinite(lattices[row]), lattices[row], np.inf)
+            found[inside] = lattices[row]
             line = found.reshape(-1)
-            if step is not None and _one_price(line):
-                queue = np.empty(out[row].size + 1, np.int64)
-                _breadth_first(flat, line, queue, moves, sides, strides, step)
-            else:
-                _dijkstra(flat, kinds.reshape(-1), line, moves, sides, strides, edges)
+            sources = _sources(line)
+            prices = line[sources]
+            if step is not None and len(sources) and prices.min() == prices.max():
+                queue = np.empty(out[row].size, np.int64)
+                queue[: len(sources)] = sources
+                _breadth_first(flat, line, queue, len(sources), moves, sides, strides, step)
+            elif len(sources):
+                ordered = sources[np.argsort(prices, kind="stable")]
+                _dijkstra(flat, kinds.reshape(-1), line, ordered, moves, sides, strides, edges, *ring)
             out[row] = found[inside]
 
     run_blocks(work, even_blocks(len(lattices), workers), workers)
     return result
 
 
-def _common_step(flat: Array, edges: bool) -> Any:
-    """What every open point costs, or None where that differs."""
-    if edges:
-        return None
-    lowest = np.min(flat, where=flat >= 0, initial=np.inf)
-    if not np.isfinite(lowest) or lowest == 0:
-        return None
-    return lowest if np.max(flat, where=np.isfinite(flat), initial=0) == lowest else None
-
-
-def _one_price(line: Array) -> bool:
-    prices = line[np.isfinite(line)]
-    return not len(prices) or bool((prices == prices[0]).all())
+def _ring(least: float, mean: float, greatest: float) -> tuple[float, int, bool]:
+    """Width of a bucket, how many there are, and whether every step is longer than one."""
+    # Wide enough that few buckets are empty, narrow enough that few points share one: a fraction of the usual step, of
+    # a 2048 x 2048 maze with costs from 1 to 10 (benchmarks/lattice.py). Margins are for rounding.
+    width = max(mean * _SHARE, greatest / (_MOST_BUCKETS - 4)) or 1.0
+    if width > 0.99 * least:
+        # A narrower bucket may make a heap superfluous, and makes it small where it does not.
+        width = max(min(0.99 * least, width), mean * _LEAST_SHARE, greatest / (_MOST_BUCKETS - 4)) or 1.0
+    buckets = 1 << math.ceil(math.log2(max(4.0, greatest / width + 4)))
+    return width, buckets, width <= 0.99 * least
 
 
 KERNELS: dict[str, Kernel] = {"dijkstra": Kernel(by_distance)}
