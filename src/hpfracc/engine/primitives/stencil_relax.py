@@ -39,11 +39,11 @@ class StencilRelax(Primitive):
 
     the smallest such numbers: where ``start`` is finite a path may begin, at that price, and elsewhere it is infinite.
 
-    ``costs`` has the shape of the lattice: entering a point costs its entry. With ``edges=True`` it has one more axis in
-    front, one entry for each direction: ``costs[j, u]`` is what the step between ``u`` and ``u + offset_j`` costs, both
-    ways; the offsets are the axes in their order, or for ``"moore"`` the half of :math:`\{-1, 0, 1\}^d` that comes after
-    0 in the order of words. A cost that is infinite, negative or not a number closes its point or edge; a price in
-    ``start`` that is not finite is none. ``start`` may have leading axes: one map each. ``periodic`` is for all axes or
+    ``costs`` has the shape of the lattice: entering a point costs its entry. With ``edges=True`` it has one more axis
+    in front, one entry for each direction: ``costs[j, u]`` is what the step between ``u`` and ``u + offset_j`` costs,
+    both ways; the offsets are the axes in their order, or for ``"moore"`` the half of :math:`\{-1, 0, 1\}^d` that
+    comes after 0 in the order of words. A cost that is infinite, negative or not a number closes its point or edge; a
+    price in ``start`` that is not finite is none. ``start`` may have leading axes: one map each. ``periodic`` is for all axes or
     for each.
 
     Algorithms: ``dijkstra`` takes the nearest point first; ``relax`` lowers all points at once until nothing changes;
@@ -104,7 +104,7 @@ class StencilRelax(Primitive):
         """Steps looked at: each once in order of distance, or all in every round."""
         steps = float(call.batch * call.length * call.facts["steps"])
         if algorithm == "relax":
-            return steps * max(1, call.facts["reach"])
+            return steps * float(max(1, call.facts["reach"]))
         if algorithm == "dijkstra":
             return steps * math.log2(max(2, call.length))
         return steps
@@ -117,7 +117,7 @@ class StencilRelax(Primitive):
         if algorithm == "relax":
             return (call.batch * (3 * padded + padded // 4) + 2 * costs) * call.itemsize
         if algorithm == "csgraph":
-            return call.facts["steps"] * call.length * (4 * call.itemsize + 40)
+            return int(call.facts["steps"]) * call.length * (4 * call.itemsize + 40)
         return costs * call.itemsize + padded * (2 * call.itemsize + 12)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:

@@ -42,9 +42,7 @@ def _with_ghosts(array: jax.Array, wraps: tuple[bool, ...]) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames=("neighbourhood", "wraps", "edges"))
-def _rounds(
-    costs: jax.Array, start: jax.Array, neighbourhood: str, wraps: tuple[bool, ...], edges: bool
-) -> jax.Array:
+def _rounds(costs: jax.Array, start: jax.Array, neighbourhood: str, wraps: tuple[bool, ...], edges: bool) -> jax.Array:
     shape = costs.shape[1:] if edges else costs.shape
     steps = forward_offsets(len(shape), neighbourhood)
     back = tuple(tuple(-step for step in offset) for offset in steps)
