@@ -27,7 +27,8 @@ def power(lattice: Lattice, alpha: float) -> np.ndarray:
     """``L ** (alpha/2)`` by eigenvectors of the dense matrix."""
     matrix = lattice.to_csr().toarray()
     values, vectors = np.linalg.eigh(np.diag(matrix.sum(0)) - matrix)
-    return (vectors * np.maximum(values, 0) ** (alpha / 2)) @ vectors.T
+    values[0] = 0.0  # exactly: a small power makes much of a rounding
+    return (vectors * values ** (alpha / 2)) @ vectors.T
 
 
 @EACH

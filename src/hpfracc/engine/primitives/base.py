@@ -140,6 +140,10 @@ class Primitive(ABC):
     def cases(self, dtype: str) -> Iterator[Case]:
         """Test cases: plain, batched, non-contiguous, zero-length, odd sizes."""
 
+    def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """Random operands made into those of a typical call, where time depends on more than their shapes."""
+        return arrays
+
     def memory(self, call: Call, algorithm: str) -> int:
         """Bytes in all: operands, result and workspace."""
         return call.input_bytes + call.output_bytes + self.workspace(call, algorithm)

@@ -43,8 +43,8 @@ class StencilRelax(Primitive):
     in front, one entry for each direction: ``costs[j, u]`` is what the step between ``u`` and ``u + offset_j`` costs,
     both ways; the offsets are the axes in their order, or for ``"moore"`` the half of :math:`\{-1, 0, 1\}^d` that
     comes after 0 in the order of words. A cost that is infinite, negative or not a number closes its point or edge; a
-    price in ``start`` that is not finite is none. ``start`` may have leading axes: one map each. ``periodic`` is for all axes or
-    for each.
+    price in ``start`` that is not finite is none. ``start`` may have leading axes: one map each. ``periodic`` is for
+    all axes or for each.
 
     Algorithms: ``dijkstra`` takes the nearest point first; ``relax`` lowers all points at once until nothing changes;
     ``frontier`` those alone whose neighbours changed. Not differentiable.
@@ -124,6 +124,13 @@ class StencilRelax(Primitive):
         """One map of a lattice of that shape."""
         spec = ArraySpec(shape or (1,), dtype if dtype in FLOATS else "float64")
         return (spec, spec), {}
+
+    def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """Positive costs, and one source: the middle."""
+        costs, start = arrays
+        single = np.full_like(start, np.inf)
+        single.reshape(-1)[start.size // 2 : start.size // 2 + 1] = 0
+        return [1 + np.abs(costs), single]
 
     def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
         """Bellman and Ford, point by point, in extended precision."""

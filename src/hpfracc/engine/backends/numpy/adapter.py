@@ -12,9 +12,18 @@ from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
 __all__ = ["ADAPTER", "NumpyAdapter"]
 
+#: Points times the sum of the sides up to which rounds over a whole lattice are offered: a square of 300.
+_MOST_STEPS = 1 << 26
+
 
 def _is_single(call: Call) -> str | None:
     return None if call.batch > 1 else "a single product has no stack to share among threads"
+
+
+def _many_rounds(call: Call) -> str | None:
+    if call.length * call.facts["reach"] > _MOST_STEPS:
+        return f"{call.length:,} points: a round over all of them takes one step, and paths are long"
+    return None
 
 
 @final
@@ -50,8 +59,8 @@ class NumpyAdapter(HostAdapter):
             KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True),
         ),
         "stencil_relax": (
-            KernelSpec("stencil_relax", "relax", FLOATS),
             KernelSpec("stencil_relax", "csgraph", FLOATS),
+            KernelSpec("stencil_relax", "relax", FLOATS, refuses=_many_rounds),
         ),
     }
 

@@ -98,4 +98,4 @@ def _steps(
     return tails, heads, lengths
 
 
-KERNELS: dict[str, Kernel] = {"relax": Kernel(by_rounds), "csgraph": Kernel(by_csgraph)}
+KERNELS: dict[str, Kernel] = {"csgraph": Kernel(by_csgraph), "relax": Kernel(by_rounds)}
