@@ -148,12 +148,14 @@ def paths(geometry: Geometry, starts: Array, ends: Array) -> tuple[Array, Array]
         jump[0] = starts[0]
         np.subtract(starts[1:], ends[:-1], out=jump[1:])
     width = len(counts) + 1
-    table, repeats = np.empty((len(starts), width), np.int64), np.empty((len(starts), width), np.int64)
+    # Half the memory to write where it is enough.
+    kind = np.int32 if geometry.size < 2**31 else np.int64
+    table, repeats = np.empty((len(starts), width), kind), np.empty((len(starts), width), np.int64)
     table[:, 0], repeats[:, 0] = jump, 1
     for column, (move, count) in enumerate(zip(moves, counts, strict=True), 1):
         table[:, column], repeats[:, column] = move, count
     flat = np.repeat(table.reshape(-1), repeats.reshape(-1))
-    return np.cumsum(flat, out=flat), begins
+    return np.cumsum(flat, out=flat, dtype=kind), begins
 
 
 def _diagonal_paths(geometry: Geometry, starts: Array, shifts: list[Array]) -> tuple[Array, Array]:

@@ -85,5 +85,5 @@ class Picture:
             image = self.data
         else:
             code = base64.b64encode(self.data).decode()
-            image = f'<img src="data:image/png;base64,{code}" alt="{escape(self.description)}">'
+            image = f'<img src="data:image/png;base64,{code}" alt="{escape(self.description)}"/>'
         return f'<figure class="picture">{image}<figcaption>{inline(self.description)}</figcaption></figure>'

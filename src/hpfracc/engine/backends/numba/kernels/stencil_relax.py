@@ -22,9 +22,9 @@ __all__ = ["KERNELS"]
 
 #: What a ghost of a periodic axis holds instead of a cost.
 _WRAPS = -1.0
-#: Width of a bucket as a share of the mean cost, the same where that is longer than some steps, and the most buckets.
-_SHARE = 1 / 4
-_LEAST_SHARE = 1 / 512
+#: Width of a bucket as a share of the mean cost: narrow enough that few steps are shorter, wide enough that few buckets
+#: are empty (benchmarks/lattice.py, mazes of 2048 x 2048). And the most buckets.
+_SHARE = 1 / 8
 _MOST_BUCKETS = 1 << 16
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True}
 
@@ -81,12 +81,12 @@ def _sink(keys, items, size):  # type: ignore[no-untyped-def]
 
 
 @njit(**_OPTIONS)
-def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width, buckets, exact):  # type: ignore[no-untyped-def]
+def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width, buckets):  # type: ignore[no-untyped-def]
     """Lower ``found`` from ``sources``, cheapest first, on; ``costs`` has one row, or one for each forward move.
 
-    Points wait in a ring of buckets, each for a stretch of distances ``width`` long. No step is longer than the ring.
-    Where every step is longer than a bucket (``exact``), all points of the nearest bucket are settled, in any order;
-    else they go through a heap, which is small.
+    Points wait in a ring of buckets, each for a stretch of distances ``width`` long; no step is longer than the ring.
+    Those of the nearest bucket are taken in any order. If one of them was not yet as near as it can be, because a step
+    is shorter than a bucket, it comes again, through a heap: after that its distance is final.
     """
     directions = len(moves) // 2
     inverse, mask = 1.0 / width, buckets - 1
@@ -131,13 +131,6 @@ def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width,
                 key = float(found[place])
                 if int((key - base) * inverse) != now:
                     continue  # it was reached on a shorter way since
-                if not exact:
-                    if size == capacity:
-                        keys, heap = np.concatenate((keys, keys)), np.concatenate((heap, heap))
-                        capacity *= 2
-                    _push(keys, heap, size, key, place)
-                    size += 1
-                    continue
             elif size > 0:
                 key, place = keys[0], heap[0]
                 size -= 1
@@ -167,12 +160,19 @@ def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width,
                 reached = origin + cost
                 if reached < found[there]:
                     found[there] = reached
-                    bucket = int((float(reached) - base) * inverse) & mask
+                    number = int((float(reached) - base) * inverse)
+                    if number == now:
+                        if size == capacity:
+                            keys, heap = np.concatenate((keys, keys)), np.concatenate((heap, heap))
+                            capacity *= 2
+                        _push(keys, heap, size, float(reached), there)
+                        size += 1
+                        continue
                     entry = free
                     free = nexts[entry]
                     items[entry] = there
-                    nexts[entry] = heads[bucket]
-                    heads[bucket] = entry
+                    nexts[entry] = heads[number & mask]
+                    heads[number & mask] = entry
                     waiting += 1
         now += 1
 
@@ -271,7 +271,7 @@ def by_distance(
                 face = [slice(None) if other else slice(1, -1) for other in wraps]
                 for end in (slice(0, 1), slice(-1, None)):
                     padded[(0, *face[:axis], end, *face[axis + 1 :])] = _WRAPS
-    ring = _ring(*survey)
+    ring = _ring(*survey[1:])
 
     lattices = start.reshape(-1, *shape)
     out = result.reshape(lattices.shape)
@@ -296,16 +296,10 @@ def by_distance(
     return result
 
 
-def _ring(least: float, mean: float, greatest: float) -> tuple[float, int, bool]:
-    """Width of a bucket, how many there are, and whether every step is longer than one."""
-    # Wide enough that few buckets are empty, narrow enough that few points share one: a fraction of the usual step, of
-    # a 2048 x 2048 maze with costs from 1 to 10 (benchmarks/lattice.py). Margins are for rounding.
+def _ring(mean: float, greatest: float) -> tuple[float, int]:
+    """Width of a bucket, and how many there are: a power of two."""
     width = max(mean * _SHARE, greatest / (_MOST_BUCKETS - 4)) or 1.0
-    if width > 0.99 * least:
-        # A narrower bucket may make a heap superfluous, and makes it small where it does not.
-        width = max(min(0.99 * least, width), mean * _LEAST_SHARE, greatest / (_MOST_BUCKETS - 4)) or 1.0
-    buckets = 1 << math.ceil(math.log2(max(4.0, greatest / width + 4)))
-    return width, buckets, width <= 0.99 * least
+    return width, 1 << math.ceil(math.log2(max(4.0, greatest / width + 4)))
 
 
 KERNELS: dict[str, Kernel] = {"dijkstra": Kernel(by_distance)}
