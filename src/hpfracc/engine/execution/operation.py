@@ -17,13 +17,13 @@ from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.execution.planning import as_array, hashable_options, make_plan, make_request, zeros_for
-from hpfracc.engine.execution.recovery import recover
+from hpfracc.engine.execution.rescue import cut_or_raise, make_room, rescue
 from hpfracc.engine.execution.review import attend
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, OutOfMemoryError
 
 __all__ = ["Operation"]
 
@@ -71,6 +71,9 @@ class Operation:
                 key = (one.shape, one.dtype, two.shape, two.dtype, weights_key is None, current_context())
                 plan = self._plans.get(key)
                 if plan is not None and plan.version == state.version:
+                    if plan.guard is not None and not plan.guard() and not make_room(plan):
+                        del self._plans[key]
+                        return self._call(arrays, backend, weights_key, params)
                     last = trail.current()
                     if last is not plan:
                         if type(last) is trail.Mode:
@@ -86,7 +89,7 @@ class Operation:
                     try:
                         return bound.run(one, two, **params) if bound.bare is None else bound.bare(one, two)
                     except Exception as error:
-                        return recover(plan, bound, arrays, params, error)
+                        return rescue(plan, bound, arrays, params, error)
         mode = trail.current()
         if type(mode) is trail.Mode:
             return self._call_in_mode(mode, arrays, backend, weights_key, params)
@@ -101,8 +104,14 @@ class Operation:
             options = dict(enumerate(hashable_options(self.name, params)))
             key = _key(arrays, backend, weights_key, options)
             plan = self._plans.get(key)
+        if plan is not None and plan.guard is not None and not plan.guard() and not make_room(plan):
+            plan = None
         if plan is None or plan.version != state.version:
-            plan = self._new_plan(key, arrays, backend, weights_key, params)
+            try:
+                plan = self._new_plan(key, arrays, backend, weights_key, params)
+            except OutOfMemoryError as error:
+                keyed = params if weights_key is None else {**params, "weights_key": weights_key}
+                return cut_or_raise(self.primitive, arrays, keyed, backend, error)
         if weights_key is not None:
             _check_key(self.name, weights_key)
             params["weights_key"] = weights_key
@@ -114,7 +123,7 @@ class Operation:
         try:
             return bound.run(*arrays, **params)
         except Exception as error:
-            return recover(plan, bound, arrays, params, error)
+            return rescue(plan, bound, arrays, params, error)
 
     def _call_in_mode(
         self, mode: trail.Mode, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]

@@ -78,7 +78,11 @@ def make_plan(
     knowledge = knowledge_for(request.settings)
     verdict, bound = bind_verdict(request, knowledge, arrays)
     plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, request.settings.version)
-    if learns(request):
+    plan.backend = backend
+    if verdict.in_chunks is not None:
+        plan.in_chunks = verdict.in_chunks
+        plan.attention = 0  # every call is looked at
+    elif learns(request):
         plan.keep_for(0 if knowledge.is_first(verdict.option) else verdict.review_after, 0)
     return plan
 

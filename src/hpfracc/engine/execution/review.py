@@ -12,7 +12,9 @@ from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.binding import Bound
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.execution.planning import bind_verdict, learns
-from hpfracc.engine.execution.recovery import RECHECK, recover
+from hpfracc.engine.execution.peaks import read_marks, record_peak
+from hpfracc.engine.execution.recovery import RECHECK
+from hpfracc.engine.execution.rescue import rescue, run_cut
 from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.selection.choose import Option
 
@@ -24,6 +26,12 @@ logger = logging.getLogger("hpfracc.engine")
 def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Run the call with its plan's arm, learn from it, and let the plan choose again where that may change anything."""
     pending_times.settle()
+    if plan.in_chunks is not None:
+        result = run_cut(plan, arrays, params)
+        plan.version = -1  # memory comes and goes: the next call decides from the start
+        if result is not None:
+            return result
+        plan.in_chunks = None
     calls = plan.claim(count)
     knowledge, request = plan.knowledge, plan.request
     # Another thread may give the plan another arm at any moment: what is read once belongs together.
@@ -38,14 +46,16 @@ def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, An
     stays = request.placement.library == arm.backend and not bound.moves
     asynchronous = stays and adapter.is_asynchronous(arm.device)
     timer = adapter.timer(arm.device) if asynchronous and not first else None
+    marks = read_marks(request, arm)
     if timer is not None:
         timer.start()
     begin = time.perf_counter()
     try:
         result = bound.run(*arrays, **params)
     except Exception as error:
-        return recover(plan, bound, arrays, params, error)
+        return rescue(plan, bound, arrays, params, error)
     seconds = time.perf_counter() - begin
+    record_peak(request, arm, marks)
     if plan.warms_up(arm) and not first:
         knowledge.tally(request, option, calls)
     elif first or not asynchronous:
@@ -73,7 +83,7 @@ def _look_again(plan: Plan, bound: Bound, count: int, arrays: tuple[Any, ...], p
     try:
         result = bound.run(*arrays, **params)
     except Exception as error:
-        return recover(plan, bound, arrays, params, error)
+        return rescue(plan, bound, arrays, params, error)
     _choose_again(plan, count, arrays)
     plan.keep_for(RECHECK, count)
     return result

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut, broadcast_cuts
 from hpfracc.engine.primitives._lengths import fast_length, power_of_two
 from hpfracc.engine.primitives._operands import broadcast, complex_of, dtype_bytes, elements, read_dtype, shape_of
 from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
@@ -108,8 +109,16 @@ class CausalConvolution(Primitive):
             # The signal cut into blocks, its spectra and the blocks of the result: the most, where all blocks are
             # transformed together; a backend that takes them in groups needs less.
             return (call.batch * blocks * (3 * size - taps + 1) + weight_rows * size) * item
-        # Half a spectrum of complex numbers takes as much as the row of real ones that it came from.
-        return (2 * call.batch + weight_rows) * fast_length(n + taps - 1) * item
+        # Half a spectrum of complex numbers takes as much as the row of real ones that it came from. A transform keeps
+        # a plan and a scratch row, which together take about one and a half rows more.
+        return (4 * call.batch + 2 * weight_rows + 3) * fast_length(n + taps - 1) * item // 2
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Rows; then time, where a piece needs the samples before it that the weights reach back to."""
+        weights, signal = map(shape_of, arrays)
+        yield from broadcast_cuts((weights, signal), call.shape, (1, 1))
+        if call.length > 1:
+            yield Cut(-1, call.length, (None, -1), before=max(0, call.facts["taps"] - 1))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """As many weights as points: the full memory of a fractional operator."""

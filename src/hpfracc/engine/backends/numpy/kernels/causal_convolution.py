@@ -16,6 +16,7 @@ import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numpy.nonfinite import all_finite, repaired
+from hpfracc.engine.backends.numpy.workspace import TOGETHER
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
@@ -24,9 +25,6 @@ from hpfracc.engine.workers import even_blocks, run_blocks
 __all__ = ["KERNELS", "Spectrum"]
 
 Array = np.ndarray[Any, Any]
-
-#: Points of all blocks that are transformed together: 1 MB of doubles, so that they meet again in cache.
-_TOGETHER = 1 << 17
 
 # inf - inf inside a transform is no news: what must not come through is repaired, and the rest is the answer.
 _QUIET = np.errstate(all="ignore")
@@ -199,7 +197,7 @@ def apply_blocked(prepared: Spectrum, signal: Array, *, workers: int = 1) -> Arr
     n, step = shape[-1], size - overlap
     blocks = -(-n // step)
     rows = result.size // n
-    together = max(1, _TOGETHER // (size * rows))
+    together = max(1, TOGETHER // (size * rows))
 
     def work(part: tuple[int, int]) -> None:
         for first in range(part[0], part[1], together):

@@ -1,0 +1,35 @@
+"""What NumPy's kernels take beyond operands and result, where that is not what the primitive's model says."""
+
+from __future__ import annotations
+
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.primitives.base import Call
+from hpfracc.engine.primitives.causal_convolution import block_length
+
+__all__ = ["TOGETHER", "convolution_blocked", "elementwise", "mittag_leffler"]
+
+#: Points of all blocks that are transformed together: 1 MB of doubles, so that they meet again in cache.
+TOGETHER = 1 << 17
+
+
+def convolution_blocked(call: Call, arm: Arm) -> int:
+    """Only the blocks that are transformed together, for each thread: cut out, transformed and transformed back."""
+    taps = call.facts["taps"]
+    if not call.batch * call.length * taps:
+        return 0
+    size = block_length(taps)
+    blocks = -(-call.length // (size - taps + 1))
+    together = min(-(-blocks // arm.workers), max(1, TOGETHER // (size * call.batch)))
+    threads = min(arm.workers, -(-blocks // together))
+    return (4 * call.batch * together * threads + call.facts["weight_rows"]) * size * call.itemsize
+
+
+def elementwise(call: Call, arm: Arm) -> int:
+    """Whole intermediate results; NumPy writes the result of an operator over an operand that nobody else holds."""
+    return max(0, call.facts["reused"] - 1) * call.length * call.itemsize
+
+
+def mittag_leffler(call: Call, arm: Arm) -> int:
+    """Radii, bands and the members of the largest band; single precision is widened on the way in."""
+    each = {"float32": 45, "float64": 30, "complex64": 66, "complex128": 34}[call.dtype]
+    return call.length * each + (1 << 20)
