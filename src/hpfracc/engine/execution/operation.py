@@ -72,7 +72,7 @@ class Operation:
                 plan = self._plans.get(key)
                 if plan is not None and plan.version == state.version:
                     if plan.guard is not None and not plan.guard() and not make_room(plan):
-                        del self._plans[key]
+                        self._drop_plan(key)
                         return self._call(arrays, backend, weights_key, params)
                     last = trail.current()
                     if last is not plan:
@@ -149,6 +149,11 @@ class Operation:
                 self._retire([key])
             self._plans[key] = plan
         return plan
+
+    def _drop_plan(self, key: Any) -> None:
+        with self._lock:
+            if key in self._plans:
+                self._retire([key])
 
     def _retire(self, keys: list[Any]) -> None:
         for key in keys:

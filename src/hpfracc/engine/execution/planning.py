@@ -42,6 +42,7 @@ def make_request(
     backend: Any = None,
     prepared: bool = False,
     placement: Placement | None = None,
+    limit: int | None = None,
 ) -> Request:
     """Check the operands and say what is asked; raises the primitive's typed errors."""
     context = current_context()
@@ -62,6 +63,7 @@ def make_request(
         wish=wished(primitive.name, settings, argument=backend, context=context.backend),
         prepared=prepared,
         banned=context.banned,
+        limit=limit,
     )
 
 
@@ -72,9 +74,10 @@ def make_plan(
     *,
     backend: Any = None,
     prepared: bool = False,
+    limit: int | None = None,
 ) -> Plan:
-    """The plan for such a call."""
-    request = make_request(primitive, arrays, params, backend=backend, prepared=prepared)
+    """The plan for such a call, which may take ``limit`` bytes in all."""
+    request = make_request(primitive, arrays, params, backend=backend, prepared=prepared, limit=limit)
     knowledge = knowledge_for(request.settings)
     verdict, bound = bind_verdict(request, knowledge, arrays)
     plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, request.settings.version)

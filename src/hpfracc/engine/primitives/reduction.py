@@ -105,9 +105,7 @@ class Reduction(Primitive):
             if shape[axis] > 1:
                 yield Cut(axis - len(shape), shape[axis], (axis - len(shape),), merges=True)
 
-    def merge(
-        self, parts: np.ndarray[Any, Any], sizes: tuple[int, ...], **params: Any
-    ) -> np.ndarray[Any, Any]:
+    def merge(self, parts: np.ndarray[Any, Any], sizes: tuple[int, ...], **params: Any) -> np.ndarray[Any, Any]:
         """Sums of sums, products of products; means by the number of elements behind each."""
         kind = params.get("kind", "sum")
         with np.errstate(all="ignore"):

@@ -59,6 +59,8 @@ class Request:
         Backends that failed in the call that surrounds this one.
     reserved : int
         Bytes, where the operands are, that are spoken for: the result that this call is a piece of.
+    limit : int or None
+        Bytes that the call may take in all, operands included, whatever is free.
     """
 
     primitive: Primitive
@@ -73,6 +75,7 @@ class Request:
     tried: frozenset[str] = frozenset()
     banned: frozenset[str] = frozenset()
     reserved: int = 0
+    limit: int | None = None
 
     @property
     def operation(self) -> str:
@@ -171,6 +174,8 @@ def _memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreak
     ceiling = breaker.ceiling(memory_place(arm))
     if ceiling is not None and need >= ceiling:
         return f"needs {_mib(need)}; {_mib(ceiling)} ran out of memory a short while ago"
+    if request.limit is not None and need > request.limit:
+        return f"needs {_mib(need)}; it may take {_mib(request.limit)}"
     if need < NEGLIGIBLE_BYTES:
         return None
     avoided = None if arm.on_host else relief.avoids(arm.device)

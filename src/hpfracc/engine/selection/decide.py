@@ -25,7 +25,8 @@ logger = logging.getLogger("hpfracc.engine")
 class Verdict:
     """The arm to take, the decision in words and figures, for how many calls it stands, and what one should take.
 
-    ``in_chunks`` says why the call had better be cut: arms that have no room for all of it would be much quicker.
+    ``rival`` is what the quickest arm would take that only has no room for the whole call, inf where there is none;
+    ``in_chunks`` says why the call had better be cut, where that arm is much quicker.
     """
 
     arm: Arm
@@ -33,6 +34,7 @@ class Verdict:
     decision: Decision
     review_after: int
     expected: float
+    rival: float = math.inf
     in_chunks: str | None = None
 
 
@@ -99,25 +101,28 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> V
     )
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s %s %s: %s: %s", call.operation, call.shape, call.dtype, arm, choice.reason)
-    in_chunks = _better_cut(request, knowledge, rows, choice)
-    return Verdict(arm, choice.option, decision, choice.review_after, choice.estimate.seconds, in_chunks)
+    rival, in_chunks = _quicker_in_pieces(request, knowledge, rows, choice)
+    return Verdict(arm, choice.option, decision, choice.review_after, choice.estimate.seconds, rival, in_chunks)
 
 
-def _better_cut(
+def _quicker_in_pieces(
     request: Request, knowledge: Knowledge, rows: list[tuple[Arm, str | None, int]], choice: Choice
-) -> str | None:
-    """Why the call had better be cut, or None."""
+) -> tuple[float, str | None]:
+    """What the quickest arm without room for all of it would take, and why the call had better be cut, if so."""
     short = {arm.name: (arm, refused) for arm, refused, _ in rows if is_memory_refusal(refused)}
+    if not short or request.placement.gradient or request.placement.traced:
+        return math.inf, None
     taken = choice.estimate.seconds
-    if not short or not taken > _LEAST_SAVED or request.placement.gradient or request.placement.traced:
-        return None
     options = [knowledge.option(request, arm) for arm, _ in short.values()]
-    rivals = knowledge.chooser.score(request.call.bucket, options)
-    best = min(rivals, key=lambda row: row.total if row.total == row.total else math.inf)
-    if not best.total * _WORTH_CUTTING < taken:
-        return None
+    known = [row for row in knowledge.chooser.score(request.call.bucket, options) if row.total == row.total]
+    if not known:
+        return math.inf, None
+    best = min(known, key=lambda row: row.total)
+    if not (best.total * _WORTH_CUTTING < taken and taken - best.total > _LEAST_SAVED):
+        return best.total, None
     name = best.option.arm
-    return f"{name} {short[name][1]}, and {choice.option.arm} would take {taken / best.total:,.0f} times as long"
+    ratio = taken / max(best.total, 1e-9)
+    return best.total, f"{name} {short[name][1]}, and {choice.option.arm} would take {ratio:,.0f} times as long"
 
 
 def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> Exception:

@@ -53,17 +53,13 @@ class CupyAdapter(Adapter):
                 refuses=_too_long,
                 workspace=workspace.convolution_direct,
             ),
-            KernelSpec(
-                "causal_convolution", "fft", INEXACT, compiles="signature", workspace=workspace.convolution_fft
-            ),
+            KernelSpec("causal_convolution", "fft", INEXACT, compiles="signature", workspace=workspace.convolution_fft),
         ),
         "matmul": (KernelSpec("matmul", "default", INEXACT),),
         "fft": (KernelSpec("fft", "default", INEXACT, workspace=workspace.fft),),
         "elementwise": (KernelSpec("elementwise", "fused", INEXACT, compiles="signature"),),
         "reduction": (
-            KernelSpec(
-                "reduction", "default", INEXACT | INTEGERS, compiles="signature", workspace=workspace.reduction
-            ),
+            KernelSpec("reduction", "default", INEXACT | INTEGERS, compiles="signature", workspace=workspace.reduction),
         ),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature"),),
     }

@@ -59,7 +59,13 @@ class JaxAdapter(Adapter):
         "causal_convolution": (
             _spec("causal_convolution", "direct", INEXACT, refuses=_too_long, workspace=workspace.convolution_direct),
             _spec("causal_convolution", "fft", INEXACT, workspace=workspace.convolution_fft),
-            _spec("causal_convolution", "blocked", INEXACT, refuses=_too_many_taps, workspace=workspace.convolution_blocked),
+            _spec(
+                "causal_convolution",
+                "blocked",
+                INEXACT,
+                refuses=_too_many_taps,
+                workspace=workspace.convolution_blocked,
+            ),
         ),
         "matmul": (_spec("matmul", "default", INEXACT),),
         "fft": (_spec("fft", "default", INEXACT, workspace=workspace.fft),),

@@ -80,9 +80,7 @@ class TorchAdapter(Adapter):
         "reduction": _default("reduction", INEXACT | _NARROW, workspace=workspace.nothing),
         "bitwise_xor": _default("bitwise_xor", INTEGERS, differentiable=False),
         "mittag_leffler": (
-            KernelSpec(
-                "mittag_leffler", "contour", INEXACT, differentiable=True, workspace=workspace.mittag_leffler
-            ),
+            KernelSpec("mittag_leffler", "contour", INEXACT, differentiable=True, workspace=workspace.mittag_leffler),
         ),
     }
 

@@ -1,9 +1,8 @@
-"""An engine call that does not fit as a whole, done in pieces; each piece is a call of its own, chosen as any other."""
+"""An engine call that does not fit as a whole, done in pieces."""
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,97 +12,24 @@ import numpy as np
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.batching.overlap import BlockPlan, choose_blocks, convolve_block, time_blocks
+from hpfracc.engine.execution.batching.pieces import Job, PieceTooLargeError
 from hpfracc.engine.execution.batching.sizes import ChunkSizer, largest_that_fits, round_size
-from hpfracc.engine.execution.failure import Failure, classify, drop_frames
-from hpfracc.engine.execution.plan import Plan
-from hpfracc.engine.execution.planning import learns, make_plan, make_request
-from hpfracc.engine.execution.pressure.ladder import ladder
-from hpfracc.engine.execution.recovery import recover
+from hpfracc.engine.execution.failure import Failure, classify
+from hpfracc.engine.execution.planning import make_request
 from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.primitives._cuts import Cut
 from hpfracc.engine.primitives._operands import shape_of
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
 from hpfracc.engine.selection.candidates import Request
-from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision, Fallback
-from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.errors import BackendUnavailableError, HpfraccError, OutOfMemoryError
+from hpfracc.errors import HpfraccError, OutOfMemoryError
 
-__all__ = ["run_in_chunks"]
+__all__ = ["decision_in_pieces", "describe_shortage", "run_in_chunks"]
 
 logger = logging.getLogger("hpfracc.engine")
 
 #: A cut within a cut within a cut: more than a call has axes.
 _DEEPEST = 8
-
-
-class _TooLarge(Exception):
-    """A piece ran out of memory."""
-
-
-class _Job:
-    """One call in pieces: what every piece shares."""
-
-    def __init__(self, primitive: Primitive, params: dict[str, Any], request: Request, depth: int) -> None:
-        self.primitive = primitive
-        self.params = {name: value for name, value in params.items() if name != "weights_key"}
-        self.key = params.get("weights_key")
-        self.request = request
-        self.backend = None if request.wish is None else request.wish.backend
-        self.depth = depth
-        self.pieces = 0
-        self.decision: Decision | None = None
-
-    def plan_request(self, operands: tuple[Any, ...], reserved: int) -> Request:
-        specs = tuple(ArraySpec(shape_of(array), dtype_of(array)) for array in operands)
-        made = make_request(
-            self.primitive, specs, self.params, backend=self.backend, placement=self.request.placement
-        )
-        return replace(made, reserved=reserved)
-
-    def fits(self, operands: tuple[Any, ...], reserved: int) -> bool:
-        """Whether some arm takes this piece without being much slower than one that has no room for it."""
-        request = self.plan_request(operands, reserved)
-        try:
-            verdict = decide(request, knowledge_for(request.settings), frozen=True)
-        except (OutOfMemoryError, BackendUnavailableError):
-            return False
-        return verdict.in_chunks is None
-
-    def run(self, operands: tuple[Any, ...], key: Any) -> Any:
-        """One piece; :class:`_TooLarge` where its memory ran out."""
-        params = self.params if key is None else {**self.params, "weights_key": key}
-        self.pieces += 1
-        try:
-            plan = make_plan(self.primitive, operands, self.params, backend=self.backend, prepared=key is not None)
-        except OutOfMemoryError as error:
-            raise _TooLarge(str(error)) from None
-        bound = plan.bound
-        begin = time.perf_counter()
-        try:
-            result = bound.run(*operands, **params)
-            self._learn(plan, time.perf_counter() - begin)
-        except Exception as error:
-            adapter = registry.adapter(bound.arm.backend)
-            if classify(error, adapter) is Failure.MEMORY:
-                drop_frames(error)
-                adapter.release_memory(bound.arm.device)
-                ladder.climb(bound.arm.device, highest="library caches")
-                raise _TooLarge(registry.describe_failure(error)) from None
-            try:
-                result = recover(plan, bound, operands, params, error)
-            except OutOfMemoryError as short:
-                raise _TooLarge(str(short)) from None
-        self.decision = plan.decision
-        return result
-
-    def _learn(self, plan: Plan, seconds: float) -> None:
-        """Pieces are calls like others, as far as the host's clock sees their end."""
-        arm, request = plan.bound.arm, plan.request
-        done = request.placement.library != arm.backend or not registry.adapter(arm.backend).is_asynchronous(arm.device)
-        if done and learns(request):
-            first = plan.knowledge.is_first(plan.option)
-            plan.knowledge.observe(request, plan.option, seconds, first=first, calls=1)
 
 
 def run_in_chunks(
@@ -135,12 +61,14 @@ def run_in_chunks(
     request = make_request(primitive, arrays, plain, backend=backend)
     if request.placement.gradient or request.placement.traced or depth > _DEEPEST:
         return None
-    job = _Job(primitive, params, request, depth)
+    job = Job(primitive, params, request)
     for cut in primitive.cuts(request.call, *arrays, **plain):
-        done = _in_time(job, cut, arrays) if cut.before or _is_time(primitive, cut) else _along(job, cut, arrays)
+        done = _in_time(job, cut, arrays) if cut.before or _is_time(primitive, cut) else _along(job, cut, arrays, depth)
         if done is not None:
             result, words = done
-            _note(job, f"in {job.pieces} pieces ({words}): {why}", fallbacks)
+            decision = decision_in_pieces(job, f"in {job.pieces} pieces ({words}): {why}", fallbacks)
+            logger.info("%s %s: %s", decision.operation, decision.shape, decision.reason)
+            trail.note(decision)
             return result
     return None
 
@@ -149,12 +77,11 @@ def _is_time(primitive: Primitive, cut: Cut) -> bool:
     return primitive.name == "causal_convolution" and cut.axis == -1
 
 
-def _note(job: _Job, reason: str, fallbacks: tuple[Fallback, ...]) -> None:
-    decision = job.decision
-    if decision is None:
-        return
-    call = job.request.call
-    decision = replace(
+def decision_in_pieces(job: Job, reason: str, fallbacks: tuple[Fallback, ...] = ()) -> Decision:
+    """What was decided for the last piece, as the decision about the whole call."""
+    decision, call = job.decision, job.request.call
+    assert decision is not None  # at least one piece was run
+    return replace(
         decision,
         reason=f"{reason}; each: {decision.reason}",
         shape=call.shape,
@@ -162,8 +89,6 @@ def _note(job: _Job, reason: str, fallbacks: tuple[Fallback, ...]) -> None:
         chunks=job.pieces,
         fallbacks=(*fallbacks, *decision.fallbacks),
     )
-    logger.info("%s %s: %s", call.operation, call.shape, decision.reason)
-    trail.note(decision)
 
 
 # Pieces along an axis that operands share.
@@ -186,10 +111,16 @@ def _specs(arrays: tuple[Any, ...], cut: Cut, count: int) -> tuple[ArraySpec, ..
     return tuple(found)
 
 
-def _along(job: _Job, cut: Cut, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
+def _along(job: Job, cut: Cut, arrays: tuple[Any, ...], depth: int) -> tuple[Any, str] | None:
     call = job.request.call
     reserved = 0 if cut.merges else call.output_bytes
-    most = largest_that_fits(lambda count: job.fits(_specs(arrays, cut, count), reserved), cut.length - 1)
+
+    def most_that_fit(quick: bool) -> int:
+        return largest_that_fits(
+            lambda count: job.fits(_specs(arrays, cut, count), reserved, quick=quick), cut.length - 1
+        )
+
+    most = most_that_fit(quick=True) or most_that_fit(quick=False)
     # Where not even one fits by prediction, one is tried all the same: it may be cut further.
     sizer = ChunkSizer(round_size(max(1, int(most * relief.chunk_scale()))), cut.length)
     prepared = job.primitive.prepared_operand
@@ -201,7 +132,7 @@ def _along(job: _Job, cut: Cut, arrays: tuple[Any, ...]) -> tuple[Any, str] | No
         piece = _piece(arrays, cut, begin, end)
         try:
             result = job.run(piece, key)
-        except _TooLarge as short:
+        except PieceTooLargeError as short:
             if sizer.failed(end - begin):
                 continue
             result = run_in_chunks(
@@ -210,11 +141,12 @@ def _along(job: _Job, cut: Cut, arrays: tuple[Any, ...]) -> tuple[Any, str] | No
                 job.params if key is None else {**job.params, "weights_key": key},
                 backend=job.backend,
                 why=str(short),
-                depth=job.depth + 1,
+                depth=depth + 1,
             )
             if result is None:
                 return None
             job.decision = _last(job.decision)
+            job.pieces += 1 if job.decision is None else job.decision.chunks
         target.put(begin, end, result)
         sizer.succeeded(end - begin)
         begin = end
@@ -238,7 +170,7 @@ class _Target:
         self._whole: Any = None
         if not cut.merges and request.placement.library != "jax":
             dtype = request.call.facts.get("result", request.call.dtype)
-            self._whole = empty_result(request, str(dtype))
+            self._whole = _empty_result(request, str(dtype))
 
     def put(self, begin: int, end: int, result: Any) -> None:
         if self._whole is None:
@@ -247,7 +179,7 @@ class _Target:
         else:
             self._whole[(..., slice(begin, end), *(slice(None),) * (-self._cut.axis - 1))] = result
 
-    def finished(self, job: _Job) -> Any:
+    def finished(self, job: Job) -> Any:
         if self._whole is not None:
             return self._whole
         owner = registry.adapter(self._request.placement.library)
@@ -259,7 +191,7 @@ class _Target:
         return owner.concatenate(self._parts, self._cut.axis)
 
 
-def empty_result(request: Request, dtype: str) -> Any:
+def _empty_result(request: Request, dtype: str) -> Any:
     """An array for the whole result, of the caller's library and on the caller's device."""
     placement, call = request.placement, request.call
     try:
@@ -277,16 +209,15 @@ def empty_result(request: Request, dtype: str) -> Any:
 # Pieces of time, for a causal convolution.
 
 
-def _in_time(job: _Job, cut: Cut, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
+def _in_time(job: Job, cut: Cut, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
     weights, signal = arrays
     call = job.request.call
     taps: int = call.facts["taps"]
 
-    def fits(some: int, samples: int) -> bool:
+    def fits(some: int, samples: int, quick: bool) -> bool:
         rows, points = shape_of(weights)[:-1], shape_of(signal)[:-1]
         kinds = ArraySpec((*rows, some), dtype_of(weights)), ArraySpec((*points, samples), dtype_of(signal))
-        # Half of a block may be reaching back: beyond its own result, only its outputs are wanted.
-        return job.fits(kinds, call.output_bytes)
+        return job.fits(kinds, call.output_bytes, quick=quick)
 
     plan = choose_blocks(call.length, taps, fits, relief.chunk_scale())
     if plan is None or (plan.blocks == 1 and plan.parts == 1):
@@ -296,7 +227,7 @@ def _in_time(job: _Job, cut: Cut, arrays: tuple[Any, ...]) -> tuple[Any, str] | 
     while True:
         try:
             _blocks(job, weights, signal, plan, taps, target.put)
-        except _TooLarge:
+        except PieceTooLargeError:
             failures += 1
             part = max(1, plan.part // 2) if plan.part * 2 > plan.block else plan.part
             smaller = BlockPlan(max(1, plan.block // 2), part, plan.blocks * 2, -(-taps // part))
@@ -308,7 +239,7 @@ def _in_time(job: _Job, cut: Cut, arrays: tuple[Any, ...]) -> tuple[Any, str] | 
 
 
 def _blocks(
-    job: _Job, weights: Any, signal: Any, plan: BlockPlan, taps: int, put: Callable[[int, int, Any], None]
+    job: Job, weights: Any, signal: Any, plan: BlockPlan, taps: int, put: Callable[[int, int, Any], None]
 ) -> None:
     def convolve(some: Any, samples: Any, first: int) -> Any:
         # A kept transform belongs to a part of the weights and to one length of samples.

@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hpfracc.engine.execution.batching.sizes import largest_that_fits
 
 __all__ = ["BlockPlan", "choose_blocks", "convolve_block", "time_blocks"]
 
-#: Says whether a convolution of so many weights with so many samples fits into memory.
-Fits = Callable[[int, int], bool]
+#: Says whether a convolution of so many weights with so many samples fits into memory; the flag asks that no arm without
+#: room for it would be much quicker.
+Fits = Callable[..., bool]
 #: ``convolve(weights, samples, first_weight)``; the number names the part of the weights.
 Convolve = Callable[[Any, Any, int], Any]
 
@@ -40,14 +42,11 @@ def choose_blocks(length: int, taps: int, fits: Fits, scale: float = 1.0) -> Blo
     length, taps : int
         Points of the signal and weights in all.
     fits : callable
-        ``fits(weights, samples)``.
+        ``fits(weights, samples, quick)``.
     scale : float
         Share of what fits that may be used.
     """
-    whole = _plan(length, taps, largest_that_fits(lambda size: fits(taps, min(length, size + taps - 1)), length), taps)
-    size = largest_that_fits(lambda size: fits(min(size, taps), min(length, size + min(size, taps) - 1)), length)
-    parted = _plan(length, taps, size, min(size, taps))
-    plans = [plan for plan in (whole, parted) if plan is not None]
+    plans = _possible(length, taps, partial(fits, quick=True)) or _possible(length, taps, partial(fits, quick=False))
     if not plans:
         return None
     best = min(plans, key=lambda plan: _work(plan, length))
@@ -55,6 +54,14 @@ def choose_blocks(length: int, taps: int, fits: Fits, scale: float = 1.0) -> Blo
         return best
     block = max(1, int(best.block * scale))
     return _plan(length, taps, block, best.part)
+
+
+def _possible(length: int, taps: int, fits: Callable[[int, int], bool]) -> list[BlockPlan]:
+    """The longest blocks for all weights at once, and for as many weights as outputs."""
+    whole = largest_that_fits(lambda size: fits(taps, min(length, size + taps - 1)), length)
+    size = largest_that_fits(lambda size: fits(min(size, taps), min(length, size + min(size, taps) - 1)), length)
+    plans = (_plan(length, taps, whole, taps), _plan(length, taps, size, min(size, taps)))
+    return [plan for plan in plans if plan is not None]
 
 
 def _plan(length: int, taps: int, block: int, part: int) -> BlockPlan | None:
