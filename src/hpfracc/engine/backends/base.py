@@ -186,6 +186,14 @@ class Adapter(ABC):
         """
         return None
 
+    def reset_peak(self, device: str) -> None:
+        """Let the highest mark of ``device`` begin anew from what is in use now, where the library can."""
+        return None
+
+    def reserved_bytes(self, device: str) -> int:
+        """Bytes of ``device`` that the library's own pool has taken, used or not; 0 where it has none."""
+        return 0
+
     def pinned_bytes(self, size: int) -> np.ndarray | None:
         """``size`` bytes of page-locked host memory, or None where the library has none to give."""
         return None
@@ -193,6 +201,10 @@ class Adapter(ABC):
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
         """An array on ``device`` from the library's own pool, its contents undefined."""
         raise NotImplementedError(f"{self.name} makes no arrays on {device}")
+
+    def stack(self, arrays: Sequence[Any]) -> Any:
+        """Arrays of one shape side by side, along a new first axis."""
+        raise NotImplementedError(f"{self.name} stacks no arrays of its own")
 
     def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
         """The parts as one array, for a library whose arrays cannot be written into."""

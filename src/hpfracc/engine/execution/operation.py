@@ -19,6 +19,7 @@ from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.execution.planning import as_array, hashable_options, make_plan, make_request, zeros_for
 from hpfracc.engine.execution.rescue import cut_or_raise, make_room, rescue
 from hpfracc.engine.execution.review import attend
+from hpfracc.engine.memory.spans import spans
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision
@@ -71,8 +72,8 @@ class Operation:
                 key = (one.shape, one.dtype, two.shape, two.dtype, weights_key is None, current_context())
                 plan = self._plans.get(key)
                 if plan is not None and plan.version == state.version:
-                    if plan.guard is not None and not plan.guard() and not make_room(plan):
-                        self._drop_plan(key)
+                    guard = plan.guard
+                    if guard is not None and (spans.active or not guard()):
                         return self._call(arrays, backend, weights_key, params)
                     last = trail.current()
                     if last is not plan:
@@ -96,6 +97,15 @@ class Operation:
         return self._call(arrays, backend, weights_key, params)
 
     def _call(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
+        if not spans.active:
+            return self._planned(arrays, backend, weights_key, params)
+        spans.enter()
+        try:
+            return self._planned(arrays, backend, weights_key, params)
+        finally:
+            spans.leave(self.name)
+
+    def _planned(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
         key = _key(arrays, backend, weights_key, params)
         try:
             plan = self._plans.get(key)
@@ -149,11 +159,6 @@ class Operation:
                 self._retire([key])
             self._plans[key] = plan
         return plan
-
-    def _drop_plan(self, key: Any) -> None:
-        with self._lock:
-            if key in self._plans:
-                self._retire([key])
 
     def _retire(self, keys: list[Any]) -> None:
         for key in keys:

@@ -46,9 +46,9 @@ class Plan:
 
     __slots__ = (
         "attention",
+        "backend",
         "bound",
         "decision",
-        "backend",
         "expected",
         "guard",
         "in_chunks",

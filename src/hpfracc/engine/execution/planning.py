@@ -43,6 +43,7 @@ def make_request(
     prepared: bool = False,
     placement: Placement | None = None,
     limit: int | None = None,
+    kernel: str | None = None,
 ) -> Request:
     """Check the operands and say what is asked; raises the primitive's typed errors."""
     context = current_context()
@@ -64,6 +65,7 @@ def make_request(
         prepared=prepared,
         banned=context.banned,
         limit=limit,
+        kernel=kernel,
     )
 
 
@@ -75,9 +77,10 @@ def make_plan(
     backend: Any = None,
     prepared: bool = False,
     limit: int | None = None,
+    kernel: str | None = None,
 ) -> Plan:
-    """The plan for such a call, which may take ``limit`` bytes in all."""
-    request = make_request(primitive, arrays, params, backend=backend, prepared=prepared, limit=limit)
+    """The plan for such a call, which may take ``limit`` bytes in all and, if one is named, runs on that ``kernel``."""
+    request = make_request(primitive, arrays, params, backend=backend, prepared=prepared, limit=limit, kernel=kernel)
     knowledge = knowledge_for(request.settings)
     verdict, bound = bind_verdict(request, knowledge, arrays)
     plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, request.settings.version)

@@ -6,15 +6,17 @@ from hpfracc import _config
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import trail
-from hpfracc.engine.execution.catalogue import all_operations
 from hpfracc.engine.execution.batching.sizes import remembered_sizes
+from hpfracc.engine.execution.catalogue import all_operations
 from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.execution.pressure import monitor, pool
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.memory import budget
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.forecast import forecasts
 from hpfracc.engine.memory.relief import relief
+from hpfracc.engine.memory.spans import spans
 from hpfracc.engine.selection import knowledge, selector, wisdom
 
 __all__ = ["reset"]
@@ -35,7 +37,10 @@ def reset() -> None:
     budget.get_budget().invalidate()
     forecasts.clear()
     relief.clear()
+    monitor.reset()
+    spans.clear()
     ladder.reset()
+    pool.reset()
     host_buffers.reset()
     remembered_sizes.clear()
     hardware.reset()

@@ -25,8 +25,8 @@ __all__ = ["BufferPool", "PoolStats", "host_buffers"]
 
 #: Bytes kept for later at most.
 CAPACITY = 256 * 2**20
-#: Smaller buffers are made anew: that is quicker than looking for one.
-_LEAST_KEPT = 2**16
+#: The smallest buffer, and in how many steps sizes double: buffers are found by their rounded size.
+_SMALLEST, _STEPS_LOG2 = 4096, 3
 
 #: Makes ``size`` bytes as an array of uint8; None where it cannot.
 Maker = Callable[[int], "np.ndarray[Any, Any] | None"]
@@ -82,11 +82,14 @@ class BufferPool(Guarded):
         super().__init__()
         self.capacity = capacity
         self._make = make
-        #: Raw buffers that nobody uses, the longest unused first, by identity.
+        #: Raw buffers that nobody uses, the longest unused first, by identity; and by size.
         self._idle: OrderedDict[int, np.ndarray[Any, Any]] = OrderedDict()
+        self._by_size: dict[int, list[int]] = {}
         #: What is handed out: identity of the view, a weak reference to it, and its raw buffer.
         self._used: dict[int, tuple[weakref.ref[Any], np.ndarray[Any, Any]]] = {}
-        self.reset()
+        self._hits = self._misses = self._dropped = 0
+        self._held = self._used_bytes = self._peak = 0
+        self._pinned = False
 
     def allocate(self, shape: int | tuple[int, ...], dtype: Any = "float64", *, clear: bool = True) -> Any:
         """An array of that shape and dtype, zeros unless ``clear`` is False: then with whatever is in it.
@@ -107,13 +110,13 @@ class BufferPool(Guarded):
             self._peak = max(self._peak, self._used_bytes + self._held)
         return view
 
-    def release(self, buffer: Any) -> None:
+    def release(self, buffer: np.ndarray[Any, Any]) -> None:
         """Take a buffer back; one that is not ours, or was given back before, is refused and nothing happens."""
         with self._lock:
             entry = self._used.get(id(buffer))
             if entry is None or entry[0]() is not buffer:
                 raise InvalidInputError(
-                    "this buffer does not belong to the pool, or was released before; release what allocate() gave, once"
+                    "this buffer is not one of the pool's, or was released before; release what allocate() gave, once"
                 )
             del self._used[id(buffer)]
             raw = entry[1]
@@ -122,13 +125,15 @@ class BufferPool(Guarded):
             # Who goes on using what was given back must not write into the next owner's numbers.
             buffer.flags.writeable = False
             # The raw memory is known here, to the buffer itself, and to getrefcount: anyone else looks at it still.
-            if sys.getrefcount(raw) > 3 or raw.nbytes < _LEAST_KEPT or raw.nbytes > self.capacity:
+            if sys.getrefcount(raw) > 3 or raw.nbytes > self.capacity:
                 self._dropped += 1
                 return
             self._idle[id(raw)] = raw
+            self._by_size.setdefault(raw.nbytes, []).append(id(raw))
             self._held += raw.nbytes
             while self._held > self.capacity:
-                _, old = self._idle.popitem(last=False)
+                key, old = self._idle.popitem(last=False)
+                self._by_size[old.nbytes].remove(key)
                 self._held -= old.nbytes
                 self._dropped += 1
 
@@ -144,18 +149,15 @@ class BufferPool(Guarded):
     def _take(self, size: int) -> tuple[np.ndarray[Any, Any], bool]:
         """Raw memory of at least ``size`` bytes, and whether it is fresh zeros."""
         with self._lock:
-            best = None
-            for key, raw in self._idle.items():
-                # Up to twice as large: a pool that hands out large buffers for small ones holds what others need.
-                if size <= raw.nbytes <= max(2 * size, _LEAST_KEPT) and (best is None or raw.nbytes < best[1].nbytes):
-                    best = (key, raw)
-            if best is not None:
-                del self._idle[best[0]]
-                self._held -= best[1].nbytes
+            size = _rounded(size)
+            found = self._by_size.get(size)
+            if found:
+                raw = self._idle.pop(found.pop())  # the one used last: it may still be in cache
+                self._held -= raw.nbytes
                 self._hits += 1
-                return best[1], False
+                return raw, False
             self._misses += 1
-        made = None if self._make is None or size < _LEAST_KEPT else self._make(size)
+        made = None if self._make is None else self._make(size)
         if made is not None:
             self._pinned = True
             return made, False
@@ -176,6 +178,7 @@ class BufferPool(Guarded):
         with self._lock:
             freed, self._held = self._held, 0
             self._idle.clear()
+            self._by_size.clear()
             return freed
 
     def stats(self) -> PoolStats:
@@ -191,10 +194,19 @@ class BufferPool(Guarded):
         """Let go of everything, and count anew; what is handed out stays whose it is."""
         with self._lock:
             self._idle.clear()
+            self._by_size.clear()
             self._used.clear()
             self._hits = self._misses = self._dropped = 0
             self._held = self._used_bytes = self._peak = 0
             self._pinned = False
+
+
+def _rounded(size: int) -> int:
+    """The next larger of sizes that lie an eighth of a power of two apart."""
+    if size <= _SMALLEST:
+        return _SMALLEST
+    step = 1 << max(0, (size - 1).bit_length() - 1 - _STEPS_LOG2)
+    return -(-size // step) * step
 
 
 #: The engine's own: padding and blocks of large arrays.

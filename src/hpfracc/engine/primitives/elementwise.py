@@ -7,8 +7,8 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._expression import Expression, parse_expression
 from hpfracc.engine.primitives._cuts import Cut, broadcast_cuts
+from hpfracc.engine.primitives._expression import Expression, parse_expression
 from hpfracc.engine.primitives._operands import (
     broadcast,
     complex_of,

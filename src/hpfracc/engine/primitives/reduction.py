@@ -114,8 +114,8 @@ class Reduction(Primitive):
                 return np.asarray(np.tensordot(shares, parts, axes=1), parts.dtype)
             if kind == "norm":
                 return np.asarray(np.sqrt(np.sum(parts * parts, axis=0)))
-            merge = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}[kind]
-            return np.asarray(merge(parts, axis=0), parts.dtype)
+            merge = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[kind]
+            return np.asarray(merge.reduce(parts, axis=0), parts.dtype)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """The sum of each row."""

@@ -61,6 +61,10 @@ class Request:
         Bytes, where the operands are, that are spoken for: the result that this call is a piece of.
     limit : int or None
         Bytes that the call may take in all, operands included, whatever is free.
+    kernel : str or None
+        The kernel, such as ``"numpy:fft"``, that the other pieces of the same work run on.
+    ignore_memory : bool
+        Only ask which would be quickest if there were room.
     """
 
     primitive: Primitive
@@ -76,6 +80,8 @@ class Request:
     banned: frozenset[str] = frozenset()
     reserved: int = 0
     limit: int | None = None
+    kernel: str | None = None
+    ignore_memory: bool = False
 
     @property
     def operation(self) -> str:
@@ -110,6 +116,8 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
     settings, call, placement, spec = request.settings, request.call, request.placement, arm.spec
     if request.wish is not None and arm.backend != request.wish.backend:
         return f"{request.wish.source} asks for {request.wish.backend}"
+    if request.kernel is not None and f"{arm.backend}:{arm.algorithm}" != request.kernel:
+        return f"the rest of this batch runs on {request.kernel}"
     if arm.backend in request.banned:
         return "failed already in the monitored call around this one"
     if arm.backend in settings.disabled:
@@ -171,6 +179,8 @@ def stays_put(placement: Placement, arm: Arm) -> bool:
 
 
 def _memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker) -> str | None:
+    if request.ignore_memory:
+        return None
     ceiling = breaker.ceiling(memory_place(arm))
     if ceiling is not None and need >= ceiling:
         return f"needs {_mib(need)}; {_mib(ceiling)} ran out of memory a short while ago"

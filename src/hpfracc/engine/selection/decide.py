@@ -38,7 +38,7 @@ class Verdict:
     in_chunks: str | None = None
 
 
-#: An arm that has no room for the whole call must be this much quicker than the best that has, and save as many seconds.
+#: An arm without room for the whole call must be this much quicker than the best that has, and save as many seconds.
 _WORTH_CUTTING, _LEAST_SAVED = 4.0, 0.5
 
 
@@ -136,9 +136,9 @@ def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> 
     if wish is not None:
         own_rows = [(arm, refused) for arm, refused, _ in rows if arm.backend == wish.backend]
         if any(is_memory_refusal(refused) for _, refused in own_rows):
-            why = "; ".join(f"{arm.name}: {refused}" for arm, refused in own_rows)
+            short = "; ".join(f"{arm.name}: {refused}" for arm, refused in own_rows)
             return OutOfMemoryError(
-                f"{operation}: {wish.source} asks for {wish.backend!r}, which has no room for this call ({why}); "
+                f"{operation}: {wish.source} asks for {wish.backend!r}, which has no room for this call ({short}); "
                 "use smaller arrays, free memory, or another backend"
             )
         why = registry.unavailable(wish.backend)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -124,6 +124,16 @@ class CupyAdapter(Adapter):
             with cupy.cuda.Device(_index(device)):
                 cupy.fft.config.get_plan_cache().clear()
                 cupy.get_default_memory_pool().free_all_blocks()
+
+    def reserved_bytes(self, device: str) -> int:
+        """What CuPy's pool has taken."""
+        cupy = import_optional("cupy")
+        with cupy.cuda.Device(_index(device)):
+            return int(cupy.get_default_memory_pool().total_bytes())
+
+    def stack(self, arrays: Sequence[Any]) -> Any:
+        """By CuPy."""
+        return import_optional("cupy").stack(list(arrays))
 
     def pinned_bytes(self, size: int) -> np.ndarray | None:
         """Page-locked memory from CuPy's own pool; None where there is no card."""

@@ -10,15 +10,20 @@ from hpfracc.engine.primitives.base import Call
 __all__ = ["convolution_direct", "convolution_fft", "fft", "reduction"]
 
 
+def _sizes(call: Call) -> tuple[int, int, int]:
+    """Points, rows of weights, and weights of a convolution."""
+    return call.length, call.facts["weight_rows"], call.facts["taps"]
+
+
 def convolution_direct(call: Call, arm: Arm) -> int:
     """Rows of weights one behind the other, where there are several."""
-    rows: int = call.facts["weight_rows"]
-    return 0 if rows == 1 else call.batch * call.facts["taps"] * call.itemsize
+    _, rows, taps = _sizes(call)
+    return 0 if rows == 1 else call.batch * taps * call.itemsize
 
 
 def convolution_fft(call: Call, arm: Arm) -> int:
     """Padded signal, spectra, padded product, and the work areas of the kept plans."""
-    n, rows, taps = call.length, call.facts["weight_rows"], call.facts["taps"]
+    n, rows, taps = _sizes(call)
     if not call.batch * n * taps:
         return 0
     return (4 * call.batch + rows) * fast_length(n + taps - 1) * call.itemsize

@@ -186,6 +186,12 @@ class JaxAdapter(Adapter):
         with self._x64(dtype):
             return jax.device_put(jax.numpy.zeros(shape, dtype), self._device(device))
 
+    def stack(self, arrays: Sequence[Any]) -> Any:
+        """By JAX; traced and differentiated along."""
+        jax = self._jax()
+        with self._x64(str(arrays[0].dtype)):
+            return jax.numpy.stack(arrays)
+
     def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
         """The parts as one array."""
         jax = self._jax()

@@ -14,15 +14,20 @@ from hpfracc.engine.primitives.causal_convolution import block_length
 __all__ = ["convolution_blocked", "convolution_direct", "convolution_fft", "fft", "mittag_leffler", "reduction"]
 
 
+def _sizes(call: Call) -> tuple[int, int, int]:
+    """Points, rows of weights, and weights of a convolution."""
+    return call.length, call.facts["weight_rows"], call.facts["taps"]
+
+
 def convolution_direct(call: Call, arm: Arm) -> int:
     """The signal without its bad samples, the n x n matrix and the indices it is gathered by."""
-    n, rows = call.length, call.facts["weight_rows"]
+    n, rows, _ = _sizes(call)
     return (call.batch * n + 2 * rows * n * n) * call.itemsize
 
 
 def convolution_fft(call: Call, arm: Arm) -> int:
     """Padded spectra of both, and the padded product; on a card cuFFT's work area besides."""
-    n, rows, taps = call.length, call.facts["weight_rows"], call.facts["taps"]
+    n, rows, taps = _sizes(call)
     if not call.batch * n * taps:
         return 0
     size = fast_length(n + taps - 1) * call.itemsize
@@ -31,12 +36,12 @@ def convolution_fft(call: Call, arm: Arm) -> int:
 
 def convolution_blocked(call: Call, arm: Arm) -> int:
     """Two sets of blocks; on a card cuFFT's work area besides."""
-    taps = call.facts["taps"]
+    _, rows, taps = _sizes(call)
     if not call.batch * call.length * taps:
         return 0
     size = block_length(taps)
     blocks = -(-call.length // (size - taps + 1))
-    return ((2 if arm.on_host else 3) * call.batch * blocks + call.facts["weight_rows"]) * size * call.itemsize
+    return ((2 if arm.on_host else 3) * call.batch * blocks + rows) * size * call.itemsize
 
 
 def fft(call: Call, arm: Arm) -> int:

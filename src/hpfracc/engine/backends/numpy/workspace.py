@@ -12,21 +12,27 @@ __all__ = ["TOGETHER", "convolution_blocked", "elementwise", "mittag_leffler"]
 TOGETHER = 1 << 17
 
 
+def _sizes(call: Call) -> tuple[int, int, int]:
+    """Points, rows of weights, and weights of a convolution."""
+    return call.length, call.facts["weight_rows"], call.facts["taps"]
+
+
 def convolution_blocked(call: Call, arm: Arm) -> int:
     """Only the blocks that are transformed together, for each thread: cut out, transformed and transformed back."""
-    taps = call.facts["taps"]
+    _, rows, taps = _sizes(call)
     if not call.batch * call.length * taps:
         return 0
     size = block_length(taps)
     blocks = -(-call.length // (size - taps + 1))
     together = min(-(-blocks // arm.workers), max(1, TOGETHER // (size * call.batch)))
     threads = min(arm.workers, -(-blocks // together))
-    return (4 * call.batch * together * threads + call.facts["weight_rows"]) * size * call.itemsize
+    return (4 * call.batch * together * threads + rows) * size * call.itemsize
 
 
 def elementwise(call: Call, arm: Arm) -> int:
     """Whole intermediate results; NumPy writes the result of an operator over an operand that nobody else holds."""
-    return max(0, call.facts["reused"] - 1) * call.length * call.itemsize
+    reused: int = call.facts["reused"]
+    return max(0, reused - 1) * call.length * call.itemsize
 
 
 def mittag_leffler(call: Call, arm: Arm) -> int:

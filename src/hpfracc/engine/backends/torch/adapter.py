@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -153,6 +153,19 @@ class TorchAdapter(Adapter):
             return None
         cuda = import_optional("torch").cuda
         return int(cuda.memory_allocated(device)), int(cuda.max_memory_allocated(device))
+
+    def reset_peak(self, device: str) -> None:
+        """PyTorch's own counter begins anew."""
+        if device != "cpu":
+            import_optional("torch").cuda.reset_peak_memory_stats(device)
+
+    def reserved_bytes(self, device: str) -> int:
+        """What PyTorch's caching allocator has taken."""
+        return 0 if device == "cpu" else int(import_optional("torch").cuda.memory_reserved(device))
+
+    def stack(self, arrays: Sequence[Any]) -> Any:
+        """By PyTorch; a gradient goes through."""
+        return import_optional("torch").stack(tuple(arrays))
 
     def pinned_bytes(self, size: int) -> np.ndarray | None:
         """Page-locked memory from PyTorch's own allocator; None where there is no card."""

@@ -14,6 +14,11 @@ from hpfracc.engine.primitives.causal_convolution import block_length
 __all__ = ["convolution_blocked", "convolution_direct", "convolution_fft", "fft", "mittag_leffler", "nothing"]
 
 
+def _sizes(call: Call) -> tuple[int, int, int]:
+    """Points, rows of weights, and weights of a convolution."""
+    return call.length, call.facts["weight_rows"], call.facts["taps"]
+
+
 def nothing(call: Call, arm: Arm) -> int:
     """A kernel that reads its operands and writes its result."""
     return 0
@@ -21,7 +26,7 @@ def nothing(call: Call, arm: Arm) -> int:
 
 def convolution_direct(call: Call, arm: Arm) -> int:
     """The n x n matrix, the signal reversed; on a card in double precision, and the signal cleaned and marked."""
-    n, rows = call.length, call.facts["weight_rows"]
+    n, rows, _ = _sizes(call)
     if arm.on_host:
         return (call.batch * n + rows * n * n) * call.itemsize
     wide = 16 if call.dtype.startswith("complex") else 8
@@ -30,7 +35,7 @@ def convolution_direct(call: Call, arm: Arm) -> int:
 
 def convolution_fft(call: Call, arm: Arm) -> int:
     """Padded signal, spectra, padded product, and what the transforms copy."""
-    n, rows, taps = call.length, call.facts["weight_rows"], call.facts["taps"]
+    n, rows, taps = _sizes(call)
     if not call.batch * n * taps:
         return 0
     size = fast_length(n + taps - 1) * call.itemsize
@@ -43,17 +48,17 @@ def convolution_fft(call: Call, arm: Arm) -> int:
 
 def convolution_blocked(call: Call, arm: Arm) -> int:
     """Two sets of blocks; on a card as for one long transform."""
-    taps = call.facts["taps"]
+    _, rows, taps = _sizes(call)
     if not call.batch * call.length * taps:
         return 0
     size = block_length(taps)
     blocks = -(-call.length // (size - taps + 1))
     per_block = 2 if arm.on_host else 4
-    return (per_block * call.batch * blocks + call.facts["weight_rows"]) * size * call.itemsize
+    return (per_block * call.batch * blocks + rows) * size * call.itemsize
 
 
 def fft(call: Call, arm: Arm) -> int:
-    """A padded or cut copy; on a card cuFFT's work area, a complex copy of real numbers, a copy that ``irfft`` spoils."""
+    """A padded or cut copy; on a card a complex one of real numbers, one that ``irfft`` spoils, and cuFFT's own."""
     kind, given = call.facts["kind"], call.facts["given"]
     wanted: int = call.facts["frequencies"] if kind == "irfft" else call.length
     padded = 0 if given == wanted else call.batch * wanted * call.itemsize

@@ -17,8 +17,8 @@ from hpfracc.engine.execution.batching.sizes import largest_that_fits
 
 __all__ = ["BlockPlan", "choose_blocks", "convolve_block", "time_blocks"]
 
-#: Says whether a convolution of so many weights with so many samples fits into memory; the flag asks that no arm without
-#: room for it would be much quicker.
+#: ``fits(weights, samples, quick)`` says whether a convolution of so many fits into memory; ``quick`` asks that no arm
+#: without room for it would be much quicker.
 Fits = Callable[..., bool]
 #: ``convolve(weights, samples, first_weight)``; the number names the part of the weights.
 Convolve = Callable[[Any, Any, int], Any]

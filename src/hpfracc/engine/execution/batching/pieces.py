@@ -54,6 +54,8 @@ class Job:
         self.request = request
         self.backend = None if request.wish is None else request.wish.backend
         self.limit = limit
+        #: The kernel that all pieces run on, as ``"numpy:fft"``, where that is fixed.
+        self.kernel: str | None = None
         self.pieces = 0
         self.decision: Decision | None = None
 
@@ -67,6 +69,7 @@ class Job:
             backend=self.backend,
             placement=self.request.placement,
             limit=self.limit,
+            kernel=self.kernel,
         )
         request = replace(made, reserved=reserved)
         try:
@@ -86,6 +89,7 @@ class Job:
                 backend=self.backend,
                 prepared=key is not None,
                 limit=self.limit,
+                kernel=self.kernel,
             )
         except OutOfMemoryError as error:
             raise PieceTooLargeError(str(error)) from None

@@ -106,7 +106,7 @@ class Ladder(Guarded):
         self._busy = threading.Lock()
 
     def register(self, callback: Callable[[], Any]) -> None:
-        """Call ``callback()`` on the first rung: for caches of the user's own. What it returns as int is its account."""
+        """Call ``callback()`` on the first rung: for caches of the user's own. An int it returns is its account."""
         with self._lock:
             self._callbacks.append(callback)
 
