@@ -7,6 +7,7 @@ from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.batching.sizes import remembered_sizes
+from hpfracc.engine.execution.batching.stacked import remembered_kernels
 from hpfracc.engine.execution.catalogue import all_operations
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure import monitor, pool
@@ -43,6 +44,7 @@ def reset() -> None:
     pool.reset()
     host_buffers.reset()
     remembered_sizes.clear()
+    remembered_kernels.clear()
     hardware.reset()
     wisdom.reset_warnings()
     trail.forget_last()

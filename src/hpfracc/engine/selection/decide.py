@@ -39,7 +39,7 @@ class Verdict:
 
 
 #: An arm without room for the whole call must be this much quicker than the best that has, and save as many seconds.
-_WORTH_CUTTING, _LEAST_SAVED = 4.0, 0.5
+_WORTH_CUTTING, _LEAST_SAVED = 4.0, 0.05
 
 
 def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> Verdict:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
 from hpfracc.engine.locks import Guarded
 
-__all__ = ["ChunkSizer", "largest_that_fits", "remembered_sizes", "round_size"]
+__all__ = ["ChunkSizer", "Remembered", "largest_that_fits", "remembered_sizes", "round_size"]
+
+T = TypeVar("T")
 
 #: How close the search comes to what just fails, and how much of what just fits is left free.
 CLOSE_ENOUGH, SPARE = 1.1, 0.95
@@ -37,31 +40,33 @@ def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-class _Remembered(Guarded):
-    """Sizes that were found, by kind of work; the longest unused are forgotten."""
+class Remembered(Guarded, Generic[T]):
+    """What was found for kinds of work, by a key; the longest unchanged is forgotten. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._sizes: OrderedDict[Hashable, tuple[int, int | None]] = OrderedDict()
+        self._found: OrderedDict[Hashable, T] = OrderedDict()
 
-    def get(self, key: Hashable) -> tuple[int, int | None] | None:
-        """(a size that fits, one that does not) as far as known."""
-        return self._sizes.get(key)
+    def get(self, key: Hashable) -> T | None:
+        """What was found, or None."""
+        return self._found.get(key)
 
-    def put(self, key: Hashable, good: int, bad: int | None) -> None:
+    def put(self, key: Hashable, value: T) -> None:
+        """Remember it."""
         with self._lock:
-            self._sizes[key] = (good, bad)
-            self._sizes.move_to_end(key)
-            while len(self._sizes) > _MOST_REMEMBERED:
-                self._sizes.popitem(last=False)
+            self._found[key] = value
+            self._found.move_to_end(key)
+            while len(self._found) > _MOST_REMEMBERED:
+                self._found.popitem(last=False)
 
     def clear(self) -> None:
+        """Forget everything."""
         with self._lock:
-            self._sizes.clear()
+            self._found.clear()
 
 
-#: Those of this process.
-remembered_sizes = _Remembered()
+#: (a size that fits, one that does not) as far as known, in this process.
+remembered_sizes: Remembered[tuple[int, int | None]] = Remembered()
 
 
 class ChunkSizer:
@@ -127,4 +132,4 @@ class ChunkSizer:
 
     def _remember(self) -> None:
         if self._key is not None and self.good:
-            remembered_sizes.put(self._key, self.good, self.bad)
+            remembered_sizes.put(self._key, (self.good, self.bad))

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import device_of, library_of
-from hpfracc._config import get_settings
+from hpfracc._config import current_context, get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.batching.chunked import decision_in_pieces, run_in_chunks
 from hpfracc.engine.execution.batching.items import kind_of, random_stream
 from hpfracc.engine.execution.batching.pieces import Job, PieceTooLargeError
 from hpfracc.engine.execution.batching.probing import fit_line, measure_peak
-from hpfracc.engine.execution.batching.sizes import ChunkSizer, largest_that_fits, round_size
+from hpfracc.engine.execution.batching.sizes import ChunkSizer, Remembered, largest_that_fits, round_size
 from hpfracc.engine.execution.batching.stacking import Stacking
 from hpfracc.engine.execution.failure import Failure, classify, drop_frames
 from hpfracc.engine.execution.operation import Operation
@@ -33,8 +33,10 @@ from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.placement import place
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, OutOfMemoryError
 
-__all__ = ["StackedFunction", "StackedOperation"]
+__all__ = ["StackedFunction", "StackedOperation", "remembered_kernels"]
 
+#: The kernel that a kind of batch runs on, in this process.
+remembered_kernels: Remembered[str] = Remembered()
 #: Items that a function of unknown needs begins with.
 _BEGIN_WITH = 64
 
@@ -60,7 +62,7 @@ class _Chunks:
 
     def next_size(self, left: int) -> int:
         """Items of the next chunk; the last ones in sizes that came before, so that compiled code is used again."""
-        return left if left == self.sizer.most else min(self.sizer.size, round_size(left))
+        return min(self.sizer.size, left if left == self.sizer.most else round_size(left))
 
 
 class StackedOperation(_Chunks):
@@ -89,7 +91,7 @@ class StackedOperation(_Chunks):
         request = make_request(operation.primitive, self._specs(first, len(indices)), params, backend=backend)
         self._job = Job(operation.primitive, params, replace(request, placement=place(first)), limit)
         self._job.kernel = self._kernel(first, len(indices))
-        most = largest_that_fits(self._fits(first), len(indices))
+        most = largest_that_fits(lambda count: self._fits(first, count, len(indices)), len(indices))
         scaled = most if most == len(indices) else round_size(max(1, int(most * relief.chunk_scale())))
         wanted = scaled if batch_size is None else min(scaled, batch_size)
         cap = len(indices) if batch_size is None else min(batch_size, len(indices))
@@ -102,26 +104,35 @@ class StackedOperation(_Chunks):
             for value, shape, shared in zip(first, self._how.shapes, self._shared, strict=True)
         )
 
-    def _fits(self, first: tuple[Any, ...]) -> Callable[[int], bool]:
-        return lambda count: self._job.fits(self._specs(first, count), quick=False)
+    def _fits(self, first: tuple[Any, ...], count: int, total: int) -> bool:
+        """Whether so many fit together, beside the results of all and, on the host, the buffer they are laid out in."""
+        specs = self._specs(first, count)
+        whole = self._job.request.call.output_bytes
+        reserved = whole - whole * count // max(1, total)
+        if self._job.request.placement.library == "numpy":
+            reserved += sum(
+                spec.size * np.dtype(spec.dtype).itemsize
+                for spec, shared in zip(specs, self._shared, strict=True)
+                if not shared
+            )
+        return self._job.fits(specs, reserved, quick=False)
 
     def _kernel(self, first: tuple[Any, ...], count: int) -> str | None:
         """The kernel for the whole group: the same for chunks of any size, so that these change no result."""
-        request = replace(
-            make_request(
-                self._job.primitive,
-                self._specs(first, count),
-                self._job.params,
-                backend=self._job.backend,
-                placement=self._job.request.placement,
-            ),
-            ignore_memory=True,
-        )
+        request = replace(self._job.request, ignore_memory=True)
+        # Remembered, so that what is learned in between does not make the same batch come out otherwise.
+        key = (request.shapes, request.signature, request.wish, request.settings.version, current_context(), count)
+        key = (request.call.operation, request.placement, kind_of(first), *key)
+        known = remembered_kernels.get(key)
+        if known is not None:
+            return known
         try:
             verdict = decide(request, knowledge_for(request.settings), frozen=True)
         except (OutOfMemoryError, BackendUnavailableError):
             return None
-        return f"{verdict.arm.backend}:{verdict.arm.algorithm}"
+        kernel = f"{verdict.arm.backend}:{verdict.arm.algorithm}"
+        remembered_kernels.put(key, kernel)
+        return kernel
 
     def run(self, part: Sequence[int]) -> Sequence[Any] | None:
         """Results of these items; None where memory ran out and smaller chunks are to be tried."""
