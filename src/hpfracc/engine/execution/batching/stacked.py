@@ -121,8 +121,16 @@ class StackedOperation(_Chunks):
         """The kernel for the whole group: the same for chunks of any size, so that these change no result."""
         request = replace(self._job.request, ignore_memory=True)
         # Remembered, so that what is learned in between does not make the same batch come out otherwise.
-        key = (request.shapes, request.signature, request.wish, request.settings.version, current_context(), count)
-        key = (request.call.operation, request.placement, kind_of(first), *key)
+        key = (
+            request.call.operation,
+            request.placement,
+            kind_of(first),
+            request.shapes,
+            request.wish,
+            request.settings.version,
+            current_context(),
+            count,
+        )
         known = remembered_kernels.get(key)
         if known is not None:
             return known
