@@ -15,7 +15,7 @@ from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._function import Function, read_function
-from hpfracc.operators._grids import read_grid
+from hpfracc.operators._grids import Grid, read_grid
 from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
@@ -89,6 +89,8 @@ class FractionalOperator(ABC):
     rules: ClassVar[Mapping[str, Rule]] = {}
     #: The grids it takes.
     grids: ClassVar[tuple[str, ...]] = ("uniform",)
+    #: Where it starts if neither ``origin`` nor samples' points say so; None for 0.
+    usual_origin: ClassVar[float | None] = None
 
     def __call__(
         self,
@@ -132,6 +134,8 @@ class FractionalOperator(ABC):
             An array of the caller's own kind, shaped like the samples (like ``t`` for a callable).
         """
         problem: Samples | Function
+        if origin is None and (t is None or callable(f)):
+            origin = self.usual_origin
         if callable(f) and not hasattr(f, "dtype"):
             if step is not None:
                 raise InvalidInputError(
@@ -147,9 +151,10 @@ class FractionalOperator(ABC):
             values = as_values(f, self._order_like(), step)
             axis = check_axis(axis, values.ndim)
             values = move_axis(values, axis, -1)
-            problem = Samples(values, read_grid(t, step, origin, values.shape[-1]), backend)
+            grid = read_grid(t, step, origin, values.shape[-1])
+            problem = Samples(values, self._own_grid(grid, t), backend)
             run = self._of_samples
-            start = problem.grid.origin
+            start = grid.origin
         # A JAX order is float64 inside, whatever the user's setting: the samples keep their dtype.
         with namespace_of(self._order_like()).scope(), composite() as decisions:
             outcome = run(problem)
@@ -170,6 +175,10 @@ class FractionalOperator(ABC):
     def _order_like(self) -> Any:
         """What decides the library beside the samples: the order."""
         return getattr(self, "alpha", None)
+
+    def _own_grid(self, grid: Grid, t: Any) -> Grid:
+        """The grid in the operator's own variable, where that is not the caller's ``t``."""
+        return grid
 
     @abstractmethod
     def _of_samples(self, samples: Samples) -> Outcome:
