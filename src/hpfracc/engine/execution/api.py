@@ -12,7 +12,7 @@ from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.execution.custom import OwnOperation, operation
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.execution.planning import make_request
-from hpfracc.engine.execution.trail import composite, dry_run, last_decision
+from hpfracc.engine.execution.trail import aside, composite, dry_run, last_decision
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.explain import Explanation
@@ -25,6 +25,7 @@ from hpfracc.errors import InvalidInputError
 __all__ = [
     "Operation",
     "OwnOperation",
+    "aside",
     "bitwise_xor",
     "causal_convolution",
     "composite",

@@ -8,7 +8,7 @@ from typing import Any
 
 from hpfracc.engine.selection.decision import Decision
 
-__all__ = ["Mode", "composite", "current", "dry_run", "last_decision", "note", "replace_last"]
+__all__ = ["Mode", "aside", "composite", "current", "dry_run", "last_decision", "note", "replace_last"]
 
 
 class Mode:
@@ -93,3 +93,19 @@ class dry_run(_Block):
     """Inside the block engine calls decide but do not compute: each hands back zeros of the right kind."""
 
     dry = True
+
+
+class aside:
+    """Inside the block engine calls compute, even in a dry run, and leave no trace: for weights that are kept.
+
+    What a dry run puts in their place would otherwise be kept as well.
+    """
+
+    def __enter__(self) -> None:
+        outer = _trail.get()
+        self._token = _trail.set(Mode(outer.last if type(outer) is Mode else outer, dry=False))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _trail.reset(self._token)

@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.polynomial import legendre
 
+from hpfracc.engine.execution.api import aside
 from hpfracc.operators._grids import to_host
 from hpfracc.operators._namespace import NUMPY, Namespace
 from hpfracc.operators._order import Order
@@ -155,7 +156,8 @@ def _by_function(alpha: float, step: float, n: int) -> tuple[Any, ...]:
             function(1.0, at),
         )
 
-    return spread(NUMPY, evaluate, n)
+    with aside():
+        return spread(NUMPY, evaluate, n)
 
 
 def _by_integral(xp: Namespace, alpha: Any, step: Any, at: np.ndarray[Any, Any], points: int) -> tuple[Any, ...]:
