@@ -69,6 +69,13 @@ def _mittag_leffler(call: Call, arrays: Sequence[np.ndarray], params: Mapping[st
     return np.abs(answer) * max(1.0, 1e-13 / (FEW * eps(call.dtype)))
 
 
+def _recurrence(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """All terms that a value could be the sum of: every weight with every sample; double precision all the way."""
+    _, weights, _, signal, initial = (np.where(np.isfinite(array), np.abs(array), 0) for array in arrays)
+    sizes = signal.astype(np.float64).sum(-1, keepdims=True) + initial.max(-1, keepdims=True, initial=0)
+    return (1 + weights.sum()) * sizes
+
+
 def _exact(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
     return 0.0
 
@@ -81,6 +88,7 @@ _SCALES: dict[str, Callable[[Call, Sequence[np.ndarray], Mapping[str, Any], np.n
     "reduction": _reduction,
     "bitwise_xor": _exact,
     "mittag_leffler": _mittag_leffler,
+    "exponential_recurrence": _recurrence,
 }
 
 

@@ -8,6 +8,7 @@ from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.primitives.bitwise_xor import BitwiseXor
 from hpfracc.engine.primitives.causal_convolution import CausalConvolution
 from hpfracc.engine.primitives.elementwise import Elementwise
+from hpfracc.engine.primitives.exponential_recurrence import ExponentialRecurrence
 from hpfracc.engine.primitives.fft import FourierTransform
 from hpfracc.engine.primitives.matmul import Matmul
 from hpfracc.engine.primitives.mittag_leffler import MittagLeffler
@@ -26,6 +27,7 @@ PRIMITIVES: dict[str, Primitive] = {
         Reduction(),
         BitwiseXor(),
         MittagLeffler(),
+        ExponentialRecurrence(),
     )
 }
 

@@ -86,11 +86,14 @@ class L1(Rule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""
+        steps = increments(samples.values, order.ceiling) * samples.scale(-order.value)
+        return with_start(self.convolve_steps(samples, steps, order), samples, order)
+
+    def convolve_steps(self, samples: Samples, steps: Any, order: Order) -> Any:
+        """The sum over given increments, already times ``h^-alpha``."""
         part = fractional_part(order)
         (weights,) = weights_of(self.name, _make_weights, part, samples.n)
-        steps = increments(samples.values, order.ceiling) * samples.scale(-order.value)
-        value = samples.convolve(_guarded(order, weights), steps, weights_key(self.name, part, samples.n))
-        return with_start(value, samples, order)
+        return samples.convolve(_guarded(order, weights), steps, weights_key(self.name, part, samples.n))
 
 
 def _guarded(order: Order, weights: Any) -> Any:
