@@ -209,8 +209,9 @@ def pick_rule(rules: Mapping[str, Rule], method: str, who: str) -> Rule:
 
 
 def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
-    """Apply a rule to samples on a uniform grid, with its distance from its companion as the error estimate."""
-    samples.grid.require_uniform(f"{who} by {rule.name!r}")
+    """Apply a rule to samples on a grid that it takes, with its distance from its companion as the error estimate."""
+    if not rule.any_grid:
+        samples.grid.require_uniform(f"{who} by {rule.name!r}")
     order = order_beside(order, samples.values)
     rule.check(samples, order, who)
     # Non-finite samples are data, and inf - inf is no accident.

@@ -36,7 +36,7 @@ class CaputoFabrizio(FractionalOperator):
     alpha : float or scalar array
         The order, between 0 and 1; a tensor or JAX array carries its derivative. 1 is the ordinary derivative.
     method : str
-        For samples on a uniform grid ``"quadratic"`` (order 3; what ``"auto"`` takes) or ``"linear"`` (order 2), both
+        For samples on any increasing grid ``"quadratic"`` (order 3; what ``"auto"`` takes) or ``"linear"`` (order 2), both
         O(n); for callables ``"quadrature"``.
     normalisation : float or callable
         M(alpha), 1 by default: a positive number, or a function of alpha such as ``lambda a: 2 / (2 - a)``.
@@ -60,6 +60,8 @@ class CaputoFabrizio(FractionalOperator):
         "quadratic": ExponentialMemory(quadratic=True),
         "linear": ExponentialMemory(quadratic=False),
     }
+
+    grids: ClassVar[tuple[str, ...]] = ("uniform", "any increasing")
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_memory_order(self.alpha, _WHO)

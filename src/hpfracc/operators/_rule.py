@@ -19,6 +19,8 @@ class Rule(ABC):
     name: ClassVar[str]
     #: What it costs for n points.
     cost: ClassVar[str] = "O(n log n)"
+    #: Whether it takes grids that are not uniform.
+    any_grid: ClassVar[bool] = False
     #: The rule whose distance from this one estimates the error, or None.
     companion: ClassVar[Rule | None] = None
 

@@ -21,7 +21,7 @@ from hpfracc.operators._sequences import power_difference
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples, constant, join, scalar, zeros
 from hpfracc.operators.rules._increments import increments
-from hpfracc.operators.rules._l1 import L1
+from hpfracc.operators.rules._l1 import L1, convolve_increments
 
 __all__ = ["Varying", "of_function", "of_samples"]
 
@@ -182,11 +182,10 @@ def _by_past(samples: Samples, xp: Namespace, middle: Any) -> Any:
     with xp.scope():
         shares = _shares(xp, middle, 1, count, _is_known(middle))
     steps = increments(x, 1)[..., 1:] * _scale(samples, middle)
-    unit = replace(samples, grid=Grid(samples.n, 0.0, 1.0))
-    rule, total = L1(), None
+    total: Any = None
     for share, node in zip(shares, _nodes(1, count), strict=True):
         part = join([zeros(steps, 1), steps * constant(share, x)])
-        found = rule.convolve_steps(unit, part, read_order(float(node)))
+        found = convolve_increments(samples, part, read_order(float(node)))
         total = found if total is None else total + found
     return total
 

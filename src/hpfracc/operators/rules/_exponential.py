@@ -6,10 +6,11 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.operators._namespace import Namespace
+from hpfracc.engine.execution.api import exponential_recurrence
+from hpfracc.operators._grids import Grid
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
-from hpfracc.operators._values import Samples, scalar
+from hpfracc.operators._values import Samples, constant, scalar
 from hpfracc.operators.rules._increments import increments
 from hpfracc.operators.rules._memory import bends_of, on_step
 from hpfracc.operators.rules._moments import exponential_mean, exponential_tilt
@@ -28,7 +29,8 @@ class ExponentialMemory(Rule):
 
     Without the term in b f is interpolated by lines (order 2, ``"linear"``), with it by parabolas (order 3,
     ``"quadratic"``; the first interval by a line), at every point beyond the first, for f with as many continuous
-    derivatives. Zero, exactly, on constants.
+    derivatives. Zero, exactly, on constants. On any increasing grid, h being the length of the k-th interval and the
+    bend that of the parabola through three neighbours.
 
     References
     ----------
@@ -36,6 +38,7 @@ class ExponentialMemory(Rule):
     """
 
     cost = "O(n)"
+    any_grid = True
 
     def __init__(self, *, quadratic: bool) -> None:
         self.quadratic = quadratic
@@ -64,22 +67,23 @@ class ExponentialMemory(Rule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One recurrence over the increments."""
-        x = samples.values
-        order = on_step(order, samples.grid.step)
+        x, grid = samples.values, samples.grid
+        order = on_step(order, grid.step)
         xp = order.xp
+        # On a grid that is not uniform each interval has its own; the point before the first has none.
+        lengths = grid.step if grid.uniform else np.diff(grid.times(), prepend=grid.times()[0] - 1.0)
         with xp.scope():
             factor = order.guard(1.0 / (1.0 - order.value))
-            z = order.value * factor * xp.array(samples.grid.step)
+            rate = order.value * factor
+            z = rate * xp.array(lengths)
             mean, tilt = factor * exponential_mean(xp, z), factor * exponential_tilt(xp, z)
+            decay, one = rate * xp.array([1.0]), xp.array([1.0])
         steps = increments(x, 1)
-        signal = steps * scalar(mean, x)
+        signal = steps * _factors(mean, x, grid)
         if self.quadratic:
-            signal = signal + bends_of(steps) * scalar(tilt, x)
-        return _decay(samples, xp, z, signal)
+            signal = signal + bends_of(steps, grid) * _factors(tilt, x, grid)
+        return exponential_recurrence(decay, one, lengths, signal, backend=samples.backend)
 
 
-def _decay(samples: Samples, xp: Namespace, z: Any, signal: Any) -> Any:
-    """``s[k] = exp(-z) s[k-1] + signal[k]``."""
-    with xp.scope():
-        weights = xp.exp(-z * xp.array(np.arange(samples.n, dtype=np.float64)))
-    return samples.convolve(weights, signal)
+def _factors(value: Any, x: Any, grid: Grid) -> Any:
+    return scalar(value, x) if grid.uniform else constant(value, x)
