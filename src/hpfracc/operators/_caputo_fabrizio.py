@@ -36,8 +36,8 @@ class CaputoFabrizio(FractionalOperator):
     alpha : float or scalar array
         The order, between 0 and 1; a tensor or JAX array carries its derivative. 1 is the ordinary derivative.
     method : str
-        For samples on any increasing grid ``"quadratic"`` (order 3; what ``"auto"`` takes) or ``"linear"`` (order 2), both
-        O(n); for callables ``"quadrature"``.
+        For samples on any increasing grid ``"quadratic"`` (order 3; what ``"auto"`` takes) or ``"linear"`` (order 2),
+        both O(n); for callables ``"quadrature"``.
     normalisation : float or callable
         M(alpha), 1 by default: a positive number, or a function of alpha such as ``lambda a: 2 / (2 - a)``.
 
@@ -53,14 +53,11 @@ class CaputoFabrizio(FractionalOperator):
 
     definition: ClassVar[str] = "caputo_fabrizio"
     short_names: ClassVar[tuple[str, ...]] = ("CF",)
-    formula: ClassVar[str] = (
-        r"\frac{M(\alpha)}{1-\alpha} \int_{t_0}^{t} e^{-\frac{\alpha}{1-\alpha}(t-s)} f'(s)\,ds"
-    )
+    formula: ClassVar[str] = r"\frac{M(\alpha)}{1-\alpha} \int_{t_0}^{t} e^{-\frac{\alpha}{1-\alpha}(t-s)} f'(s)\,ds"
     rules: ClassVar[Any] = {
         "quadratic": ExponentialMemory(quadratic=True),
         "linear": ExponentialMemory(quadratic=False),
     }
-
     grids: ClassVar[tuple[str, ...]] = ("uniform", "any increasing")
 
     def _of_samples(self, samples: Samples) -> Outcome:

@@ -47,9 +47,7 @@ class HadamardIntegral(FractionalOperator):
 
     definition: ClassVar[str] = "hadamard"
     kind: ClassVar[str] = "integral"
-    formula: ClassVar[str] = (
-        r"\frac{1}{\Gamma(\mu)} \int_{a}^{t} \Big(\log\frac{t}{s}\Big)^{\mu-1} f(s)\,\frac{ds}{s}"
-    )
+    formula: ClassVar[str] = r"\frac{1}{\Gamma(\mu)} \int_{a}^{t} \Big(\log\frac{t}{s}\Big)^{\mu-1} f(s)\,\frac{ds}{s}"
     rules: ClassVar[Any] = RiemannLiouvilleIntegral.rules
     grids: ClassVar[tuple[str, ...]] = ("uniform in log t",)
     usual_origin: ClassVar[float | None] = 1.0

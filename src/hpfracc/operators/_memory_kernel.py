@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel K that falls from K(0) = 1, and how fast it falls, both at lags u > 0 as arrays of the order's library."""
+    """A kernel K that falls from K(0) = 1, and how fast it falls: at lags u > 0, as arrays of the order's library."""
 
     value: Callable[[Array], Any]
     fall: Callable[[Array], Any]
@@ -59,7 +59,9 @@ def normalised(outcome: Outcome, normalisation: Any, order: Order, *, divide: bo
     else:
         known = read_number("normalisation", known)
         if known <= 0.0:
-            raise InvalidInputError(f"normalisation={known:g} at this order; use a positive number, or a function of alpha")
+            raise InvalidInputError(
+                f"normalisation={known:g} at this order; use a positive number, or a function of alpha"
+            )
     if known == 1.0 and not callable(normalisation):
         return outcome
     factor = scalar(1.0 / factor if divide else factor, outcome.value)
@@ -133,9 +135,7 @@ def _quadrature(function: Function, kernel: Kernel, here: Any, lag: Array, count
         length = lag[start : start + size, None]
         u = length * left
         # From the nearer end, so that both ends keep their digits.
-        points = np.where(
-            left < 0.5, function.points[start : start + size, None] - u, function.origin + length * right
-        )
+        points = np.where(left < 0.5, function.points[start : start + size, None] - u, function.origin + length * right)
         safe = np.where(u > 0.0, u, 1.0)
         fall = kernel.fall(safe.reshape(-1)).reshape(*u.shape)
         before = function.at(points.reshape(-1))

@@ -58,8 +58,8 @@ class TemperedRiemannLiouville(FractionalOperator):
 
     References
     ----------
-    F. Sabzikar, M. M. Meerschaert, J. Chen, J. Comput. Phys. 293 (2015) 14-28; B. Baeumer, M. M. Meerschaert, J. Comput.
-    Appl. Math. 233 (2010) 2438-2448.
+    F. Sabzikar, M. M. Meerschaert, J. Chen, J. Comput. Phys. 293 (2015) 14-28; B. Baeumer, M. M. Meerschaert, J.
+    Comput. Appl. Math. 233 (2010) 2438-2448.
     """
 
     alpha: Any

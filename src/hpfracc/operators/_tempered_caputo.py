@@ -30,8 +30,8 @@ class TemperedCaputo(FractionalOperator):
         \Big(\frac{d}{ds} + \lambda\Big)^n f(s)\,ds, \quad n = \lceil\alpha\rceil,\ \lambda \ge 0,
 
     with Caputo's :math:`D^\alpha`. It is zero on :math:`e^{-\lambda t}`, not on constants, and takes
-    :math:`e^{-\lambda t} t^p` to :math:`\Gamma(p+1)/\Gamma(p+1-\alpha)\, e^{-\lambda t} t^{p-\alpha}`. With rate 0 it is
-    Caputo's.
+    :math:`e^{-\lambda t} t^p` to :math:`\Gamma(p+1)/\Gamma(p+1-\alpha)\, e^{-\lambda t} t^{p-\alpha}`. With rate 0 it
+    is Caputo's.
 
     Parameters
     ----------

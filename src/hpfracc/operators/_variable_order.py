@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-import numpy as np
-
-from hpfracc._arrays import is_array, library_of, tracks_gradient
+from hpfracc._arrays import is_array
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._base import FractionalOperator, Outcome
 from hpfracc.operators._function import Function
@@ -28,8 +26,8 @@ class VariableOrder(FractionalOperator):
     r"""Caputo derivative whose order changes: with the time, with the past time, or with the lag.
 
     .. math::
-        \texttt{at="t"}:\quad & D f(t) = \frac{1}{\Gamma(n-\alpha(t))} \int_{t_0}^{t} (t-s)^{n-1-\alpha(t)} f^{(n)}(s)\,ds,
-        \quad n-1 < \alpha \le n, \\
+        \texttt{at="t"}:\quad & D f(t) = \frac{1}{\Gamma(n-\alpha(t))}
+        \int_{t_0}^{t} (t-s)^{n-1-\alpha(t)} f^{(n)}(s)\,ds, \quad n-1 < \alpha \le n, \\
         \texttt{at="s"}:\quad & D f(t) = \int_{t_0}^{t} \frac{(t-s)^{-\alpha(s)}}{\Gamma(1-\alpha(s))} f'(s)\,ds, \\
         \texttt{at="t-s"}:\quad & D f(t) = \int_{t_0}^{t} \frac{(t-s)^{-\alpha(t-s)}}{\Gamma(1-\alpha(t-s))} f'(s)\,ds,
         \quad 0 < \alpha \le 1.
@@ -48,8 +46,8 @@ class VariableOrder(FractionalOperator):
         What the order depends on.
     method : str
         For samples on a uniform grid and ``at="t"``: ``"l1-2"`` (order n + 2 - alpha(t) at t; what ``"auto"`` takes)
-        or ``"l1"`` (n + 1 - alpha(t)). For the other two ``"l1"``, with alpha taken at the middle of every interval:
-        order 2 less the largest alpha, up to a logarithm. For callables ``"spectral"`` or ``"graded"`` (not for
+        or ``"l1"`` (n + 1 - alpha(t)). For the other two ``"l1"``, of order 2 - alpha(t) and 2 - alpha(0): f is
+        interpolated by lines, and so is what alpha does. For callables ``"spectral"`` or ``"graded"`` (not for
         ``at="t-s"``, which takes samples).
     ceiling : int, optional
         The integer n, needed only where ``alpha`` is traced and lies above 1.

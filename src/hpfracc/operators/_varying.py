@@ -17,17 +17,20 @@ from hpfracc.operators._grids import Grid, to_host
 from hpfracc.operators._namespace import NUMPY, Namespace, namespace_of
 from hpfracc.operators._order import read_order
 from hpfracc.operators._rule import Rule
-from hpfracc.operators._sequences import power_difference
+from hpfracc.operators._sequences import power_differences, trapezoid_defects
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples, constant, join, scalar, zeros
+from hpfracc.operators._weights import weights_key, weights_of
 from hpfracc.operators.rules._increments import increments
-from hpfracc.operators.rules._l1 import L1, convolve_increments
+from hpfracc.operators.rules._l1 import L1
 
 __all__ = ["Varying", "of_function", "of_samples"]
 
 _WHO = "the derivative of variable order"
 #: Orders for a callable, whose values reach over as many decades as its points.
 _NODES_OF_FUNCTIONS = 40
+#: Names the weights of constant orders.
+_PIECES = "varying"
 
 Array = np.ndarray[Any, Any]
 
@@ -47,7 +50,9 @@ class Varying:
             with xp.scope():
                 values = xp.array(alpha)
         except (TypeError, ValueError):
-            raise InvalidInputError(f"alpha={self.alpha!r} is no order; give a number, an array or a function") from None
+            raise InvalidInputError(
+                f"alpha={self.alpha!r} is no order; give a number, an array or a function"
+            ) from None
         if values.shape == ():
             with xp.scope():
                 values = values + xp.array(np.zeros(len(points)))
@@ -95,7 +100,7 @@ def _beside(alpha: Any, values: Any) -> tuple[Namespace, Any]:
     """The orders on the device of the samples, in a library that can be multiplied with them."""
     if library_of(alpha) in ("torch", "jax") and library_of(alpha) != library_of(values):
         raise InvalidInputError(
-            f"alpha gives arrays of {library_of(alpha)} but f is one of {library_of(values)}; convert them to one library"
+            f"alpha gives arrays of {library_of(alpha)} but f is of {library_of(values)}; convert them to one library"
         )
     if library_of(alpha) == "torch" and device_of(alpha) != device_of(values):
         alpha = alpha.to(values.device)
@@ -120,16 +125,12 @@ def of_samples(samples: Samples, varying: Varying, at: str, method: str, rules: 
     rule = L1()
     rule.check(samples, read_order(0.5), _WHO)
     times = samples.grid.times() - (samples.grid.origin if at == "t-s" else 0.0)
-    if callable(varying.alpha) and not is_array(varying.alpha):
-        middle = varying.at(0.5 * (times[1:] + times[:-1]), f"{samples.n - 1} intervals")
-    else:
-        whole = varying.at(times, f"{samples.n} samples")
-        middle = 0.5 * (whole[1:] + whole[:-1])
-    if varying.interval(middle) != 1:
+    alpha = varying.at(times, f"{samples.n} samples")
+    if varying.interval(alpha) != 1:
         raise InvalidInputError(f"at={at!r} takes orders in (0, 1]; use at='t' above")
-    xp, middle = _beside(middle, samples.values)
+    xp, alpha = _beside(alpha, samples.values)
     with np.errstate(invalid="ignore"):
-        value = (_by_past if at == "s" else _by_lag)(samples, xp, middle)
+        value = (_by_past if at == "s" else _by_lag)(samples, xp, alpha)
     return Outcome(value, "l1")
 
 
@@ -175,32 +176,47 @@ def _scale(samples: Samples, alpha: Any) -> Any:
         return constant(xp.exp(-alpha * math.log(float(step))), x)
 
 
-def _by_past(samples: Samples, xp: Namespace, middle: Any) -> Any:
-    """Each increment spread over the Chebyshev orders by its own order, and each share convolved."""
+def _by_past(samples: Samples, xp: Namespace, alpha: Any) -> Any:
+    """Each increment spread over the Chebyshev orders by the orders at its two ends, and each share convolved."""
     x = samples.values
     count = 24 + round(math.log(samples.n))
     with xp.scope():
-        shares = _shares(xp, middle, 1, count, _is_known(middle))
-    steps = increments(x, 1)[..., 1:] * _scale(samples, middle)
+        shares = _shares(xp, alpha, 1, count, _is_known(alpha))
+    steps, scale, none = increments(x, 1)[..., 1:], _scale(samples, alpha), zeros(x, 1)
     total: Any = None
-    for share, node in zip(shares, _nodes(1, count), strict=True):
-        part = join([zeros(steps, 1), steps * constant(share, x)])
-        found = convolve_increments(samples, part, read_order(float(node)))
-        total = found if total is None else total + found
+    for row, node in zip(shares, _nodes(1, count), strict=True):
+        order = read_order(float(node))
+        mean, tilt = weights_of(_PIECES, _make_pieces, order, samples.n)
+        key = weights_key(_PIECES, order, samples.n)
+        share = constant(row, x) * scale
+        middle, slope = 0.5 * (share[1:] + share[:-1]), share[1:] - share[:-1]
+        part = samples.convolve(mean, join([none, steps * middle]), (key, "mean"))
+        part = part + samples.convolve(tilt, join([none, steps * slope]), (key, "tilt"))
+        total = part if total is None else total + part
     return total
 
 
-def _by_lag(samples: Samples, xp: Namespace, middle: Any) -> Any:
-    """One convolution, whose weights have their own order each."""
+def _by_lag(samples: Samples, xp: Namespace, alpha: Any) -> Any:
+    """One convolution, with weights spread over the Chebyshev orders in the same way."""
+    x, n = samples.values, samples.n
+    count = 24 + round(math.log(n))
     with xp.scope():
-        k = np.arange(1.0, samples.n - 1)
-        p = 1.0 - middle
-        if not _is_known(middle):
-            p = xp.where((middle > 0.0) & (middle <= 1.0), p, math.nan)
-        weights = xp.concatenate([0.0 * p[:1] + 1.0, power_difference(xp, p[1:], k)]) * xp.rgamma(p + 1.0)
-    weights = constant(weights, samples.values) * _scale(samples, middle)
-    steps = increments(samples.values, 1)
+        shares = _shares(xp, alpha, 1, count, _is_known(alpha))
+    scale = _scale(samples, alpha)
+    weights: Any = 0.0
+    for row, node in zip(shares, _nodes(1, count), strict=True):
+        mean, tilt = weights_of(_PIECES, _make_pieces, read_order(float(node)), n)
+        share = constant(row, x) * scale
+        weights = weights + 0.5 * (share[1:] + share[:-1]) * constant(mean[:-1], x)
+        weights = weights - (share[1:] - share[:-1]) * constant(tilt[:-1], x)
+    steps = increments(x, 1)
     return join([steps[..., :1], samples.convolve(weights, steps[..., 1:])])
+
+
+def _make_pieces(xp: Namespace, order: Any, n: int) -> tuple[Any, Any]:
+    """Mean and tilt over every interval of the kernel of a constant order, at step 1."""
+    scale = xp.rgamma(2.0 - order)
+    return power_differences(xp, 1.0 - order, n) * scale, trapezoid_defects(xp, 1.0 - order, n) * scale
 
 
 def of_function(function: Function, varying: Varying, at: str, method: str) -> Outcome:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
@@ -95,17 +97,15 @@ class dry_run(_Block):
     dry = True
 
 
-class aside:
+@contextmanager
+def aside() -> Iterator[None]:
     """Inside the block engine calls compute, even in a dry run, and leave no trace: for weights that are kept.
 
     What a dry run puts in their place would otherwise be kept as well.
     """
-
-    def __enter__(self) -> None:
-        outer = _trail.get()
-        self._token = _trail.set(Mode(outer.last if type(outer) is Mode else outer, dry=False))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _trail.reset(self._token)
+    outer = _trail.get()
+    token = _trail.set(Mode(outer.last if type(outer) is Mode else outer, dry=False))
+    try:
+        yield
+    finally:
+        _trail.reset(token)

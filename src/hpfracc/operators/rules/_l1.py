@@ -9,7 +9,7 @@ from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import power_differences
 from hpfracc.operators._values import Samples, join, scalar
-from hpfracc.operators._weights import scaled_weights, weights_key, weights_of
+from hpfracc.operators._weights import scaled_weights
 from hpfracc.operators.rules._increments import (
     forward_differences,
     increments,
@@ -17,7 +17,7 @@ from hpfracc.operators.rules._increments import (
     start_points,
 )
 
-__all__ = ["L1", "convolve_increments", "fractional_part", "with_start"]
+__all__ = ["L1", "fractional_part", "with_start"]
 
 
 def fractional_part(order: Order) -> Order:
@@ -93,12 +93,6 @@ class L1(Rule):
             steps = steps * factor
         value = samples.convolve(_guarded(order, weights), steps, key)
         return with_start(value, samples, order)
-
-
-def convolve_increments(samples: Samples, steps: Any, order: Order) -> Any:
-    """The sum of L1 over given increments at step 1, for an order up to 1."""
-    (weights,) = weights_of(L1.name, _make_weights, order, samples.n)
-    return samples.convolve(weights, steps, weights_key(L1.name, order, samples.n))
 
 
 def _guarded(order: Order, weights: Any) -> Any:

@@ -112,7 +112,7 @@ def kernel_at_points(samples: Samples, order: Order) -> Any:
 
 
 def _guard(order: Order, value: Any) -> Any:
-    """nan where a traced order lies outside what was prepared for."""
+    """Make it nan where a traced order lies outside what was prepared for."""
     if order.known is not None:
         return value
     return order.xp.where((order.value >= LEAST_TRACED) & (order.value < 1.0), value, math.nan)
@@ -125,14 +125,14 @@ def _moments(samples: Samples, order: Order) -> tuple[Any, Any, Any, Hashable]:
         step = float(to_host(samples.grid.step))
         scheme = ("mittag-leffler", step)
         made = weights_of(scheme, lambda xp, alpha, n: _by_function(alpha, step, n), order, samples.n)
-        return (*made, weights_key(scheme, order, samples.n))  # type: ignore[return-value]
+        return (*made, weights_key(scheme, order, samples.n))
 
     def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
         known = LEAST_TRACED if order.known is None else order.known
         points = max(_LEAST_POINTS, math.ceil(_POINTS / known))
         return spread(xp, lambda at: _by_integral(xp, alpha, samples.grid.step, at, points), n)
 
-    return (*weights_of("mittag-leffler", make, order, samples.n), None)  # type: ignore[return-value]
+    return (*weights_of("mittag-leffler", make, order, samples.n), None)
 
 
 def _by_function(alpha: float, step: float, n: int) -> tuple[Any, ...]:

@@ -123,7 +123,9 @@ class Tempered(Rule):
             basis = np.cumsum(basis, axis=1)
         xp = order.xp
         with aside(), xp.scope(), np.errstate(invalid="ignore"):
-            table = self.rule.apply(Samples(xp.array(basis), Grid(n, 0.0, 1.0), "numpy" if order.plain else None), order)
+            table = self.rule.apply(
+                Samples(xp.array(basis), Grid(n, 0.0, 1.0), "numpy" if order.plain else None), order
+            )
             if self.singular:
                 table = xp.concatenate([xp.array(np.zeros((count + 1, 1))), table[:, 1:]], 1)
             # Before its sample a column is rounding of the transform.
