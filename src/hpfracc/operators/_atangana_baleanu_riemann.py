@@ -78,6 +78,6 @@ def atangana_baleanu_riemann(
     >>> import hpfracc as hf
     >>> t = np.linspace(0.0, 1.0, 5)
     >>> hf.atangana_baleanu_riemann(np.ones(5), t, 0.5).round(4)  # of a constant: 2 E_0.5(-sqrt(t))
-    array([2.    , 1.2314, 1.0463, 0.9318, 0.8552])
+    array([2.    , 1.2314, 1.0463, 0.9343, 0.8552])
     """
     return AtanganaBaleanuRiemann(alpha, method, normalisation)(f, t, **options)
