@@ -44,15 +44,15 @@ class Varying:
 
     def at(self, points: Array, what: str) -> Any:
         """The order at each point, as a float64 array of its own library; ``what`` names the points."""
+        if self.alpha is None or isinstance(self.alpha, bool | str):
+            raise InvalidInputError(f"alpha={self.alpha!r} is no order; give a number, an array or a function")
         alpha = self.alpha(points) if callable(self.alpha) and not is_array(self.alpha) else self.alpha
         xp = namespace_of(alpha) if library_of(alpha) in ("torch", "jax") else NUMPY
         try:
             with xp.scope():
                 values = xp.array(alpha)
-        except (TypeError, ValueError):
-            raise InvalidInputError(
-                f"alpha={self.alpha!r} is no order; give a number, an array or a function"
-            ) from None
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"alpha is no array of real orders ({error}); give numbers such as 0.5") from None
         if values.shape == ():
             with xp.scope():
                 values = values + xp.array(np.zeros(len(points)))
