@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.engine.backends.numpy.kernels.history_sum import sum_direct
 from hpfracc.engine.primitives.base import Call
 
 #: Units of rounding that count as "a few".
@@ -76,6 +77,15 @@ def _recurrence(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, A
     return (1 + weights.sum()) * sizes
 
 
+def _history(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """The sum with every sample at its size, of weights that are right to a few units each."""
+    times, signal, *parameters = arrays
+    if call.facts["kernel"] == "tabulated":
+        parameters = [parameters[0], np.abs(parameters[1])]
+    sizes = np.abs(np.where(np.isfinite(signal), signal, 0)).astype(np.float64)
+    return 2 * sum_direct(times, sizes, *parameters, **params)
+
+
 def _exact(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
     return 0.0
 
@@ -89,6 +99,7 @@ _SCALES: dict[str, Callable[[Call, Sequence[np.ndarray], Mapping[str, Any], np.n
     "bitwise_xor": _exact,
     "mittag_leffler": _mittag_leffler,
     "exponential_recurrence": _recurrence,
+    "history_sum": _history,
 }
 
 

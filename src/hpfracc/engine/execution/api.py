@@ -35,6 +35,7 @@ __all__ = [
     "explain",
     "exponential_recurrence",
     "fft",
+    "history_sum",
     "last_decision",
     "matmul",
     "operation",
@@ -44,6 +45,7 @@ __all__ = [
 causal_convolution = get_operation("causal_convolution")
 matmul = get_operation("matmul")
 fft = get_operation("fft")
+history_sum = get_operation("history_sum")
 reduction = get_operation("reduction")
 bitwise_xor = get_operation("bitwise_xor")
 

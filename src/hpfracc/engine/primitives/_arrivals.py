@@ -22,8 +22,8 @@ def arrival(xp: Any, z: Any, degree: int | None, *, smooth: bool = True) -> Any:
     """The factor above at every ``z``, 1 where the input arrives at the end of the step (``degree`` None).
 
     A power series for ``|z| < 1``, the recursion ``b_p = (1 - p b_{p-1}) / z`` beyond: both keep their digits, and so
-    do their derivatives, which ``expm1(-z) / z`` near 0 does not; that one, six times as quick, is taken where ``smooth``
-    says that nobody differentiates.
+    do their derivatives, which ``expm1(-z) / z`` near 0 does not; that one, six times as quick, is taken where
+    ``smooth`` says that nobody differentiates.
     """
     if degree is None:
         return xp.ones_like(z)

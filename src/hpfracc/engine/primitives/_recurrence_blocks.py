@@ -168,7 +168,7 @@ def _one_by_one(tools: Tools, ends: Any, fades: Any, initial: Any) -> Any:
 
 
 def taint(tools: Tools, y: Any, final: Any, x: Any, initial: Any, lagged: bool) -> tuple[Any, Any]:
-    """Set to nan what lies from the first non-finite sample of a row on, and all of a row that starts from such states."""
+    """Set to nan what follows the first non-finite sample of a row, and all of a row that starts from such states."""
     xp = tools.xp
     lost = ~xp.isfinite(initial).all(-1)[..., None]
     seen = (xp.cumsum(~xp.isfinite(x), -1) > 0) | lost

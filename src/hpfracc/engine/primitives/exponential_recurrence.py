@@ -118,7 +118,8 @@ class ExponentialRecurrence(Primitive):
         """A copy of the signal in double precision, and the states of the stretches that go side by side."""
         wide = 16 if call.dtype.startswith("complex") else 8
         together: int = min(max(1, call.length), 4096) * call.facts["terms"] * 6
-        return (call.batch * (2 * call.length + call.facts["terms"]) + call.batch * together) * wide
+        terms: int = call.facts["terms"]
+        return call.batch * (2 * call.length + terms + together) * wide
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """Forty terms, as the memory of a fractional derivative has at six digits."""

@@ -52,6 +52,7 @@ class CupyAdapter(Adapter):
         "elementwise": (KernelSpec("elementwise", "fused", INEXACT, compiles="signature"),),
         "reduction": (KernelSpec("reduction", "default", INEXACT | INTEGERS, compiles="signature"),),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature"),),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature"),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, compiles="signature"),),
     }
 

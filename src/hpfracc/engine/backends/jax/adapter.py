@@ -65,6 +65,7 @@ class JaxAdapter(Adapter):
         "reduction": (_spec("reduction", "default", INEXACT | INTEGERS),),
         "bitwise_xor": (_spec("bitwise_xor", "default", INTEGERS, differentiable=False),),
         "mittag_leffler": (_spec("mittag_leffler", "contour", INEXACT),),
+        "history_sum": (_spec("history_sum", "direct", INEXACT),),
         "exponential_recurrence": (_spec("exponential_recurrence", "blocked", INEXACT),),
     }
 

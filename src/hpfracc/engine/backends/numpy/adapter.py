@@ -43,6 +43,7 @@ class NumpyAdapter(HostAdapter):
         "reduction": (KernelSpec("reduction", "default", INEXACT | INTEGERS),),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS),),
         "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT),),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, threads=True),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT),),
     }
 

@@ -63,6 +63,7 @@ class TorchAdapter(Adapter):
         "reduction": _default("reduction", INEXACT | _NARROW),
         "bitwise_xor": _default("bitwise_xor", INTEGERS, differentiable=False),
         "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, differentiable=True),),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, differentiable=True),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, differentiable=True),),
     }
 
