@@ -469,3 +469,31 @@ def test_explaining_does_not_spoil_the_weights():
         hf.explain(operator, np.cos(t), t, 0.61803, **options)
         value = operator(np.cos(t), t, 0.61803, **options)
         np.testing.assert_allclose(value, operator(np.cos, t, 0.61803, **options), atol=1e-3)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("name", ["tempered", "tempered_caputo", "tempered_integral"])
+def test_tempered_on_a_graded_grid(name: str, alpha: float):
+    """Order 2 - alpha (2 for the integral) where every step has its own length, far along too without overflow."""
+    sign = -1.0 if name == "tempered_integral" else 1.0
+    lowest = 1 if name == "tempered_caputo" else 0
+    right = of_polynomial(COEFFICIENTS, sign * alpha, np.ones(1), lowest)[0] * math.exp(-RATE)
+
+    def error_at(n: int) -> float:
+        t = np.linspace(0.0, 1.0, n + 1) ** 1.3
+        return float(abs(getattr(hf, name)(polynomial(t) * np.exp(-RATE * t), t, alpha, RATE)[-1] - right))
+
+    assert measured_order(error_at) == pytest.approx(2.0 if sign < 0 else 2.0 - alpha, abs=tolerance(alpha))
+    far = 500.0 * np.linspace(0.0, 1.0, 201) ** 2
+    assert np.isfinite(getattr(hf, name)(np.cos(far), far, alpha, 10.0)[1:]).all()
+
+
+def test_tempered_gradients_on_any_grid():
+    """In samples, order and rate, where the grid is not uniform; orders above 1 are refused there."""
+    torch = pytest.importorskip("torch")
+    t = np.linspace(0.0, 1.0, 12) ** 1.5
+    inputs = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (np.cos(t), 0.4, 1.5)]
+    for operator in (hf.tempered, hf.tempered_caputo, hf.tempered_integral):
+        assert torch.autograd.gradcheck(lambda x, a, r, op=operator: op(x, t, a, r)[1:], inputs, atol=1e-5)
+    with pytest.raises(hf.errors.InvalidInputError, match=r"of order 1.4 needs a uniform grid; on any other"):
+        hf.tempered(np.cos(t), t, 1.4)

@@ -8,14 +8,15 @@ from typing import Any, ClassVar, final
 
 from hpfracc._arrays import is_array
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, order_beside, pick_rule
+from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, order_beside
 from hpfracc.operators._function import Function
 from hpfracc.operators._namespace import NUMPY, namespace_of
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators._spectral import differentiate
-from hpfracc.operators._tempering import read_rate, tempered_function
+from hpfracc.operators._tempering import pick_tempered, read_rate, tempered_function
 from hpfracc.operators._values import Samples, scalar
+from hpfracc.operators.rules._any_tempered import AnyGridTempered
 from hpfracc.operators.rules._differences import Differences
 from hpfracc.operators.rules._tempered import Tempered
 
@@ -51,8 +52,8 @@ class TemperedRiemannLiouville(FractionalOperator):
         Whether to subtract the terms above; for orders below 2.
     method : str
         As for :class:`RiemannLiouville`, with the same orders for f smooth on the scale of 1/rate as well: ``"l1-2"``
-        (n + 2 - alpha; what ``"auto"`` takes), ``"l1"`` (n + 1 - alpha), ``"cq2"`` to ``"cq6"``; for callables
-        ``"spectral"`` or ``"graded"``.
+        (n + 2 - alpha; what ``"auto"`` takes), ``"l1"`` (n + 1 - alpha), ``"cq2"`` to ``"cq6"``; on any other grid
+        ``"l1"`` (orders below 1); for callables ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
         The integer n, needed only where ``alpha`` is traced and lies above 1.
 
@@ -72,17 +73,19 @@ class TemperedRiemannLiouville(FractionalOperator):
     short_names: ClassVar[tuple[str, ...]] = ("tempered_riemann_liouville", "TRL")
     formula: ClassVar[str] = r"e^{-\lambda t}\, D^\alpha\big[e^{\lambda t} f(t)\big]"
     rules: ClassVar[Any] = {name: Tempered(rule, singular=True) for name, rule in RiemannLiouville.rules.items()}
+    any_grid_rules: ClassVar[Any] = {"l1": AnyGridTempered(initial_term=True)}
+    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _order_like(self) -> Any:
         return self.alpha if is_array(self.alpha) else self.rate
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order, rate = self._read()
-        rule = pick_rule(self.rules, self.method, _WHO)
+        rule = pick_tempered(self, self.method, _WHO, samples.grid)
         if order.is_integer:
             outcome = whole_order(samples, order, rate, _WHO)
         else:
-            outcome = apply_rule(rule.at_rate(rate), samples, order, _WHO)  # type: ignore[attr-defined]
+            outcome = apply_rule(rule.at_rate(rate), samples, order, _WHO)
         if not self.centred:
             return outcome
         order = order_beside(order, samples.values)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from hpfracc._arrays import is_array
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._tempered import read_positive_order, whole_order
-from hpfracc.operators._tempering import read_rate, tempered_function
+from hpfracc.operators._tempering import pick_tempered, read_rate, tempered_function
 from hpfracc.operators._values import Samples
+from hpfracc.operators.rules._any_tempered import AnyGridTempered
 from hpfracc.operators.rules._l1 import L1
 from hpfracc.operators.rules._l12 import L12
 from hpfracc.operators.rules._tempered import Tempered
@@ -41,7 +42,8 @@ class TemperedCaputo(FractionalOperator):
         The rate :math:`\lambda`, 0 or more; may carry a derivative too.
     method : str
         For samples on a uniform grid ``"l1-2"`` (order n + 2 - alpha; what ``"auto"`` takes) or ``"l1"`` (order
-        n + 1 - alpha), for f smooth on the scale of 1/rate as well; for callables ``"spectral"`` or ``"graded"``.
+        n + 1 - alpha), on any other grid ``"l1"`` (orders below 1), for f smooth on the scale of 1/rate as well; for
+        callables ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
         The integer n, needed only where ``alpha`` is traced and lies above 1.
 
@@ -60,16 +62,18 @@ class TemperedCaputo(FractionalOperator):
     short_names: ClassVar[tuple[str, ...]] = ("TC",)
     formula: ClassVar[str] = r"e^{-\lambda t}\, {}^{C}\!D^\alpha\big[e^{\lambda t} f(t)\big]"
     rules: ClassVar[Any] = {"l1-2": Tempered(L12()), "l1": Tempered(L1())}
+    any_grid_rules: ClassVar[Any] = {"l1": AnyGridTempered()}
+    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _order_like(self) -> Any:
         return self.alpha if is_array(self.alpha) else self.rate
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order, rate = read_positive_order(self.alpha, self.ceiling, _WHO), read_rate(self.rate)
-        rule = pick_rule(self.rules, self.method, _WHO)
+        rule = pick_tempered(self, self.method, _WHO, samples.grid)
         if order.is_integer:
             return whole_order(samples, order, rate, _WHO)
-        return apply_rule(rule.at_rate(rate), samples, order, _WHO)  # type: ignore[attr-defined]
+        return apply_rule(rule.at_rate(rate), samples, order, _WHO)
 
     def _of_function(self, function: Function) -> Outcome:
         order, rate = read_positive_order(self.alpha, self.ceiling, _WHO), read_rate(self.rate)

@@ -7,12 +7,13 @@ from typing import Any, ClassVar, final
 
 from hpfracc._arrays import is_array
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
-from hpfracc.operators._tempering import read_rate, tempered_function
+from hpfracc.operators._tempering import pick_tempered, read_rate, tempered_function
 from hpfracc.operators._values import Samples
+from hpfracc.operators.rules._any_tempered import AnyGridTempered
 from hpfracc.operators.rules._quadrature import QUADRATURES
 from hpfracc.operators.rules._tempered import Tempered
 from hpfracc.operators.rules._trapezoid import Trapezoid
@@ -40,8 +41,8 @@ class TemperedIntegral(FractionalOperator):
         The rate :math:`\lambda`, 0 or more; may carry a derivative too.
     method : str
         As for :class:`RiemannLiouvilleIntegral`, with the same orders for f smooth on the scale of 1/rate as well:
-        ``"simpson"`` (what ``"auto"`` takes from three samples on), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; for
-        callables ``"spectral"`` or ``"graded"``.
+        ``"simpson"`` (what ``"auto"`` takes from three samples on), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; on grids
+        that are not uniform ``"trapezoid"``; for callables ``"spectral"`` or ``"graded"``.
 
     References
     ----------
@@ -58,20 +59,22 @@ class TemperedIntegral(FractionalOperator):
     rules: ClassVar[Any] = {
         name: Tempered(rule, integral=True) for name, rule in RiemannLiouvilleIntegral.rules.items()
     }
+    any_grid_rules: ClassVar[Any] = {"trapezoid": AnyGridTempered(integral=True)}
+    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _order_like(self) -> Any:
         return self.alpha if is_array(self.alpha) else self.rate
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order, rate = self._order(), read_rate(self.rate)
-        rule = pick_rule(self.rules, self.method, _WHO)
-        if self.method == "auto" and samples.n == 2:
+        rule = pick_tempered(self, self.method, _WHO, samples.grid)
+        if self.method == "auto" and samples.n == 2 and samples.grid.uniform:
             rule = Tempered(Trapezoid(), integral=True)
         if order.known == 0.0:
             return Outcome(samples.values * 1, "identity")
         if rule.name in QUADRATURES:
             order = order.negated()
-        return apply_rule(rule.at_rate(rate), samples, order, _WHO)  # type: ignore[attr-defined]
+        return apply_rule(rule.at_rate(rate), samples, order, _WHO)
 
     def _of_function(self, function: Function) -> Outcome:
         order, rate = self._order(), read_rate(self.rate)
