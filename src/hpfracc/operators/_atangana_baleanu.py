@@ -80,12 +80,8 @@ def of_function(function: Function, alpha: Any, method: str, normalisation: Any,
     order = read_memory_order(alpha, _WHO)
     if order.known == 1.0:
         return normalised(differentiate(function, order, "auto", initial_terms=False), normalisation, order)
-    outcome = integrate_function(function, _kernel(order), method, initial_term=initial_term)
-
-    def factor(value: Any) -> Any:
-        return (normalisation(value) if callable(normalisation) else normalisation) / (1.0 - value)
-
-    return normalised(outcome, factor, order)
+    outcome = integrate_function(function, order, _kernel(order), method, initial_term=initial_term)
+    return normalised(outcome, normalisation, order)
 
 
 def _kernel(order: Order) -> Kernel:

@@ -71,12 +71,8 @@ class CaputoFabrizio(FractionalOperator):
         order = read_memory_order(self.alpha, _WHO)
         if order.known == 1.0:
             return normalised(differentiate(function, order, "auto", initial_terms=False), self.normalisation, order)
-        outcome = integrate_function(function, _kernel(order), self.method, initial_term=False)
-        return normalised(outcome, lambda alpha: self._factor(alpha), order)
-
-    def _factor(self, alpha: Any) -> Any:
-        norm = self.normalisation(alpha) if callable(self.normalisation) else self.normalisation
-        return norm / (1.0 - alpha)
+        outcome = integrate_function(function, order, _kernel(order), self.method, initial_term=False)
+        return normalised(outcome, self.normalisation, order)
 
 
 def _kernel(order: Order) -> Kernel:

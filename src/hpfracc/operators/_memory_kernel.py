@@ -64,26 +64,29 @@ def normalised(outcome: Outcome, normalisation: Any, order: Order, *, divide: bo
             )
     if known == 1.0 and not callable(normalisation):
         return outcome
-    factor = scalar(1.0 / factor if divide else factor, outcome.value)
-    error = outcome.error
+    return _scaled(outcome, 1.0 / factor if divide else factor)
+
+
+def _scaled(outcome: Outcome, factor: Any) -> Outcome:
+    factor, error = scalar(factor, outcome.value), outcome.error
     return replace(
         outcome, value=outcome.value * factor, error=None if error is None else lambda: error() * abs(factor)
     )
 
 
-def integrate_function(function: Function, kernel: Kernel, method: str, *, initial_term: bool) -> Outcome:
-    r"""The integral of f' against a kernel, for a callable f whose derivative is not known.
+def integrate_function(function: Function, order: Order, kernel: Kernel, method: str, *, initial_term: bool) -> Outcome:
+    r"""The integral of f' against a kernel, over 1 - alpha, for a callable f whose derivative is not known.
 
     .. math:: \int_{t_0}^{t} K(t-s) f'(s)\,ds = K(t-t_0)\,[f(t) - f(t_0)]
         + \int_0^{t-t_0} [-K'(u)]\,[f(t) - f(t-u)]\,du,
 
-    the integral by the double exponential rule, which minds neither the power of u with which K falls at 0 nor one of
+    the integral on the right by the double exponential rule, which minds neither the power of u with which K falls at 0 nor one of
     f at the origin; its points are doubled until the answer stands.
 
     Parameters
     ----------
-    function, kernel
-        f with the wanted points, and the kernel.
+    function, order, kernel
+        f with the wanted points, alpha, and the kernel.
     method : str
         ``"auto"`` or ``"quadrature"``.
     initial_term : bool
@@ -121,7 +124,8 @@ def integrate_function(function: Function, kernel: Kernel, method: str, *, initi
         message = f"{count} points of quadrature"
     else:
         message = f"{count} points of quadrature, which were not enough: f may be noisy or discontinuous; give samples"
-    return Outcome(outside + value, "quadrature", (lambda: change) if looked else None, converged, message)
+    found = Outcome(outside + value, "quadrature", (lambda: change) if looked else None, converged, message)
+    return _scaled(found, 1.0 / (1.0 - order.value))
 
 
 def _quadrature(function: Function, kernel: Kernel, here: Any, lag: Array, count: int) -> Any:

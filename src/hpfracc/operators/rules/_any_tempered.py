@@ -9,7 +9,7 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc.engine.execution.api import history_sum
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._namespace import NUMPY, namespace_of
+from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, constant, join, scalar, zeros
@@ -83,9 +83,7 @@ class AnyGridTempered(Rule):
                 scale = order.guard(scale)
             elapsed = times[1:] - times[0]
             start = xp.exp(-rate * xp.array(elapsed) + power * xp.array(np.log(elapsed))) * scale
-            exponent = (
-                power if xp is NUMPY else xp.array(power if library_of(power) == xp.library else np.float64(power))
-            )
+            exponent = xp.array(np.float64(power)) if order.plain else power
         steps = join([zeros(x, 1), x[..., 1:] - fall * x[..., :-1]])
         value = history_sum(times, steps, exponent, rate, kernel="tempered", backend=samples.backend)
         value = value * scalar(scale, x)
