@@ -6,7 +6,7 @@ from typing import Any
 
 import hpfracc as hf
 
-__all__ = ["BELOW_ONE", "FUNCTIONS", "NEW", "OPERATORS", "orders_of"]
+__all__ = ["BELOW_ONE", "FUNCTIONS", "NEW", "OPERATORS", "orders_of", "rules_of"]
 
 #: Each class and the function of the same name.
 FUNCTIONS: dict[Any, Any] = {
@@ -36,6 +36,12 @@ BELOW_ONE = {
     hf.AtanganaBaleanuRiemann,
     hf.AtanganaBaleanuIntegral,
 }
+
+
+def rules_of(operator: Any) -> list[str]:
+    """The methods to test: all of a rule's first home, one of the convolution quadratures where they are borrowed."""
+    borrowed = operator in NEW
+    return [name for name in operator.rules if not (borrowed and name in ("cq3", "cq4", "cq5", "cq6"))]
 
 
 def orders_of(operator: Any, *orders: float) -> list[float]:

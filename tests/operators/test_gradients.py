@@ -80,9 +80,7 @@ def test_torch_second_derivatives(operator: Any):
         (hf.RiemannLiouvilleIntegral, "simpson"),
         (hf.CaputoFabrizio, "quadratic"),
         (hf.AtanganaBaleanu, "quadratic"),
-        (hf.AtanganaBaleanuRiemann, "linear"),
         (hf.TemperedCaputo, "l1-2"),
-        (hf.VariableOrder, "l1-2"),
     ],
 )
 def test_the_order_has_the_same_slope_in_torch_and_jax_over_many_points(operator: Any, method: str):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import hpfracc as hf
-from tests.helpers.definitions import BELOW_ONE, OPERATORS
+from tests.helpers.definitions import BELOW_ONE, OPERATORS, rules_of
 
-EVERY_RULE = [(operator, method) for operator in OPERATORS for method in operator.rules]
+EVERY_RULE = [(operator, method) for operator in OPERATORS for method in rules_of(operator)]
 N = 24
 STEP = 0.125
 ROWS = arrays.arrays(np.float64, N, elements=st.floats(-10.0, 10.0, width=32))

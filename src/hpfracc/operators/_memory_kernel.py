@@ -80,8 +80,8 @@ def integrate_function(function: Function, order: Order, kernel: Kernel, method:
     .. math:: \int_{t_0}^{t} K(t-s) f'(s)\,ds = K(t-t_0)\,[f(t) - f(t_0)]
         + \int_0^{t-t_0} [-K'(u)]\,[f(t) - f(t-u)]\,du,
 
-    the integral on the right by the double exponential rule, which minds neither the power of u with which K falls at 0 nor one of
-    f at the origin; its points are doubled until the answer stands.
+    the integral on the right by the double exponential rule, which minds neither the power of u with which K falls at 0
+    nor one of f at the origin; its points are doubled until the answer stands.
 
     Parameters
     ----------
