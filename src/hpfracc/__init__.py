@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hpfracc.engine.workload import WorkloadCharacteristics
     from hpfracc.operators._base import FractionalOperator, OperatorResult
     from hpfracc.operators._caputo import Caputo, caputo
+    from hpfracc.operators._graded_grid import graded_grid
     from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov, grunwald_letnikov
     from hpfracc.operators._registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators._riemann_liouville import RiemannLiouville, riemann_liouville
@@ -71,6 +72,7 @@ __all__ = [
     "explain",
     "exponential_recurrence",
     "fft",
+    "graded_grid",
     "grunwald_letnikov",
     "history_sum",
     "last_decision",
@@ -105,6 +107,7 @@ _HOMES: dict[str, str] = {
     "explain": "hpfracc.engine.execution.api",
     "exponential_recurrence": "hpfracc.engine.execution.api",
     "fft": "hpfracc.engine.execution.api",
+    "graded_grid": "hpfracc.operators._graded_grid",
     "grunwald_letnikov": "hpfracc.operators._grunwald_letnikov",
     "history_sum": "hpfracc.engine.execution.api",
     "last_decision": "hpfracc.engine.execution.api",

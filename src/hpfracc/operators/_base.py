@@ -14,14 +14,18 @@ from hpfracc._arrays import device_of, library_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import InvalidInputError
+from hpfracc.operators._exponentials import LEAST_TOLERANCE
 from hpfracc.operators._function import Function, read_function
-from hpfracc.operators._grids import read_grid
+from hpfracc.operators._grids import Grid, read_grid, read_number
 from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, as_values, check_axis, join, move_axis
 
-__all__ = ["FractionalOperator", "OperatorResult", "Outcome", "apply_rule", "order_beside", "pick_rule"]
+__all__ = ["FAST", "FractionalOperator", "OperatorResult", "Outcome", "apply_rule", "order_beside", "pick_rule"]
+
+#: The names of the method that keeps its memory as a sum of exponentials.
+FAST = ("fast", "soe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ class FractionalOperator(ABC):
     formula: ClassVar[str]
     #: The rules for uniform grids by the name ``method=`` knows them by; the first is the default.
     rules: ClassVar[Mapping[str, Rule]] = {}
+    #: The rules for any increasing grid, in the same way; ``"fast"`` among them serves uniform grids too.
+    any_grid_rules: ClassVar[Mapping[str, Rule]] = {}
     #: The grids it takes.
     grids: ClassVar[tuple[str, ...]] = ("uniform",)
 
@@ -120,7 +126,8 @@ class FractionalOperator(ABC):
         factor : float, optional
             For a callable: it is ``(t - origin)**factor`` times a smooth function, which is kept exact.
         rtol : float, optional
-            For a callable: tolerance relative to the largest value; 1e-10 by default.
+            For a callable: tolerance relative to the largest value; for ``method="fast"``: that of the kernel. 1e-10
+            by default.
         backend : str, optional
             Where the engine is to do the work.
         full_output : bool
@@ -141,13 +148,13 @@ class FractionalOperator(ABC):
             run: Callable[[Any], Outcome] = self._of_function
             start = problem.origin
         else:
-            for name, option in (("factor", factor), ("rtol", rtol)):
-                if option is not None:
-                    raise InvalidInputError(f"{name}={option!r} is for callables; samples have no use for it")
+            if factor is not None:
+                raise InvalidInputError(f"factor={factor!r} is for callables; samples have no use for it")
+            tolerance = None if rtol is None else self._tolerance(rtol)
             values = as_values(f, self._order_like(), step)
             axis = check_axis(axis, values.ndim)
             values = move_axis(values, axis, -1)
-            problem = Samples(values, read_grid(t, step, origin, values.shape[-1]), backend)
+            problem = Samples(values, read_grid(t, step, origin, values.shape[-1]), backend, tolerance)
             run = self._of_samples
             start = problem.grid.origin
         # A JAX order is float64 inside, whatever the user's setting: the samples keep their dtype.
@@ -166,6 +173,17 @@ class FractionalOperator(ABC):
             return value
         decision = made[0] if len(made) == 1 else made or None
         return OperatorResult(value, outcome.method, estimate, decision, start, outcome.converged, outcome.message)
+
+    def _tolerance(self, rtol: Any) -> float:
+        """The tolerance of a fast memory; no other method for samples has one."""
+        if getattr(self, "method", None) not in FAST:
+            raise InvalidInputError(
+                f"rtol={rtol!r} is for callables and for method='fast'; other methods for samples have no use for it"
+            )
+        number = read_number("rtol", rtol)
+        if not LEAST_TOLERANCE <= number < 1.0:
+            raise InvalidInputError(f"rtol={number:g} is out of reach; use {LEAST_TOLERANCE:g} up to 1, such as 1e-10")
+        return number
 
     def _order_like(self) -> Any:
         """What decides the library beside the samples: the order."""
@@ -187,21 +205,29 @@ def order_beside(order: Order, values: Any) -> Order:
     return order
 
 
-def pick_rule(rules: Mapping[str, Rule], method: str, who: str) -> Rule:
-    """The rule that ``method`` names, the first one for ``"auto"``, or an error with the names there are."""
+def pick_rule(operator: FractionalOperator, method: str, who: str, grid: Grid) -> Rule:
+    """The rule that ``method`` names on this grid, the first one for ``"auto"``, or an error with the names there are.
+
+    A fast memory is approximate, so it is never taken for its speed: it has to be asked for by its name.
+    """
+    anywhere = operator.any_grid_rules
+    if method in FAST and anywhere:
+        return anywhere["fast"]
+    rules = operator.rules if grid.uniform or not anywhere else anywhere
     if method == "auto":
         return next(iter(rules.values()))
     found = rules.get(method)
     if found is None:
-        raise InvalidInputError(
-            f"{who} has no method {method!r} for samples on a uniform grid; use 'auto' or one of {', '.join(rules)}"
-        )
+        names = ", ".join(dict.fromkeys([*rules, *(["fast"] if anywhere else [])]))
+        kind = "a uniform grid" if rules is operator.rules else "a grid that is not uniform"
+        raise InvalidInputError(f"{who} has no method {method!r} for samples on {kind}; use 'auto' or one of {names}")
     return found
 
 
 def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
-    """Apply a rule to samples on a uniform grid, with its distance from its companion as the error estimate."""
-    samples.grid.require_uniform(f"{who} by {rule.name!r}")
+    """Apply a rule to samples, with its distance from its companion as the error estimate."""
+    if not rule.any_grid:
+        samples.grid.require_uniform(f"{who} by {rule.name!r}")
     order = order_beside(order, samples.values)
     rule.check(samples, order, who)
     # Non-finite samples are data, and inf - inf is no accident.

@@ -26,7 +26,7 @@ from scipy import special
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._namespace import NUMPY, Namespace
 
-__all__ = ["Exponentials", "Nodes", "exponential_nodes", "exponential_sum", "node_weights"]
+__all__ = ["LEAST_TOLERANCE", "Exponentials", "Nodes", "exponential_nodes", "exponential_sum", "node_weights"]
 
 Array = np.ndarray[Any, Any]
 

@@ -46,7 +46,7 @@ class GrunwaldLetnikov(FractionalOperator):
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_order(self.alpha, ceiling=self.ceiling)
-        rule = pick_rule(self.rules, self.method, "the Grünwald-Letnikov derivative")
+        rule = pick_rule(self, self.method, "the Grünwald-Letnikov derivative", samples.grid)
         return apply_rule(rule, samples, order, "the Grünwald-Letnikov derivative")
 
     def _of_function(self, function: Function) -> Outcome:
