@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -22,7 +22,19 @@ from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, as_values, check_axis, join, move_axis
 
-__all__ = ["FAST", "FractionalOperator", "OperatorResult", "Outcome", "apply_rule", "order_beside", "pick_rule"]
+if TYPE_CHECKING:
+    from hpfracc.operators._stream import OperatorStream
+
+__all__ = [
+    "FAST",
+    "FractionalOperator",
+    "OperatorResult",
+    "Outcome",
+    "apply_rule",
+    "order_beside",
+    "pick_rule",
+    "streamed_rule",
+]
 
 #: The names of the method that keeps its memory as a sum of exponentials.
 FAST = ("fast", "soe")
@@ -185,6 +197,41 @@ class FractionalOperator(ABC):
             raise InvalidInputError(f"rtol={number:g} is out of reach; use {LEAST_TOLERANCE:g} up to 1, such as 1e-10")
         return number
 
+    def stream(self, step: float, *, rtol: float = 1e-6, axis: int = -1) -> OperatorStream:
+        """The same operator for a signal that comes in chunks, with a memory that does not grow.
+
+        Parameters
+        ----------
+        step : float
+            Distance of the samples.
+        rtol : float
+            How far the values may be from those of the whole signal, relative to their maximum.
+        axis : int
+            The axis of each chunk along which the points lie.
+
+        Returns
+        -------
+        OperatorStream
+            ``push(chunk)`` gives the values at the chunk's points.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import hpfracc as hf
+        >>> f = np.sin(np.linspace(0.0, 20.0, 2001))
+        >>> stream = hf.Caputo(0.5).stream(0.01)
+        >>> values = np.concatenate([stream.push(chunk) for chunk in np.array_split(f, 7)])
+        >>> bool(np.allclose(values, hf.caputo(f, step=0.01, alpha=0.5), atol=1e-6))
+        True
+        """
+        from hpfracc.operators._stream import OperatorStream
+
+        return OperatorStream(self, step, rtol=rtol, axis=axis)
+
+    def _streamed(self) -> tuple[Rule, Order]:
+        """The rule and the order of a stream of this operator."""
+        raise InvalidInputError(f"{type(self).__name__} has no streaming form; give it the whole signal")
+
     def _order_like(self) -> Any:
         """What decides the library beside the samples: the order."""
         return getattr(self, "alpha", None)
@@ -222,6 +269,17 @@ def pick_rule(operator: FractionalOperator, method: str, who: str, grid: Grid) -
         kind = "a uniform grid" if rules is operator.rules else "a grid that is not uniform"
         raise InvalidInputError(f"{who} has no method {method!r} for samples on {kind}; use 'auto' or one of {names}")
     return found
+
+
+def streamed_rule(operator: FractionalOperator, method: str, who: str, order: Order) -> tuple[Rule, Order]:
+    """The rule for uniform grids that a stream keeps to; orders that have no fading memory are refused."""
+    if not order.plain or order.known is None:
+        raise InvalidInputError(f"the order of a stream of {who} is a plain number; give float(alpha)")
+    if order.is_integer:
+        raise InvalidInputError(f"alpha={order.known:g}: {who} of whole order has no memory to stream; use differences")
+    if method in FAST:
+        raise InvalidInputError(f"{who}: a stream is fast by itself; leave method='fast' out, or name a uniform rule")
+    return pick_rule(operator, method, who, Grid(2, 0.0, 1.0)), order
 
 
 def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:

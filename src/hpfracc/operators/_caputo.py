@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from hpfracc.operators._base import FAST, FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import FAST, FractionalOperator, Outcome, apply_rule, pick_rule, streamed_rule
 from hpfracc.operators._function import Function
-from hpfracc.operators._order import read_order
+from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+from hpfracc.operators._rule import Rule
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples
 from hpfracc.operators.rules._any_l1 import AnyGridL1, FastL1
@@ -69,6 +70,12 @@ class Caputo(FractionalOperator):
         if order.is_integer:
             rule = Differences() if samples.grid.uniform else AnyGridDifferences()
         return apply_rule(rule, samples, order, "the Caputo derivative")
+
+    def _streamed(self) -> tuple[Rule, Order]:
+        order = read_order(self.alpha, ceiling=self.ceiling)
+        if order.known is not None and order.known < 0.0:
+            return RiemannLiouvilleIntegral(-self.alpha)._streamed()
+        return streamed_rule(self, self.method, "the Caputo derivative", order)
 
     def _of_function(self, function: Function) -> Outcome:
         order = read_order(self.alpha, ceiling=self.ceiling)

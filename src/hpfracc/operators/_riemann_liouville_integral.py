@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule, streamed_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
+from hpfracc.operators._rule import Rule
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples
 from hpfracc.operators.rules._any_trapezoid import AnyGridTrapezoid, FastTrapezoid
@@ -58,6 +59,9 @@ class RiemannLiouvilleIntegral(FractionalOperator):
         if rule.name in QUADRATURES:
             order = order.negated()
         return apply_rule(rule, samples, order, "the Riemann-Liouville integral")
+
+    def _streamed(self) -> tuple[Rule, Order]:
+        return streamed_rule(self, self.method, "the Riemann-Liouville integral", self._order())
 
     def _of_function(self, function: Function) -> Outcome:
         return differentiate(function, self._order().negated(), self.method, initial_terms=False)
