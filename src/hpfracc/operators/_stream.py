@@ -171,7 +171,7 @@ class OperatorStream:
         self._last = seen[..., seen.shape[-1] - plan.lookback :] * 1
         self._window = inputs[..., inputs.shape[-1] - WINDOW :] * 1
         self.count += n
-        return (near + constant(far, near) if _real(far) else near + far.astype(near.dtype)) * self.step**plan.scale
+        return (near + _cast(far, dtype_name(near))) * self.step**plan.scale
 
     def _far(self, delayed: Any) -> Any:
         """What the inputs older than the window contribute; ``delayed`` are those that leave it."""
@@ -205,13 +205,12 @@ def _wide(values: Any) -> contextlib.AbstractContextManager[Any]:
     return sys.modules["jax"].enable_x64(True) if library_of(values) == "jax" else contextlib.nullcontext()
 
 
-def _real(values: Any) -> bool:
-    return not dtype_name(values).startswith("complex")
-
-
 def _wider(values: Any) -> Any:
     """In double precision: a slow state in single precision forgets by rounding alone."""
-    name = "float64" if _real(values) else "complex128"
+    return _cast(values, "complex128" if dtype_name(values).startswith("complex") else "float64")
+
+
+def _cast(values: Any, name: str) -> Any:
     if library_of(values) == "torch":
         return values.to(getattr(sys.modules["torch"], name))
     return values.astype(name)
