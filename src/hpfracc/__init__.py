@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from hpfracc.operators._caputo_fabrizio import CaputoFabrizio, caputo_fabrizio
     from hpfracc.operators._caputo_fabrizio_integral import CaputoFabrizioIntegral, caputo_fabrizio_integral
     from hpfracc.operators._caputo_hadamard import CaputoHadamard, caputo_hadamard
+    from hpfracc.operators._graded_grid import graded_grid
     from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov, grunwald_letnikov
     from hpfracc.operators._hadamard import Hadamard, hadamard
     from hpfracc.operators._hadamard_integral import HadamardIntegral, hadamard_integral
@@ -105,6 +106,7 @@ __all__ = [
     "explain",
     "exponential_recurrence",
     "fft",
+    "graded_grid",
     "grunwald_letnikov",
     "hadamard",
     "hadamard_integral",
@@ -167,6 +169,7 @@ _HOMES: dict[str, str] = {
     "explain": "hpfracc.engine.execution.api",
     "exponential_recurrence": "hpfracc.engine.execution.api",
     "fft": "hpfracc.engine.execution.api",
+    "graded_grid": "hpfracc.operators._graded_grid",
     "grunwald_letnikov": "hpfracc.operators._grunwald_letnikov",
     "hadamard": "hpfracc.operators._hadamard",
     "hadamard_integral": "hpfracc.operators._hadamard_integral",

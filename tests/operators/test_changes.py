@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.polynomial.polynomial import polyval
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError
+from tests.helpers.convergence import measured_order
+from tests.helpers.exact import of_polynomial
 
 X = np.linspace(0.0, 2.0, 65)
 F = np.cos(3.0 * X) + X
@@ -93,6 +97,8 @@ def test_gradients_go_through_the_change():
     other = hf.caputo_hadamard(inputs[0].detach(), step=step, alpha=0.4).sum()
     (slope,), (right,) = torch.autograd.grad(one, step), torch.autograd.grad(other, step)
     assert float(slope) == pytest.approx(float(right), rel=1e-9)
+    bent = torch.linspace(1.0, 2.0, 12, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda t: hf.caputo_hadamard(inputs[0].detach(), t, 0.4), (bent,), atol=1e-5)
 
 
 def test_jax_orders_in_log_t():
@@ -103,8 +109,26 @@ def test_jax_orders_in_log_t():
     np.testing.assert_allclose(np.asarray(value), hf.caputo(F, X, 0.4), atol=1e-11)
 
 
+@pytest.mark.parametrize("alpha", [0.25, 0.75, 1.3])
+@pytest.mark.parametrize("name", ["hadamard", "caputo_hadamard", "hadamard_integral", "psi_caputo"])
+def test_points_that_are_uniform_in_t_alone(name: str, alpha: float):
+    """By the rules for any grid: their orders in the step of log t or psi."""
+    operator, sign = getattr(hf, name), -1.0 if name.endswith("integral") else 1.0
+    coefficients = [1.0, -2.0, 3.0, -1.0, 2.0]
+    lowest = math.ceil(alpha) if "caputo" in name else 0
+
+    def error_at(n: int) -> float:
+        t = np.linspace(1.0, 2.0, n + 1)
+        x = t**2 - 1.0 if name == "psi_caputo" else np.log(t)
+        value = operator(polyval(x, coefficients), t, alpha, **({"psi": np.square} if name == "psi_caputo" else {}))
+        return float(np.abs(value[-1] - of_polynomial(coefficients, sign * alpha, x[-1:], lowest)[0]))
+
+    promised = 2.0 if sign < 0 else math.ceil(alpha) + 1.0 - alpha
+    assert measured_order(error_at) == pytest.approx(promised, abs=0.15)
+
+
 def test_refusals():
-    """No logarithm of 0, no psi that falls, no grid that is not uniform in the variable that counts."""
+    """No logarithm of 0, no psi that falls, no rule for uniform grids on a grid that is not."""
     with pytest.raises(InvalidInputError, match=r"starts at origin=0, but log t needs t > 0"):
         hf.hadamard(F, X, 0.5)
     with pytest.raises(InvalidInputError, match="needs t > 0"):
@@ -115,12 +139,8 @@ def test_refusals():
         hf.psi_caputo(F, X, 0.5, np.negative)
     with pytest.raises(InvalidInputError, match="psi must be finite and increase"):
         hf.psi_caputo(np.sin, [1.0, 2.0], 0.5, lambda s: np.where(s > 1.5, np.nan, s))
-    bent = X + 0.1 * X**2 + 1.0
-    for call in (hf.hadamard, hf.caputo_hadamard, hf.hadamard_integral):
-        with pytest.raises(InvalidInputError, match=r"in log t needs a uniform grid.*np.geomspace"):
-            call(F, bent, 0.5)
-    with pytest.raises(InvalidInputError, match=r"in psi\(t\) needs a uniform grid"):
-        hf.psi_caputo(F, bent, 0.5, np.exp)
+    with pytest.raises(InvalidInputError, match="no method 'l1-2' for samples on a grid that is not uniform"):
+        hf.caputo_hadamard(F, X + 1.0, 0.5, method="l1-2")
     with pytest.raises(InvalidInputError, match="psi is not given"):
         hf.psi_caputo(F, X, 0.5)
     with pytest.raises(hf.errors.ShapeError, match=r"psi has shape \(3,\) but f has 65 samples"):
@@ -135,3 +155,5 @@ def test_refusals():
     step = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
     with pytest.raises(InvalidInputError, match="carries no derivative in the step"):
         hf.psi_caputo(torch.tensor(F), step=step, alpha=0.5, psi=np.exp)
+    with pytest.raises(InvalidInputError, match="carries no derivative in the step"):
+        hf.psi_caputo(torch.tensor(F), torch.tensor(X**2, requires_grad=True), 0.5, np.exp)

@@ -150,6 +150,21 @@ def test_order_at_the_present_converges(method: str, first: float, last: float):
     assert measured_order(error_at) == pytest.approx(promised, abs=tolerance(last))
 
 
+@pytest.mark.parametrize(("first", "last"), [(0.3, 0.5), (1.2, 1.7)])
+def test_order_at_the_present_on_a_graded_grid(first: float, last: float):
+    """The same by the rule for any grid, and agreeing with Caputo's there where it is constant."""
+
+    def error_at(n: int) -> float:
+        t = hf.graded_grid(1.0, n, 1.5)
+        value = hf.variable_order(polynomial(t), t, lambda t: first + (last - first) * t)[-1]
+        return float(abs(value - of_polynomial(COEFFICIENTS, last, np.ones(1), math.ceil(last))[0]))
+
+    assert measured_order(error_at) == pytest.approx(math.ceil(last) + 1 - last, abs=0.15)
+    t = hf.graded_grid(2.0, 100, 1.5)
+    right = hf.caputo(np.cos(t), t, last)
+    np.testing.assert_allclose(hf.variable_order(np.cos(t), t, last), right, atol=1e-11 * np.abs(right).max())
+
+
 @pytest.mark.parametrize("at", ["s", "t-s"])
 @pytest.mark.parametrize("near", [0.1, 0.25, 0.5, 0.75, 0.9])
 def test_order_at_the_past_and_of_the_lag_converge(at: str, near: float):

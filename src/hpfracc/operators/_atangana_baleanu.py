@@ -66,7 +66,7 @@ class AtanganaBaleanu(FractionalOperator):
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_memory_order(self.alpha, _WHO)
-        rule = pick_rule(self.rules, self.method, _WHO)
+        rule = pick_rule(self, self.method, _WHO, samples.grid)
         if order.known == 1.0:
             rule = Differences()
         return normalised(apply_rule(rule, samples, order, _WHO), self.normalisation, order)

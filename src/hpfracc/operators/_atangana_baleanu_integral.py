@@ -55,6 +55,8 @@ class AtanganaBaleanuIntegral(FractionalOperator):
         r" \int_{t_0}^{t} (t-s)^{\alpha-1} f(s)\,ds"
     )
     rules: ClassVar[Any] = RiemannLiouvilleIntegral.rules
+    any_grid_rules: ClassVar[Any] = RiemannLiouvilleIntegral.any_grid_rules
+    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_memory_order(self.alpha, _WHO)

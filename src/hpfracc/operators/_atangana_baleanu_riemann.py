@@ -53,7 +53,7 @@ class AtanganaBaleanuRiemann(FractionalOperator):
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_memory_order(self.alpha, _WHO)
-        rule = pick_rule(self.rules, self.method, _WHO)
+        rule = pick_rule(self, self.method, _WHO, samples.grid)
         if order.known == 1.0:
             return normalised(apply_rule(Differences(), samples, order, _WHO), self.normalisation, order)
         outcome = apply_rule(rule, samples, order, _WHO)

@@ -58,11 +58,11 @@ class CaputoFabrizio(FractionalOperator):
         "quadratic": ExponentialMemory(quadratic=True),
         "linear": ExponentialMemory(quadratic=False),
     }
-    grids: ClassVar[tuple[str, ...]] = ("uniform", "any increasing")
+    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_memory_order(self.alpha, _WHO)
-        rule = pick_rule(self.rules, self.method, _WHO)
+        rule = pick_rule(self, self.method, _WHO, samples.grid)
         if order.known == 1.0:
             rule = Differences()
         return normalised(apply_rule(rule, samples, order, _WHO), self.normalisation, order)

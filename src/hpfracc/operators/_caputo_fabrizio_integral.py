@@ -51,6 +51,8 @@ class CaputoFabrizioIntegral(FractionalOperator):
     kind: ClassVar[str] = "integral"
     formula: ClassVar[str] = r"\frac{1}{M(\alpha)} \Big[ (1-\alpha) f(t) + \alpha \int_{t_0}^{t} f(s)\,ds \Big]"
     rules: ClassVar[Any] = RiemannLiouvilleIntegral.rules
+    any_grid_rules: ClassVar[Any] = RiemannLiouvilleIntegral.any_grid_rules
+    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_memory_order(self.alpha, _WHO)

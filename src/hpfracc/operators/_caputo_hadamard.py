@@ -31,7 +31,8 @@ class CaputoHadamard(FractionalOperator):
         The order; a tensor or JAX array carries its derivative. Negative ones are Hadamard integrals.
     method : str
         As for :class:`Caputo`, with the same orders in the step of log t: ``"l1-2"`` (n + 2 - alpha; what ``"auto"``
-        takes on points uniform in log t), ``"l1"`` (n + 1 - alpha); for callables ``"spectral"`` or ``"graded"``.
+        takes on points uniform in log t), ``"l1"`` (n + 1 - alpha; what it takes on others), ``"fast"``; for callables
+        ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
         The integer n, needed only where ``alpha`` is traced and lies above 1.
 
@@ -55,14 +56,14 @@ class CaputoHadamard(FractionalOperator):
         r" \Big(s \frac{d}{ds}\Big)^n f(s)\,\frac{ds}{s}"
     )
     rules: ClassVar[Any] = Caputo.rules
-    grids: ClassVar[tuple[str, ...]] = ("uniform in log t",)
+    any_grid_rules: ClassVar[Any] = Caputo.any_grid_rules
+    grids: ClassVar[tuple[str, ...]] = ("uniform in log t", "any")
     usual_origin: ClassVar[float | None] = 1.0
 
     def _own_grid(self, grid: Grid, t: Any) -> Grid:
         return logarithmic_grid(grid, t, _WHO)
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        samples.grid.require_uniform(f"{_WHO} in log t", "sample f at np.geomspace(a, T, n), or give it as a callable")
         return Caputo(self.alpha, self.method, self.ceiling)._of_samples(samples)
 
     def _of_function(self, function: Function) -> Outcome:

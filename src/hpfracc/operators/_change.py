@@ -19,10 +19,12 @@ __all__ = ["function_in", "image_grid", "logarithmic_function", "logarithmic_gri
 Array = np.ndarray[Any, Any]
 
 
-def image_grid(points: Array, rounding: float, step: Any = None) -> Grid:
-    """The grid of ``points`` in the new variable, which start at 0; ``step`` replaces one that carries a derivative."""
-    found = uniform_step(points, rounding)
-    return Grid(len(points), 0.0, found if found is None or step is None else step, points)
+def image_grid(points: Array, rounding: float, traced: Any = None) -> Grid:
+    """The grid of ``points`` in the new variable, which start at 0; ``traced`` are the same, with a derivative."""
+    step: Any = uniform_step(points, rounding)
+    if step is None or traced is None:
+        return Grid(len(points), 0.0, step, points, traced)
+    return Grid(len(points), 0.0, (traced[-1] - traced[0]) / max(len(points) - 1, 1), points)
 
 
 def logarithmic_grid(grid: Grid, t: Any, who: str) -> Grid:
@@ -31,13 +33,13 @@ def logarithmic_grid(grid: Grid, t: Any, who: str) -> Grid:
     if grid.points is None:
         return Grid(grid.n, 0.0, grid.step)
     x = np.log1p((grid.points - grid.origin) / grid.origin)
-    step = None
-    if library_of(t) in ("torch", "jax") and tracks_gradient(t) and grid.n > 1:
+    traced = None
+    if library_of(t) in ("torch", "jax") and tracks_gradient(t):
         xp = namespace_of(t)
         with xp.scope():
-            step = (xp.log(xp.array(t[-1])) - xp.log(xp.array(t[0]))) / (grid.n - 1)
+            traced = xp.log(xp.array(t) / grid.origin)
     # A relative rounding of t is an absolute one of its logarithm.
-    return image_grid(x, rounding_of(t) * max(1.0, float(x[-1])), step)
+    return image_grid(x, rounding_of(t) * max(1.0, float(x[-1])), traced)
 
 
 def logarithmic_function(function: Function, who: str) -> Function:

@@ -26,7 +26,15 @@ from scipy import special
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._namespace import NUMPY, Namespace
 
-__all__ = ["Exponentials", "Nodes", "exponential_nodes", "exponential_sum", "node_weights"]
+__all__ = [
+    "LEAST_TOLERANCE",
+    "Exponentials",
+    "Nodes",
+    "compress",
+    "exponential_nodes",
+    "exponential_sum",
+    "node_weights",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -121,8 +129,13 @@ def exponential_sum(beta: float, shortest: float, longest: float, rtol: float) -
     half = 0.5 * rtol
     nodes = exponential_nodes(beta, beta, shortest, longest, half)
     rates, weights = nodes.rates, np.asarray(node_weights(NUMPY, beta, nodes))
+    return compress(rates, weights, longest, half * longest**-beta)
+
+
+def compress(rates: Array, weights: Array, longest: float, tolerance: float) -> Exponentials:
+    """The same sum, to an absolute ``tolerance`` up to ``longest``, with few terms for all the slow ones."""
     slow = rates * longest <= _SLOW
-    few = _gauss(rates[slow], weights[slow], longest, half * longest**-beta)
+    few = _gauss(rates[slow], weights[slow], longest, tolerance)
     rates = np.concatenate([few[0], rates[~slow]])
     weights = np.concatenate([few[1], weights[~slow]])
     for array in (rates, weights):

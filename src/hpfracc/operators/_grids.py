@@ -38,12 +38,15 @@ class Grid:
         None on any other.
     points : numpy.ndarray or None
         The points in float64, None where only a step was given.
+    traced : array or None
+        The caller's own points where they carry a derivative and are not uniform.
     """
 
     n: int
     origin: float
     step: Any
     points: np.ndarray[Any, Any] | None = None
+    traced: Any = None
 
     @property
     def uniform(self) -> bool:
@@ -107,7 +110,8 @@ def read_grid(t: Any, step: Any, origin: Any, n: int) -> Grid:
         require_increasing(points)
     elif library_of(t) in ("torch", "jax") and tracks_gradient(t):
         step = (t[-1] - t[0]) / (n - 1)
-    return Grid(n, first, step, points)
+    traced = t if step is None and library_of(t) in ("torch", "jax") and tracks_gradient(t) else None
+    return Grid(n, first, step, points, traced)
 
 
 def rounding_of(t: Any) -> float:

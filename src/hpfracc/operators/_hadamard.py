@@ -27,8 +27,9 @@ class Hadamard(FractionalOperator):
 
     It takes :math:`(\log(t/a))^p` to :math:`\Gamma(p+1)/\Gamma(p+1-\alpha)\,(\log(t/a))^{p-\alpha}`. With
     :math:`x = \log(t/a)` it is the Riemann-Liouville derivative of :math:`f(a e^x)` in x, and that is how it is
-    computed: on points uniform in log t (``np.geomspace``) by the fast rules of :class:`RiemannLiouville`, with their
-    orders in the step of log t. Whole orders are :math:`(t\,d/dt)^n`, negative ones Hadamard integrals.
+    computed: on points uniform in log t (``np.geomspace``) by the rules of :class:`RiemannLiouville` for uniform grids,
+    with their orders in the step of log t, on others by those for any grid. Whole orders are
+    :math:`(t\,d/dt)^n`, negative ones Hadamard integrals.
 
     Parameters
     ----------
@@ -36,7 +37,8 @@ class Hadamard(FractionalOperator):
         The order; a tensor or JAX array carries its derivative.
     method : str
         As for :class:`RiemannLiouville`: ``"l1-2"`` (order n + 2 - alpha; what ``"auto"`` takes), ``"l1"``
-        (n + 1 - alpha), ``"cq2"`` to ``"cq6"``; for callables ``"spectral"`` or ``"graded"``.
+        (n + 1 - alpha), ``"cq2"`` to ``"cq6"``; on points not uniform in log t ``"l1"`` or ``"fast"``; for callables
+        ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
         The integer n, needed only where ``alpha`` is traced and lies above 1.
 
@@ -61,14 +63,14 @@ class Hadamard(FractionalOperator):
         r" \int_{a}^{t} \Big(\log\frac{t}{s}\Big)^{n-\alpha-1} f(s)\,\frac{ds}{s}"
     )
     rules: ClassVar[Any] = RiemannLiouville.rules
-    grids: ClassVar[tuple[str, ...]] = ("uniform in log t",)
+    any_grid_rules: ClassVar[Any] = RiemannLiouville.any_grid_rules
+    grids: ClassVar[tuple[str, ...]] = ("uniform in log t", "any")
     usual_origin: ClassVar[float | None] = 1.0
 
     def _own_grid(self, grid: Grid, t: Any) -> Grid:
         return logarithmic_grid(grid, t, _WHO)
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        samples.grid.require_uniform(f"{_WHO} in log t", "sample f at np.geomspace(a, T, n), or use caputo_hadamard")
         return RiemannLiouville(self.alpha, self.method, self.ceiling)._of_samples(samples)
 
     def _of_function(self, function: Function) -> Outcome:
@@ -79,7 +81,7 @@ class Hadamard(FractionalOperator):
 def hadamard(
     f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", ceiling: int | None = None, **options: Any
 ) -> Any:
-    """Hadamard derivative of samples, uniform in log t, or of a callable.
+    """Hadamard derivative of samples or of a callable.
 
     ``alpha``, ``method`` and ``ceiling`` are those of :class:`Hadamard`; the ``options`` (``step``, ``axis``,
     ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.

@@ -31,7 +31,8 @@ class HadamardIntegral(FractionalOperator):
         The order, positive (0 gives f itself); a tensor or JAX array carries its derivative.
     method : str
         As for :class:`RiemannLiouvilleIntegral`, with the same orders in the step of log t: ``"simpson"`` (what
-        ``"auto"`` takes), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; for callables ``"spectral"`` or ``"graded"``.
+        ``"auto"`` takes), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; on points not uniform in log t ``"trapezoid"`` or
+        ``"fast"``; for callables ``"spectral"`` or ``"graded"``.
 
     Notes
     -----
@@ -49,14 +50,14 @@ class HadamardIntegral(FractionalOperator):
     kind: ClassVar[str] = "integral"
     formula: ClassVar[str] = r"\frac{1}{\Gamma(\mu)} \int_{a}^{t} \Big(\log\frac{t}{s}\Big)^{\mu-1} f(s)\,\frac{ds}{s}"
     rules: ClassVar[Any] = RiemannLiouvilleIntegral.rules
-    grids: ClassVar[tuple[str, ...]] = ("uniform in log t",)
+    any_grid_rules: ClassVar[Any] = RiemannLiouvilleIntegral.any_grid_rules
+    grids: ClassVar[tuple[str, ...]] = ("uniform in log t", "any")
     usual_origin: ClassVar[float | None] = 1.0
 
     def _own_grid(self, grid: Grid, t: Any) -> Grid:
         return logarithmic_grid(grid, t, _WHO)
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        samples.grid.require_uniform(f"{_WHO} in log t", "sample f at np.geomspace(a, T, n), or give it as a callable")
         return RiemannLiouvilleIntegral(self.alpha, self.method)._of_samples(samples)
 
     def _of_function(self, function: Function) -> Outcome:
@@ -64,7 +65,7 @@ class HadamardIntegral(FractionalOperator):
 
 
 def hadamard_integral(f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", **options: Any) -> Any:
-    """Hadamard integral of samples, uniform in log t, or of a callable.
+    """Hadamard integral of samples or of a callable.
 
     ``alpha`` and ``method`` are those of :class:`HadamardIntegral`; the ``options`` (``step``, ``axis``, ``origin``,
     ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.

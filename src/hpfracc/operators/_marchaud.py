@@ -45,7 +45,8 @@ class Marchaud(FractionalOperator):
         axis, or ``"first"`` for the first sample (for a callable, its value at the origin).
     method : str
         As for :class:`RiemannLiouville`: ``"l1-2"`` (order n + 2 - alpha; what ``"auto"`` takes), ``"l1"``
-        (n + 1 - alpha), ``"cq2"`` to ``"cq6"``; for callables ``"spectral"`` or ``"graded"``.
+        (n + 1 - alpha), ``"cq2"`` to ``"cq6"``; on any other grid ``"l1"`` or ``"fast"``; for callables
+        ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
         The integer n, needed only where ``alpha`` is traced and lies above 1.
 
@@ -65,6 +66,8 @@ class Marchaud(FractionalOperator):
         r"\quad f(s) = c \text{ for } s < t_0"
     )
     rules: ClassVar[Any] = RiemannLiouville.rules
+    any_grid_rules: ClassVar[Any] = RiemannLiouville.any_grid_rules
+    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _inner(self) -> RiemannLiouville:
         order = read_order(self.alpha, ceiling=self.ceiling)

@@ -48,7 +48,8 @@ class PsiCaputo(FractionalOperator):
         The inverse of psi, for callables f; found by bisection if it is not given.
     method : str
         As for :class:`Caputo`: on points that psi takes to a uniform grid ``"l1-2"`` (order n + 2 - alpha in the step
-        of psi) or ``"l1"`` (n + 1 - alpha); for callables ``"spectral"`` or ``"graded"``.
+        of psi) or ``"l1"`` (n + 1 - alpha), on others ``"l1"`` or ``"fast"``; for callables ``"spectral"`` or
+        ``"graded"``.
     ceiling : int, optional
         The integer n, needed only where ``alpha`` is traced and lies above 1.
 
@@ -69,10 +70,11 @@ class PsiCaputo(FractionalOperator):
         r" \Big(\frac{1}{\psi'(s)}\frac{d}{ds}\Big)^n f(s)\,ds"
     )
     rules: ClassVar[Any] = Caputo.rules
-    grids: ClassVar[tuple[str, ...]] = ("uniform in psi",)
+    any_grid_rules: ClassVar[Any] = Caputo.any_grid_rules
+    grids: ClassVar[tuple[str, ...]] = ("uniform in psi", "any")
 
     def _own_grid(self, grid: Grid, t: Any) -> Grid:
-        if library_of(grid.step) in ("torch", "jax") and tracks_gradient(grid.step):
+        if grid.traced is not None or (library_of(grid.step) in ("torch", "jax") and tracks_gradient(grid.step)):
             raise InvalidInputError(
                 f"{_WHO} carries no derivative in the step or the points: psi is called with numbers; "
                 "detach them, or use caputo on the points of psi"
@@ -97,7 +99,6 @@ class PsiCaputo(FractionalOperator):
         return images
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        samples.grid.require_uniform(f"{_WHO} in psi(t)", "sample f where psi is uniform, or give it as a callable")
         return Caputo(self.alpha, self.method, self.ceiling)._of_samples(samples)
 
     def _of_function(self, function: Function) -> Outcome:

@@ -1,4 +1,4 @@
-"""What a method for samples on a uniform grid is."""
+"""What a method for samples is."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Rule(ABC):
     name: ClassVar[str]
     #: What it costs for n points.
     cost: ClassVar[str] = "O(n log n)"
-    #: Whether it takes grids that are not uniform.
-    any_grid: ClassVar[bool] = False
     #: The rule whose distance from this one estimates the error, or None.
     companion: ClassVar[Rule | None] = None
+    #: Whether it takes any increasing grid, or uniform ones only.
+    any_grid: ClassVar[bool] = False
 
     @abstractmethod
     def accuracy(self, alpha: float) -> float:

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, final
 
 from hpfracc._arrays import is_array
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, order_beside
+from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, order_beside, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._namespace import NUMPY, namespace_of
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators._spectral import differentiate
-from hpfracc.operators._tempering import pick_tempered, read_rate, tempered_function
+from hpfracc.operators._tempering import read_rate, tempered_function
 from hpfracc.operators._values import Samples, scalar
 from hpfracc.operators.rules._any_tempered import AnyGridTempered
 from hpfracc.operators.rules._differences import Differences
@@ -81,7 +81,7 @@ class TemperedRiemannLiouville(FractionalOperator):
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order, rate = self._read()
-        rule = pick_tempered(self, self.method, _WHO, samples.grid)
+        rule: Any = pick_rule(self, self.method, _WHO, samples.grid)
         if order.is_integer:
             outcome = whole_order(samples, order, rate, _WHO)
         else:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from hpfracc._arrays import is_array
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule
+from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._tempered import read_positive_order, whole_order
-from hpfracc.operators._tempering import pick_tempered, read_rate, tempered_function
+from hpfracc.operators._tempering import read_rate, tempered_function
 from hpfracc.operators._values import Samples
 from hpfracc.operators.rules._any_tempered import AnyGridTempered
 from hpfracc.operators.rules._l1 import L1
@@ -70,7 +70,7 @@ class TemperedCaputo(FractionalOperator):
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order, rate = read_positive_order(self.alpha, self.ceiling, _WHO), read_rate(self.rate)
-        rule = pick_tempered(self, self.method, _WHO, samples.grid)
+        rule: Any = pick_rule(self, self.method, _WHO, samples.grid)
         if order.is_integer:
             return whole_order(samples, order, rate, _WHO)
         return apply_rule(rule.at_rate(rate), samples, order, _WHO)

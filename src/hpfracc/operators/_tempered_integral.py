@@ -7,11 +7,11 @@ from typing import Any, ClassVar, final
 
 from hpfracc._arrays import is_array
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule
+from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
-from hpfracc.operators._tempering import pick_tempered, read_rate, tempered_function
+from hpfracc.operators._tempering import read_rate, tempered_function
 from hpfracc.operators._values import Samples
 from hpfracc.operators.rules._any_tempered import AnyGridTempered
 from hpfracc.operators.rules._quadrature import QUADRATURES
@@ -67,7 +67,7 @@ class TemperedIntegral(FractionalOperator):
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order, rate = self._order(), read_rate(self.rate)
-        rule = pick_tempered(self, self.method, _WHO, samples.grid)
+        rule: Any = pick_rule(self, self.method, _WHO, samples.grid)
         if self.method == "auto" and samples.n == 2 and samples.grid.uniform:
             rule = Tempered(Trapezoid(), integral=True)
         if order.known == 0.0:

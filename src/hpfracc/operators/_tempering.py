@@ -10,15 +10,15 @@ import numpy as np
 
 from hpfracc._arrays import is_array, library_of
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators._base import Outcome, pick_rule
+from hpfracc.operators._base import Outcome
 from hpfracc.operators._function import Function
-from hpfracc.operators._grids import Grid, read_number, to_host
+from hpfracc.operators._grids import read_number, to_host
 from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import as_values, constant, join, move_axis
 
-__all__ = ["pick_tempered", "read_rate", "tempered_function"]
+__all__ = ["read_rate", "tempered_function"]
 
 #: Wanted points within so many time constants are found together: their values differ by e^4 at most.
 _TOGETHER = 4.0
@@ -26,11 +26,6 @@ _TOGETHER = 4.0
 _FADED = 45.0
 #: Groups of wanted points at most; each takes a polynomial of its own.
 _MOST_GROUPS = 1000
-
-
-def pick_tempered(operator: Any, method: str, who: str, grid: Grid) -> Any:
-    """The rule that ``method`` names on this grid."""
-    return pick_rule(operator.rules if grid.uniform else operator.any_grid_rules, method, who)
 
 
 def read_rate(rate: Any) -> Any:

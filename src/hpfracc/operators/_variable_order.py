@@ -9,11 +9,10 @@ from typing import Any, ClassVar, final
 from hpfracc._arrays import is_array
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._base import FractionalOperator, Outcome
+from hpfracc.operators._caputo import Caputo
 from hpfracc.operators._function import Function
 from hpfracc.operators._values import Samples
 from hpfracc.operators._varying import Varying, of_function, of_samples
-from hpfracc.operators.rules._l1 import L1
-from hpfracc.operators.rules._l12 import L12
 
 __all__ = ["VariableOrder", "variable_order"]
 
@@ -46,16 +45,18 @@ class VariableOrder(FractionalOperator):
         What the order depends on.
     method : str
         For samples on a uniform grid and ``at="t"``: ``"l1-2"`` (order n + 2 - alpha(t) at t; what ``"auto"`` takes)
-        or ``"l1"`` (n + 1 - alpha(t)). For the other two ``"l1"``, of order 2 - alpha(t) and 2 - alpha(0): f is
-        interpolated by lines, and so is what alpha does. For callables ``"spectral"`` or ``"graded"`` (not for
+        or ``"l1"`` (n + 1 - alpha(t)); on any other grid ``"l1"`` or ``"fast"``. For the other two, on uniform grids
+        alone, ``"l1"``, of order 2 - alpha(t) and 2 - alpha(0): f is interpolated by lines, and so is what alpha does.
+        For callables ``"spectral"`` or ``"graded"`` (not for
         ``at="t-s"``, which takes samples).
     ceiling : int, optional
         The integer n, needed only where ``alpha`` is traced and lies above 1.
 
     Notes
     -----
-    Cost O(M n log n) for n samples, not O(n^2): in its order the derivative is an entire function, so that it is found
-    at M = 24 + log n Chebyshev orders of (n-1, n] by the rule of :class:`Caputo` and interpolated, right to rounding.
+    Cost O(M n log n) for n samples on a uniform grid, not O(n^2): in its order the derivative is an entire function, so
+    that it is found at M = 24 + log n Chebyshev orders of (n-1, n] by the rule of :class:`Caputo` and interpolated,
+    right to rounding.
 
     References
     ----------
@@ -73,7 +74,9 @@ class VariableOrder(FractionalOperator):
         r"\frac{1}{\Gamma(n-\alpha(t))} \int_{t_0}^{t} (t-s)^{n-1-\alpha(t)} f^{(n)}(s)\,ds"
         r"\quad\text{(or with } \alpha(s),\ \alpha(t-s) \text{ inside)}"
     )
-    rules: ClassVar[Any] = {"l1-2": L12(), "l1": L1()}
+    rules: ClassVar[Any] = Caputo.rules
+    any_grid_rules: ClassVar[Any] = Caputo.any_grid_rules
+    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _order_like(self) -> Any:
         return self.alpha if is_array(self.alpha) else None
@@ -84,7 +87,7 @@ class VariableOrder(FractionalOperator):
         return Varying(self.alpha, self.ceiling)
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        return of_samples(samples, self._varying(), self.at, self.method, self.rules)
+        return of_samples(samples, self._varying(), self.at, self)
 
     def _of_function(self, function: Function) -> Outcome:
         return of_function(function, self._varying(), self.at, self.method)

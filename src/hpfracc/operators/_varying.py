@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,11 +115,12 @@ def _is_known(alpha: Any) -> bool:
     return True
 
 
-def of_samples(samples: Samples, varying: Varying, at: str, method: str, rules: Mapping[str, Rule]) -> Outcome:
-    """The derivative of samples, its order depending on ``at``."""
-    samples.grid.require_uniform(_WHO)
+def of_samples(samples: Samples, varying: Varying, at: str, operator: Any) -> Outcome:
+    """The derivative of samples, its order depending on ``at``, by the method and the rules of ``operator``."""
+    method = operator.method
     if at == "t":
-        return _by_time(samples, varying, pick_rule(rules, method, _WHO))
+        return _by_time(samples, varying, pick_rule(operator, method, _WHO, samples.grid))
+    samples.grid.require_uniform(f"{_WHO} at={at!r}")
     if method not in ("auto", "l1"):
         raise InvalidInputError(f"method={method!r} is for at='t'; for at={at!r} use 'auto' or 'l1'")
     rule = L1()
@@ -140,11 +141,16 @@ def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
     n = varying.interval(alpha)
     xp, alpha = _beside(alpha, x)
     rule.check(samples, read_order(n - 0.5), _WHO)
-    count = 24 + round(math.log(samples.n))
-    unit = replace(samples, grid=Grid(samples.n, 0.0, 1.0))
+    unit, scale, reach = samples, None, float(samples.n)
+    if samples.grid.uniform:
+        unit, scale = replace(samples, grid=Grid(samples.n, 0.0, 1.0)), _scale(samples, alpha)
+    else:
+        # At its own step the kernel runs from the shortest step to the longest lag.
+        times = samples.grid.times()
+        reach = max(1.0, times[-1] - times[0]) / min(1.0, float(np.diff(times).min()))
+    count = 24 + round(math.log(reach))
     with xp.scope():
         shares = _shares(xp, alpha, n, count, _is_known(alpha))
-    scale = _scale(samples, alpha)
 
     def apply(rule: Rule) -> Any:
         total: Any = None
@@ -152,7 +158,7 @@ def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
             for share, node in zip(shares, _nodes(n, count), strict=True):
                 part = rule.apply(unit, read_order(float(node))) * constant(share, x)
                 total = part if total is None else total + part
-            return total * scale
+            return total if scale is None else total * scale
 
     value = apply(rule)
     companion = rule.companion
