@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,8 @@ from hpfracc.engine.selection.knowledge import knowledge_for
 SIZES = (16, 64, 256, 1000, 4000, 10_000, 100_000, 1_000_000, 10_000_000)
 #: Arms whose work is this much more than the least are left out: they would take minutes and cannot win.
 HOPELESS = 100.0
+#: Seconds of calls after which ``auto`` counts as settled.
+SETTLING = 1.5
 
 
 def contestants(weights: Any, signal: Any, key: str) -> tuple[dict[str, Callable[[], Any]], dict[str, Any]]:
@@ -42,7 +45,9 @@ def contestants(weights: Any, signal: Any, key: str) -> tuple[dict[str, Callable
     kernels: dict[str, Any] = {}
     for arm in allowed:
         if work[arm] <= HOPELESS * least:
-            bound = bind(operation.primitive, request.call, arm, request.placement, (weights, signal), keyed=True)
+            bound = bind(
+                operation.primitive, request.call, arm, request.placement, (weights, signal), keyed=True, plain=True
+            )
             kernels[arm.name] = lambda run=bound.run: run(weights, signal, weights_key=key)
             alone = Operation(operation.primitive)
             plan = alone._new_plan(_key((weights, signal), None, key, {}), (weights, signal), None, key, {})
@@ -57,10 +62,12 @@ def measure(weights: Any, signal: Any, seconds: float, synchronize: Callable[[],
     """Settle ``auto``, then time it and every arm in turns."""
     key = f"benchmark-{signal.shape}-{type(signal).__name__}"
     arms, kernels = contestants(weights, signal, key)
-    for _ in range(400 if signal.shape[-1] < 10**6 else 150):
+    calls, until = 0, time.perf_counter() + SETTLING
+    while calls < 150 or time.perf_counter() < until:
         hf.causal_convolution(weights, signal, weights_key=key)
         if synchronize is not None:
             synchronize()
+        calls += 1
 
     def auto() -> Any:
         return hf.causal_convolution(weights, signal, weights_key=key)
