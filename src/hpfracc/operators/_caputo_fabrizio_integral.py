@@ -72,6 +72,7 @@ def mixed(outcome: Outcome, values: Any, order: Order) -> Outcome:
         outcome,
         value=(1.0 - share) * values + share * outcome.value,
         error=None if error is None else lambda: share * error(),
+        again=None,
     )
 
 

@@ -80,7 +80,8 @@ class Marchaud(FractionalOperator):
 
     def _of_samples(self, samples: Samples) -> Outcome:
         first = self._first(samples.values[..., :1])
-        return self._inner()._of_samples(replace(samples, values=samples.values - first))
+        outcome = self._inner()._of_samples(replace(samples, values=samples.values - first))
+        return replace(outcome, again=None)
 
     def _of_function(self, function: Function) -> Outcome:
         if isinstance(self.before, str) and function.factor < 0.0:

@@ -70,7 +70,10 @@ def normalised(outcome: Outcome, normalisation: Any, order: Order, *, divide: bo
 def _scaled(outcome: Outcome, factor: Any) -> Outcome:
     factor, error = scalar(factor, outcome.value), outcome.error
     return replace(
-        outcome, value=outcome.value * factor, error=None if error is None else lambda: error() * abs(factor)
+        outcome,
+        value=outcome.value * factor,
+        error=None if error is None else lambda: error() * abs(factor),
+        again=None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -99,7 +99,9 @@ class PsiCaputo(FractionalOperator):
         return images
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        return Caputo(self.alpha, self.method, self.ceiling)._of_samples(samples)
+        outcome = Caputo(self.alpha, self.method, self.ceiling)._of_samples(samples)
+        # What it would do again it would do with a step of t.
+        return replace(outcome, again=None)
 
     def _of_function(self, function: Function) -> Outcome:
         if not callable(self.psi):

@@ -23,6 +23,8 @@ class Rule(ABC):
     companion: ClassVar[Rule | None] = None
     #: Whether it takes any increasing grid, or uniform ones only.
     any_grid: ClassVar[bool] = False
+    #: Whether applying it makes a single engine call, so that there is nothing to collect around it.
+    one_call: ClassVar[bool] = False
 
     @abstractmethod
     def accuracy(self, alpha: float) -> float:

@@ -75,6 +75,7 @@ class L1(Rule):
     """
 
     name = "l1"
+    one_call = True
 
     def accuracy(self, alpha: float) -> float:
         """``n + 1 - alpha``."""

@@ -40,6 +40,7 @@ class L12(Rule):
     """
 
     name = "l1-2"
+    one_call = True
     companion = L1()
 
     def accuracy(self, alpha: float) -> float:
