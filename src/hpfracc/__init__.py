@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from hpfracc.operators._registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators._riemann_liouville import RiemannLiouville, riemann_liouville
     from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral, riemann_liouville_integral
+    from hpfracc.operators._stream import OperatorStream
 
 __version__ = "0.1.0"
 
@@ -57,6 +58,7 @@ __all__ = [
     "IntelligentBackendSelector",
     "Operation",
     "OperatorResult",
+    "OperatorStream",
     "RiemannLiouville",
     "RiemannLiouvilleIntegral",
     "WorkloadCharacteristics",
@@ -94,6 +96,7 @@ _HOMES: dict[str, str] = {
     "IntelligentBackendSelector": "hpfracc.engine.selection.selector",
     "Operation": "hpfracc.engine.execution.api",
     "OperatorResult": "hpfracc.operators._base",
+    "OperatorStream": "hpfracc.operators._stream",
     "RiemannLiouville": "hpfracc.operators._riemann_liouville",
     "RiemannLiouvilleIntegral": "hpfracc.operators._riemann_liouville_integral",
     "WorkloadCharacteristics": "hpfracc.engine.workload",
