@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from hpfracc.operators._registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators._riemann_liouville import RiemannLiouville, riemann_liouville
     from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral, riemann_liouville_integral
+    from hpfracc.operators._stream import OperatorStream
     from hpfracc.operators._tempered import TemperedRiemannLiouville, tempered
     from hpfracc.operators._tempered_caputo import TemperedCaputo, tempered_caputo
     from hpfracc.operators._tempered_integral import TemperedIntegral, tempered_integral
@@ -80,6 +81,7 @@ __all__ = [
     "Marchaud",
     "Operation",
     "OperatorResult",
+    "OperatorStream",
     "PsiCaputo",
     "RiemannLiouville",
     "RiemannLiouvilleIntegral",
@@ -145,6 +147,7 @@ _HOMES: dict[str, str] = {
     "Marchaud": "hpfracc.operators._marchaud",
     "Operation": "hpfracc.engine.execution.api",
     "OperatorResult": "hpfracc.operators._base",
+    "OperatorStream": "hpfracc.operators._stream",
     "PsiCaputo": "hpfracc.operators._psi_caputo",
     "RiemannLiouville": "hpfracc.operators._riemann_liouville",
     "RiemannLiouvilleIntegral": "hpfracc.operators._riemann_liouville_integral",

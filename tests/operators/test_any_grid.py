@@ -209,9 +209,10 @@ def test_jax_under_jit_and_grad(method: str) -> None:
         return hf.caputo(f, t, alpha, method=method)[-1]
 
     with jax.enable_x64(True):
-        assert float(jax.jit(last)(0.6)) == pytest.approx(float(last(0.6)), rel=1e-7)
-        slope = float(jax.grad(last)(0.6))
-        assert slope == pytest.approx((float(last(0.6 + 1e-5)) - float(last(0.6 - 1e-5))) / 2e-5, rel=1e-5)
+        value, slope = jax.jit(jax.value_and_grad(last))(0.6)
+    # A plain order takes other nodes: the two agree to the tolerance of the fast memory.
+    assert float(value) == pytest.approx(float(last(0.6)), rel=1e-8)
+    assert float(slope) == pytest.approx((float(last(0.6 + 1e-5)) - float(last(0.6 - 1e-5))) / 2e-5, rel=1e-4)
 
 
 BAD: list[tuple[Callable[[], Any], type[HpfraccError], str]] = [

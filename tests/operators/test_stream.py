@@ -68,9 +68,7 @@ def test_equals_the_whole_signal(operator: Any) -> None:
     assert stream.method in ("l1", "l1-2", "gl", "wsgl", "simpson", "trapezoid")
 
 
-@pytest.mark.parametrize(
-    "operator", [hf.Caputo(0.5), hf.GrunwaldLetnikov(1.4), hf.RiemannLiouvilleIntegral(0.3)], ids=str
-)
+@pytest.mark.parametrize("operator", [hf.Caputo(0.5), hf.RiemannLiouvilleIntegral(0.3)], ids=str)
 def test_a_long_signal(operator: Any) -> None:
     """1e5 points in ragged chunks."""
     x = signal(100_000)
@@ -182,15 +180,16 @@ def test_batches_axes_and_dtypes() -> None:
 def test_chunks_of_other_libraries(library: str) -> None:
     """What comes back is what went in: library, dtype, shape."""
     module = __import__("torch") if library == "torch" else __import__("jax").numpy
-    x = signal(600)
+    x = signal(492)
     whole = hf.caputo(x, step=STEP, alpha=0.5)
     stream = hf.Caputo(0.5).stream(STEP)
     made = module.asarray(x.astype(np.float32))
-    parts = [stream.push(made[:100]), stream.push(made[100:450]), stream.push(made[450:])]
+    # Of equal lengths: JAX compiles for each.
+    parts = [stream.push(made[:192]), stream.push(made[192:342]), stream.push(made[342:])]
     assert all(type(part) is type(made) and part.dtype == made.dtype for part in parts)
     assert distance(np.concatenate([np.asarray(part) for part in parts]), whole) <= 1e-5
     again = pickle.loads(pickle.dumps(stream))
-    np.testing.assert_allclose(np.asarray(again.push(made[:9])), np.asarray(stream.push(made[:9])), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(again.push(made[:150])), np.asarray(stream.push(made[:150])), rtol=1e-6)
 
 
 @pytest.mark.parametrize("place", [20, 400])

@@ -171,7 +171,7 @@ class ExponentialRecurrence(Primitive):
         yield case("lagged, own steps", 3, (2, 8), 8, smooth=True, lagged=True, degree=1)
         yield case("lagged, spread", 6, (2, 40), lagged=True, degree=0, final=True)
         yield case("long", 7, (2, 1500), start=(2,), final=True)
-        yield case("longer, one term", 1, (20_000,), final=True)
+        yield case("longest, one term", 1, (20_000,), final=True)
         yield case("long, own steps", 7, (2, 1500), 1500, start=(2,), final=True, degree=0)
         yield case("lagged, long, own steps", 5, (1100,), 1100, lagged=True, degree=3)
         yield case("one point, states broadcast", 3, (2, 1, 1), 1, start=(4,), final=True)

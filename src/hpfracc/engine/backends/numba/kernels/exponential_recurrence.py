@@ -69,8 +69,14 @@ def _recur_own(rates, steps, w, x, state, out, degree, lagged):  # type: ignore[
     for k in range(x.shape[1]):
         for j in range(uintp(terms)):
             z = rates[j] * steps[k]
-            fade[j] = math.exp(-z)
-            into[j] = _arrive(z, fade[j], degree)
+            if abs(z) < 0.01 and degree <= 0:
+                # (1 - exp(-z)) / z by its series: for most terms of a long memory, at a fifth of the cost.
+                share = 1.0 - z / 2.0 * (1.0 - z / 3.0 * (1.0 - z / 4.0 * (1.0 - z / 5.0 * (1.0 - z / 6.0))))
+                fade[j] = 1.0 - z * share
+                into[j] = share if degree == 0 else 1.0
+            else:
+                fade[j] = math.exp(-z)
+                into[j] = _arrive(z, fade[j], degree)
         for row in range(x.shape[0]):
             out[row, k] = _advance(state[row], fade, into, w, x[row, k], lagged)
 
