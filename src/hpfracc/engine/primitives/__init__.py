@@ -8,7 +8,9 @@ from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.primitives.bitwise_xor import BitwiseXor
 from hpfracc.engine.primitives.causal_convolution import CausalConvolution
 from hpfracc.engine.primitives.elementwise import Elementwise
+from hpfracc.engine.primitives.exponential_recurrence import ExponentialRecurrence
 from hpfracc.engine.primitives.fft import FourierTransform
+from hpfracc.engine.primitives.history_sum import HistorySum
 from hpfracc.engine.primitives.matmul import Matmul
 from hpfracc.engine.primitives.mittag_leffler import MittagLeffler
 from hpfracc.engine.primitives.reduction import Reduction
@@ -30,6 +32,8 @@ PRIMITIVES: dict[str, Primitive] = {
         MittagLeffler(),
         SpectralMultiply(),
         ToeplitzApply(),
+        ExponentialRecurrence(),
+        HistorySum(),
     )
 }
 

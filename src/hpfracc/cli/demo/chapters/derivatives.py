@@ -209,6 +209,8 @@ def _errors(rows: list[dict[str, Any]]) -> Chart:
         lines.append(Line(name.replace("Caputo ", "").replace("Grünwald-Letnikov", "GL"), kind, points))
     errors = [y for line in lines for _, y, _ in line.points]
     low, high = math.floor(math.log10(min(errors))), math.ceil(math.log10(max(errors)))
+    step = 1 + (high - low) // 9
+    low = high - step * math.ceil((high - low) / step)
     return Chart(
         title="Error of a half-derivative against the number of samples",
         description=" ".join(f"{name}: {rows[-1][name]['error']:.1e} at most samples." for name, *_ in _METHODS),
@@ -216,7 +218,7 @@ def _errors(rows: list[dict[str, Any]]) -> Chart:
         y_name="largest error over the largest value",
         lines=lines,
         x_ticks=[(10.0, "10"), (100.0, "100"), (1e3, "1k"), (1e4, "10k"), (1e5, "100k")],
-        y_ticks=[(10.0**power, f"1e{power}") for power in range(low, high + 1, 1 + (high - low) // 9)],
+        y_ticks=[(10.0**power, f"1e{power}") for power in range(low, high + 1, step)],
     )
 
 

@@ -62,6 +62,8 @@ class CupyAdapter(Adapter):
             KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", refuses=_too_long_or_wide),
             KernelSpec("toeplitz_apply", "fft", INEXACT),
         ),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature"),),
+        "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, compiles="signature"),),
     }
 
     def __init__(self) -> None:

@@ -75,6 +75,8 @@ class JaxAdapter(Adapter):
             _spec("toeplitz_apply", "direct", INEXACT, refuses=_too_long_or_wide),
             _spec("toeplitz_apply", "fft", INEXACT),
         ),
+        "history_sum": (_spec("history_sum", "direct", INEXACT),),
+        "exponential_recurrence": (_spec("exponential_recurrence", "blocked", INEXACT),),
     }
 
     def __init__(self) -> None:

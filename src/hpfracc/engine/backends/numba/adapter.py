@@ -38,6 +38,10 @@ class NumbaAdapter(HostAdapter):
             KernelSpec("reduction", "default", FLOATS, compiles="signature", threads=True, refuses=_reads_columns),
         ),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature", threads=True),),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature", threads=True),),
+        "exponential_recurrence": (
+            KernelSpec("exponential_recurrence", "direct", INEXACT, compiles="signature", threads=True),
+        ),
         "mittag_leffler": (
             KernelSpec(
                 "mittag_leffler", "contour", INEXACT, compiles="signature", threads=True, refuses=_is_derivative

@@ -49,6 +49,8 @@ class NumpyAdapter(HostAdapter):
             KernelSpec("toeplitz_apply", "direct", INEXACT, refuses=several_axes),
             KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True),
         ),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, threads=True),),
+        "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT),),
     }
 
 

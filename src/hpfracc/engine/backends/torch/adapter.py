@@ -73,6 +73,8 @@ class TorchAdapter(Adapter):
             KernelSpec("toeplitz_apply", "direct", INEXACT, differentiable=True, refuses=_too_long_or_wide),
             KernelSpec("toeplitz_apply", "fft", INEXACT, differentiable=True),
         ),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, differentiable=True),),
+        "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, differentiable=True),),
     }
 
     def __init__(self) -> None:
