@@ -69,6 +69,13 @@ def _mittag_leffler(call: Call, arrays: Sequence[np.ndarray], params: Mapping[st
     return np.abs(answer) * max(1.0, 1e-13 / (FEW * eps(call.dtype)))
 
 
+def _chirp_transform(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """The norm of each row times that of a chirp, as of a convolution by FFT."""
+    size = max(1, call.length + call.facts["points"])
+    norm = np.sqrt((np.abs(arrays[0]) ** 2).sum(-1, keepdims=True, dtype=np.float64))
+    return (1 + math.log2(size)) * math.sqrt(size) * norm
+
+
 def _exact(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
     return 0.0
 
@@ -81,6 +88,7 @@ _SCALES: dict[str, Callable[[Call, Sequence[np.ndarray], Mapping[str, Any], np.n
     "reduction": _reduction,
     "bitwise_xor": _exact,
     "mittag_leffler": _mittag_leffler,
+    "chirp_transform": _chirp_transform,
 }
 
 

@@ -7,6 +7,7 @@ import difflib
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.primitives.bitwise_xor import BitwiseXor
 from hpfracc.engine.primitives.causal_convolution import CausalConvolution
+from hpfracc.engine.primitives.chirp_transform import ChirpTransform
 from hpfracc.engine.primitives.elementwise import Elementwise
 from hpfracc.engine.primitives.fft import FourierTransform
 from hpfracc.engine.primitives.matmul import Matmul
@@ -26,6 +27,7 @@ PRIMITIVES: dict[str, Primitive] = {
         Reduction(),
         BitwiseXor(),
         MittagLeffler(),
+        ChirpTransform(),
     )
 }
 

@@ -52,6 +52,8 @@ class CupyAdapter(Adapter):
         "elementwise": (KernelSpec("elementwise", "fused", INEXACT, compiles="signature"),),
         "reduction": (KernelSpec("reduction", "default", INEXACT | INTEGERS, compiles="signature"),),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature"),),
+        "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, compiles="signature"),),
+        "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, compiles="signature"),),
     }
 
     def __init__(self) -> None:

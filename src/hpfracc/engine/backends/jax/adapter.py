@@ -65,6 +65,7 @@ class JaxAdapter(Adapter):
         "reduction": (_spec("reduction", "default", INEXACT | INTEGERS),),
         "bitwise_xor": (_spec("bitwise_xor", "default", INTEGERS, differentiable=False),),
         "mittag_leffler": (_spec("mittag_leffler", "contour", INEXACT),),
+        "chirp_transform": (_spec("chirp_transform", "fft", INEXACT),),
     }
 
     def __init__(self) -> None:

@@ -43,6 +43,7 @@ class NumpyAdapter(HostAdapter):
         "reduction": (KernelSpec("reduction", "default", INEXACT | INTEGERS),),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS),),
         "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT),),
+        "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, threads=True),),
     }
 
 

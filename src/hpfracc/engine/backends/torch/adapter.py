@@ -63,6 +63,7 @@ class TorchAdapter(Adapter):
         "reduction": _default("reduction", INEXACT | _NARROW),
         "bitwise_xor": _default("bitwise_xor", INTEGERS, differentiable=False),
         "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, differentiable=True),),
+        "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, differentiable=True),),
     }
 
     def __init__(self) -> None:
