@@ -37,18 +37,28 @@ if TYPE_CHECKING:
     )
     from hpfracc.engine.selection.selector import IntelligentBackendSelector, select_optimal_backend
     from hpfracc.engine.workload import WorkloadCharacteristics
+    from hpfracc.ml._differencer import FractionalDifferencer
     from hpfracc.operators._base import FractionalOperator, OperatorResult
     from hpfracc.operators._caputo import Caputo, caputo
+    from hpfracc.operators._fractional_difference import fractional_difference
+    from hpfracc.operators._fractional_fft import fractional_fft
+    from hpfracc.operators._frft import frft
     from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov, grunwald_letnikov
     from hpfracc.operators._registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators._riemann_liouville import RiemannLiouville, riemann_liouville
     from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral, riemann_liouville_integral
+    from hpfracc.special._mittag_leffler import mittag_leffler, mittag_leffler_derivative
+    from hpfracc.special._mittag_leffler_matrix import mittag_leffler_matrix
+    from hpfracc.special._wright import m_wright, wright
+    from hpfracc.special.binomial import generalized_binomial
+    from hpfracc.special.gamma_beta import beta, digamma, gamma, incomplete_beta
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BackendType",
     "Caputo",
+    "FractionalDifferencer",
     "FractionalOperator",
     "GrunwaldLetnikov",
     "IntelligentBackendSelector",
@@ -58,31 +68,45 @@ __all__ = [
     "RiemannLiouvilleIntegral",
     "WorkloadCharacteristics",
     "__version__",
+    "beta",
     "bitwise_xor",
     "caputo",
     "causal_convolution",
     "config",
     "create_fractional_derivative",
     "create_fractional_integral",
+    "digamma",
     "elementwise",
     "errors",
     "explain",
     "fft",
+    "fractional_difference",
+    "fractional_fft",
+    "frft",
+    "gamma",
+    "generalized_binomial",
     "grunwald_letnikov",
+    "incomplete_beta",
     "last_decision",
+    "m_wright",
     "matmul",
+    "mittag_leffler",
+    "mittag_leffler_derivative",
+    "mittag_leffler_matrix",
     "operation",
     "reduction",
     "riemann_liouville",
     "riemann_liouville_integral",
     "select_optimal_backend",
     "use_backend",
+    "wright",
 ]
 
 #: The module each public name is loaded from; a name that stands for a whole module has no entry.
 _HOMES: dict[str, str] = {
     "BackendType": "hpfracc.engine.backends.registry",
     "Caputo": "hpfracc.operators._caputo",
+    "FractionalDifferencer": "hpfracc.ml._differencer",
     "FractionalOperator": "hpfracc.operators._base",
     "GrunwaldLetnikov": "hpfracc.operators._grunwald_letnikov",
     "IntelligentBackendSelector": "hpfracc.engine.selection.selector",
@@ -91,24 +115,37 @@ _HOMES: dict[str, str] = {
     "RiemannLiouville": "hpfracc.operators._riemann_liouville",
     "RiemannLiouvilleIntegral": "hpfracc.operators._riemann_liouville_integral",
     "WorkloadCharacteristics": "hpfracc.engine.workload",
+    "beta": "hpfracc.special.gamma_beta",
     "bitwise_xor": "hpfracc.engine.execution.api",
     "caputo": "hpfracc.operators._caputo",
     "causal_convolution": "hpfracc.engine.execution.api",
     "config": "hpfracc._config",
     "create_fractional_derivative": "hpfracc.operators._registry",
     "create_fractional_integral": "hpfracc.operators._registry",
+    "digamma": "hpfracc.special.gamma_beta",
     "elementwise": "hpfracc.engine.execution.api",
     "explain": "hpfracc.engine.execution.api",
     "fft": "hpfracc.engine.execution.api",
+    "fractional_difference": "hpfracc.operators._fractional_difference",
+    "fractional_fft": "hpfracc.operators._fractional_fft",
+    "frft": "hpfracc.operators._frft",
+    "gamma": "hpfracc.special.gamma_beta",
+    "generalized_binomial": "hpfracc.special.binomial",
     "grunwald_letnikov": "hpfracc.operators._grunwald_letnikov",
+    "incomplete_beta": "hpfracc.special.gamma_beta",
     "last_decision": "hpfracc.engine.execution.api",
+    "m_wright": "hpfracc.special._wright",
     "matmul": "hpfracc.engine.execution.api",
+    "mittag_leffler": "hpfracc.special._mittag_leffler",
+    "mittag_leffler_derivative": "hpfracc.special._mittag_leffler",
+    "mittag_leffler_matrix": "hpfracc.special._mittag_leffler_matrix",
     "operation": "hpfracc.engine.execution.api",
     "reduction": "hpfracc.engine.execution.api",
     "riemann_liouville": "hpfracc.operators._riemann_liouville",
     "riemann_liouville_integral": "hpfracc.operators._riemann_liouville_integral",
     "select_optimal_backend": "hpfracc.engine.selection.selector",
     "use_backend": "hpfracc._config",
+    "wright": "hpfracc.special._wright",
 }
 
 

@@ -20,6 +20,7 @@ HOMES = {
     "dask": ("distributed",),
     "distributed": ("distributed",),
     "matplotlib": (),
+    "sklearn": ("ml._differencer",),
 }
 
 

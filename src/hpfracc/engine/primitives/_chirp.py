@@ -1,8 +1,8 @@
 """Phases of chirps, right to the last place at any length, in any array namespace.
 
-A chirp is ``exp(-2 pi i r m^2)`` with whole m. At a million points ``r m^2`` has lost twelve digits of its fraction, and
-the fraction is all that counts. Here r is cut into pieces of 26 bits and so is the whole number ``m^2``: every product
-of two pieces is exact, and those that are whole are not even formed.
+A chirp is ``exp(-2 pi i r m^2)`` with whole m. At a million points ``r m^2`` has lost twelve digits of its fraction,
+and the fraction is all that counts. Here r is cut into pieces of 26 bits and so is the whole number ``m^2``: every
+product of two pieces is exact, and those that are whole are not even formed.
 """
 
 from __future__ import annotations

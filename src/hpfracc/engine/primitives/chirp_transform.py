@@ -114,7 +114,7 @@ class ChirpTransform(Primitive):
     def workspace(self, call: Call, algorithm: str) -> int:
         """Padded spectra of rows and chirps, and the chirps while their phases are reduced, in double precision."""
         size = transform_length(call.length, call.facts["points"])
-        return size * (2 * call.batch * dtype_bytes(call.facts["result"]) + 80 * max(1, call.facts["rate_rows"]))
+        return int(size * (2 * call.batch * dtype_bytes(call.facts["result"]) + 80 * max(1, call.facts["rate_rows"])))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """As many points as samples, one set of rates for all rows."""

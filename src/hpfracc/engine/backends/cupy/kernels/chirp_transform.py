@@ -56,7 +56,8 @@ def prepare(rates: cupy.ndarray, call: Call) -> Chirps:
         return Chirps(nothing, nothing, nothing, size)
     before, between, after = chirps(_TOOLS, rates, given, points, call.facts["offsets"], size)
     spectrum = cupy.fft.fft(between)
-    return Chirps(*(part.astype(dtype, copy=False) for part in (before, spectrum, after)), size)
+    before, spectrum, after = (part.astype(dtype, copy=False) for part in (before, spectrum, after))
+    return Chirps(before, spectrum, after, size)
 
 
 def apply(prepared: Chirps, x: cupy.ndarray, **params: Any) -> cupy.ndarray:

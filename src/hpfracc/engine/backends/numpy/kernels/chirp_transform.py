@@ -66,7 +66,8 @@ def prepare(rates: Array, call: Call) -> Chirps:
     with np.errstate(invalid="ignore"):  # rates that are not finite
         before, between, after = chirps(_TOOLS, rates, given, points, call.facts["offsets"], size)
     spectrum = _fft().fft(between, overwrite_x=True)
-    return Chirps(*(part.astype(dtype, copy=False) for part in (before, spectrum, after)), size)
+    before, spectrum, after = (part.astype(dtype, copy=False) for part in (before, spectrum, after))
+    return Chirps(before, spectrum, after, size)
 
 
 def apply(prepared: Chirps, x: Array, *, workers: int = 1, **params: Any) -> Array:
