@@ -44,7 +44,12 @@ def band_value(tools: Namespace, plan: Plan, index: int, z: Any, sign: int = 0) 
     if not plan.wide or not poles:
         return value
     close = is_close(tools, _strip(band), poles)
-    return tools.xp.where(close, _with_integral(tools, plan, plan.wide[index], z, poles, expansion), value)
+    if bool(close.any()):
+        near = z[close]
+        value[close] = _with_integral(
+            tools, plan, plan.wide[index], near, find_poles(tools, plan, near, sign), expansion[close]
+        )
+    return value
 
 
 def _strip(band: Band) -> Strip:
@@ -70,7 +75,18 @@ def leibniz(terms: Any, inverse: Any, order: int, sums: list[Any]) -> Any:
     for j in range(1, order + 1):
         rising = rising * (terms + j - 1.0) * -1.0
         total = total + rising * float(math.comb(order, j) * math.factorial(order - j)) * inverse**j * sums[order - j]
-    return total * inverse**terms
+    return total * (_whole_power(inverse, terms) if isinstance(terms, int) else inverse**terms)
+
+
+def _whole_power(base: Any, exponent: int) -> Any:
+    """By multiplication: libraries take a complex power through its logarithm, which costs digits."""
+    power = None
+    while exponent:
+        if exponent & 1:
+            power = base if power is None else power * base
+        base = base * base
+        exponent >>= 1
+    return 1.0 if power is None else power
 
 
 def _expansion(plan: Plan, band: Band, z: Any) -> Any:
@@ -80,7 +96,7 @@ def _expansion(plan: Plan, band: Band, z: Any) -> Any:
     for k in range(band.terms, 0, -1):
         rising = float(math.perm(k + order - 1, order) * (-1) ** order)
         total = (total - float(plan.inverse[k]) * rising) * inverse
-    return total * inverse**order if order else total
+    return total * _whole_power(inverse, order) if order else total
 
 
 def _integral(tools: Namespace, band: Band, z: Any, order: int, offset: Any) -> list[Any]:
