@@ -17,6 +17,7 @@ from hpfracc.engine.primitives._mittag_leffler_poles import (
     choose_offset,
     find_poles,
     is_close,
+    whole_power,
 )
 
 __all__ = ["band_value", "leibniz", "mirrored", "taylor_value"]
@@ -74,19 +75,9 @@ def leibniz(terms: Any, inverse: Any, order: int, sums: list[Any]) -> Any:
     rising: Any = 1.0
     for j in range(1, order + 1):
         rising = rising * (terms + j - 1.0) * -1.0
-        total = total + rising * float(math.comb(order, j) * math.factorial(order - j)) * inverse**j * sums[order - j]
-    return total * (_whole_power(inverse, terms) if isinstance(terms, int) else inverse**terms)
-
-
-def _whole_power(base: Any, exponent: int) -> Any:
-    """By multiplication: libraries take a complex power through its logarithm, which costs digits."""
-    power = None
-    while exponent:
-        if exponent & 1:
-            power = base if power is None else power * base
-        base = base * base
-        exponent >>= 1
-    return 1.0 if power is None else power
+        share = rising * float(math.comb(order, j) * math.factorial(order - j))
+        total = total + share * whole_power(inverse, j) * sums[order - j]
+    return total * (whole_power(inverse, terms) if isinstance(terms, int) else inverse**terms)
 
 
 def _expansion(plan: Plan, band: Band, z: Any) -> Any:
@@ -96,7 +87,7 @@ def _expansion(plan: Plan, band: Band, z: Any) -> Any:
     for k in range(band.terms, 0, -1):
         rising = float(math.perm(k + order - 1, order) * (-1) ** order)
         total = (total - float(plan.inverse[k]) * rising) * inverse
-    return total * _whole_power(inverse, order) if order else total
+    return total * whole_power(inverse, order) if order else total
 
 
 def _integral(tools: Namespace, band: Band, z: Any, order: int, offset: Any) -> list[Any]:

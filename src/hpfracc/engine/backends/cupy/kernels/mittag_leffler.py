@@ -51,7 +51,7 @@ def mittag_leffler_contour(z: Any, *, alpha: float, beta: float = 1.0, order: in
 
 def _limits(alpha: float, points: cupy.ndarray, radius: cupy.ndarray, values: cupy.ndarray) -> cupy.ndarray:
     """At infinity: inf to the right of the real axis, 0 to the left below alpha = 2; elsewhere there is no limit."""
-    limit = cupy.where(points.real > 0, np.inf, 0.0 if alpha < 2 else np.nan)
+    limit = cupy.where(points.real > 0, cupy.full_like(radius, np.inf), 0.0 if alpha < 2 else np.nan)
     limit = cupy.where(points.imag == 0, limit, np.nan)
     return cupy.where(cupy.isinf(radius), limit.astype(values.dtype), values)
 
