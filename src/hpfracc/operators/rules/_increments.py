@@ -8,11 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import polynomial as poly
 
-from hpfracc._arrays import library_of, tracks_gradient
+from hpfracc._arrays import is_transformed, library_of, tracks_gradient
 from hpfracc.operators._namespace import Namespace
+from hpfracc.operators._recorded import differences, recorded_differences
 from hpfracc.operators._values import constant, join, zeros
 
-__all__ = ["DIFFERENCE_ORDER", "binomial_polynomial", "forward_differences", "increments", "monomials_of_binomials"]
+__all__ = [
+    "DIFFERENCE_ORDER",
+    "binomial_polynomial",
+    "forward_differences",
+    "increments",
+    "increments_and_second",
+    "monomials_of_binomials",
+]
 
 #: Order of accuracy of the differences that stand for derivatives of whole order.
 DIFFERENCE_ORDER = 4
@@ -50,11 +58,21 @@ def _last(v: Any, count: int) -> Any:
     return v[..., v.shape[-1] - count :]
 
 
+def increments_and_second(x: Any, n: int) -> tuple[Any, Any]:
+    """The :func:`increments`, and the second of them by itself, shape ``(..., 1)``."""
+    if n == 1 and library_of(x) == "torch" and tracks_gradient(x) and not is_transformed(x):
+        return recorded_differences(x)
+    steps = increments(x, n)
+    return steps, steps[..., 1:2]
+
+
 def _first_differences(x: Any) -> Any:
     library = library_of(x)
-    if library in ("numpy", "cupy") or (library == "torch" and not tracks_gradient(x)):
+    if library == "torch" and not is_transformed(x):
+        return recorded_differences(x)[0] if tracks_gradient(x) else differences(x)
+    if library in ("numpy", "cupy"):
         # Into one buffer: a difference and a join would go over the samples twice.
-        result = np.empty_like(x) if library == "numpy" else x * 0 if library == "cupy" else x.new_empty(x.shape)
+        result = np.empty_like(x) if library == "numpy" else x * 0
         if library == "numpy":
             np.subtract(x[..., 1:], x[..., :-1], out=result[..., 1:])
         else:

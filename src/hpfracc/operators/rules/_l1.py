@@ -9,7 +9,7 @@ from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import power_differences
 from hpfracc.operators._values import Samples, join, scalar
-from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators._weights import scaled_weights
 from hpfracc.operators.rules._increments import (
     forward_differences,
     increments,
@@ -87,9 +87,11 @@ class L1(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""
         part = fractional_part(order)
-        (weights,) = weights_of(self.name, _make_weights, part, samples.n)
-        steps = increments(samples.values, order.ceiling) * samples.scale(-order.value)
-        value = samples.convolve(_guarded(order, weights), steps, weights_key(self.name, part, samples.n))
+        (weights,), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value)
+        steps = increments(samples.values, order.ceiling)
+        if factor is not None:
+            steps = steps * factor
+        value = samples.convolve(_guarded(order, weights), steps, key)
         return with_start(value, samples, order)
 
 

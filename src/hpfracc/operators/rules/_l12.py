@@ -9,9 +9,9 @@ from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import power_differences, trapezoid_defects
-from hpfracc.operators._values import Samples, add_from, constant
-from hpfracc.operators._weights import weights_key, weights_of
-from hpfracc.operators.rules._increments import increments, start_points
+from hpfracc.operators._values import Samples, constant, subtract_outer
+from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.rules._increments import increments_and_second, start_points
 from hpfracc.operators.rules._l1 import L1, fractional_part, with_start
 
 __all__ = ["L12"]
@@ -57,16 +57,16 @@ class L12(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments, less what it takes the first interval's quadratic to be."""
         part = fractional_part(order)
-        weights, defects = weights_of(self.name, _make_weights, part, samples.n)
-        steps = increments(samples.values, order.ceiling) * samples.scale(-order.value)
+        (weights, defects), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value)
+        steps, second = increments_and_second(samples.values, order.ceiling)
+        if factor is not None:
+            steps, second = steps * factor, second * factor
         with order.xp.scope():
             weights = order.guard(weights)
-        key = weights_key(self.name, part, samples.n)
         value = samples.convolve(weights, steps, key)
         defects = constant(defects, samples.values, None if key is None else (key, "defects"))
         # From the second point on: the first must not know of the second sample.
-        value = add_from(value, 1, -steps[..., 1:2] * defects)
-        return with_start(value, samples, order)
+        return with_start(subtract_outer(value, second, defects), samples, order)
 
 
 def _make_weights(xp: Namespace, beta: Any, n: int) -> tuple[Any, Any]:
@@ -75,4 +75,4 @@ def _make_weights(xp: Namespace, beta: Any, n: int) -> tuple[Any, Any]:
     line = power_differences(xp, 1.0 - beta, n) * scale
     bend = trapezoid_defects(xp, 1.0 - beta, n) * scale
     before = xp.concatenate([xp.array([0.0]), bend[:-1]])
-    return line + bend - before, before[1:]
+    return line + bend - before, before

@@ -6,7 +6,7 @@ in the weights too; buffers are written in place only where nothing tracks them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,8 @@ from torch.nn import functional
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch import fused
-from hpfracc.engine.backends.torch.nonfinite import apply_causally, is_eager, veil
+from hpfracc.engine.backends.torch.kept import kept
+from hpfracc.engine.backends.torch.nonfinite import apply_causally, is_eager, is_only_recorded, veil
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
@@ -110,6 +111,7 @@ def convolve_direct(weights: Tensor, signal: Tensor) -> Tensor:
     return apply_causally(lambda x: _multiply(x.flip(-1), matrix, signal.dtype), signal, taps)
 
 
+@kept
 def prepare_direct(weights: Tensor, call: Call) -> Matrix:
     """The matrix, in the order of the signal."""
     weights = _weights_for(weights, call)
@@ -170,6 +172,7 @@ def convolve_fft(weights: Tensor, signal: Tensor) -> Tensor:
     return apply_fft(_spectrum(weights, fast_length(signal.shape[-1] + weights.shape[-1] - 1)), signal)
 
 
+@kept
 def prepare_fft(weights: Tensor, call: Call) -> Spectrum:
     """The transform of the weights, for signals of ``call.length`` points."""
     weights = _weights_for(weights, call)
@@ -185,9 +188,12 @@ def apply_fft(prepared: Spectrum, signal: Tensor) -> Tensor:
         return nothing
     n = signal.shape[-1]
     eager = is_eager(signal, prepared.transform)
-    if eager and _fits_fused(prepared, signal):
-        padded, first = fused.pad_and_clean(signal, prepared.size)
-        return fused.cut_and_taint(_spectral_product(padded, prepared, eager), first, n)
+    if _fits_fused(prepared, signal):
+        if eager:
+            return _convolve_fused(signal, prepared)[0]
+        if is_only_recorded(signal, prepared.transform) and not prepared.transform.requires_grad:
+            result: Tensor = _Fused.apply(signal, prepared)[0]
+            return result
     if eager and not signal.is_cpu and not signal.is_complex():
         # Cleaned on its way into the padded buffer, veiled on its way out of it: copies that are made anyway.
         padded = torch.empty((*signal.shape[:-1], prepared.size), dtype=signal.dtype, device=signal.device)
@@ -195,6 +201,48 @@ def apply_fft(prepared: Spectrum, signal: Tensor) -> Tensor:
         torch.nan_to_num(signal, nan=0.0, posinf=0.0, neginf=0.0, out=padded[..., :n])
         return veil(_cut(_spectral_product(padded, prepared, eager), n), signal, prepared.taps)
     return apply_causally(lambda x: _cut(_spectral_product(x, prepared, eager), n), signal, prepared.taps)
+
+
+def _convolve_fused(signal: Tensor, prepared: Spectrum) -> tuple[Tensor, Tensor]:
+    """The convolution of long rows on a card, and the first bad sample of each."""
+    padded, first = fused.pad_and_clean(signal, prepared.size)
+    return fused.cut_and_taint(_spectral_product(padded, prepared, True), first, signal.shape[-1]), first
+
+
+class _Fused(torch.autograd.Function):
+    """:func:`_convolve_fused` with its derivative, which takes two transforms too and keeps no copy of the signal."""
+
+    @staticmethod
+    def forward(ctx: Any, signal: Tensor, prepared: Spectrum) -> tuple[Tensor, Tensor]:
+        result, first = _convolve_fused(signal.detach(), prepared)
+        ctx.prepared = prepared
+        ctx.mark_non_differentiable(first)
+        ctx.save_for_backward(first)
+        return result, first
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor, _: Any) -> tuple[Tensor, None]:
+        (first,) = ctx.saved_tensors
+        return _FusedSlope.apply(slope, first, ctx.prepared), None
+
+
+class _FusedSlope(torch.autograd.Function):
+    """The derivative of :class:`_Fused`: the sum run backwards, over the points that no bad sample reaches."""
+
+    @staticmethod
+    def forward(ctx: Any, slope: Tensor, first: Tensor, prepared: Spectrum) -> Tensor:
+        padded, bad = fused.pad_and_clean(slope.detach(), prepared.size, limit=first, backwards=True)
+        ctx.prepared = prepared
+        ctx.save_for_backward(first)
+        return fused.cut_and_taint(_spectral_product(padded, prepared, True), bad, slope.shape[-1], backwards=True)
+
+    @staticmethod
+    def backward(ctx: Any, change: Tensor) -> tuple[Tensor, None, None]:
+        (first,) = ctx.saved_tensors
+        result = apply_fft(ctx.prepared, change)
+        points = torch.arange(result.shape[-1], device=result.device)
+        seen = points < first.reshape(*result.shape[:-1], 1)
+        return torch.where(seen, result, torch.zeros((), dtype=result.dtype, device=result.device)), None, None
 
 
 def _fits_fused(prepared: Spectrum, signal: Tensor) -> bool:
@@ -226,6 +274,7 @@ def convolve_blocked(weights: Tensor, signal: Tensor) -> Tensor:
     return apply_blocked(_spectrum(weights, block_length(weights.shape[-1])), signal)
 
 
+@kept
 def prepare_blocked(weights: Tensor, call: Call) -> Spectrum:
     """The transform of the weights, as long as a block."""
     weights = _weights_for(weights, call)
