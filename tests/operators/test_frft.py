@@ -134,13 +134,13 @@ def test_torch_gradcheck(method: str, order: float):
     """gradcheck in signal and order, also at a whole order; odd lengths have no lonely edge sample."""
     import torch
 
-    x = torch.tensor(noise(7), requires_grad=True)
+    x = torch.tensor(noise(5), requires_grad=True)
     a = torch.tensor(order, dtype=torch.float64, requires_grad=True)
 
     def transform(x: Any, a: Any) -> Any:
         return hf.frft(x, a, method=method)
 
-    np.testing.assert_allclose(transform(x, a).detach().numpy(), hf.frft(noise(7), order, method=method), atol=1e-13)
+    np.testing.assert_allclose(transform(x, a).detach().numpy(), hf.frft(noise(5), order, method=method), atol=1e-13)
     assert torch.autograd.gradcheck(transform, (x, a))
     if order == 0.37:
         assert torch.autograd.gradgradcheck(transform, (x, a))
@@ -174,7 +174,7 @@ def test_jax_under_jit(method: str):
 
     with jax.enable_x64(True):
         value, slope = jax.jit(jax.value_and_grad(energy)), {}
-        for a in (-1.2, 0.3, 0.9, 2.2):
+        for a in (-1.2, 0.3, 2.2):
             found, slope[a] = map(float, value(a))
             assert found == pytest.approx(float(energy(a)), rel=1e-12)
             right = (float(energy(a + 1e-6)) - float(energy(a - 1e-6))) / 2e-6

@@ -32,7 +32,7 @@ def test_a_million_points_against_the_sum():
     found = KERNELS["fft"].run(x, np.array([0.0, rate, 0.0]))
     exact = Fraction(rate)
     period = exact.denominator
-    for k in (1, 777_777, n - 1):
+    for k in (777_777, n - 1):
         step = exact.numerator * k % period
         # In integers: the fraction of n k rate, its first 60 bits.
         phases = np.array([((step * m % period) << 60) // period for m in range(n)], dtype=np.float64) / 2.0**60

@@ -79,7 +79,7 @@ class _OfParameters(torch.autograd.Function):
         for i, slope, parameter in ((1, _slope_in_alpha, alpha), (2, _slope_in_beta, beta)):
             if ctx.needs_input_grad[i]:
                 total = (gradient * slope(z, alpha, beta, ctx.order, ctx.logs).conj()).sum()
-                slopes[i] = (total.real if total.is_complex() else total).to(parameter.dtype)
+                slopes[i] = (total.real if total.is_complex() else total).to(parameter)
         return (*slopes, None, None)
 
     @staticmethod
@@ -90,7 +90,7 @@ class _OfParameters(torch.autograd.Function):
             total = total + tangents[0] * _OfParameters.apply(z, alpha, beta, ctx.order + 1, ctx.logs)
         for tangent, slope in zip(tangents[1:3], (_slope_in_alpha, _slope_in_beta), strict=True):
             if tangent is not None:
-                total = total + tangent.to(total.dtype) * slope(z, alpha, beta, ctx.order, ctx.logs)
+                total = total + tangent.to(total) * slope(z, alpha, beta, ctx.order, ctx.logs)
         return total
 
     @staticmethod
