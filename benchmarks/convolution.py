@@ -45,7 +45,9 @@ def contestants(weights: Any, signal: Any, key: str) -> tuple[dict[str, Callable
     kernels: dict[str, Any] = {}
     for arm in allowed:
         if work[arm] <= HOPELESS * least:
-            bound = bind(operation.primitive, request.call, arm, request.placement, (weights, signal), keyed=True)
+            bound = bind(
+                operation.primitive, request.call, arm, request.placement, (weights, signal), keyed=True, plain=True
+            )
             kernels[arm.name] = lambda run=bound.run: run(weights, signal, weights_key=key)
             alone = Operation(operation.primitive)
             plan = alone._new_plan(_key((weights, signal), None, key, {}), (weights, signal), None, key, {})

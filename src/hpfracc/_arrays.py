@@ -164,12 +164,22 @@ def _torch_levels() -> tuple[Callable[[], Any], Any]:
     return torch._C._functorch.peek_interpreter_stack, torch.autograd.forward_ad
 
 
+_DTYPE_NAMES: dict[Any, str] = {}
+
+
 def dtype_name(value: Any) -> str:
     """The dtype's name without the library's prefix, as ``"float64"``."""
     dtype = getattr(value, "dtype", None)
     if dtype is None:
         return str(np.asarray(value).dtype)
-    return str(dtype).removeprefix("torch.")
+    try:
+        name = _DTYPE_NAMES.get(dtype)
+        if name is None:
+            # Asked for at every call, and writing it out takes microseconds.
+            name = _DTYPE_NAMES[dtype] = str(dtype).removeprefix("torch.")
+        return name
+    except TypeError:  # something that only looks like an array
+        return str(dtype).removeprefix("torch.")
 
 
 def nbytes(value: Any) -> int:

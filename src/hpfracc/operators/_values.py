@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import device_of, dtype_name, is_transformed, library_of, tracks_gradient
+from hpfracc._arrays import device_of, dtype_name, library_of, tracks_gradient
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
@@ -27,7 +27,6 @@ __all__ = [
     "points_like",
     "real_dtype",
     "scalar",
-    "subtract_outer",
     "where",
     "zeros",
 ]
@@ -58,9 +57,13 @@ class Samples:
         """Number of points."""
         return self.grid.n
 
-    def convolve(self, weights: Any, signal: Any, key: Hashable = None) -> Any:
-        """``y[..., n] = sum_k weights[k] signal[..., n - k]``; ``key`` names weights that come back."""
-        return causal_convolution(weights, signal, backend=self.backend, weights_key=key)
+    def convolve(self, weights: Any, signal: Any, key: Hashable = None, starts: Any = None, **options: Any) -> Any:
+        """``y[..., n] = sum_k weights[k] signal[..., n - k]``; ``key`` names weights that come back.
+
+        ``starts`` and ``options`` are those of the primitive.
+        """
+        arrays = (weights, signal) if starts is None else (weights, signal, starts)
+        return causal_convolution(*arrays, backend=self.backend, weights_key=key, **options)
 
     def scale(self, exponent: Any) -> Any:
         """``step ** exponent``, ready to be multiplied with the values."""
@@ -185,20 +188,6 @@ def add_from(value: Any, start: int, change: Any) -> Any:
         value[..., start:] += change
         return value
     return join([value[..., :start], value[..., start:] + change])
-
-
-def subtract_outer(value: Any, column: Any, row: Any) -> Any:
-    """``value - column * row``, where ``value`` is a fresh result that is nan wherever ``column`` is not finite.
-
-    ``row[0]`` is 0, and the first point stays as it is whatever ``column`` is. In place where that is possible.
-    """
-    if library_of(value) == "torch" and not value.is_complex() and not is_transformed(value):
-        torch = sys.modules["torch"]
-        if tracks_gradient(value) or tracks_gradient(column):
-            return torch.addcmul(value, torch.nan_to_num(column, nan=0.0, posinf=0.0, neginf=0.0), row, value=-1)
-        value[..., 1:].addcmul_(column, row[1:], value=-1)
-        return value
-    return add_from(value, 1, -column * row[1:])
 
 
 def join(parts: Sequence[Any]) -> Any:

@@ -116,12 +116,16 @@ def bind(
     log: TransferLog | None = None,
     *,
     keyed: bool = False,
+    plain: bool = False,
 ) -> Bound:
     """Bind ``arm`` to calls whose operands look like ``arrays``; loads the kernel, which may import its library.
 
-    ``keyed`` calls come with the ``weights_key`` of an operand that is kept prepared.
+    ``keyed`` calls come with the ``weights_key`` of an operand that is kept prepared, ``plain`` ones without any
+    parameters.
     """
     kernel = registry.kernel(call.operation, arm.backend, arm.algorithm)
+    if plain and kernel.plain is not None and call.facts.get("plain"):
+        kernel = kernel.plain
     worker = registry.adapter(arm.backend)
     home = "numpy" if arm.backend == "numba" else arm.backend
     if arm.spec.threads:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import polynomial as poly
 
-from hpfracc._arrays import is_transformed, library_of, tracks_gradient
+from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc.operators._namespace import Namespace
-from hpfracc.operators._recorded import differences, recorded_differences
 from hpfracc.operators._values import constant, join, zeros
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "binomial_polynomial",
     "forward_differences",
     "increments",
-    "increments_and_second",
     "monomials_of_binomials",
 ]
 
@@ -58,21 +56,11 @@ def _last(v: Any, count: int) -> Any:
     return v[..., v.shape[-1] - count :]
 
 
-def increments_and_second(x: Any, n: int) -> tuple[Any, Any]:
-    """The :func:`increments`, and the second of them by itself, shape ``(..., 1)``."""
-    if n == 1 and library_of(x) == "torch" and tracks_gradient(x) and not is_transformed(x):
-        return recorded_differences(x)
-    steps = increments(x, n)
-    return steps, steps[..., 1:2]
-
-
 def _first_differences(x: Any) -> Any:
     library = library_of(x)
-    if library == "torch" and not is_transformed(x):
-        return recorded_differences(x)[0] if tracks_gradient(x) else differences(x)
-    if library in ("numpy", "cupy"):
+    if library in ("numpy", "cupy") or (library == "torch" and not tracks_gradient(x)):
         # Into one buffer: a difference and a join would go over the samples twice.
-        result = np.empty_like(x) if library == "numpy" else x * 0
+        result = np.empty_like(x) if library == "numpy" else x * 0 if library == "cupy" else x.new_empty(x.shape)
         if library == "numpy":
             np.subtract(x[..., 1:], x[..., :-1], out=result[..., 1:])
         else:

@@ -17,7 +17,7 @@ from hpfracc.operators.rules._increments import (
     start_points,
 )
 
-__all__ = ["L1", "fractional_part", "with_start"]
+__all__ = ["L1", "fractional_part", "summands", "with_start"]
 
 
 def fractional_part(order: Order) -> Order:
@@ -75,6 +75,7 @@ class L1(Rule):
     """
 
     name = "l1"
+    one_call = True
 
     def accuracy(self, alpha: float) -> float:
         """``n + 1 - alpha``."""
@@ -88,11 +89,17 @@ class L1(Rule):
         """One causal convolution of the increments."""
         part = fractional_part(order)
         (weights,), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value)
-        steps = increments(samples.values, order.ceiling)
-        if factor is not None:
-            steps = steps * factor
-        value = samples.convolve(_guarded(order, weights), steps, key)
+        value = samples.convolve(_guarded(order, weights), **summands(samples, order, factor), key=key)
         return with_start(value, samples, order)
+
+
+def summands(samples: Samples, order: Order, factor: Any) -> dict[str, Any]:
+    """What an L-type rule sums over, times ``factor`` unless that is None: the increments of the derivative before.
+
+    Up to order 1 those are differences of the samples, which the sum takes itself.
+    """
+    values = samples.values if order.ceiling <= 1 else increments(samples.values, order.ceiling)
+    return {"signal": values if factor is None else values * factor, "differences": order.ceiling <= 1}
 
 
 def _guarded(order: Order, weights: Any) -> Any:
