@@ -51,7 +51,7 @@ def fractional_difference(
         window).
     threshold : float, optional
         Instead of ``window``: leave out the weights after the last one that is this large (the *fixed-width* window of
-        Lopez de Prado). :func:`~hpfracc.operators._fractional_difference.difference_width` tells K.
+        Lopez de Prado). :class:`hpfracc.FractionalDifferencer` tells K, as its ``width_``.
     axis : int
         The axis along which time runs.
     inverse : bool
