@@ -19,6 +19,7 @@ EXTRAS: dict[str, str] = {
     "dask": "dask",
     "matplotlib": "plot",
     "joblib": "parallel",
+    "sklearn": "sklearn",
 }
 
 

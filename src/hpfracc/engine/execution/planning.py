@@ -66,6 +66,7 @@ def make_request(
         banned=context.banned,
         limit=limit,
         kernel=kernel,
+        plain=not params,
     )
 
 
@@ -118,6 +119,7 @@ def bind_verdict(
                 arrays,
                 log_transfer(knowledge) if learns(request) else None,
                 keyed=request.prepared,
+                plain=request.plain,
             )
         except ImportError as error:
             registry.mark_broken(verdict.arm.backend, error)

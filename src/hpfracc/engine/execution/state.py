@@ -9,6 +9,7 @@ from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.batching.sizes import remembered_sizes
 from hpfracc.engine.execution.batching.stacked import remembered_kernels
 from hpfracc.engine.execution.catalogue import all_operations
+from hpfracc.engine.execution.plan import LOOK, REVIEW
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure import monitor, pool
 from hpfracc.engine.execution.pressure.ladder import ladder
@@ -35,6 +36,8 @@ def reset() -> None:
     pending_times.reset()
     for device in budget.get_budget().caps():
         budget.get_budget().cap(device, None)
+    LOOK.reset()
+    REVIEW.reset()
     budget.get_budget().invalidate()
     forecasts.clear()
     relief.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["Cut", "broadcast_cuts"]
+__all__ = ["Cut", "broadcast_cuts", "outer_cuts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,21 @@ def broadcast_cuts(
         if result[axis] < 2:
             continue
         operands = tuple(_own_axis(shape, axis + inner - own) for shape, own in zip(shapes, core, strict=True))
+        if any(own is not None for own in operands):
+            yield Cut(axis, result[axis], operands)
+
+
+def outer_cuts(
+    shapes: Iterable[tuple[int, ...] | None], result: tuple[int, ...], inner: Iterable[int]
+) -> Iterator[Cut]:
+    """Cuts along every axis of the result but the ``inner`` ones, the longest first; axes count from the last.
+
+    Operands have the same axes as the result, or are repeated along them; None stands for one that is never cut.
+    """
+    shapes, kept = tuple(shapes), frozenset(inner)
+    axes = [axis for axis in range(-len(result), 0) if axis not in kept and result[axis] > 1]
+    for axis in sorted(axes, key=lambda axis: -result[axis]):
+        operands = tuple(None if shape is None else _own_axis(shape, axis) for shape in shapes)
         if any(own is not None for own in operands):
             yield Cut(axis, result[axis], operands)
 

@@ -65,6 +65,8 @@ class Request:
         The kernel, such as ``"numpy:fft"``, that the other pieces of the same work run on.
     ignore_memory : bool
         Only ask which would be quickest if there were room.
+    plain : bool
+        Whether the call came without parameters.
     """
 
     primitive: Primitive
@@ -82,6 +84,7 @@ class Request:
     limit: int | None = None
     kernel: str | None = None
     ignore_memory: bool = False
+    plain: bool = False
 
     @property
     def operation(self) -> str:

@@ -62,7 +62,7 @@ def test_in_pieces_it_is_the_same(name: str) -> None:
 @pytest.mark.parametrize("long", [False, True])
 def test_what_comes_back_is_what_went_in(library: str, long: bool) -> None:
     """Tensors and JAX arrays are cut and put together as such."""
-    w, x = (X[:5].ravel(), X[:10].ravel()) if long else (W[:500], X)
+    w, x = (X[:5].ravel(), X[:8].ravel()) if long else (W[:500], X)
     with jax.enable_x64(True):
         made = (
             (torch.from_numpy(w), torch.from_numpy(x))
@@ -74,6 +74,25 @@ def test_what_comes_back_is_what_went_in(library: str, long: bool) -> None:
         assert type(found) is type(made[1])
         assert decision().chunks > 1 and decision().backend == library
         np.testing.assert_allclose(np.asarray(found), hf.causal_convolution(w, x), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("library", "differences", "first"),
+    [("numpy", False, 0), ("numpy", True, 0), ("numpy", True, 2), ("torch", True, 2), ("jax", True, 2)],
+)
+def test_starting_weights_and_differences_in_blocks_of_time(library: str, differences: bool, first: int) -> None:
+    """A rule that begins otherwise than it goes on, cut in time: as in one piece."""
+    n = 30_000
+    x, w = np.arange(n) / n + np.sin(np.arange(n) / 100.0), 1 / np.sqrt(np.arange(1.0, n + 1))
+    starts = np.stack([np.linspace(1.0, 2.0, n), np.linspace(-3.0, 1.0, n)])
+    params = {"differences": differences, "starts_from": first}
+    whole = hf.causal_convolution(w, x, starts, backend="numpy", **params)
+    with jax.enable_x64(True):
+        made = [registry.adapter(library).from_host(array, "cpu") for array in (w, x, starts)]
+        with hf.use_backend(library), memory.limit("cpu", "1300KiB"):
+            found = hf.causal_convolution(*made, **params)
+        assert decision().chunks > 1 and type(found) is type(made[0])
+        np.testing.assert_allclose(np.asarray(found), whole, atol=1e-9 * np.abs(whole).max())
 
 
 def test_slow_arms_do_not_win_by_being_small() -> None:

@@ -13,6 +13,7 @@ from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
 from hpfracc.engine.backends.cupy import workspace
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
 __all__ = ["ADAPTER", "CupyAdapter"]
 
@@ -34,6 +35,10 @@ def _too_long(call: Call) -> str | None:
 
 def _index(device: str) -> int:
     return int(device.rpartition(":")[2])
+
+
+def _too_long_or_wide(call: Call) -> str | None:
+    return several_axes(call) or _too_long(call)
 
 
 class CupyAdapter(Adapter):
@@ -62,6 +67,15 @@ class CupyAdapter(Adapter):
             KernelSpec("reduction", "default", INEXACT | INTEGERS, compiles="signature", workspace=workspace.reduction),
         ),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature"),),
+        "spectral_multiply": (KernelSpec("spectral_multiply", "fft", INEXACT),),
+        "toeplitz_apply": (
+            KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", refuses=_too_long_or_wide),
+            KernelSpec("toeplitz_apply", "fft", INEXACT),
+        ),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature"),),
+        "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, compiles="signature"),),
+        "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, compiles="signature"),),
+        "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, compiles="signature"),),
     }
 
     def __init__(self) -> None:

@@ -6,6 +6,7 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives._operands import dtype_bytes
 from hpfracc.engine.primitives.base import Call
+from hpfracc.engine.primitives.causal_convolution import around_bytes
 
 __all__ = ["convolution_direct", "convolution_fft", "fft", "reduction"]
 
@@ -18,7 +19,7 @@ def _sizes(call: Call) -> tuple[int, int, int]:
 def convolution_direct(call: Call, arm: Arm) -> int:
     """Rows of weights one behind the other, where there are several."""
     _, rows, taps = _sizes(call)
-    return 0 if rows == 1 else call.batch * taps * call.itemsize
+    return around_bytes(call) + (0 if rows == 1 else call.batch * taps * call.itemsize)
 
 
 def convolution_fft(call: Call, arm: Arm) -> int:
@@ -26,7 +27,7 @@ def convolution_fft(call: Call, arm: Arm) -> int:
     n, rows, taps = _sizes(call)
     if not call.batch * n * taps:
         return 0
-    return (4 * call.batch + rows) * fast_length(n + taps - 1) * call.itemsize
+    return around_bytes(call) + (4 * call.batch + rows) * fast_length(n + taps - 1) * call.itemsize
 
 
 def fft(call: Call, arm: Arm) -> int:

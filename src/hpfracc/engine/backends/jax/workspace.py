@@ -9,7 +9,7 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives._operands import dtype_bytes
 from hpfracc.engine.primitives.base import Call
-from hpfracc.engine.primitives.causal_convolution import block_length
+from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
 
 __all__ = ["convolution_blocked", "convolution_direct", "convolution_fft", "fft", "mittag_leffler", "reduction"]
 
@@ -22,7 +22,7 @@ def _sizes(call: Call) -> tuple[int, int, int]:
 def convolution_direct(call: Call, arm: Arm) -> int:
     """The signal without its bad samples, the n x n matrix and the indices it is gathered by."""
     n, rows, _ = _sizes(call)
-    return (call.batch * n + 2 * rows * n * n) * call.itemsize
+    return around_bytes(call) + (call.batch * n + 2 * rows * n * n) * call.itemsize
 
 
 def convolution_fft(call: Call, arm: Arm) -> int:
@@ -31,7 +31,7 @@ def convolution_fft(call: Call, arm: Arm) -> int:
     if not call.batch * n * taps:
         return 0
     size = fast_length(n + taps - 1) * call.itemsize
-    return ((2 if arm.on_host else 3) * call.batch + rows) * size
+    return around_bytes(call) + ((2 if arm.on_host else 3) * call.batch + rows) * size
 
 
 def convolution_blocked(call: Call, arm: Arm) -> int:
@@ -41,7 +41,7 @@ def convolution_blocked(call: Call, arm: Arm) -> int:
         return 0
     size = block_length(taps)
     blocks = -(-call.length // (size - taps + 1))
-    return ((2 if arm.on_host else 3) * call.batch * blocks + rows) * size * call.itemsize
+    return around_bytes(call) + ((2 if arm.on_host else 3) * call.batch * blocks + rows) * size * call.itemsize
 
 
 def fft(call: Call, arm: Arm) -> int:

@@ -7,6 +7,8 @@ from typing import ClassVar, final
 
 from hpfracc.engine.backends.base import Arm, HostAdapter, KernelSpec
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.causal_convolution import around_bytes
+from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
 __all__ = ["ADAPTER", "NumbaAdapter"]
 
@@ -23,6 +25,10 @@ def _is_derivative(call: Call) -> str | None:
 
 def _no_workspace(call: Call, arm: Arm) -> int:
     return 0
+
+
+def _around(call: Call, arm: Arm) -> int:
+    return around_bytes(call)
 
 
 def _widened(call: Call, arm: Arm) -> int:
@@ -45,7 +51,7 @@ class NumbaAdapter(HostAdapter):
                 INEXACT,
                 compiles="signature",
                 threads=True,
-                workspace=_no_workspace,
+                workspace=_around,
             ),
         ),
         "elementwise": (KernelSpec("elementwise", "fused", INEXACT, compiles="signature", threads=True),),
@@ -61,6 +67,10 @@ class NumbaAdapter(HostAdapter):
             ),
         ),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature", threads=True),),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature", threads=True),),
+        "exponential_recurrence": (
+            KernelSpec("exponential_recurrence", "direct", INEXACT, compiles="signature", threads=True),
+        ),
         "mittag_leffler": (
             KernelSpec(
                 "mittag_leffler",
@@ -71,6 +81,9 @@ class NumbaAdapter(HostAdapter):
                 refuses=_is_derivative,
                 workspace=_widened,
             ),
+        ),
+        "toeplitz_apply": (
+            KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", threads=True, refuses=several_axes),
         ),
     }
 

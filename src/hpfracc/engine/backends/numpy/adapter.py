@@ -9,6 +9,7 @@ from hpfracc.engine.backends.base import HostAdapter, KernelSpec
 from hpfracc.engine.backends.numpy import workspace
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.causal_convolution import fills_one_block
+from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
 __all__ = ["ADAPTER", "NumpyAdapter"]
 
@@ -51,6 +52,14 @@ class NumpyAdapter(HostAdapter):
         "reduction": (KernelSpec("reduction", "default", INEXACT | INTEGERS),),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS),),
         "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, workspace=workspace.mittag_leffler),),
+        "spectral_multiply": (KernelSpec("spectral_multiply", "scipy", INEXACT, threads=True),),
+        "toeplitz_apply": (
+            KernelSpec("toeplitz_apply", "direct", INEXACT, refuses=several_axes),
+            KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True),
+        ),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, threads=True),),
+        "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT),),
+        "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, threads=True),),
     }
 
 

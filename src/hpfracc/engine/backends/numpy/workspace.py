@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.primitives.base import Call
-from hpfracc.engine.primitives.causal_convolution import block_length
+from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
 
 __all__ = ["TOGETHER", "convolution_blocked", "elementwise", "mittag_leffler"]
 
@@ -26,7 +26,7 @@ def convolution_blocked(call: Call, arm: Arm) -> int:
     blocks = -(-call.length // (size - taps + 1))
     together = min(-(-blocks // arm.workers), max(1, TOGETHER // (size * call.batch)))
     threads = min(arm.workers, -(-blocks // together))
-    return (4 * call.batch * together * threads + rows) * size * call.itemsize
+    return around_bytes(call) + (4 * call.batch * together * threads + rows) * size * call.itemsize
 
 
 def elementwise(call: Call, arm: Arm) -> int:

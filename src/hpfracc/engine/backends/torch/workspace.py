@@ -9,7 +9,7 @@ from __future__ import annotations
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives.base import Call
-from hpfracc.engine.primitives.causal_convolution import block_length
+from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
 
 __all__ = ["convolution_blocked", "convolution_direct", "convolution_fft", "fft", "mittag_leffler", "nothing"]
 
@@ -28,9 +28,9 @@ def convolution_direct(call: Call, arm: Arm) -> int:
     """The n x n matrix, the signal reversed; on a card in double precision, and the signal cleaned and marked."""
     n, rows, _ = _sizes(call)
     if arm.on_host:
-        return (call.batch * n + rows * n * n) * call.itemsize
+        return around_bytes(call) + (call.batch * n + rows * n * n) * call.itemsize
     wide = 16 if call.dtype.startswith("complex") else 8
-    return (2 * call.batch * n + 2 * rows * n * n) * wide + call.batch * n * (call.itemsize + 3)
+    return around_bytes(call) + (2 * call.batch * n + 2 * rows * n * n) * wide + call.batch * n * (call.itemsize + 3)
 
 
 def convolution_fft(call: Call, arm: Arm) -> int:
@@ -40,10 +40,10 @@ def convolution_fft(call: Call, arm: Arm) -> int:
         return 0
     size = fast_length(n + taps - 1) * call.itemsize
     if arm.on_host:
-        return (5 * call.batch + 2 * rows + 1) * size // 2
+        return around_bytes(call) + (5 * call.batch + 2 * rows + 1) * size // 2
     # Padded, transformed, the copy that the way back destroys, its result, and cuFFT's own work area; the result of the
     # call comes after the last three are gone.
-    return max(0, (5 * call.batch + rows) * size - call.output_bytes)
+    return around_bytes(call) + max(0, (5 * call.batch + rows) * size - call.output_bytes)
 
 
 def convolution_blocked(call: Call, arm: Arm) -> int:
@@ -54,7 +54,7 @@ def convolution_blocked(call: Call, arm: Arm) -> int:
     size = block_length(taps)
     blocks = -(-call.length // (size - taps + 1))
     per_block = 2 if arm.on_host else 4
-    return (per_block * call.batch * blocks + rows) * size * call.itemsize
+    return around_bytes(call) + (per_block * call.batch * blocks + rows) * size * call.itemsize
 
 
 def fft(call: Call, arm: Arm) -> int:

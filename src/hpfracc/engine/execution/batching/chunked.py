@@ -210,9 +210,11 @@ def _empty_result(request: Request, dtype: str) -> Any:
 
 
 def _in_time(job: Job, cut: Cut, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
-    weights, signal = arrays
+    weights, signal, *starts = arrays
     call = job.request.call
     taps: int = call.facts["taps"]
+    first = job.params.get("starts_from", 0)
+    job.params = {name: value for name, value in job.params.items() if name != "starts_from"}
 
     def fits(some: int, samples: int, quick: bool) -> bool:
         rows, points = shape_of(weights)[:-1], shape_of(signal)[:-1]
@@ -235,7 +237,25 @@ def _in_time(job: Job, cut: Cut, arrays: tuple[Any, ...]) -> tuple[Any, str] | N
                 return None
             plan, target = smaller, _Target(job.request, cut)
             continue
-        return target.finished(job), f"{plan.blocks} blocks of time, {plan.parts} parts of the weights"
+        result = target.finished(job)
+        for some in starts:
+            result = _add_starts(job, result, signal, some, first)
+        return result, f"{plan.blocks} blocks of time, {plan.parts} parts of the weights"
+
+
+def _add_starts(job: Job, result: Any, signal: Any, starts: Any, first: int) -> Any:
+    """``result`` with ``starts[j]`` times sample (or difference) ``first + j`` added from that point on."""
+    for row, number in enumerate(range(first, first + starts.shape[0])):
+        sample = signal[..., number : number + 1]
+        if job.request.call.facts["differences"]:
+            before = max(0, number - 1)
+            sample = sample - signal[..., before : before + 1]
+        more = sample * starts[row, number:]
+        if job.request.placement.library == "jax":
+            result = result.at[..., number:].add(more)
+        else:
+            result[..., number:] += more
+    return result
 
 
 def _blocks(
@@ -248,7 +268,8 @@ def _blocks(
 
     for begin, end in time_blocks(job.request.call.length, plan.block):
         total = None
-        for start, result in convolve_block(convolve, weights, signal, begin, end, plan.part, taps):
+        extra = int(job.request.call.facts["differences"])
+        for start, result in convolve_block(convolve, weights, signal, begin, end, plan.part, taps, extra):
             if total is None:
                 total = result
             elif job.request.placement.library == "jax":

@@ -84,7 +84,7 @@ def time_blocks(length: int, block: int, *, backwards: bool = False) -> Iterator
 
 
 def convolve_block(
-    convolve: Convolve, weights: Any, signal: Any, begin: int, end: int, part: int, taps: int
+    convolve: Convolve, weights: Any, signal: Any, begin: int, end: int, part: int, taps: int, extra: int = 0
 ) -> Iterator[tuple[int, Any]]:
     """Contributions to outputs ``begin`` to ``end``: each with the output it starts at; the first covers all of them.
 
@@ -98,10 +98,12 @@ def convolve_block(
         The outputs that are wanted.
     part, taps : int
         Weights of one part, and in all.
+    extra : int
+        Samples before those that a part reaches back to: the differences of neighbours need one.
     """
     for first in range(0, min(taps, end), part):
         some = weights[..., first : min(first + part, taps)]
-        low, high = max(0, begin - first - some.shape[-1] + 1), end - first
+        low, high = max(0, begin - first - some.shape[-1] + 1 - extra), end - first
         skipped = max(0, begin - first - low)
         result = convolve(some, signal[..., low:high], first)
         yield low + skipped + first, result[..., skipped:]

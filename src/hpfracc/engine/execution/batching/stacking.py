@@ -50,8 +50,18 @@ def _elements(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking:
     return Stacking(_aligned(shapes, 0), params)
 
 
-def _convolution(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
-    return None if not all(shapes) else Stacking(_aligned(shapes, 1), params)
+def _rows(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
+    # A third operand of a convolution has axes of its own, which do not broadcast.
+    return None if not all(shapes) or len(shapes) > 2 else Stacking(_aligned(shapes, 1), params)
+
+
+def _along_axes(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
+    """Operations along chosen axes of their second operand, which the first has too, counted from the last."""
+    axes, given = len(shapes[1]), params.get("axes", -1)
+    chosen = tuple(given) if isinstance(given, tuple | list) else (given,)
+    if not axes or not all(isinstance(axis, int) and -axes <= axis < axes for axis in chosen):
+        return None  # the call itself says what is wrong
+    return Stacking(_aligned(shapes, 0), {**params, "axes": tuple(axis % axes - axes for axis in chosen)})
 
 
 def _matmul(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
@@ -81,7 +91,10 @@ def _reduction(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking
 
 
 _RULES: dict[str, Callable[[tuple[Shape, ...], Mapping[str, Any]], Stacking | None]] = {
-    "causal_convolution": _convolution,
+    "causal_convolution": _rows,
+    "chirp_transform": _rows,
+    "spectral_multiply": _along_axes,
+    "toeplitz_apply": _along_axes,
     "elementwise": _elements,
     "bitwise_xor": _elements,
     "mittag_leffler": _elements,
