@@ -7,10 +7,13 @@ or an option of the command line is declared once, in the code, and cannot be fo
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 from unittest import mock
 
@@ -224,12 +227,24 @@ def rooms() -> str:
     )
 
 
+def _neighbour(name: str) -> ModuleType:
+    """Another module of this folder, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 #: What a page can ask for.
 GENERATED: dict[str, Callable[[], str]] = {
     "commands": commands,
     "functions": functions,
     "names": names,
     "operations": operations,
+    "operators": lambda: str(_neighbour("_operators").operators()),
+    "operators_overview": lambda: str(_neighbour("_operators").operators_overview()),
     "overview": overview,
     "rooms": rooms,
 }
