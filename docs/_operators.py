@@ -69,7 +69,7 @@ def plot(kind: type[FractionalOperator]) -> str:
     finite = np.concatenate([row[np.isfinite(row)] for _, row in curves[1:]] + [f])
     low, high = (float(np.quantile(finite, share)) for share in (0.002, 0.998))
     low, high = min(low, 0.0), max(high, 0.0)
-    right = 70
+    right = 104
 
     def place(x: Any, y: Any) -> tuple[Any, Any]:
         across = _MARGIN + (x - t[0]) / (t[-1] - t[0]) * (_WIDTH - _MARGIN - right)
