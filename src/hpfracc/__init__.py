@@ -19,6 +19,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hpfracc.profiling.clocks import DeviceClock, plug_in
+
 if TYPE_CHECKING:
     from hpfracc import errors
     from hpfracc._config import config, use_backend
@@ -110,6 +112,16 @@ _HOMES: dict[str, str] = {
     "select_optimal_backend": "hpfracc.engine.selection.selector",
     "use_backend": "hpfracc._config",
 }
+
+
+def _device_clocks() -> list[DeviceClock]:
+    from hpfracc.engine.backends.registry import device_clocks
+
+    return device_clocks()
+
+
+# The profiler lies below the backends and is handed their clocks: by the roof, which alone may know both.
+plug_in(_device_clocks)
 
 
 def __getattr__(name: str) -> Any:

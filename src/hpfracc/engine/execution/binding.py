@@ -13,8 +13,10 @@ from hpfracc._arrays import dtype_name, library_of, nbytes
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm, Kernel
 from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.execution.watching import watch_kernel, watch_transfer
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.placement import Placement
+from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["Bound", "TransferLog", "bind"]
 
@@ -84,7 +86,7 @@ class Bound:
         converters = self._converters
         if weights_key is None or self._index is None:
             operands = [a if c is None else c(a) for a, c in zip(arrays, converters, strict=True)]
-            result = self._kernel.run(*operands, **params)
+            result = self._compute(self._kernel.run, operands, params)
         else:
             index = self._index
             prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, arrays[index]))
@@ -94,12 +96,18 @@ class Bound:
                 if position != index
             ]
             assert self._kernel.apply is not None  # a kernel that prepares also applies
-            result = self._kernel.apply(prepared, *operands, **params)
+            result = self._compute(self._kernel.apply, [prepared, *operands], params)
         if self._giver is None:
             return result
         if isinstance(result, tuple):  # a user's kernel may have several results
             return tuple(map(self._giver, result))
         return self._giver(result)
+
+    def _compute(self, kernel: Callable[..., Any], operands: list[Any], params: dict[str, Any]) -> Any:
+        if spans.on and self.moves:
+            with watch_kernel(self._call.operation, self.arm):
+                return kernel(*operands, **params)
+        return kernel(*operands, **params)
 
     def _prepare(self, operand: Any) -> Any:
         assert self._index is not None and self._kernel.prepare is not None
@@ -210,6 +218,9 @@ def _chain(steps: Sequence[Converter], value: Any) -> Any:
 
 
 def _send(worker: Adapter, device: str, log: TransferLog | None, array: np.ndarray) -> Any:
+    if spans.on and device != "cpu":
+        with watch_transfer(worker, f"host->{device}", array.nbytes, device):
+            return worker.from_host(array, device)
     if log is None or device == "cpu":
         return worker.from_host(array, device)
     with log(worker, f"host->{device}", array.nbytes, device):
@@ -217,6 +228,9 @@ def _send(worker: Adapter, device: str, log: TransferLog | None, array: np.ndarr
 
 
 def _fetch(worker: Adapter, device: str, log: TransferLog | None, array: Any) -> np.ndarray:
+    if spans.on and device != "cpu":
+        with watch_transfer(worker, f"{device}->host", nbytes(array), device):
+            return worker.to_host(array)
     if log is None or device == "cpu":
         return worker.to_host(array)
     with log(worker, f"{device}->host", nbytes(array), device):
