@@ -66,7 +66,7 @@ class PerformanceMonitor:
         with self._lock:
             begun = self._begun.get(key)
             if not begun:
-                raise InvalidInputError(f"{name!r} is not being timed in this thread; call start_timing({name!r}) first")
+                raise InvalidInputError(f"{name!r} is not being timed in this thread; start_timing({name!r}) first")
             start = begun.pop()
             if not begun:
                 del self._begun[key]
@@ -163,7 +163,7 @@ class UsageTracker:
         for span in self.recorder.session.snapshot()[0]:
             totals = found.setdefault(span.name, dict.fromkeys(_TOTALS, 0.0))
             told = span.metadata or {}
-            seconds = told["seconds"] if "seconds" in told else span.duration
+            seconds = told.get("seconds", span.duration)
             # A timing of a monitor is a time of a use that is noted apart: it adds time, and no use.
             totals["ops"] += "data_size" in told
             totals["data"] += told.get("data_size", 0.0)
@@ -198,9 +198,7 @@ def _own_recorder() -> Recorder:
     return recorder
 
 
-def _note(
-    recorder: Recorder, name: str, start: int, end: int, metadata: dict[str, Any], kind: str = "span"
-) -> None:
+def _note(recorder: Recorder, name: str, start: int, end: int, metadata: dict[str, Any], kind: str = "span") -> None:
     """Record a span whose ends are known already; it is nobody's parent."""
     with Span(recorder, name, kind, None, metadata) as span:
         pass

@@ -101,7 +101,9 @@ def _keep(profiler: Profiler, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInputError(f"folder {str(folder)!r} cannot be made ({error.strerror or error})") from None
-    return profiler.export_json(folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09d}-{os.getpid()}.json")
+    return profiler.export_json(
+        folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09d}-{os.getpid()}.json"
+    )
 
 
 def _execute(script: Path, arguments: Sequence[str], profiler: Profiler) -> tuple[int, str | None]:

@@ -15,7 +15,7 @@ __all__ = ["advise", "rank"]
 
 #: From which share of the run a remark is worth making.
 _NOTABLE = 0.10
-#: A launch shorter than this costs the host more than the device: the H200 of the benchmarks takes some 5 us to be asked.
+#: A launch shorter than this costs the host about as much as the device: to ask one for work takes some 5 to 10 us.
 _SHORT_NS, _MANY = 20_000, 50
 #: As often may an operation be compiled before it looks like a habit.
 _COMPILED_OFTEN = 3
@@ -115,8 +115,8 @@ def _launches(analysis: Analysis) -> Iterator[dict[str, Any]]:
             yield _remark(
                 "launches",
                 f"{name}: {len(places):,} launches whose work took the device less than "
-                f"{format_seconds(_SHORT_NS / 1e9)} each, and the host {format_seconds(spent / 1e9)} in all; put several "
-                "into one call (a batch axis), or leave such small work on the host",
+                f"{format_seconds(_SHORT_NS / 1e9)} each, and the host {format_seconds(spent / 1e9)} in all; put "
+                "several into one call (a batch axis), or leave such small work on the host",
                 [name],
                 spent,
             )
@@ -157,9 +157,7 @@ def _pauses(analysis: Analysis) -> Iterator[dict[str, Any]]:
             )
 
 
-def _fixed(
-    analysis: Analysis, decisions: list[dict[str, Any]], decided: dict[int, int]
-) -> Iterator[dict[str, Any]]:
+def _fixed(analysis: Analysis, decisions: list[dict[str, Any]], decided: dict[int, int]) -> Iterator[dict[str, Any]]:
     calls: dict[int, list[int]] = {}
     for place, number in decided.items():
         calls.setdefault(number, []).append(place)
@@ -179,8 +177,8 @@ def _fixed(
             yield _remark(
                 "fixed backend",
                 f"{name}: {decision['wish']} fixes {decision['backend']}, predicted at "
-                f"{format_seconds(mine['total'])} a call; left to itself the engine would take {best['arm']}, predicted "
-                f"at {format_seconds(best['total'])}",
+                f"{format_seconds(mine['total'])} a call; left to itself the engine would take {best['arm']}, "
+                f"predicted at {format_seconds(best['total'])}",
                 [name],
                 (mine["total"] - best["total"]) * 1e9 * len(places),
             )

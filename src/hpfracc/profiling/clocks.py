@@ -28,7 +28,7 @@ class DeviceClock(Protocol):
     marks: bool
 
     def resolve(self, device: str) -> str | None:
-        """The full name of a device that can be timed now (``"gpu"`` may be ``"cuda:0"``), or None if it is not ours."""
+        """The full name of a device that can be timed now (of ``"gpu"``, ``"cuda:0"``); None if it is not ours."""
 
     def mark(self, device: str) -> Any | None:
         """Set a mark behind all work that is in the current queue of ``device``."""

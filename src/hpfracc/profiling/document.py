@@ -198,8 +198,8 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise InvalidInputError(f"{str(path)!r} is JSON but no profile; name a file of profiler.export_json")
     if found.get("version") != VERSION:
         raise InvalidInputError(
-            f"{str(path)!r} is a profile of version {found.get('version')!r}, and this library reads {VERSION}; record it "
-            "anew, or use the version of hpfracc that wrote it"
+            f"{str(path)!r} is a profile of version {found.get('version')!r}, and this library reads {VERSION}; record "
+            "it anew, or use the version of hpfracc that wrote it"
         )
     return found
 

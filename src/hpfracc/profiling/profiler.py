@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import recorder as recording
-from hpfracc.profiling.recorder import CAPACITY, Memory, Recorder
-from hpfracc.profiling.spans import NULL_SPAN, NullSpan, Span, decorate
+from hpfracc.profiling.recorder import CAPACITY, Recorder
+from hpfracc.profiling.spans import NULL_SPAN, Memory, NullSpan, Span, decorate
 
 if TYPE_CHECKING:
     from hpfracc.profiling.document import Document
@@ -36,8 +36,9 @@ class Profiler:
 
     Notes
     -----
-    Spans nest by thread and by asyncio task, and may be made in any of them. :func:`get_profiler` gives the one to which
-    the engine reports its calls, copies, compilations and fallbacks; a profiler of one's own sees only its own spans.
+    Spans nest by thread and by asyncio task, and may be made in any of them. :func:`get_profiler` gives the one to
+    which the engine reports its calls, copies, compilations and fallbacks; a profiler of one's own sees only its own
+    spans.
 
     Examples
     --------
@@ -52,9 +53,7 @@ class Profiler:
     [('outer', False), ('square', True)]
     """
 
-    def __init__(
-        self, enabled: bool = True, *, capacity: int = CAPACITY, memory: bool | str = False
-    ) -> None:
+    def __init__(self, enabled: bool = True, *, capacity: int = CAPACITY, memory: bool | str = False) -> None:
         self._recorder = Recorder(capacity, _memory(memory))
         if enabled:
             self._recorder.enable()
@@ -141,9 +140,12 @@ class Profiler:
         return sorted(self._recorder.session.snapshot()[0], key=lambda span: (span.start, span.id))
 
     def get_summary(self) -> dict[str, dict[str, Any]]:
-        """For each name, those with most time of their own first: count, total, self, mean, p50, p95, min, max (seconds),
-        device time, copies, compilation, memory, errors. What was not measured is None.
-        """  # noqa: D205  # one sentence that needs two lines
+        """Statistics of each name, those with most time of their own first.
+
+        Each has ``count``, ``total``, ``self``, ``mean``, ``p50``, ``p95``, ``min``, ``max`` and ``device`` in seconds,
+        ``transfer`` and ``compile``, ``memory_growth`` and ``memory_peak`` in bytes, ``errors``. What was not measured
+        is None.
+        """
         return self.document().summary
 
     def get_breakdown(self) -> dict[str, Any]:

@@ -5,147 +5,22 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import threading
-import time
 import weakref
-from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Literal
+from typing import Any
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.profiling.clocks import HOST_NAMES, DeviceClock, find_clock
+from hpfracc.profiling.clocks import HOST_NAMES
 from hpfracc.profiling.device_time import DeviceTime
-from hpfracc.profiling.spans import NULL_SPAN, NullSpan, Span
-from hpfracc.profiling.timelines import Timeline
+from hpfracc.profiling.session import Session
+from hpfracc.profiling.spans import NULL_SPAN, Memory, NullSpan, Span
 
-__all__ = ["CAPACITY", "Memory", "Recorder", "Session", "shared"]
+__all__ = ["CAPACITY", "Recorder", "check_capacity", "reset", "shared"]
 
 #: Spans kept by default; at some 300 bytes each, 60 MB.
 CAPACITY = 200_000
-
-#: Pairs of marks that wait to be read before old ones are looked at: the device is usually done with those.
-_PENDING, _AT_ONCE = 256, 32
-
-#: What is read around spans: nothing, the allocator of a span's device, or the host's memory for the others as well.
-Memory = Literal["", "device", "all"]
-
-
-class Session:
-    """What was recorded since the last reset.
-
-    Spans are appended to a deque and counted by ``itertools.count``, each one C call that no other thread can split.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        self.spans: deque[Span] = deque(maxlen=capacity)
-        self.keep = self.spans.append
-        self._ids, self._ends = itertools.count(1), itertools.count(1)
-        self.issue: Callable[[], int] = self._ids.__next__
-        self.count_end: Callable[[], int] = self._ends.__next__
-        self._looks = 0
-        self._lock = threading.Lock()
-        self.local = threading.local()
-        #: Name of each lane, and for a task the lane of the thread it ran in.
-        self.lanes: list[tuple[str, int | None]] = []
-        self._tasks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._devices: dict[str, tuple[DeviceClock, str, Timeline | None]] = {}
-        self.timelines: dict[tuple[str, str], Timeline] = {}
-        self.pending: deque[DeviceTime] = deque()
-        self.begun_ns = time.perf_counter_ns()
-        self.begun_unix = time.time()
-
-    def new_lane(self, name: str) -> int:
-        """A lane for the current thread."""
-        with self._lock:
-            self.lanes.append((name, None))
-            self.local.lane = lane = len(self.lanes) - 1
-        return lane
-
-    def task_lane(self, thread: int, loop: Any) -> int:
-        """The lane of the task that runs in ``loop`` now; that of the thread outside of tasks."""
-        import asyncio
-
-        task = asyncio.current_task(loop)
-        if task is None:
-            return thread
-        lane = self._tasks.get(task)
-        if lane is None:
-            with self._lock:
-                self.lanes.append((task.get_name(), thread))
-                self._tasks[task] = lane = len(self.lanes) - 1
-        return lane
-
-    def counts(self) -> tuple[int, int]:
-        """How many spans were begun, and how many ended; asking takes a number, which is taken off again."""
-        with self._lock:
-            self._looks += 1
-            return self.issue() - self._looks, self.count_end() - self._looks
-
-    def snapshot(self) -> tuple[list[Span], int, int]:
-        """The spans that are kept, how many were dropped, and how many are open."""
-        begun, ended = self.counts()
-        while True:
-            try:
-                kept = list(self.spans)
-                break
-            except RuntimeError:  # the garbage collector ran code that ended a span meanwhile
-                continue
-        return kept, max(0, ended - len(kept)), max(0, begun - ended)
-
-    def device_time(self, device: str) -> DeviceTime:
-        """The part of a span that ``device`` does; its time line is made at its first use."""
-        known = self._devices.get(device)
-        if known is None:
-            found = find_clock(device)
-            if found is None:  # asked again next time: its library may be imported by then
-                return DeviceTime(device, None, None)
-            clock, full = found
-            known = self._devices[device] = clock, full, self._timeline(clock, full) if clock.marks else None
-        clock, full, timeline = known
-        return DeviceTime(full, clock, timeline)
-
-    def _timeline(self, clock: DeviceClock, device: str) -> Timeline:
-        with self._lock:
-            known = self.timelines.get((clock.name, device))
-            if known is None:
-                known = self.timelines[clock.name, device] = Timeline(clock, device)
-        return known
-
-    def settle_later(self, part: DeviceTime) -> None:
-        """Read the marks of ``part`` when the device has passed them."""
-        if part.waits_for_marks:
-            self.pending.append(part)
-            if len(self.pending) > _PENDING:
-                self._settle_some()
-
-    def _settle_some(self) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                part = self.pending.popleft()
-            except IndexError:
-                return
-            if not part.settle():
-                self.pending.appendleft(part)
-                return
-
-    def settle(self) -> None:
-        """Read every mark; waits for the devices that have something left to do."""
-        waiting = list(self.pending)
-        for timeline in self.timelines.values() if waiting else ():
-            timeline.clock.synchronize(timeline.device)
-            timeline.correct_drift()
-        self.pending.clear()
-        self.pending.extend(part for part in waiting if not part.settle())
-
-    def forget_devices(self) -> None:
-        """Leave all marks unread."""
-        for part in self.pending:
-            part.forget()
-        self.pending.clear()
-        self.timelines.clear()
 
 
 class Recorder:

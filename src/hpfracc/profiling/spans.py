@@ -6,18 +6,17 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Hashable
+from contextvars import ContextVar
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.host_memory import read_host_memory
+from hpfracc.profiling.session import Session
 
-if TYPE_CHECKING:
-    from hpfracc.profiling.recorder import Recorder, Session
-
-__all__ = ["KINDS", "NULL_SPAN", "NullSpan", "Span", "Told"]
+__all__ = ["KINDS", "NULL_SPAN", "Keeper", "Memory", "NullSpan", "Span", "Told"]
 
 #: What a span can be: a user's own, or one of the engine's.
 KINDS = ("span", "call", "kernel", "decide", "import", "transfer", "compile", "fallback", "batch", "usage")
@@ -30,8 +29,25 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _now = time.perf_counter_ns
 
 
+#: What is read around spans: nothing, the allocator of a span's device, or the host's memory for the others as well.
+Memory = Literal["", "device", "all"]
+
+
+class Keeper(Protocol):
+    """What a span needs of the recorder that it belongs to."""
+
+    on: bool
+    memory: Memory
+    session: Session
+    current: ContextVar[Span | None]
+    running_loop: Callable[[], Any] | None
+
+    def device_time(self, device: str) -> DeviceTime | None:
+        """The device's part of a span."""
+
+
 class Told:
-    """A decision that a call carries: ``key`` is equal for calls that were decided alike, ``tell()`` gives plain values.
+    """A decision that a call carries: ``key`` is equal for calls decided alike, ``tell()`` gives plain values.
 
     Told when a profile is read, and then once for each key: most decisions are never looked at.
     """
@@ -91,7 +107,7 @@ class Span:
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: Keeper,
         name: str,
         kind: str = "span",
         device: str | None = None,
@@ -246,7 +262,7 @@ NULL_SPAN = NullSpan()
 
 
 def decorate(
-    recorder: Recorder, function: Function, name: str, device: str | None, metadata: dict[str, Any] | None
+    recorder: Keeper, function: Function, name: str, device: str | None, metadata: dict[str, Any] | None
 ) -> Function:
     """A function of which every call is a span while ``recorder`` is on."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hpfracc.profiling.formats import format_bytes, format_seconds, format_share
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from hpfracc.profiling.comparison.verdicts import Comparison
     from hpfracc.profiling.document import Document
 
-__all__ = ["bottleneck_table", "comparison_table", "show", "summary_table"]
+__all__ = ["bottleneck_table", "show", "summary_table"]
 
 #: Names shown by default, and columns of what goes into a file or a pipe.
 _MOST_ROWS = 30
@@ -106,31 +105,3 @@ def bottleneck_table(document: Document, top: int) -> RenderableType:
         )
     rest = [Text(f"  {remark['text']}") for remark in document.advice if remark["text"] not in told]
     return Group(table, *rest)
-
-
-def comparison_table(comparison: Comparison) -> RenderableType:
-    """Every path with its verdict."""
-    from rich import box
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    styles = {"slower": "bold red", "faster": "bold green", "inconclusive": "dim"}
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("span", overflow="fold")
-    for name in ("before", "after", "ratio", "repeats"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("why", overflow="fold")
-    for row in comparison.rows:
-        table.add_row(
-            Text(" > ".join(row.path)),
-            format_seconds(row.before),
-            format_seconds(row.after),
-            "-" if row.ratio is None else f"{row.ratio:.2f}x",
-            "+".join(map(str, row.repeats)),
-            Text(row.verdict, style=styles[row.verdict]),
-            Text(row.reason),
-        )
-    counts: dict[str, Any] = comparison.to_dict()["verdicts"]
-    return Group(table, Text("  " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())))

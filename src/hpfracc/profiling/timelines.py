@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
+from time import perf_counter_ns
 from typing import Any
 
 from hpfracc.profiling.clocks import DeviceClock
@@ -41,13 +41,13 @@ class Timeline:
         self._rate = 1.0
         clock.synchronize(device)
         mark = clock.mark(device)
-        self._zero = time.perf_counter_ns()
+        self._zero = perf_counter_ns()
         self._latest = Anchor(mark, None, self._zero)
 
     def anchor(self, mark: Any) -> tuple[Anchor, bool]:
         """The anchor that ``mark`` is to be measured from; True if the mark itself has become one and must be kept."""
         latest = self._latest
-        now = time.perf_counter_ns()
+        now = perf_counter_ns()
         if now - latest.set_at < _ANCHOR_AGE:
             return latest, False
         with self._lock:
@@ -84,7 +84,7 @@ class Timeline:
         """Compare the two clocks again, on an idle device: over minutes they drift apart by milliseconds."""
         mark = self.clock.mark(self.device)
         self.clock.synchronize(self.device)
-        now = time.perf_counter_ns()
+        now = perf_counter_ns()
         latest = self._latest
         base = self._base(latest)
         if base is not None and mark is not None:

@@ -5,17 +5,22 @@ While it is off, a call looks at one flag and nothing here runs.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Protocol
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.plan import Plan
-from hpfracc.engine.execution.watching import queue_of
+from hpfracc.engine.execution.planning import learns
+from hpfracc.engine.execution.watching import queue_of, watch_compilation
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.profiling.recorder import shared as spans
 from hpfracc.profiling.spans import Span, Told
 
 __all__ = ["Observable", "observe_call"]
+
+
+_UNWATCHED = contextlib.nullcontext()
 
 
 class Observable(Protocol):
@@ -45,11 +50,18 @@ def observe_call(
             if span.device is not None:
                 span.device.begin()
         try:
-            return operation.call_plainly(arrays, backend, weights_key, params)
+            with _watch_first(plan):
+                return operation.call_plainly(arrays, backend, weights_key, params)
         finally:
             decided = trail.last_decision()
             if isinstance(decided, Decision):
                 span.decision = _told(decided)
+
+
+def _watch_first(plan: Plan) -> contextlib.AbstractContextManager[Any]:
+    """A span around a call that compiles, of a plan that learns nothing: one that does notices by itself."""
+    first = plan.fresh and not learns(plan.request) and plan.calls() == 0
+    return watch_compilation(plan.bound.arm) if first else _UNWATCHED
 
 
 def _told(decision: Decision) -> Told:

@@ -35,6 +35,7 @@ class Plan:
         "bound",
         "decision",
         "expected",
+        "fresh",
         "interval",
         "knowledge",
         "option",
@@ -59,6 +60,8 @@ class Plan:
         self.peeks = 0
         self.interval = 0
         self.warm: set[str] = set()
+        #: Whether nothing planned before had compiled what the first arm compiles.
+        self.fresh = False
         self.adopt(bound, decision, option)
 
     def adopt(self, bound: Bound, decision: Decision, option: Option, expected: float = math.nan) -> None:

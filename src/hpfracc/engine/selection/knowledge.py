@@ -212,7 +212,10 @@ class Knowledge(Guarded):
             first = self.fallbacks[key] == 1
         text = registry.describe_failure(error)
         spans.event(
-            f"{failed} failed", "fallback", {"operation": operation, "failed": failed, "taken": taken, "kind": kind}, text
+            f"{failed} failed",
+            "fallback",
+            {"operation": operation, "failed": failed, "taken": taken, "kind": kind},
+            text,
         )
         if first:
             logger.info("%s: %s %s (%s); falling back to %s", operation, failed, kind, text, taken)

@@ -1,4 +1,4 @@
-"""The Mann-Whitney test: do values of one sample tend to be larger than those of another?
+"""The Mann-Whitney test, which tells whether values of one sample tend to be larger than those of another.
 
 Mann, Whitney (1947), Ann. Math. Statist. 18, 50-60. Exact where there are no ties, else the normal approximation with
 the correction for ties.

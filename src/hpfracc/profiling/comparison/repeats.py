@@ -1,4 +1,4 @@
-"""What is compared: each top-level span is one repeat, and what happened in it is added up by path."""
+"""What is compared: each top-level span is one repeat, and what happened in it is taken together by path."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ __all__ = ["Path", "blocks", "collect"]
 #: Names from the top-level span inwards.
 Path = tuple[str, ...]
 #: When a repeat began (nanoseconds since 1970), and how long the spans of one path took in it, all together.
-Sample = tuple[int, int]
+Sample = tuple[int, float]
 
 
 def collect(documents: Iterable[dict[str, Any]]) -> dict[Path, list[Sample]]:
     """The repeats of every path in some profiles.
 
-    A path that a repeat does not have counts as no repeat of it, rather than as one of no time.
+    Several spans of one path in a repeat count as their number times their 25th percentile: those that the system held
+    up do not stand for the others. A path that a repeat does not have counts as no repeat of it, rather than as one of no time.
     """
     found: dict[Path, list[Sample]] = {}
     for document in documents:
         begun = int(document["begun_unix_ns"])
         paths: dict[int, tuple[Path, int]] = {}
-        sums: dict[tuple[int, Path], int] = {}
+        calls: dict[tuple[int, Path], list[int]] = {}
         starts: dict[int, int] = {}
         for span in sorted(document["spans"], key=lambda span: (span["start_ns"], span["id"])):
             parent = span["parent"]
             outer = paths.get(parent) if parent is not None else None
             if outer is None:
-                path, root = (span["name"],), span["id"]
+                root = span["id"]
+                path: Path = (span["name"],)
                 starts[root] = begun + span["start_ns"]
             else:
                 path, root = outer[0], outer[1]
@@ -36,10 +38,15 @@ def collect(documents: Iterable[dict[str, Any]]) -> dict[Path, list[Sample]]:
                     path = (*path, span["name"])
             paths[span["id"]] = path, root
             if outer is None or path is not outer[0]:
-                sums[root, path] = sums.get((root, path), 0) + span["duration_ns"]
-        for (root, path), total in sums.items():
-            found.setdefault(path, []).append((starts[root], total))
+                calls.setdefault((root, path), []).append(span["duration_ns"])
+        for (root, path), durations in calls.items():
+            found.setdefault(path, []).append((starts[root], len(durations) * _typical(durations)))
     return found
+
+
+def _typical(durations: list[int]) -> int:
+    """The 25th percentile: what undisturbed calls take on a machine that others use too."""
+    return sorted(durations)[len(durations) // 4]
 
 
 def blocks(first: Sequence[Sample], second: Sequence[Sample]) -> tuple[list[float], list[float]]:
@@ -50,7 +57,7 @@ def blocks(first: Sequence[Sample], second: Sequence[Sample]) -> tuple[list[floa
     """
     marked = sorted([(*sample, 0) for sample in first] + [(*sample, 1) for sample in second])
     sides: tuple[list[float], list[float]] = ([], [])
-    row: list[int] = []
+    row: list[float] = []
     for place, (_, total, side) in enumerate(marked):
         row.append(total)
         if place + 1 == len(marked) or marked[place + 1][2] != side:

@@ -97,9 +97,9 @@ class Comparison:
         }
 
     def __rich__(self) -> RenderableType:
-        from hpfracc.profiling.tables import comparison_table
+        from hpfracc.profiling.comparison.view import comparison_table
 
-        return comparison_table(self)
+        return comparison_table(self.to_dict())
 
 
 def compare_profiles(
@@ -145,9 +145,7 @@ def _judge(
 ) -> SpanComparison:
     medians = statistics.median(before), statistics.median(after)
     verdict, reason = _verdict(medians, before, after, p, tests, rules)
-    return SpanComparison(
-        path, medians[0] / 1e9, medians[1] / 1e9, (len(before), len(after)), p, verdict, reason
-    )
+    return SpanComparison(path, medians[0] / 1e9, medians[1] / 1e9, (len(before), len(after)), p, verdict, reason)
 
 
 def _verdict(

@@ -14,7 +14,17 @@ from hpfracc.profiling.dashboard.payload import pack
 __all__ = ["render_page"]
 
 #: The page's own code, in the order in which it is put together.
-_SCRIPTS = ("format.js", "model.js", "ranks.js", "lanes.js", "chart.js", "panels.js", "table.js", "compare.js", "main.js")
+_SCRIPTS = (
+    "format.js",
+    "model.js",
+    "ranks.js",
+    "lanes.js",
+    "chart.js",
+    "panels.js",
+    "table.js",
+    "compare.js",
+    "main.js",
+)
 
 
 def render_page(document: dict[str, Any] | None, title: str = "") -> str:

@@ -13,8 +13,8 @@ _SELDOM = ("bytes", "error", "metadata", "decision", "transfer_ns", "compile_ns"
 def pack(document: dict[str, Any]) -> dict[str, Any]:
     """The document with its spans as columns.
 
-    ``parent`` is the place of the parent, -1 for none; names stand once in ``names``; what a device did, what memory was
-    read and what else is seldom there are kept apart, with the places of their spans.
+    ``parent`` is the place of the parent, -1 for none; names stand once in ``names``; what a device did, what memory
+    was read and what else is seldom there are kept apart, with the places of their spans.
     """
     names: dict[str, int] = {}
     places = {span["id"]: place for place, span in enumerate(document["spans"])}

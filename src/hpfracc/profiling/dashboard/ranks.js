@@ -73,7 +73,7 @@ function median(values) {
   return ordered.length % 2 ? ordered[half] : (ordered[half - 1] + ordered[half]) / 2;
 }
 
-// Every top-level span is a repeat; what happened in it is added up by path of names.
+// Every top-level span is a repeat; what happened in it is taken together by path of names.
 function collectRepeats(profile) {
   const found = new Map(), paths = [], roots = new Int32Array(profile.count), sums = new Map();
   const begun = profile.head.begun_unix_ns || 0;
@@ -88,11 +88,13 @@ function collectRepeats(profile) {
       if (paths[at] === paths[parent]) continue;
     }
     const key = roots[at] + '\u0000' + paths[at].join('\u0000');
-    const row = sums.get(key) || { path: paths[at], start: begun + profile.start[roots[at]], total: 0 };
-    row.total += profile.duration(at);
+    const row = sums.get(key) || { path: paths[at], start: begun + profile.start[roots[at]], calls: [] };
+    row.calls.push(profile.duration(at));
     sums.set(key, row);
   }
   for (const row of sums.values()) {
+    // Their number times the 25th percentile: those that the system held up do not stand for the others.
+    row.total = row.calls.length * row.calls.sort((a, b) => a - b)[row.calls.length >> 2];
     const key = row.path.join('\u0000');
     if (!found.has(key)) found.set(key, []);
     found.get(key).push(row);
