@@ -30,7 +30,7 @@ class Mark:
 
 
 class SimulatedClock:
-    """One device with one queue: ``work(seconds)`` enqueues. Its own clock runs ``rate`` times as fast as the host's."""
+    """A device with one queue: ``work(seconds)`` enqueues. Its clock runs ``rate`` times as fast as the host's."""
 
     def __init__(
         self, time: Time, name: str = "simulated", *, marks: bool = True, rate: float = 1.0, device: str = "sim:0"

@@ -60,7 +60,7 @@ def test_union_and_length():
 
 
 def test_self_time_is_what_children_on_the_same_thread_leave():
-    """Overlapping children count once, those of other threads not at all, and a late one only up to its parent's end."""
+    """Overlapping children count once, other threads' not at all, and a late one only up to its parent's end."""
     written = Written()
     parent = written.add("parent", 0, 100)
     written.add("one", 10, 30, parent)

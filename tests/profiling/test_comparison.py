@@ -28,7 +28,13 @@ def document(runs: list[tuple[int, dict[str, list[float]]]]) -> dict[str, Any]:
         root = next(ids)
         start = when
         spans.append(
-            {"id": root, "parent": None, "name": "run", "start_ns": when, "duration_ns": int(sum(map(sum, children.values())) * 1e3)}
+            {
+                "id": root,
+                "parent": None,
+                "name": "run",
+                "start_ns": when,
+                "duration_ns": int(sum(map(sum, children.values())) * 1e3),
+            }
         )
         for name, calls in children.items():
             for microseconds in calls:
@@ -99,7 +105,7 @@ def test_repeats_are_added_up_by_path():
                     pass
     found = collect([profiler.document().to_dict()])
     assert {path: len(samples) for path, samples in found.items()} == {("step",): 2, ("step", "a"): 2, ("step", "b"): 1}
-    outer = [span for span in profiler.get_entries() if span.name == "a"][0]
+    outer = next(span for span in profiler.get_entries() if span.name == "a")
     assert found["step", "a"][0][1] == outer.end - outer.start
 
 

@@ -28,7 +28,9 @@ def evil_profile() -> Profiler:
     for number in range(60):
         with profiler.profile("filler", number=number):
             pass
-    with profiler.profile(EVIL, scalar=np.float32(1.5), array=np.zeros((3, 4)), bad=math.nan, worse=np.inf, flag=np.True_):
+    with profiler.profile(
+        EVIL, scalar=np.float32(1.5), array=np.zeros((3, 4)), bad=math.nan, worse=np.inf, flag=np.True_
+    ):
         with profiler.profile("numbers", **{"</script>": {1: {2, 3}}, "big": 10**30, "long": "x" * 9999}):
             pass
         with pytest.raises(RuntimeError), profiler.profile("failing"):
@@ -173,7 +175,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     """Nothing is half written: the earlier file stays, and no other is left behind."""
     path = Profiler().export_json(tmp_path / "run.json")
     before = path.read_text(encoding="utf-8")
-    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        "pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     with pytest.raises(InvalidInputError, match="No space left"):
         Profiler().export_json(path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.json"]

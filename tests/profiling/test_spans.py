@@ -256,7 +256,7 @@ def test_memory_where_it_is_asked_for():
     profiler = Profiler(memory=True)
     with profiler.profile("allocate"):
         block = bytearray(64 * 2**20)
-        block[:: 4096] = b"x" * len(block[:: 4096])
+        block[::4096] = b"x" * len(block[::4096])
     with profiler.profile("idle"):
         pass
     first, second = profiler.get_entries()

@@ -72,6 +72,7 @@ def _run(arguments: argparse.Namespace) -> Answer:
     if not script.is_file():
         raise InvalidInputError(f"script {str(script)!r} is not a file; name the Python script to run")
     profiler = get_profiler(enabled=True)
+    profiler.reset()
     profiler.configure(capacity=arguments.capacity, memory=not arguments.no_memory)
     status, failure = _execute(script, arguments.arguments, profiler)
     profiler.disable()

@@ -73,7 +73,7 @@ class Document:
                 "pid": os.getpid(),
                 "command": plain([Path(part).name if at == 0 else part for at, part in enumerate(sys.argv)]),
                 "python": platform.python_version(),
-                "system": f"{platform.system()} {platform.release()}",
+                "system": platform.system(),
                 "machine": platform.machine(),
             },
             "begun_unix_ns": round(session.begun_unix * 1e9),

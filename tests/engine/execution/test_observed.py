@@ -1,4 +1,4 @@
-"""The engine reports to the profiler: calls, choices, copies, first calls and fallbacks are spans, and none while off."""
+"""The engine reports to the profiler: calls, choices, copies, first calls, fallbacks; and nothing while it is off."""
 
 from __future__ import annotations
 

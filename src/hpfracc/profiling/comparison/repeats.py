@@ -17,7 +17,8 @@ def collect(documents: Iterable[dict[str, Any]]) -> dict[Path, list[Sample]]:
     """The repeats of every path in some profiles.
 
     Several spans of one path in a repeat count as their number times their 25th percentile: those that the system held
-    up do not stand for the others. A path that a repeat does not have counts as no repeat of it, rather than as one of no time.
+    up do not stand for the others. A path that a repeat does not have counts as no repeat of it, rather than as one of
+    no time.
     """
     found: dict[Path, list[Sample]] = {}
     for document in documents:

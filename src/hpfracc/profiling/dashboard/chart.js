@@ -5,7 +5,7 @@ const ROW = 21, AXIS = 24, LANE = 24, GUTTER = 132, MOST_DEPTH = 40;
 function colours() {
   const style = getComputedStyle(document.documentElement);
   const get = (name) => style.getPropertyValue('--' + name).trim();
-  const found = { ink: get('ink'), soft: get('soft'), rule: get('rule'), field: get('field'), panel: get('panel'), bar: get('bar-ink'), match: get('match'), accent: get('accent'), line: get('line'), idle: get('idle'), device: get('device') };
+  const found = { ink: get('ink'), soft: get('soft'), rule: get('rule'), field: get('field'), panel: get('panel'), bar: get('bar-ink'), match: get('match'), accent: get('accent'), line: get('line'), line2: get('line2'), idle: get('idle'), device: get('device') };
   for (const kind of KINDS) found[kind] = get(kind);
   return found;
 }
@@ -25,7 +25,7 @@ function prepare(canvas, height) {
 }
 
 function niceStep(span, width) {
-  const rough = span / Math.max(2, width / 110), power = 10 ** Math.floor(Math.log10(rough));
+  const rough = span / Math.max(2, width / 95), power = 10 ** Math.floor(Math.log10(rough));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough);
 }
 
@@ -51,7 +51,7 @@ class Chart {
     this.told = told;
     this.from = profile.begin;
     this.to = profile.finish;
-    this.lane = profile.lanes.length ? profile.lanes.reduce((best, lane) => (!lane.isDevice && lane.total > best.total ? lane : best)) : null;
+    this.lane = profile.lanes.length ? profile.lanes.reduce((best, lane) => (!lane.isDevice && lane.depth.size > best.depth.size ? lane : best)) : null;
     this.selected = -1;
     this.hovered = -1;
     this.wanted = null;
@@ -263,7 +263,7 @@ class Chart {
     drawAxis(pen, { from: p.begin, to: p.finish }, p.begin, left, width, height, ink);
     pen.fillStyle = ink.soft;
     for (const value of [bottom, (bottom + most) / 2, most]) pen.fillText(bytes(Math.max(0, value)), 6, Math.min(height - 9, Math.max(AXIS + 8, y(value))));
-    const tones = [ink.line, ink.fallback, ink.kernel, ink.compile];
+    const tones = [ink.line, ink.line2, ink.soft];
     [...series].forEach(([of, points], number) => {
       pen.strokeStyle = tones[number % tones.length];
       pen.lineWidth = 2;

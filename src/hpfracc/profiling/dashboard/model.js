@@ -81,7 +81,8 @@ class Profile {
       rows.get(this.lane[at]).push(at);
     }
     const known = new Map((this.head.lanes || []).map((lane) => [lane.id, lane]));
-    return [...rows.keys()].sort((a, b) => a - b).map((id) => {
+    const later = (id) => (known.has(id) && known.get(id).thread !== 'MainThread' ? 1 : 0);
+    return [...rows.keys()].sort((a, b) => later(a) - later(b) || a - b).map((id) => {
       const lane = known.get(id) || { thread: 'lane ' + id, task: null };
       const label = lane.task === null ? lane.thread : lane.thread + ': ' + lane.task;
       return new Lane(label, lane.task === null ? lane.thread : lane.task, false, rows.get(id), this.start, this.end);

@@ -74,12 +74,13 @@ function describe(profile, at) {
 function fillBottlenecks(profile) {
   const told = new Set(), most = Math.max(...profile.head.bottlenecks.map((row) => row.share), 1e-9);
   put($('bottleneck-list'), ...profile.head.bottlenecks.slice(0, 5).map((row) => {
-    row.advice.forEach((text) => told.add(text));
+    const advice = row.advice.filter((text) => !told.has(text));
+    advice.forEach((text) => told.add(text));
     const each = row.count === 1 ? 'once' : whole(row.count) + ' times, ' + seconds(row.mean * 1e9) + ' on average';
     return element('li', {},
       element('div', { class: 'fill ' + row.kind, width: (100 * row.share) / most + '%', 'aria-hidden': 'true' }),
       element('span', { class: 'name' }, row.name), element('span', { class: 'number' }, seconds(row.self * 1e9)), element('span', { class: 'number' }, share(row.share)),
-      element('span', { class: 'more' }, [each, ...row.advice].join('. ')));
+      element('span', { class: 'more' }, [each, ...advice].join('. ')));
   }));
   put($('advice-list'), ...profile.head.advice.filter((remark) => !told.has(remark.text)).map((remark) => element('li', {}, element('b', {}, remark.kind), ': ' + remark.text)));
 }
