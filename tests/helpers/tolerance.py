@@ -30,9 +30,10 @@ def bound(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], a
 
 
 def _convolution(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
-    """``(sum |w|) (max |x|)`` of each row, finite values only."""
-    weights, signal = (np.where(np.isfinite(array), np.abs(array), 0) for array in arrays)
-    return weights.sum(-1, keepdims=True) * signal.max(-1, keepdims=True, initial=0)
+    """``(sum |w|) (max |x|)`` of each row, finite values only; starting weights count too, and differences twice."""
+    weights, signal, *starts = (np.where(np.isfinite(array), np.abs(array), 0) for array in arrays)
+    total = weights.sum(-1, keepdims=True) + sum(row.max(initial=0) for rows in starts for row in rows)
+    return total * signal.max(-1, keepdims=True, initial=0) * (1 + params.get("differences", False))
 
 
 def _matmul(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:

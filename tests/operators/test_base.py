@@ -163,3 +163,20 @@ def test_weights_are_kept_for_plain_orders():
     before = kept_weights.misses
     hf.caputo(2 * X, T, 0.4321)
     assert kept_weights.misses == before
+
+
+@pytest.mark.parametrize("method", ["l1-2", "l1"])
+def test_a_second_call_of_the_same_kind_is_the_first_one_again(method: str):
+    """What is remembered of a call is its kind alone: other samples, steps and batches get answers of their own."""
+    operator = hf.Caputo(0.5, method)
+    rng = np.random.default_rng(0)
+    for shape, step in (((40,), 0.1), ((40,), 0.3), ((3, 40), 0.1), ((40,), 0.1)):
+        samples = rng.standard_normal(shape)
+        t = step * np.arange(40)
+        np.testing.assert_allclose(operator(samples, step=step), operator(samples, t), rtol=1e-11, atol=1e-11)
+    operator(rng.standard_normal(40), step=0.1)
+    for bad in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(hf.errors.InvalidInputError):
+            operator(rng.standard_normal(40), step=bad)
+    with pytest.raises(hf.errors.ShapeError):
+        operator(rng.standard_normal((40, 40)), step=0.1, axis=2)

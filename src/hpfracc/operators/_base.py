@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hpfracc._arrays import device_of, library_of
+from hpfracc._arrays import PAIR_KINDS, device_of, library_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._function import Function, read_function
-from hpfracc.operators._grids import read_grid
+from hpfracc.operators._grids import Grid, read_grid
 from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
@@ -36,6 +36,14 @@ class Outcome:
     error: Callable[[], Any] | None = None
     converged: bool = True
     message: str = ""
+    #: Where it is the same for every such call: the value from samples of this length and dtype, whatever their step.
+    again: Callable[[Samples], Any] | None = None
+
+
+#: What to do with samples that were met before, by operator, length and dtype: reading and checking everything anew
+#: takes longer than the work on some thousand points.
+_again: dict[Any, Callable[[Samples], Any]] = {}
+_MOST_REMEMBERED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,11 @@ class FractionalOperator(ABC):
         array or OperatorResult
             An array of the caller's own kind, shaped like the samples (like ``t`` for a callable).
         """
+        if type(step) is float and t is None and origin is None and factor is None and rtol is None:
+            again = None if full_output else self._met_before(f, step, axis)
+            if again is not None:
+                with np.errstate(invalid="ignore"):
+                    return again(Samples(f, Grid(f.shape[-1], 0.0, step), backend))
         problem: Samples | Function
         if callable(f) and not hasattr(f, "dtype"):
             if step is not None:
@@ -158,6 +171,10 @@ class FractionalOperator(ABC):
             if full_output and outcome.error is not None:
                 estimate = outcome.error()
         value = outcome.value
+        if outcome.again is not None and isinstance(problem, Samples) and problem.values is f:
+            if len(_again) >= _MOST_REMEMBERED:
+                _again.clear()
+            _again[self, f.shape[-1], f.dtype] = outcome.again
         if isinstance(problem, Function):
             value = problem.shaped(value)
         elif axis != -1:
@@ -166,6 +183,16 @@ class FractionalOperator(ABC):
             return value
         decision = made[0] if len(made) == 1 else made or None
         return OperatorResult(value, outcome.method, estimate, decision, start, outcome.converged, outcome.message)
+
+    def _met_before(self, f: Any, step: float, axis: Any) -> Callable[[Samples], Any] | None:
+        """What to do with samples of a kind met before, along the last axis and with a step that is one."""
+        kind = type(f)
+        if not (kind is np.ndarray or kind in PAIR_KINDS) or not f.ndim or not 0.0 < step < math.inf:
+            return None
+        # A bool is no axis, though it counts as a number.
+        if type(axis) is not int or axis not in (-1, f.ndim - 1) or type(self._order_like()) is not float:
+            return None
+        return _again.get((self, f.shape[-1], f.dtype))
 
     def _order_like(self) -> Any:
         """What decides the library beside the samples: the order."""
@@ -216,4 +243,5 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
         blind = min(rule.measured_from(order), samples.n)
         return join([distance[..., :blind] + math.nan, distance[..., blind:]]) if blind else distance
 
-    return Outcome(value, rule.name, None if companion is None else error)
+    again = (lambda samples: rule.apply(samples, order)) if rule.one_call and order.plain else None
+    return Outcome(value, rule.name, None if companion is None else error, again=again)

@@ -153,6 +153,10 @@ def read_number(name: str, value: Any) -> float:
     return number
 
 
+#: Points that are looked at together: 64 kB of them, and as much beside.
+_BLOCK = 8192
+
+
 def _uniform_step(points: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> float | None:
     """The step of points that are equally far apart within rounding, else None.
 
@@ -166,13 +170,19 @@ def _uniform_step(points: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> float |
     step = (last - first) / (n - 1)
     if not (step > 0.0 and math.isfinite(step)):
         return None
-    exact = np.arange(n, dtype=np.float64)
-    exact *= step
-    exact += first
-    exact -= points
-    off = max(float(exact.max()), -float(exact.min()))  # nan where a point is
     rounding = float(np.finfo(dtype).eps) * max(abs(first), abs(last))
-    return step if off <= max(4.0 * rounding, min(n * rounding, 1e-3 * step)) else None
+    allowed = max(4.0 * rounding, min(n * rounding, 1e-3 * step))
+    # Block by block: each stays in cache, and points that are not uniform show in the first.
+    ramp = np.arange(min(n, _BLOCK), dtype=np.float64) * step
+    off = np.empty_like(ramp)
+    for begin in range(0, n, _BLOCK):
+        block = points[begin : begin + _BLOCK]
+        part = off[: len(block)]
+        np.subtract(block, first + begin * step, out=part)
+        part -= ramp[: len(block)]
+        if not (part.max() <= allowed and part.min() >= -allowed):  # also where a point is nan
+            return None
+    return step
 
 
 def require_increasing(points: np.ndarray[Any, Any]) -> None:

@@ -21,6 +21,8 @@ class Rule(ABC):
     cost: ClassVar[str] = "O(n log n)"
     #: The rule whose distance from this one estimates the error, or None.
     companion: ClassVar[Rule | None] = None
+    #: Whether applying it makes a single engine call, so that there is nothing to collect around it.
+    one_call: ClassVar[bool] = False
 
     @abstractmethod
     def accuracy(self, alpha: float) -> float:

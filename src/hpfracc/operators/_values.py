@@ -57,9 +57,13 @@ class Samples:
         """Number of points."""
         return self.grid.n
 
-    def convolve(self, weights: Any, signal: Any, key: Hashable = None) -> Any:
-        """``y[..., n] = sum_k weights[k] signal[..., n - k]``; ``key`` names weights that come back."""
-        return causal_convolution(weights, signal, backend=self.backend, weights_key=key)
+    def convolve(self, weights: Any, signal: Any, key: Hashable = None, starts: Any = None, **options: Any) -> Any:
+        """``y[..., n] = sum_k weights[k] signal[..., n - k]``; ``key`` names weights that come back.
+
+        ``starts`` and ``options`` are those of the primitive.
+        """
+        arrays = (weights, signal) if starts is None else (weights, signal, starts)
+        return causal_convolution(*arrays, backend=self.backend, weights_key=key, **options)
 
     def scale(self, exponent: Any) -> Any:
         """``step ** exponent``, ready to be multiplied with the values."""

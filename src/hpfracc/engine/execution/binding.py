@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hpfracc._arrays import dtype_name, library_of, nbytes
+from hpfracc._arrays import dtype_name, is_transformed, library_of, nbytes, tracks_gradient
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm, Kernel
 from hpfracc.engine.execution.prepared import prepared_operands
@@ -86,7 +86,8 @@ class Bound:
         converters = self._converters
         if weights_key is None or self._index is None:
             operands = [a if c is None else c(a) for a, c in zip(arrays, converters, strict=True)]
-            result = self._compute(self._kernel.run, operands, params)
+            run = self._watched(self._kernel.run) if spans.on else self._kernel.run
+            result = run(*operands, **params)
         else:
             index = self._index
             prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, arrays[index]))
@@ -96,18 +97,17 @@ class Bound:
                 if position != index
             ]
             assert self._kernel.apply is not None  # a kernel that prepares also applies
-            result = self._compute(self._kernel.apply, [prepared, *operands], params)
+            apply = self._watched(self._kernel.apply) if spans.on else self._kernel.apply
+            result = apply(prepared, *operands, **params)
         if self._giver is None:
             return result
         if isinstance(result, tuple):  # a user's kernel may have several results
             return tuple(map(self._giver, result))
         return self._giver(result)
 
-    def _compute(self, kernel: Callable[..., Any], operands: list[Any], params: dict[str, Any]) -> Any:
-        if spans.on and self.moves:
-            with watch_kernel(self._call.operation, self.arm):
-                return kernel(*operands, **params)
-        return kernel(*operands, **params)
+    def _watched(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """The kernel inside a span of its own, where copies stand around it; else its time is the call's."""
+        return watch_kernel(kernel, self._call.operation, self.arm) if self.moves else kernel
 
     def _prepare(self, operand: Any) -> Any:
         assert self._index is not None and self._kernel.prepare is not None
@@ -124,12 +124,16 @@ def bind(
     log: TransferLog | None = None,
     *,
     keyed: bool = False,
+    plain: bool = False,
 ) -> Bound:
     """Bind ``arm`` to calls whose operands look like ``arrays``; loads the kernel, which may import its library.
 
-    ``keyed`` calls come with the ``weights_key`` of an operand that is kept prepared.
+    ``keyed`` calls come with the ``weights_key`` of an operand that is kept prepared, ``plain`` ones without any
+    parameters.
     """
     kernel = registry.kernel(call.operation, arm.backend, arm.algorithm)
+    if plain and kernel.plain is not None and call.facts.get("plain"):
+        kernel = kernel.plain
     worker = registry.adapter(arm.backend)
     home = "numpy" if arm.backend == "numba" else arm.backend
     if arm.spec.threads:
@@ -140,8 +144,10 @@ def bind(
     scopes = type(worker).scope is not Adapter.scope and not placement.traced
     scope = partial(_fresh_scope, worker, call) if scopes else None
     index = primitive.prepared_operand
-    if index is not None and placement.pinned and (placement.gradient or placement.traced):
-        index = None  # a kept transform would be cut off from the derivative
+    tracked = placement.gradient or placement.traced
+    if tracked and index is not None and (tracks_gradient(arrays[index]) or any(map(is_transformed, arrays))):
+        # A kept transform would be cut off from the derivative: it serves only where none flows through what it is of.
+        index = None
     kind = None if index is None or not keyed else (np.shape(arrays[index]), dtype_name(arrays[index]))
     return Bound(kernel, arm, call, converters, giver, scope, index, keyed, _moves(arm, placement), kind)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from hpfracc.engine.backends.base import Adapter, Arm
@@ -17,9 +18,14 @@ def queue_of(arm: Arm) -> str:
     return f"{arm.backend}:{arm.device}"
 
 
-def watch_kernel(operation: str, arm: Arm) -> contextlib.AbstractContextManager[Any]:
-    """A span around a kernel on a device whose operands were brought there, and whose result is fetched."""
-    return spans.span(f"{operation} on {arm.name}", "kernel", queue_of(arm))
+def watch_kernel(kernel: Callable[..., Any], operation: str, arm: Arm) -> Callable[..., Any]:
+    """The kernel, in a span timed by the device to which its operands were brought."""
+
+    def run(*operands: Any, **params: Any) -> Any:
+        with spans.span(f"{operation} on {arm.name}", "kernel", queue_of(arm)):
+            return kernel(*operands, **params)
+
+    return run
 
 
 def watch_transfer(worker: Adapter, route: str, size: int, device: str) -> contextlib.AbstractContextManager[Any]:

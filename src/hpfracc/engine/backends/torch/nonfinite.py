@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["apply_causally", "clean", "is_eager", "veil"]
+__all__ = ["apply_causally", "clean", "is_eager", "is_only_recorded", "veil"]
 
 
 def apply_causally(
@@ -56,9 +56,16 @@ def is_eager(*tensors: Tensor) -> bool:
     return not torch.compiler.is_compiling() and not any(_is_tracked(tensor) for tensor in tensors)
 
 
+def is_only_recorded(*tensors: Tensor) -> bool:
+    """Whether autograd's recording is all that tracks these tensors: no transform, no forward mode, no compilation."""
+    return not torch.compiler.is_compiling() and not any(_is_transformed(tensor) for tensor in tensors)
+
+
 def _is_tracked(tensor: Tensor) -> bool:
-    if tensor.requires_grad and torch.is_grad_enabled():
-        return True
+    return (tensor.requires_grad and torch.is_grad_enabled()) or _is_transformed(tensor)
+
+
+def _is_transformed(tensor: Tensor) -> bool:
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return True
     forward_ad = torch.autograd.forward_ad
