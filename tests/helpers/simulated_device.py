@@ -40,6 +40,7 @@ class SimulatedClock:
         self.marks = marks
         self.rate = rate
         self.device = device
+        self.used = True
         self.done_at = 0.0
         self.waits = 0
         self.allocated = 0
@@ -53,6 +54,9 @@ class SimulatedClock:
     def allocate(self, size: int) -> None:
         self.allocated += size
         self.peak = max(self.peak, self.allocated)
+
+    def in_use(self) -> bool:
+        return self.used
 
     def resolve(self, device: str) -> str | None:
         return self.device if device in ("gpu", self.device) else None

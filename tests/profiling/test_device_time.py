@@ -168,6 +168,29 @@ def test_a_named_library_is_asked_alone(plug: Plug):
     assert (first.waits, second.waits) == (0, 1)
 
 
+def test_a_library_in_use_is_asked_first(plug: Plug):
+    """One that is merely imported is not made to open a card for a span."""
+    idle, used = plug("idle"), plug("used")
+    idle.used = False
+    profiler = Profiler()
+    with profiler.profile("x", device="gpu"):
+        pass
+    assert (idle.waits, used.waits) == (0, 1)
+
+
+def test_a_device_may_appear_later(plug: Plug):
+    """A name nobody knew is asked for again once another library has come."""
+    profiler = Profiler()
+    for _ in range(2):
+        with profiler.profile("early", device="gpu"):
+            pass
+    plug()
+    with profiler.profile("late", device="gpu"):
+        pass
+    timings = [span.device.timing for span in profiler.get_entries()]
+    assert timings[0] in ("no clock", "enqueued") and timings[2] in ("at most", "device")
+
+
 def test_overhead_is_calibrated():
     """A span costs something, and far less than a tenth of a millisecond."""
     cost = calibrate()

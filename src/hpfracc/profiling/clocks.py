@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-__all__ = ["HOST_NAMES", "DeviceClock", "find_clock", "plug_in"]
+__all__ = ["HOST_NAMES", "DeviceClock", "all_clocks", "find_clock", "plug_in"]
 
 #: Names under which a span says that it concerns no device.
 HOST_NAMES = frozenset({"cpu", "host"})
@@ -26,6 +26,9 @@ class DeviceClock(Protocol):
     name: str
     #: Whether it can set marks at all.
     marks: bool
+
+    def in_use(self) -> bool:
+        """Whether the library has begun to use its devices: one that has is asked before one that would begin now."""
 
     def resolve(self, device: str) -> str | None:
         """The full name of a device that can be timed now (of ``"gpu"``, ``"cuda:0"``); None if it is not ours."""
@@ -84,7 +87,7 @@ def find_clock(device: str) -> tuple[DeviceClock, str] | None:
 
     ``device`` may begin with a library, as in ``"cupy:cuda:0"``: then that library's queue is meant.
     """
-    clocks = all_clocks()
+    clocks = sorted(all_clocks(), key=lambda clock: not clock.in_use())
     library, _, rest = device.partition(":")
     own = [clock for clock in clocks if clock.name == library]
     for clock in own or clocks:

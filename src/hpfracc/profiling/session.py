@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
-from hpfracc.profiling.clocks import DeviceClock, find_clock
+from hpfracc.profiling.clocks import DeviceClock, all_clocks, find_clock
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.timelines import Timeline
 
@@ -41,6 +41,7 @@ class Session:
         self.lanes: list[tuple[str, int | None]] = []
         self._tasks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._devices: dict[str, tuple[DeviceClock, str, Timeline | None]] = {}
+        self._unknown: dict[str, int] = {}
         self.timelines: dict[tuple[str, str], Timeline] = {}
         self.pending: deque[DeviceTime] = deque()
         self.begun_ns = perf_counter_ns()
@@ -88,8 +89,10 @@ class Session:
         """The part of a span that ``device`` does; its time line is made at its first use."""
         known = self._devices.get(device)
         if known is None:
-            found = find_clock(device)
-            if found is None:  # asked again next time: its library may be imported by then
+            libraries = len(all_clocks())
+            found = None if self._unknown.get(device) == libraries else find_clock(device)
+            if found is None:  # asked again once another library is imported
+                self._unknown[device] = libraries
                 return DeviceTime(device, None, None)
             clock, full = found
             known = self._devices[device] = clock, full, self._timeline(clock, full) if clock.marks else None

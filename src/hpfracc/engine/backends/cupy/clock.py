@@ -22,6 +22,10 @@ class CupyClock:
     def __init__(self) -> None:
         self._idle: dict[str, deque[Any]] = {}
 
+    def in_use(self) -> bool:
+        """Who imports CuPy uses it."""
+        return True
+
     def resolve(self, device: str) -> str | None:
         """``"gpu"`` and ``"cuda"`` are the current device."""
         if not (device in ("gpu", "cuda") or device.startswith(("gpu:", "cuda:"))):

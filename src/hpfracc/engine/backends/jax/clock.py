@@ -15,6 +15,10 @@ class JaxClock:
     name = "jax"
     marks = False
 
+    def in_use(self) -> bool:
+        """Asked last: it has no marks, and to see whether it has begun would make it begin."""
+        return False
+
     def resolve(self, device: str) -> str | None:
         """``"gpu"`` and ``"cuda"`` are the first card; ``"cpu"`` only where JAX was named with it."""
         kind, _, index = device.partition(":")

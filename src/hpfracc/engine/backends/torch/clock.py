@@ -22,10 +22,14 @@ class TorchClock:
     def __init__(self) -> None:
         self._idle: dict[str, deque[Any]] = {}
 
+    def in_use(self) -> bool:
+        """Whether PyTorch has a context on a card."""
+        return bool(torch.cuda.is_initialized())
+
     def resolve(self, device: str) -> str | None:
-        """``"gpu"`` and ``"cuda"`` are the current device; None until somebody has used CUDA here."""
+        """``"gpu"`` and ``"cuda"`` are the current device."""
         cuda = torch.cuda
-        if not (device in ("gpu", "cuda") or device.startswith(("gpu:", "cuda:"))) or not cuda.is_initialized():
+        if not (device in ("gpu", "cuda") or device.startswith(("gpu:", "cuda:"))) or not cuda.is_available():
             return None
         _, _, index = device.partition(":")
         number = int(index) if index.isdigit() else None if index else cuda.current_device()
@@ -40,12 +44,12 @@ class TorchClock:
             event = idle.pop()
         except IndexError:
             event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(device))
+        event.record(torch.cuda.current_stream(_index(device)))
         return event
 
     def is_idle(self, device: str) -> bool:
         """Whether the current stream has nothing left to do."""
-        return bool(torch.cuda.current_stream(device).query())
+        return bool(torch.cuda.current_stream(_index(device)).query())
 
     def has_passed(self, mark: Any) -> bool:
         """Whether the device has reached the event."""
@@ -77,6 +81,11 @@ class TorchClock:
         if not counts:
             return None
         return int(counts["all"]["current"]), int(counts["all"]["peak"])
+
+
+def _index(device: str) -> int:
+    """A number: PyTorch takes longer to read a name than to find the stream."""
+    return int(device[5:])
 
 
 CLOCK = TorchClock()
