@@ -224,6 +224,24 @@ def test_tasks_one_after_the_other_share_a_lane():
     lanes = profiler.document().lanes
     assert len(lanes) == 1
     assert lanes[0]["task"] == "1,000 tasks"
+    assert len(profiler._recorder.session.lanes) < 20  # nothing grows with the number of tasks
+
+
+def test_threads_one_after_the_other_share_lanes_in_the_end():
+    """Each has its own at first; a thousand in turn do not make a thousand."""
+    profiler = Profiler()
+
+    def work() -> None:
+        with profiler.profile("work"):
+            pass
+
+    for _ in range(300):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    lanes = profiler.document().lanes
+    assert 60 < len(lanes) < 80
+    assert any(str(lane["thread"]).endswith(" threads") for lane in lanes)
 
 
 def test_a_forked_child_begins_with_nothing(tmp_path):

@@ -46,7 +46,7 @@ class Document:
         session.settle()
         kept, self.dropped, self.open = session.snapshot()
         lanes = list(session.lanes)
-        thread_of = [lane if thread is None else thread for lane, (_, thread) in enumerate(lanes)]
+        thread_of = [place if lane.thread is None else lane.thread for place, lane in enumerate(lanes)]
         self._session = session
         self._capacity = recorder.capacity
         self.analysis = Analysis(kept, thread_of)

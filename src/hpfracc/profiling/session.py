@@ -15,10 +15,30 @@ from hpfracc.profiling.clocks import DeviceClock, all_clocks, find_clock
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.timelines import Timeline
 
-__all__ = ["Session"]
+__all__ = ["Lane", "Session"]
 
 #: Pairs of marks that wait to be read before old ones are looked at: the device is usually done with those.
 _PENDING, _AT_ONCE = 256, 32
+
+#: Lanes up to which every thread has one of its own.
+_DISTINCT = 64
+
+
+class Lane:
+    """A row of the time line: one thread, or one task of the thread in lane ``thread``; ``users`` of them in turn."""
+
+    __slots__ = ("name", "thread", "users")
+
+    def __init__(self, name: str, thread: int | None) -> None:
+        self.name = name
+        self.thread = thread
+        self.users = 1
+
+
+class _Token:
+    """Something whose end is noticed."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Session:
@@ -37,8 +57,9 @@ class Session:
         self._looks = 0
         self._lock = threading.Lock()
         self.local = threading.local()
-        #: Name of each lane, and for a task the lane of the thread it ran in.
-        self.lanes: list[tuple[str, int | None]] = []
+        self.lanes: list[Lane] = []
+        #: Lanes whose thread or task has ended, by the thread of the task (None for threads).
+        self._free: dict[int | None, deque[int]] = {}
         self._tasks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._devices: dict[str, tuple[DeviceClock, str, Timeline | None]] = {}
         self._unknown: dict[str, int] = {}
@@ -48,14 +69,15 @@ class Session:
         self.begun_unix = time.time()
 
     def new_lane(self, name: str) -> int:
-        """A lane for the current thread."""
-        with self._lock:
-            self.lanes.append((name, None))
-            self.local.lane = lane = len(self.lanes) - 1
+        """A lane for the current thread, until it ends."""
+        self.local.lane = lane = self._take(name, None)
+        # Dies with the thread, whose lane is then free.
+        self.local.token = token = _Token()
+        weakref.finalize(token, self._free.setdefault(None, deque()).append, lane).atexit = False
         return lane
 
     def task_lane(self, thread: int, loop: Any) -> int:
-        """The lane of the task that runs in ``loop`` now; that of the thread outside of tasks."""
+        """The lane of the task that runs in ``loop`` now, until it ends; that of the thread outside of tasks."""
         import asyncio
 
         task = asyncio.current_task(loop)
@@ -63,9 +85,19 @@ class Session:
             return thread
         lane = self._tasks.get(task)
         if lane is None:
-            with self._lock:
-                self.lanes.append((task.get_name(), thread))
-                self._tasks[task] = lane = len(self.lanes) - 1
+            self._tasks[task] = lane = self._take(task.get_name(), thread)
+            weakref.finalize(task, self._free.setdefault(thread, deque()).append, lane).atexit = False
+        return lane
+
+    def _take(self, name: str, thread: int | None) -> int:
+        """A lane that nobody uses any more, or a new one; threads keep one of their own until there are many."""
+        with self._lock:
+            free = self._free.get(thread)
+            if not free or (thread is None and len(self.lanes) < _DISTINCT):
+                self.lanes.append(Lane(name, thread))
+                return len(self.lanes) - 1
+            lane = free.popleft()
+            self.lanes[lane].users += 1
         return lane
 
     def counts(self) -> tuple[int, int]:
