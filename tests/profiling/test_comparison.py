@@ -174,6 +174,15 @@ def test_verdicts(given: Any, verdict: str, words: str):
     assert words in row.reason
 
 
+def test_time_slices_in_step_are_no_slowdown():
+    """A side that the system interrupts at every repeat but one is not called slower: its quickest is as quick."""
+    first = document([(2 * number, {"p": [1000.0 + number]}) for number in range(12)])
+    second = document([(2 * number + 1, {"p": [1000.5 if number == 7 else 1800.0 + number]}) for number in range(12)])
+    for row in compare_profiles(first, second).rows:
+        assert row.verdict == "inconclusive"
+        assert "not where it was quickest" in row.reason
+
+
 def test_runs_one_after_the_other_are_inconclusive():
     """However different: the machine may have changed between them."""
     first, _ = steady(9, 1.0)

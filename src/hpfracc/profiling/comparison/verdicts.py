@@ -37,12 +37,16 @@ class Rules:
         Interleaved repeats on either side.
     floor : float
         Seconds a repeat by which the medians differ at least.
+    quickest : float
+        The quickest repeats of either side differ at least by this factor, the same way. The rank test takes repeats to
+        be independent; on a busy machine the system's time slices may hit one side in step, but they only add time.
     """
 
     ratio: float = 1.1
     p: float = 0.002
     repeats: int = 7
     floor: float = 20e-6
+    quickest: float = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ class Comparison:
         """Plain values."""
         names: tuple[Verdict, ...] = ("faster", "slower", "inconclusive")
         return {
-            "rules": {name: getattr(self.rules, name) for name in ("ratio", "p", "repeats", "floor")},
+            "rules": {name: getattr(self.rules, name) for name in ("ratio", "p", "repeats", "floor", "quickest")},
             "verdicts": {verdict: len(self.of(verdict)) for verdict in names},
             "rows": [row.to_dict() for row in self.rows],
         }
@@ -164,6 +168,9 @@ def _verdict(
             return "inconclusive", f"too few repeats for a verdict on {tests} spans at once"
         return "inconclusive", f"it may be chance (p = {p:.2g})"
     verdict: Verdict = "slower" if medians[1] > medians[0] else "faster"
+    first, second = min(before), min(after)
+    if not (second >= rules.quickest * first if verdict == "slower" else first >= rules.quickest * second):
+        return "inconclusive", f"{verdict}, but not where it was quickest: others may have been using the machine"
     return verdict, f"p = {p:.2g}"
 
 
