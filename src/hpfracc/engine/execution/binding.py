@@ -61,7 +61,9 @@ class Bound:
         self._kernel = kernel
         self._index = index if kernel.prepare is not None else None
         #: What a kept transform is one of, whatever its key: of another shape or dtype it is another operand.
-        self._tag = _tag_number((call.operation, arm.name, call.dtype, call.length, kind))
+        self._tag = _tag_number(
+            (call.operation, arm.name, call.dtype, call.facts.get("prepared_for", call.length), kind)
+        )
         plain = giver is None and scope is None and not any(self._converters)
         # Where nothing has to move, as little as possible stands between the caller and the kernel.
         self.bare: Callable[..., Any] | None = kernel.run if plain and (self._index is None or not keyed) else None

@@ -12,7 +12,7 @@ __all__ = ["cut", "pad"]
 @triton.jit
 def _first_bad(bad, row, blocks, upto, points, CHUNK: tl.constexpr):
     """The least of the row's notes up to block ``upto``: the first bad sample there, or ``points``."""
-    least = points
+    least = tl.zeros((), tl.int64) + points
     for begin in range(0, upto + 1, CHUNK):
         block = begin + tl.arange(0, CHUNK)
         noted = tl.load(bad + row * blocks + block, mask=block <= upto, other=points)

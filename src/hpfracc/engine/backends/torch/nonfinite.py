@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["apply_causally", "clean", "is_eager", "is_only_recorded", "veil"]
+__all__ = ["apply_causally", "clean", "is_eager", "is_only_recorded", "may_look", "veil"]
 
 
 def apply_causally(
@@ -42,7 +42,7 @@ def apply_causally(
     witness : callable, optional
         From the output, elements one of which is not finite if any sample is; by default the first of each row.
     """
-    if _may_look(signal):
+    if may_look(signal):
         result = product(signal)
         seen = result.select(-1, 0) if witness is None else witness(result)
         # A sum that overflows only makes the repair run in vain.
@@ -72,7 +72,8 @@ def _is_transformed(tensor: Tensor) -> bool:
     return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
 
 
-def _may_look(signal: Tensor) -> bool:
+def may_look(signal: Tensor) -> bool:
+    """Whether a value may be looked at without waiting for a device, and is there to be looked at."""
     return (
         signal.is_cpu
         and not torch._C._functorch.is_functorch_wrapped_tensor(signal)
