@@ -65,6 +65,8 @@ class CupyAdapter(Adapter):
         ),
         "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature"),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, compiles="signature"),),
+        "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, compiles="signature"),),
+        "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, compiles="signature"),),
     }
 
     def __init__(self) -> None:

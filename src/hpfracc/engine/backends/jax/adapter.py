@@ -78,6 +78,7 @@ class JaxAdapter(Adapter):
         ),
         "history_sum": (_spec("history_sum", "direct", INEXACT),),
         "exponential_recurrence": (_spec("exponential_recurrence", "blocked", INEXACT),),
+        "chirp_transform": (_spec("chirp_transform", "fft", INEXACT),),
     }
 
     def __init__(self) -> None:

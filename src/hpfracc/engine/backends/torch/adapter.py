@@ -76,6 +76,7 @@ class TorchAdapter(Adapter):
         ),
         "history_sum": (KernelSpec("history_sum", "direct", INEXACT, differentiable=True),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, differentiable=True),),
+        "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, differentiable=True),),
     }
 
     def __init__(self) -> None:
