@@ -25,6 +25,7 @@ from hpfracc.engine.backends.base import KernelSpec
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives._expression import FUNCTIONS
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Primitive
+from hpfracc.profiling.document import read_schema
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -237,6 +238,35 @@ def _neighbour(name: str) -> ModuleType:
     return module
 
 
+def profile_fields() -> str:
+    """The fields of an exported profile, from its own schema."""
+    schema = read_schema()
+    defined = schema["$defs"]
+    parts = [
+        ("The document", schema),
+        ("The breakdown", schema["properties"]["breakdown"]),
+        ("A span", defined["span"]),
+        ("A row of the summary, by name", defined["statistics"]),
+        ("A bottleneck", schema["properties"]["bottlenecks"]["items"]),
+        ("A piece of advice", schema["properties"]["advice"]["items"]),
+    ]
+    return "\n\n".join(f"## {title}\n\n{_fields(part, defined)}" for title, part in parts)
+
+
+def _fields(part: dict[str, Any], defined: dict[str, Any]) -> str:
+    required = set(part.get("required", ()))
+    rows = []
+    for name, field in part["properties"].items():
+        meant = {**defined[field["$ref"].rpartition("/")[2]], **field} if "$ref" in field else field
+        kind = meant.get("type", "one of" if "enum" in meant else "exactly")
+        kinds = " or ".join(kind) if isinstance(kind, list) else kind
+        values = meant.get("enum") or ([meant["const"]] if "const" in meant else [])
+        words = [", ".join(f"`{value}`" for value in values), meant.get("description", "")]
+        there = "always" if name in required else "where there is one"
+        rows.append((f"`{name}`", kinds, there, "; ".join(filter(None, words))))
+    return _table(("field", "type", "there", "meaning"), rows)
+
+
 #: What a page can ask for.
 GENERATED: dict[str, Callable[[], str]] = {
     "commands": commands,
@@ -246,6 +276,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "operators": lambda: str(_neighbour("_operators").operators()),
     "operators_overview": lambda: str(_neighbour("_operators").operators_overview()),
     "overview": overview,
+    "profile_fields": profile_fields,
     "rooms": rooms,
 }
 
