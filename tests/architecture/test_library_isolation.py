@@ -19,7 +19,7 @@ HOMES = {
     "llvmlite": ("engine.backends.numba",),
     "dask": ("distributed",),
     "distributed": ("distributed",),
-    "matplotlib": (),
+    "matplotlib": ("solvers.ode._plot",),
 }
 
 

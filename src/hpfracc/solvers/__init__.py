@@ -1,0 +1,1 @@
+"""Differential equations of fractional order; one method a file."""

@@ -1,0 +1,101 @@
+"""What a method is, and how one is found by name: one file in ``methods/`` is one method, which declares itself."""
+
+from __future__ import annotations
+
+import abc
+import difflib
+import importlib
+import pkgutil
+from typing import ClassVar
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode import methods
+from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._result import FODEResult
+
+__all__ = ["Method", "all_methods", "find_method", "register_method"]
+
+
+class Method(abc.ABC):
+    """A way to solve ``D^alpha y = f(t, y)``.
+
+    A method is a frozen dataclass whose fields are its own parameters, all with defaults: ``method="pece"`` takes the
+    defaults, ``method=PECE(corrections=3)`` does not.
+
+    Attributes
+    ----------
+    name : str
+        What a user writes as ``method=``.
+    aliases : tuple of str
+        Other names for it.
+    order : str
+        The order of accuracy and where it holds, in words, for the documentation.
+    libraries : frozenset of str
+        Whose arrays it steps: ``"numpy"``, ``"torch"``, ``"jax"``. Two methods may share a name if these differ.
+    implicit : bool
+        Whether it is meant for stiff equations.
+    fixed : bool
+        Whether it takes steps of one size, given as ``step``.
+    """
+
+    name: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    order: ClassVar[str]
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
+    implicit: ClassVar[bool] = False
+    fixed: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """Why this method cannot solve ``problem``, with what to do instead, as a sentence; None if it can."""
+
+    @abc.abstractmethod
+    def solve(self, problem: Problem, options: Options) -> FODEResult:
+        """Solve it. What the user can mend (NaN, no convergence, too few steps) is ``success=False`` with advice."""
+
+
+_known: dict[str, type[Method]] = {}
+
+
+def register_method(method: type[Method]) -> type[Method]:
+    """Class decorator that makes a method known under its name and aliases."""
+    for library in method.libraries:
+        for name in (method.name, *method.aliases):
+            _known[f"{library}:{_plain(name)}"] = method
+    return method
+
+
+def all_methods() -> list[type[Method]]:
+    """Every method there is, by name; the files of ``methods/`` are imported for it."""
+    for module in pkgutil.iter_modules(methods.__path__):
+        importlib.import_module(f"{methods.__name__}.{module.name}")
+    return sorted(set(_known.values()), key=lambda method: (method.name, sorted(method.libraries)))
+
+
+def find_method(name: str | Method, library: str = "numpy") -> Method:
+    """The method of that name for arrays of ``library``, or an error with the names that are close."""
+    if isinstance(name, Method):
+        return name
+    found = all_methods()
+    key = f"{library}:{_plain(str(name))}"
+    if key in _known:
+        return _known[key]()
+    names = sorted({method.name for method in found if library in method.libraries})
+    elsewhere = sorted({one for method in found if _plain(str(name)) in _names(method) for one in method.libraries})
+    if elsewhere:
+        raise InvalidInputError(
+            f"method={name!r} takes arrays of {' and '.join(elsewhere)}, and y0 is of {library}; for {library} there "
+            f"are: {', '.join(names) or 'none'}"
+        )
+    close = difflib.get_close_matches(_plain(str(name)), names, n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+    raise InvalidInputError(f"no method is called {name!r}; {hint}There are: auto, {', '.join(names)}")
+
+
+def _names(method: type[Method]) -> set[str]:
+    return {_plain(name) for name in (method.name, *method.aliases)}
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("-", "_").replace(" ", "_")

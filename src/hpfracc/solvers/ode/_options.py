@@ -1,0 +1,145 @@
+"""How an equation is to be solved, checked where it is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["MAX_STEPS", "Options", "read_options"]
+
+Array = np.ndarray[Any, Any]
+
+#: Steps a solve may take unless told otherwise.
+MAX_STEPS = 10_000_000
+#: No method promises more digits than this, relative to the solution.
+LEAST_RTOL = 1e-13
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Options:
+    """What a method is told besides the problem.
+
+    Attributes
+    ----------
+    rtol, atol : float or array
+        The error asked for is ``atol + rtol |y|``; ``atol`` broadcasts to the state.
+    step : float or None
+        The largest step of a fixed-step method; the one taken divides the interval. Without it a fixed-step method
+        halves its step until two solutions agree to the tolerance.
+    t_eval : numpy.ndarray or None
+        Times, rising, within the interval, at which the solution is given instead of at the steps.
+    events : tuple of callables
+        ``event(t, y, *args)``, with ``terminal`` and ``direction`` as in SciPy.
+    dense_output : bool
+        Whether the result has ``sol(t)``.
+    max_steps : int
+        Where to give up.
+    backend : str
+        ``"auto"``, or where the heavy parts have to run.
+    compile : bool or "auto"
+        Whether ``fun`` is compiled.
+    progress : bool or callable
+        A bar with the time left, or ``progress(t, y)``, called now and then with the newest point.
+    """
+
+    rtol: float = 1e-6
+    atol: Any = 1e-9
+    step: float | None = None
+    t_eval: Array | None = None
+    events: tuple[Callable[..., Any], ...] = ()
+    dense_output: bool = False
+    max_steps: int = MAX_STEPS
+    backend: str = "auto"
+    compile: bool | str = "auto"
+    progress: bool | Callable[..., Any] = False
+
+
+def read_options(
+    t0: float,
+    t1: float,
+    shape: tuple[int, ...],
+    *,
+    rtol: float = 1e-6,
+    atol: Any = 1e-9,
+    step: float | None = None,
+    t_eval: Any = None,
+    events: Any = None,
+    dense_output: bool = False,
+    max_steps: int = MAX_STEPS,
+    backend: Any = "auto",
+    compile: bool | str = "auto",
+    progress: bool | Callable[..., Any] = False,
+) -> Options:
+    """Read and check the options of a solve over ``[t0, t1]`` with a state of ``shape``."""
+    if not (isinstance(rtol, int | float | np.number) and math.isfinite(rtol) and rtol > 0.0):
+        raise InvalidInputError(f"rtol={rtol!r} has to be a number above 0, such as 1e-6")
+    if rtol < LEAST_RTOL:
+        raise InvalidInputError(f"rtol={rtol:g} is below what float64 can hold; use {LEAST_RTOL:g} or more")
+    bound = np.asarray(atol, dtype=np.float64)
+    if not np.all(np.isfinite(bound)) or np.any(bound < 0.0):
+        raise InvalidInputError(f"atol={atol!r} has to be finite and 0 or more")
+    try:
+        np.broadcast_to(bound, shape)
+    except ValueError:
+        raise ShapeError(
+            f"atol has shape {bound.shape} and the state {shape}: give one, or one per component"
+        ) from None
+    if step is not None and not (isinstance(step, int | float | np.number) and math.isfinite(step) and step > 0.0):
+        raise InvalidInputError(f"step={step!r} has to be a number above 0, or None")
+    if isinstance(max_steps, bool) or not isinstance(max_steps, int | np.integer) or max_steps < 1:
+        raise InvalidInputError(f"max_steps={max_steps!r} has to be a whole number of 1 or more")
+    if not (compile in (True, False) or compile == "auto"):
+        raise InvalidInputError(f"compile={compile!r} is not known; use 'auto', True or False")
+    if not (isinstance(progress, bool) or callable(progress)):
+        raise InvalidInputError(f"progress={progress!r} is not known; use True, False, or a function progress(t, y)")
+    name = getattr(backend, "value", backend)
+    return Options(
+        float(rtol),
+        float(bound) if bound.ndim == 0 else bound,
+        None if step is None else float(step),
+        _read_times(t_eval, t0, t1),
+        _read_events(events),
+        bool(dense_output),
+        int(max_steps),
+        "auto" if name is None else str(name).casefold(),
+        compile,
+        progress,
+    )
+
+
+def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
+    if t_eval is None:
+        return None
+    times = np.asarray(t_eval, dtype=np.float64)
+    if times.ndim != 1:
+        raise ShapeError(f"t_eval has shape {times.shape}; give times along one axis")
+    if not np.all(np.isfinite(times)):
+        raise InvalidInputError("t_eval holds times that are not finite")
+    if np.any(times < t0) or np.any(times > t1):
+        raise InvalidInputError(f"t_eval runs from {times.min():g} to {times.max():g}, beyond t_span=({t0:g}, {t1:g})")
+    if np.any(np.diff(times) <= 0.0):
+        raise InvalidInputError("t_eval has to rise from each time to the next")
+    return times
+
+
+def _read_events(events: Any) -> tuple[Callable[..., Any], ...]:
+    if events is None:
+        return ()
+    given: Sequence[Any] = (events,) if callable(events) else tuple(events)
+    for event in given:
+        if not callable(event):
+            raise InvalidInputError(f"events holds {event!r}, which cannot be called; give functions event(t, y)")
+        terminal = getattr(event, "terminal", False)
+        if isinstance(terminal, int) and terminal < 0:
+            raise InvalidInputError(
+                f"event.terminal={terminal!r} has to be True, False, or how many times it may happen"
+            )
+        if getattr(event, "direction", 0) not in (-1, 0, 1) and not math.isfinite(event.direction):
+            raise InvalidInputError(f"event.direction={event.direction!r} has to be negative, zero or positive")
+    return tuple(given)

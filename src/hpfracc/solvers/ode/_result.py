@@ -1,0 +1,118 @@
+"""What a solve gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+__all__ = ["FODEResult", "SolveDecision"]
+
+
+@dataclass(frozen=True, slots=True)
+class SolveDecision:
+    """How it was solved, and why so.
+
+    Attributes
+    ----------
+    method : str
+        Name of the method that ran.
+    reason : str
+        Why this one, in words.
+    history : str
+        How the memory was summed: ``"fft"``, ``"direct"``, ``"exponentials"``, ...
+    compiled : bool
+        Whether the right-hand side ran compiled.
+    notes : tuple of str
+        What else happened: why ``fun`` was not compiled, when the method was switched.
+    """
+
+    method: str
+    reason: str
+    history: str = "direct"
+    compiled: bool = False
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+@dataclass(slots=True, eq=False)
+class FODEResult:
+    """The solution of an initial-value problem of fractional order.
+
+    Attributes
+    ----------
+    t : array, shape (N,)
+        Times: the steps, or ``t_eval``.
+    y : array, shape (..., d, N)
+        The solution at those times.
+    success : bool
+        Whether the end, or a terminal event, was reached.
+    message : str
+        What ended the solve, and what to do where that was not the end.
+    nfev, njev : int
+        Evaluations of the right-hand side (of all members of a batch at once) and of its Jacobian.
+    sol : callable or None
+        With ``dense_output``: ``sol(t)``, of shape (..., d) + t.shape.
+    stats : dict
+        Figures of the solve: steps, step, seconds, and what the method counts besides.
+    error_estimate : float or array
+        An estimate of the largest error relative to ``atol + rtol |y|`` scaled back to y's units where the method has
+        one, nan where it has none.
+    decision : SolveDecision
+        Which method ran, how, and why.
+    t_events : list of arrays or None
+        For each event the times at which it happened.
+    y_events : list of arrays or None
+        For each event the states then, of shape (number, ..., d).
+    """
+
+    t: Any
+    y: Any
+    success: bool
+    message: str
+    nfev: int
+    njev: int = 0
+    sol: Callable[[Any], Any] | None = None
+    stats: dict[str, Any] = field(default_factory=dict)
+    error_estimate: Any = float("nan")
+    decision: SolveDecision | None = None
+    t_events: list[Any] | None = None
+    y_events: list[Any] | None = None
+
+    @property
+    def status(self) -> int:
+        """0: the end was reached; 1: a terminal event happened; -1: neither."""
+        if not self.success:
+            return -1
+        return 1 if self.stats.get("terminated") else 0
+
+    def plot(self, *, phase: tuple[int, int] | None = None, ax: Any = None, **style: Any) -> Any:
+        """Draw the solution over time, or one component over another.
+
+        Parameters
+        ----------
+        phase : pair of int, optional
+            Draw component ``phase[1]`` over component ``phase[0]`` instead: a phase portrait.
+        ax : matplotlib axes, optional
+            Where to draw; a new figure by default.
+        **style
+            Handed to ``Axes.plot``.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        from hpfracc.solvers.ode._plot import plot_solution
+
+        return plot_solution(self.t, self.y, phase=phase, ax=ax, style=style)
+
+    def __repr__(self) -> str:
+        shape = tuple(np.shape(self.y))
+        name = self.decision.method if self.decision is not None else "unknown"
+        state = "success" if self.success else "stopped"
+        return f"FODEResult({state}: {self.message} method={name!r}, y of shape {shape}, nfev={self.nfev})"
