@@ -1,0 +1,177 @@
+"""Which stepping a solve uses: NumPy, compiled with the right-hand side in Python, or compiled altogether."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from hpfracc._config import current_backend
+from hpfracc._optional import import_optional
+from hpfracc.errors import BackendUnavailableError, InvalidInputError
+from hpfracc.solvers.ode import _compile_policy as policy
+from hpfracc.solvers.ode._evaluation import Jacobian, RightHandSide
+from hpfracc.solvers.ode._newton import Newton
+from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._scheme import Scheme, Tableau
+from hpfracc.solvers.ode._stepping import NumpyStepper
+
+if TYPE_CHECKING:
+    from hpfracc.solvers.ode.compiled.functions import CompiledFunction
+
+__all__ = ["Engine", "read_backend"]
+
+_log = logging.getLogger("hpfracc")
+
+#: Seconds a step of the NumPy stepping takes beyond its right-hand side (benchmarks/ode.py).
+_NUMPY_STEP = 6e-6
+#: Beyond so many components an implicit step is left to LAPACK.
+_MOST_COMPONENTS = 64
+#: A compiled right-hand side may differ by this much, relative to its largest component: other order of operations.
+_AGREES = 1e-9
+
+
+class Stepper(Protocol):
+    """Walks through a block."""
+
+    def run(self, begin: int, first: int, stop: int) -> int:
+        """Steps ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
+
+
+def read_backend(options: Options) -> str:
+    """``"auto"``, ``"numpy"`` or ``"numba"``: the argument, or ``use_backend``; another one is refused."""
+    wish = options.backend if options.backend != "auto" else (current_backend() or "auto")
+    if wish not in ("auto", "numpy", "numba"):
+        raise BackendUnavailableError(
+            f"backend={wish!r} cannot step a NumPy problem; use 'numpy' or 'numba', or give y0 as an array of {wish}"
+        )
+    if wish == "numpy" and options.compile is True:
+        raise InvalidInputError("compile=True needs Numba, and backend='numpy' forbids it; leave one of them out")
+    return wish
+
+
+class Engine:
+    """Steps blocks, and changes to compiled stepping as soon as that pays."""
+
+    def __init__(self, tableau: Tableau, scheme: Scheme, block: int, options: Options, fun: RightHandSide) -> None:
+        self.tableau = tableau
+        self.scheme = scheme
+        self.block = block
+        self.options = options
+        self.fun = fun
+        self.notes: list[str] = []
+        self.compile_seconds = 0.0
+        problem = tableau.problem
+        implicit = scheme.kind == "implicit"
+        self.newton = Newton(fun, Jacobian(problem) if problem.jac is not None else None) if implicit else None
+        self._backend = read_backend(options)
+        # A batch is stepped as a whole, and its Jacobian is block-diagonal.
+        self._fits = not implicit or (len(problem.shape) == 1 and problem.shape[0] <= _MOST_COMPONENTS)
+        self._price = policy.compile_price(problem.fun)
+        self._tried = False
+        self._spent = 0.0
+        self._done = 0
+        self._stepper: Any = None
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the right-hand side runs compiled."""
+        return bool(getattr(self._stepper, "compiled", False))
+
+    @property
+    def evaluations(self) -> int:
+        """Of the right-hand side, in Python and compiled."""
+        return self.fun.count + (self._stepper.evaluations if self.compiled else 0)
+
+    def run(self, begin: int, first: int, stop: int, last: int) -> int:
+        """One block of a solve that ends at point ``last``."""
+        self._choose(last - first)
+        started = time.perf_counter()
+        reached: int = self._stepper.run(begin, first, stop)
+        seconds = time.perf_counter() - started
+        if not self.compiled:
+            self._spent += seconds
+            self._done += reached - first
+            if self._price is not None:
+                self._price.rent(seconds)
+        return reached
+
+    def _choose(self, left: int) -> None:
+        wish = self.options.compile
+        if self._stepper is None and wish is True:
+            if not self._fits:
+                raise InvalidInputError(
+                    f"compile=True: an implicit method compiles for y of shape (d,) with d up to {_MOST_COMPONENTS}, "
+                    f"and y has shape {self.tableau.problem.shape}; leave compile out"
+                )
+            import_optional("numba")
+            self._compile(must=True)
+        elif wish == "auto" and not self._tried and self._backend != "numpy" and self._fits and self._price is not None:
+            rate = self._spent / self._done if self._done else 0.0
+            if self._price.pays(rate * left) or (self._backend == "numba" and self._done):
+                self._compile(must=False)
+        if self._stepper is None:
+            self._stepper = self._uncompiled(left)
+
+    def _uncompiled(self, left: int) -> Any:
+        price = policy.kernel_price()
+        wanted = self._backend == "numba" or (price is not None and left * _NUMPY_STEP > price)
+        few = self.tableau.y.shape[0] <= _MOST_COMPONENTS  # for more, NumPy's own loops do the work
+        if self._backend != "numpy" and wanted and self._fits and few and price is not None:
+            from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
+
+            policy.note_kernels()
+            return CompiledStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
+        return NumpyStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
+
+    def _compile(self, *, must: bool) -> None:
+        """Change to a compiled right-hand side, or note why not."""
+        from hpfracc.solvers.ode.compiled.functions import NotCompiledError, compile_function
+        from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
+
+        self._tried = True
+        problem = self.tableau.problem
+        started = time.perf_counter()
+        try:
+            fun = compile_function(problem.fun, problem.args, problem.t0, np.array(problem.y0), problem.shape)
+            jacobian = None
+            if self.newton is not None and problem.jac is not None:
+                shape = (*problem.shape, problem.shape[-1])
+                jacobian = compile_function(problem.jac, problem.args, problem.t0, np.array(problem.y0), shape)
+            self._compare(fun)
+        except NotCompiledError as error:
+            if must:
+                raise InvalidInputError(
+                    f"compile=True, and the right-hand side cannot be compiled: {error}; use compile=False, or write "
+                    "it in what Numba knows"
+                ) from error
+            self.notes.append(f"the right-hand side stays in Python: {error}")
+            _log.info("right-hand side not compiled: %s", error)
+            return
+        finally:
+            self.compile_seconds = time.perf_counter() - started
+        policy.note_compilation(self.compile_seconds)
+        policy.note_kernels()
+        counted = self._stepper.evaluations if self.compiled else 0
+        self._stepper = CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)
+        self._stepper.evaluations = counted
+
+    def _compare(self, fun: CompiledFunction) -> None:
+        """The compiled function has to agree with the one that was given, at the start and at the newest point."""
+        from hpfracc.solvers.ode.compiled.functions import NotCompiledError
+
+        table, problem = self.tableau, self.tableau.problem
+        for n in {0, table.known - 1}:
+            y = np.ascontiguousarray(table.y[:, n]).reshape(problem.shape)
+            if not np.all(np.isfinite(y)):
+                continue
+            t = float(table.grid.t0 + table.grid.elapsed(n, n + 1)[0])
+            expected = self.fun(t, y.copy())
+            found = fun(t, y, problem.shape)
+            worst = float(np.max(np.abs(found - expected)))
+            if not (
+                worst <= _AGREES * float(np.max(np.abs(expected))) or np.array_equal(found, expected, equal_nan=True)
+            ):
+                raise NotCompiledError(f"compiled, it differs by {worst:.3g} from the function as given at t={t:g}")

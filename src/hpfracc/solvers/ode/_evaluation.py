@@ -1,0 +1,52 @@
+"""The user's functions, with what they return checked and their calls counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpfracc.errors import ShapeError
+from hpfracc.solvers.ode._problem import Problem, check_value
+
+__all__ = ["Jacobian", "RightHandSide"]
+
+Array = np.ndarray[Any, Any]
+
+
+class RightHandSide:
+    """``fun(t, y, *args)`` of a NumPy problem; an array of the right kind passes at once."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.count = 0
+        self._fun = problem.fun
+        self._args = problem.args
+        self._shape = problem.shape
+        self._dtype = problem.dtype
+
+    def __call__(self, t: float, y: Array) -> Array:
+        self.count += 1
+        value = self._fun(t, y, *self._args)
+        if type(value) is np.ndarray and value.shape == self._shape and value.dtype == self._dtype:
+            return value
+        return check_value(value, self._shape, self._dtype, "fun")
+
+
+class Jacobian:
+    """``jac(t, y, *args)``, of shape (..., d, d)."""
+
+    def __init__(self, problem: Problem) -> None:
+        assert problem.jac is not None
+        self._jac = problem.jac
+        self._args = problem.args
+        self._shape = (*problem.shape, problem.shape[-1])
+        self._dtype = problem.dtype
+
+    def __call__(self, t: float, y: Array) -> Array:
+        value = np.asarray(self._jac(t, y, *self._args))
+        if value.shape != self._shape:
+            raise ShapeError(
+                f"jac(t, y) returned shape {value.shape}, and y has shape {y.shape}: it has to return {self._shape}, "
+                "a row for each component of fun"
+            )
+        return check_value(value, self._shape, self._dtype, "jac")

@@ -1,0 +1,80 @@
+"""Events: zeros of functions of the solution, found between steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["EventWatch"]
+
+Array = np.ndarray[Any, Any]
+
+
+class EventWatch:
+    """Watches ``event(t, y, *args)`` for changes of sign, and finds where they are.
+
+    As in SciPy, ``event.direction`` above or below zero counts only rising or falling zeros, and ``event.terminal``
+    (True, or the number of times it may happen) ends the solve.
+    """
+
+    def __init__(self, events: tuple[Callable[..., Any], ...], args: tuple[Any, ...]) -> None:
+        self.events = events
+        self.args = args
+        self.times: list[list[float]] = [[] for _ in events]
+        self.states: list[list[Array]] = [[] for _ in events]
+
+    def _value(self, number: int, t: float, y: Array) -> float:
+        return float(np.asarray(self.events[number](t, y, *self.args)).reshape(()))
+
+    def watch(self, times: Array, states: Array, solution: Callable[[float], Array]) -> float | None:
+        """Look at new points, ``states`` of shape (..., d, n); the time of a terminal event, or None.
+
+        The first of them is the last of the look before. ``solution(t)`` gives the state between them.
+        """
+        found: list[tuple[float, int]] = []
+        for number, event in enumerate(self.events):
+            direction = getattr(event, "direction", 0)
+            values = [self._value(number, float(t), states[..., n]) for n, t in enumerate(times)]
+            for n in range(1, len(values)):
+                if _crosses(values[n - 1], values[n], direction):
+                    root = self._root(number, float(times[n - 1]), float(times[n]), solution)
+                    found.append((root, number))
+        return self._record(sorted(found), solution)
+
+    def _root(self, number: int, a: float, b: float, solution: Callable[[float], Array]) -> float:
+        from scipy.optimize import brentq
+
+        def value(t: float) -> float:
+            return self._value(number, t, solution(t))
+
+        low, high = value(a), value(b)
+        if high == 0.0 or not low * high < 0.0:  # the step itself, or so close that rounding decides
+            return b
+        return float(brentq(value, a, b, xtol=4e-15 * max(abs(a), abs(b)), rtol=4e-15))
+
+    def _record(self, found: list[tuple[float, int]], solution: Callable[[float], Array]) -> float | None:
+        for t, number in found:
+            self.times[number].append(t)
+            self.states[number].append(np.array(solution(t)))
+            terminal = getattr(self.events[number], "terminal", False)
+            if terminal and len(self.times[number]) >= int(terminal):
+                return t
+        return None
+
+    def collected(self, shape: tuple[int, ...], dtype: Any) -> tuple[list[Array], list[Array]]:
+        """Times and states of all events so far."""
+        times = [np.array(each, dtype=np.float64) for each in self.times]
+        states = [np.stack(each) if each else np.empty((0, *shape), dtype) for each in self.states]
+        return times, states
+
+
+def _crosses(before: float, now: float, direction: float) -> bool:
+    # A zero at a step counts when it is reached, not again when it is left.
+    rising, falling = before < 0.0 <= now, before > 0.0 >= now
+    if direction > 0:
+        return rising
+    if direction < 0:
+        return falling
+    return rising or falling

@@ -1,0 +1,194 @@
+"""One solve with a fixed step, from the first block to the result."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from hpfracc.solvers.ode._dense import FixedSolution
+from hpfracc.solvers.ode._engine import Engine
+from hpfracc.solvers.ode._evaluation import RightHandSide
+from hpfracc.solvers.ode._events import EventWatch
+from hpfracc.solvers.ode._history import BLOCK, DIRECT_BELOW, History
+from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._progress import Report, progress_report
+from hpfracc.solvers.ode._result import FODEResult, SolveDecision
+from hpfracc.solvers.ode._scheme import Scheme, Tableau, make_tableau
+from hpfracc.solvers.ode._uniform import make_grid
+
+__all__ = ["StartError", "solve_fixed"]
+
+Array = np.ndarray[Any, Any]
+
+REACHED = "The end of the interval was reached."
+
+
+class StartError(Exception):
+    """The first points could not be found; the message says why and what to do."""
+
+
+class _Walk:
+    """The solve under way."""
+
+    def __init__(self, problem: Problem, options: Options, scheme: Scheme) -> None:
+        assert options.step is not None
+        self.problem = problem
+        self.options = options
+        self.grid = make_grid(problem.t0, problem.t1, options.step)
+        self.table: Tableau = make_tableau(problem, self.grid, scheme)
+        self.fun = RightHandSide(problem)
+        self.block = BLOCK if self.grid.steps > DIRECT_BELOW else self.grid.steps + 1
+        self.history = History(self.table.weights, self.table.which, self.table.f, self.table.sums, self.block)
+        self.engine = Engine(self.table, scheme, self.block, options, self.fun)
+        self.events = EventWatch(options.events, problem.args)
+        self.scheme = scheme
+        self.message = REACHED
+        self.success = True
+        self.end: float | None = None
+        self.watched = 1
+
+    def time_of(self, n: int) -> float:
+        return float(self.grid.t0 + self.grid.elapsed(n, n + 1)[0])
+
+    def fail(self, message: str) -> bool:
+        self.success, self.message = False, message
+        return False
+
+    def run(self, title: str) -> None:
+        """All blocks, until the end or whatever comes before it."""
+        options, table = self.options, self.table
+        last = min(self.grid.steps, options.max_steps) + 1
+        with progress_report(options.progress, self.grid.t0, self.grid.t1, title) as report:
+            try:
+                self.scheme.starts(table, self.fun)
+                if not self._look(table.known, report):
+                    return
+                while table.known < last:
+                    begin = table.known // self.block * self.block
+                    if begin == table.known:
+                        self.history.complete(begin)
+                    stop = min(begin + self.block, last)
+                    reached = self.engine.run(begin, table.known, stop, last)
+                    if not self._look(reached, report) or (reached < stop and not self._unsettled(reached)):
+                        return
+            except KeyboardInterrupt:
+                self.fail(
+                    f"Interrupted at t = {self.time_of(table.known - 1):g}: what is here is the solution up to then."
+                )
+                return
+            except StartError as error:
+                self.fail(str(error))
+                return
+        if table.known <= self.grid.steps:
+            self.fail(
+                f"max_steps={options.max_steps} steps reach t = {self.time_of(table.known - 1):g} of {self.grid.t1:g} "
+                f"with step {self.grid.step:g}: raise max_steps, or take a larger step."
+            )
+
+    def _look(self, reached: int, report: Report) -> bool:
+        """New points: are they finite, did an event happen, who wants to know. Whether to go on."""
+        table = self.table
+        new = slice(self.watched, reached)
+        good = np.isfinite(table.y[:, new]).all(axis=0) & np.isfinite(table.f[:, new]).all(axis=0)
+        finite = bool(good.all())
+        if not finite:
+            reached = table.known = self.watched + int(np.argmin(good))
+        if self.options.events and not self._watch(reached):
+            return False
+        self.watched = reached
+        if not finite:
+            return self.fail(
+                f"The solution is not finite at t = {self.time_of(reached):g}: it or the right-hand side overflowed or "
+                "left its domain there. A smaller step or an implicit method helps if that is numerical."
+            )
+        report(self.time_of(reached - 1), lambda: table.y[:, reached - 1].reshape(self.problem.shape))
+        return True
+
+    def _watch(self, reached: int) -> bool:
+        table, first = self.table, self.watched - 1
+        if first == 0 and not np.all(np.isfinite(table.y[:, 0])):
+            first = 1
+        if reached - first < 2:
+            return True
+        solution = FixedSolution(self.problem, self.grid, table.y[:, :reached], table.f[:, :reached])
+        times = self.grid.t0 + self.grid.elapsed(first, reached)
+        states = table.y[:, first:reached].reshape(*self.problem.shape, -1)
+        self.end = self.events.watch(times, states, solution)
+        if self.end is None:
+            return True
+        table.known = int(np.searchsorted(self.grid.t0 + self.grid.elapsed(0, reached), self.end))
+        self._beyond = solution
+        self.message = f"A terminal event happened at t = {self.end:g}."
+        return False
+
+    def _unsettled(self, reached: int) -> bool:
+        newton = self.engine.newton
+        left = "" if newton is None or not newton.residual else f" (residual {newton.residual:.3g})"
+        return self.fail(
+            f"Newton's method did not converge at t = {self.time_of(reached):g}{left}: take a smaller step, give jac, "
+            "or check that the right-hand side is smooth there."
+        )
+
+    def solution(self) -> FixedSolution:
+        if self.end is not None:
+            beyond = self._beyond
+            return FixedSolution(self.problem, self.grid, beyond.y, beyond.f, self.end)
+        known = self.table.known
+        return FixedSolution(self.problem, self.grid, self.table.y[:, :known], self.table.f[:, :known])
+
+    def points(self, solution: FixedSolution) -> tuple[Array, Array]:
+        """Times and solution, flat, as asked for."""
+        known, shape = self.table.known, self.problem.shape
+        if self.options.t_eval is not None:
+            times = self.options.t_eval[self.options.t_eval <= solution.t_max]
+            return times, solution(times)
+        times, values = self.grid.times()[:known], self.table.y[:, :known]
+        if self.end is not None:
+            times = np.append(times, self.end)
+            at_end = solution(self.end).reshape(-1, 1)
+            values = np.concatenate([values, at_end], axis=1)
+        return times, values.reshape(*shape, -1)
+
+
+def solve_fixed(problem: Problem, options: Options, scheme: Scheme, name: str, reason: str) -> FODEResult:
+    """Solve ``problem`` with ``scheme`` and the step of ``options``."""
+    started = time.perf_counter()
+    walk = _Walk(problem, options, scheme)
+    walk.run(name)
+    solution = walk.solution()
+    t, y = walk.points(solution)
+    engine, newton = walk.engine, walk.engine.newton
+    stats: dict[str, Any] = {
+        "steps": walk.table.known - 1,
+        "step": walk.grid.step,
+        "seconds": time.perf_counter() - started,
+        "compile_seconds": engine.compile_seconds,
+        "terminated": walk.end is not None,
+    }
+    if newton is not None:
+        stats["newton_iterations"] = newton.iterations
+    happened: tuple[Any, Any] = (None, None)
+    if options.events:
+        happened = walk.events.collected(problem.shape, problem.dtype)
+    return FODEResult(
+        t=t,
+        y=y,
+        success=walk.success,
+        message=walk.message,
+        nfev=engine.evaluations,
+        njev=newton.jacobians if newton is not None else 0,
+        sol=solution if options.dense_output else None,
+        stats=stats,
+        decision=SolveDecision(
+            name,
+            reason,
+            "fft" if walk.block == BLOCK else "direct",
+            engine.compiled,
+            tuple(engine.notes),
+        ),
+        t_events=happened[0],
+        y_events=happened[1],
+    )

@@ -1,0 +1,79 @@
+"""Sums over the whole past at O(N log^2 N): blocks of the past go to blocks of the future by FFT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import fft
+
+__all__ = ["BLOCK", "DIRECT_BELOW", "History"]
+
+Array = np.ndarray[Any, Any]
+
+#: Steps whose mutual influence is summed directly; a power of two (benchmarks/ode.py: 128 to 512 differ by < 10 %).
+BLOCK = 256
+#: Up to so many steps everything is summed directly: one block (benchmarks/ode.py).
+DIRECT_BELOW = 768
+
+
+class History:
+    r"""Sums ``S_k[n] = s_k[n] + sum_{j<n} w_k[n-j] f_j``, completed as far as needed while ``f`` becomes known.
+
+    Split time into blocks. Two blocks meet at the one level of the binary tree at which they lie in neighbouring halves
+    of length L; when the left half is complete, its contribution to the whole right half is one convolution by FFT.
+    What lies in the same block is left to the stepping. N/BLOCK transforms of lengths BLOCK to N in all: O(N log^2 N)
+    time, and O(N) memory for each row.
+
+    Parameters
+    ----------
+    weights : array, shape (K, U, N + 1)
+        K kinds of weights for each of U distinct orders.
+    which : array of int or None, shape (rows,)
+        Which of the U each row takes; None where U = 1.
+    values : array, shape (rows, N + 1)
+        ``f``, filled by the stepping.
+    sums : array, shape (K, rows, N + 1)
+        ``s`` at first, then S; changed in place.
+    block : int
+        Length of the blocks of the stepping.
+
+    References
+    ----------
+    E. Hairer, C. Lubich, M. Schlichte, SIAM J. Sci. Stat. Comput. 6 (1985) 532-541.
+    """
+
+    def __init__(self, weights: Array, which: Array | None, values: Array, sums: Array, block: int) -> None:
+        self.weights = weights
+        self.which = which
+        self.values = values
+        self.sums = sums
+        self.block = block
+        self._spectra: dict[tuple[int, int], Array] = {}
+
+    def complete(self, known: int) -> None:
+        """All of ``values[:, :known]`` is there, a whole number of blocks: hand it on to the sums that need it now."""
+        count = known // self.block
+        length = (count & -count) * self.block
+        reach = min(length, self.sums.shape[-1] - known)
+        if reach <= 0:
+            return
+        size = fft.next_fast_len(length + reach, real=True)
+        spectrum = self._spectrum(length, reach, size)
+        past = self.values[:, known - length : known]
+        if past.dtype.kind == "c":
+            found = fft.ifft(spectrum * fft.fft(past, size)[None], size)
+        else:
+            found = fft.irfft(spectrum * fft.rfft(past, size)[None], size)
+        self.sums[:, :, known : known + reach] += found[:, :, length : length + reach]
+
+    def _spectrum(self, length: int, reach: int, size: int) -> Array:
+        kept = self._spectra.get((length, reach))
+        if kept is None:
+            segment = self.weights[:, :, : length + reach]
+            kept = fft.fft(segment, size) if self.values.dtype.kind == "c" else fft.rfft(segment, size)
+            if self.which is not None:
+                kept = kept[:, self.which]
+            if reach == length:  # shorter only at the end, once
+                self._spectra[length, reach] = kept
+        return kept

@@ -1,0 +1,88 @@
+"""The uniform grid of a fixed-step solve, and what the initial data alone contribute on it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import rgamma
+
+from hpfracc.solvers.ode._problem import Problem
+
+__all__ = ["UniformGrid", "initial_part", "make_grid", "row_orders"]
+
+Array = np.ndarray[Any, Any]
+
+#: A step that fits the interval to this many parts of itself is taken as it is.
+_FITS = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class UniformGrid:
+    """``t_n = t0 + n step`` for n = 0 .. steps."""
+
+    t0: float
+    t1: float
+    steps: int
+
+    @property
+    def step(self) -> float:
+        """The step that divides the interval."""
+        return (self.t1 - self.t0) / self.steps
+
+    def elapsed(self, first: int = 0, stop: int | None = None) -> Array:
+        """``t_n - t0``, with the digits that ``t0`` would take."""
+        stop = self.steps + 1 if stop is None else stop
+        return (self.t1 - self.t0) * (np.arange(first, stop) / self.steps)
+
+    def times(self) -> Array:
+        """All ``t_n``; the last is t1 itself."""
+        times = self.t0 + self.elapsed()
+        times[-1] = self.t1
+        return times
+
+
+def make_grid(t0: float, t1: float, step: float) -> UniformGrid:
+    """The grid of the largest step not above ``step`` that divides ``[t0, t1]``."""
+    ratio = (t1 - t0) / step
+    steps = round(ratio) if abs(ratio - round(ratio)) <= _FITS else math.ceil(ratio)
+    return UniformGrid(t0, t1, max(1, steps))
+
+
+def row_orders(problem: Problem) -> Array:
+    """The order of each component of each member of the batch, flat."""
+    assert problem.orders.known is not None
+    return np.broadcast_to(problem.orders.known, problem.shape).reshape(-1)
+
+
+def initial_part(problem: Problem, elapsed: Array) -> Array:
+    r"""The solution of ``D^alpha y = 0`` with the initial data, shape (rows, len(elapsed)).
+
+    Caputo: :math:`\sum_k y^{(k)}(t_0) \tau^k / k!`. Riemann-Liouville: :math:`\sum_{k<n} b_k \tau^{\alpha-n+k} /
+    \Gamma(\alpha-n+k+1)` with ``b_0 = y0`` and the rest from ``dy0``; at the origin itself that is infinite
+    wherever a negative power has a coefficient.
+    """
+    data = np.stack([np.asarray(each).reshape(-1) for each in (problem.y0, *problem.dy0)])
+    rows = data.shape[1]
+    total = np.zeros((rows, len(elapsed)), problem.dtype)
+    orders = row_orders(problem)
+    for order in np.unique(orders):
+        mine = orders == order
+        whole = math.ceil(order)
+        for k in range(whole):
+            power = float(k) if problem.derivative == "caputo" else order - whole + k
+            total[mine] += (
+                data[k, mine, None] * _power(elapsed, power, np.any(data[k, mine] != 0)) * rgamma(power + 1.0)
+            )
+    return total
+
+
+def _power(elapsed: Array, power: float, used: bool) -> Array:
+    """``elapsed^power``; a negative one is infinite at 0, unless nothing asks for it."""
+    if power == 0.0:
+        return np.ones_like(elapsed)
+    with np.errstate(divide="ignore"):
+        values = np.asarray(elapsed**power)
+    return values if used else np.where(elapsed == 0.0, 0.0, values)

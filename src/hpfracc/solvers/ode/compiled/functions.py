@@ -1,0 +1,162 @@
+"""The user's functions as pointers: compiled by Numba, or called back into Python."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+
+from hpfracc.solvers.ode.compiled.kernels import call
+
+__all__ = ["CallBack", "CompiledFunction", "NotCompiledError", "compile_function"]
+
+Array = np.ndarray[Any, Any]
+
+
+class NotCompiledError(Exception):
+    """Numba cannot compile it; the message says why, in one line."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledFunction:
+    """A pointer for the kernels, and the numbers among the further arguments, which it reads at each call."""
+
+    pointer: Any
+    parameters: Array
+
+    def __call__(self, t: float, y: Array, shape: tuple[int, ...]) -> Array:
+        """The value at one point, of ``shape``."""
+        out = np.empty(int(np.prod(shape)), y.dtype)
+        call(self.pointer, t, np.array(y).reshape(-1), out, np.append(self.parameters, 0.0))
+        return out.reshape(shape)
+
+
+#: Compiled pointers of each function, by what they depend on; gone with the function.
+_compiled: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Any, tuple[Any, ...]]]] = weakref.WeakKeyDictionary()
+
+
+def _signature(dtype: Any) -> Any:
+    number = types.complex128 if np.dtype(dtype).kind == "c" else types.float64
+    pointer = types.CPointer(number)
+    return types.void(types.float64, pointer, pointer, types.CPointer(types.float64))
+
+
+def compile_function(
+    fun: Callable[..., Any], args: tuple[Any, ...], t: float, y: Array, out_shape: tuple[int, ...]
+) -> CompiledFunction:
+    """``fun(t, y, *args)`` compiled; plain floats among ``args`` stay changeable, everything else is built in.
+
+    It is called once at ``(t, y)`` as it is, to see whether it gives an array or a list.
+    """
+    shape, dtype = y.shape, y.dtype
+    listed = not isinstance(fun(t, y, *args), np.ndarray)
+    numbers = tuple(isinstance(each, float) for each in args)
+    parameters = np.array([each for each, is_number in zip(args, numbers, strict=True) if is_number], dtype=np.float64)
+    fixed = tuple(each for each, is_number in zip(args, numbers, strict=True) if not is_number)
+    surroundings = (*fixed, *_seen_from(fun))
+    key = (numbers, shape, out_shape, str(dtype), listed)
+    try:
+        known = _compiled.setdefault(fun, {})
+    except TypeError:  # cannot be referred to weakly: compiled each time
+        known = {}
+    found = known.get(key)
+    if found is not None and _same(found[1], surroundings):
+        return CompiledFunction(found[0], parameters)
+    pointer = _build(fun, (numbers, fixed), (shape, out_shape), dtype, listed)
+    known[key] = (pointer, surroundings)
+    return CompiledFunction(pointer, parameters)
+
+
+def _same(old: tuple[Any, ...], new: tuple[Any, ...]) -> bool:
+    return len(old) == len(new) and all(one is other for one, other in zip(old, new, strict=True))
+
+
+def _seen_from(fun: Callable[..., Any]) -> tuple[Any, ...]:
+    """What a function takes from around it, which a compilation builds in: it must be the same when used again."""
+    code = getattr(fun, "__code__", None)
+    if code is None:
+        return ()
+    outside = getattr(fun, "__globals__", {})
+    cells = tuple(cell.cell_contents for cell in (fun.__closure__ or ()))  # type: ignore[attr-defined]
+    return (*cells, *(outside[name] for name in code.co_names if name in outside))
+
+
+def _build(
+    fun: Callable[..., Any],
+    arguments: tuple[tuple[bool, ...], tuple[Any, ...]],
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    dtype: Any,
+    listed: bool,
+) -> Any:
+    numbers, fixed = arguments
+    inner = fun if isinstance(fun, numba.core.dispatcher.Dispatcher) else numba.njit(fun)
+    terms, reals, constants = [], 0, {}
+    for is_number in numbers:
+        if is_number:
+            terms.append(f"parameters[{reals}]")
+            reals += 1
+        else:
+            name = f"fixed_{len(constants)}"
+            constants[name] = fixed[len(constants)]
+            terms.append(name)
+    wrapped = "array(inner({}))" if listed else "inner({})"
+    source = "\n".join(
+        (
+            "def call(t, y_pointer, out_pointer, parameter_pointer):",
+            "    y = carray(y_pointer, shape)",
+            "    out = carray(out_pointer, out_shape)",
+            "    parameters = carray(parameter_pointer, (count,))",
+            f"    out[...] = {wrapped.format(', '.join(('t', 'y', *terms)))}",
+        )
+    )
+    scope: dict[str, Any] = {
+        "carray": numba.carray,
+        "array": np.array,
+        "inner": inner,
+        "shape": shapes[0],
+        "out_shape": shapes[1],
+        "count": max(1, reals),
+        **constants,
+    }
+    exec(compile(source, "<hpfracc right-hand side>", "exec"), scope)
+    try:
+        return numba.cfunc(_signature(dtype))(scope["call"])
+    except Exception as error:  # whatever Numba raises: its own errors, or those of its parts
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise NotCompiledError(f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}") from error
+
+
+class CallBack(types.WrapperAddressProtocol):  # type: ignore[misc]
+    """A Python function as a pointer: it reads ``y`` from and writes to arrays that the kernel uses as scratch.
+
+    An exception cannot pass through compiled code: it is kept in ``error``, and ``flag`` tells the kernel to end.
+    """
+
+    def __init__(self, function: Callable[[float, Array], Array], y: Array, out: Array, flag: Array) -> None:
+        self.error: BaseException | None = None
+        self._signature = _signature(y.dtype)
+
+        def enter(t: float, _y: Any, _out: Any, _parameters: Any) -> None:
+            try:
+                out[...] = function(t, y.copy())
+            except BaseException as error:
+                self.error = error
+                flag[0] = 1
+
+        pointers = (ctypes.c_void_p,) * 3
+        # Kept with this object: the address is good for as long as the pointer lives.
+        self._pointer = ctypes.PYFUNCTYPE(None, ctypes.c_double, *pointers)(enter)
+        self._address = ctypes.cast(self._pointer, ctypes.c_void_p).value
+
+    def __wrapper_address__(self) -> Any:
+        return self._address
+
+    def signature(self) -> Any:
+        """What Numba has to know of it."""
+        return self._signature

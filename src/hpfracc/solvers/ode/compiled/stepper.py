@@ -1,0 +1,101 @@
+"""Walks through blocks with the compiled kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpfracc.solvers.ode._newton import MOST_ITERATIONS, REFRESH, TOLERANCE, Newton
+from hpfracc.solvers.ode._scheme import Scheme, Tableau
+from hpfracc.solvers.ode.compiled import kernels
+from hpfracc.solvers.ode.compiled.functions import CallBack, CompiledFunction
+
+__all__ = ["CompiledStepper"]
+
+Array = np.ndarray[Any, Any]
+
+
+class CompiledStepper:
+    """The same as :class:`NumpyStepper`, with the loop over steps compiled.
+
+    Parameters
+    ----------
+    tableau, scheme, block
+        As there.
+    evaluate : callable or CompiledFunction
+        The right-hand side: called back into Python, or compiled.
+    newton : Newton or None
+        For an implicit scheme: its Jacobian and its counters.
+    jacobian : CompiledFunction or None
+        A compiled Jacobian.
+    """
+
+    def __init__(
+        self,
+        tableau: Tableau,
+        scheme: Scheme,
+        block: int,
+        evaluate: Callable[[float, Array], Array] | CompiledFunction,
+        newton: Newton | None,
+        jacobian: CompiledFunction | None = None,
+    ) -> None:
+        self.tableau = tableau
+        self.scheme = scheme
+        self.newton = newton
+        self.evaluations = 0
+        weights, rows = tableau.weights, len(tableau.y)
+        near = np.zeros((*weights.shape[:2], block + 1))
+        near[:, :, : min(block + 1, weights.shape[2])] = weights[:, :, : block + 1]
+        self._past = np.ascontiguousarray(near[:, :, ::-1][:, :, :-1])
+        self._now = np.ascontiguousarray(weights[:, :, 0])
+        self._which = np.zeros(rows, np.int64) if tableau.which is None else tableau.which
+        self._flag = np.zeros(1, np.int64)
+        self._counts = np.zeros(3, np.int64)
+        dtype, shape = tableau.y.dtype, tableau.problem.shape
+        self._point, self._value = np.zeros(rows, dtype), np.zeros(rows, dtype)
+        self._backs: list[CallBack] = []
+        if isinstance(evaluate, CompiledFunction):
+            self._fun, self._parameters = evaluate.pointer, np.append(evaluate.parameters, 0.0)
+        else:
+            self._fun = self._call_back(evaluate, self._point.reshape(shape), self._value.reshape(shape))
+            self._parameters = np.zeros(1)
+        self.compiled = isinstance(evaluate, CompiledFunction)
+        self._jac, self._has_jac = self._fun, False
+        d = rows if newton is not None else 0
+        self._derivative = np.zeros((d, d), dtype)
+        if jacobian is not None:
+            self._jac, self._has_jac = jacobian.pointer, True
+        elif newton is not None and newton.jacobian is not None:
+            back = self._call_back(newton.jacobian, self._point.reshape(shape), self._derivative)
+            self._jac, self._has_jac = back, True
+
+    def _call_back(self, function: Callable[[float, Array], Array], y: Array, out: Array) -> CallBack:
+        self._backs.append(CallBack(function, y, out, self._flag))
+        return self._backs[-1]
+
+    def run(self, begin: int, first: int, stop: int) -> int:
+        """Steps ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
+        table, grid = self.tableau, self.tableau.grid
+        data = (table.y, table.f, table.sums)
+        scratch = (self._point, self._value, self._parameters)
+        common = (self._fun, grid.t0, grid.step, (begin, first, stop), data)
+        common = (*common, self._past, self._now, self._which, scratch, self._flag)
+        if self.scheme.kind == "explicit":
+            reached = kernels.explicit(*common)
+            self.evaluations += reached - first
+        elif self.scheme.kind == "corrected":
+            reached = kernels.corrected(*common, self.scheme.corrections)
+            self.evaluations += (reached - first) * (1 + self.scheme.corrections)
+        else:
+            assert self.newton is not None
+            limits = (TOLERANCE, MOST_ITERATIONS, REFRESH)
+            reached = kernels.implicit(*common, self._jac, self._has_jac, self._derivative, limits, self._counts)
+            self.evaluations, self.newton.iterations, self.newton.jacobians = map(int, self._counts)
+        table.known = int(reached)
+        for back in self._backs:
+            if back.error is not None:
+                raise back.error
+        self._flag[0] = 0
+        return int(reached)

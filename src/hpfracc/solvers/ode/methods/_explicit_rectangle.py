@@ -1,0 +1,60 @@
+"""Explicit product rectangle: the fractional Euler method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from hpfracc.solvers.ode._fixed import solve_fixed
+from hpfracc.solvers.ode._method import Method, register_method
+from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._refusals import refuse_plain
+from hpfracc.solvers.ode._result import FODEResult
+from hpfracc.solvers.ode._scheme import Scheme, Tableau
+from hpfracc.solvers.ode._weights import rectangle_weights
+
+__all__ = ["ExplicitRectangle"]
+
+Array = np.ndarray[Any, Any]
+
+
+@register_method
+@final
+@dataclass(frozen=True, slots=True)
+class ExplicitRectangle(Method):
+    r"""The right-hand side taken as constant over each step, with its value at the step's beginning.
+
+    .. math:: y_n = T(t_n) + \frac{h^\alpha}{\Gamma(\alpha+1)} \sum_{j=0}^{n-1} [(n-j)^\alpha - (n-j-1)^\alpha] f_j
+
+    Order 1 at a fixed t, for smooth solutions and for those that begin like :math:`t^\alpha`; near the origin the
+    latter are off by :math:`O(h^{2\alpha})`. One evaluation a step. Not for stiff equations. For alpha = 1 it is
+    Euler's method.
+
+    References
+    ----------
+    K. Diethelm, N. J. Ford, A. D. Freed, Nonlinear Dyn. 29 (2002) 3-22.
+    """
+
+    name: ClassVar[str] = "explicit_rectangle"
+    aliases: ClassVar[tuple[str, ...]] = ("euler", "forward_euler")
+    order: ClassVar[str] = "1"
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """Needs a finite start and constant orders."""
+        return refuse_plain(problem, self.name)
+
+    def solve(self, problem: Problem, options: Options) -> FODEResult:
+        """One sum over the past for each step."""
+        return solve_fixed(problem, options, Scheme("explicit", _weights, _start), self.name, "asked for")
+
+
+def _weights(alpha: float, n: int) -> tuple[Array]:
+    return (np.concatenate([[0.0], rectangle_weights(alpha, n)[: n - 1]]),)
+
+
+def _start(table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
+    table.f[:, 0] = evaluate(table.grid.t0, np.array(table.problem.y0)).reshape(-1)

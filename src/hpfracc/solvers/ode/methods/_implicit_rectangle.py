@@ -1,0 +1,61 @@
+"""Implicit product rectangle: the fractional backward Euler method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from hpfracc.solvers.ode._fixed import solve_fixed
+from hpfracc.solvers.ode._method import Method, register_method
+from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._refusals import refuse_plain
+from hpfracc.solvers.ode._result import FODEResult
+from hpfracc.solvers.ode._scheme import Scheme, Tableau
+from hpfracc.solvers.ode._weights import rectangle_weights
+
+__all__ = ["ImplicitRectangle"]
+
+Array = np.ndarray[Any, Any]
+
+
+@register_method
+@final
+@dataclass(frozen=True, slots=True)
+class ImplicitRectangle(Method):
+    r"""The right-hand side taken as constant over each step, with its value at the step's end.
+
+    .. math:: y_n = T(t_n) + \frac{h^\alpha}{\Gamma(\alpha+1)} \sum_{j=1}^{n} [(n-j+1)^\alpha - (n-j)^\alpha] f_j,
+
+    solved for :math:`y_n` by Newton's method. Order 1 at a fixed t, for smooth solutions and for those that begin like
+    :math:`t^\alpha`. The most damped of the methods: for very stiff equations and rough right-hand sides. The value at
+    the origin is never asked for, so a Riemann-Liouville problem may begin at infinity; the order is then alpha.
+
+    References
+    ----------
+    R. Garrappa, Mathematics 6 (2018) 16.
+    """
+
+    name: ClassVar[str] = "implicit_rectangle"
+    aliases: ClassVar[tuple[str, ...]] = ("backward_euler", "implicit_euler")
+    order: ClassVar[str] = "1"
+    implicit: ClassVar[bool] = True
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """Needs constant orders."""
+        return refuse_plain(problem, self.name, infinite=True)
+
+    def solve(self, problem: Problem, options: Options) -> FODEResult:
+        """One sum over the past, and one system of equations, for each step."""
+        return solve_fixed(problem, options, Scheme("implicit", _weights, _start), self.name, "asked for")
+
+
+def _weights(alpha: float, n: int) -> tuple[Array]:
+    return (rectangle_weights(alpha, n),)
+
+
+def _start(table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
+    """The first value weighs nothing; it stays zero in the sums."""

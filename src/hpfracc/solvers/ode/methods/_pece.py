@@ -1,0 +1,77 @@
+"""PECE: predict with the product rectangle, correct with the product trapezoid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode._fixed import solve_fixed
+from hpfracc.solvers.ode._method import Method, register_method
+from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._refusals import refuse_plain
+from hpfracc.solvers.ode._result import FODEResult
+from hpfracc.solvers.ode._scheme import Scheme, Tableau
+from hpfracc.solvers.ode._trapezoid_start import add_first_value
+from hpfracc.solvers.ode._weights import rectangle_weights, trapezoid_weights
+
+__all__ = ["PECE"]
+
+Array = np.ndarray[Any, Any]
+
+
+@register_method
+@final
+@dataclass(frozen=True, slots=True)
+class PECE(Method):
+    r"""The predictor-corrector method of Diethelm, Ford and Freed: predict, evaluate, correct, evaluate.
+
+    .. math::
+        y_n^P &= T(t_n) + \frac{h^\alpha}{\Gamma(\alpha+1)} \sum_{j=0}^{n-1} b_{n-1-j} f_j, \\
+        y_n &= T(t_n) + \frac{h^\alpha}{\Gamma(\alpha+2)} \Big[ c_n f_0 + \sum_{j=1}^{n-1} a_{n-j} f_j + f(t_n, y_n^P)
+        \Big]
+
+    Order :math:`\min(2, 1+\alpha)` at a fixed t with one correction, where f(t, y(t)) is smooth or begins like
+    :math:`t^\alpha`; each further correction adds alpha, up to 2. 1 + ``corrections`` evaluations a step. Not for
+    stiff equations.
+
+    Parameters
+    ----------
+    corrections : int, default 1
+        How often the corrector is applied.
+
+    References
+    ----------
+    K. Diethelm, N. J. Ford, A. D. Freed, Nonlinear Dyn. 29 (2002) 3-22; Numer. Algorithms 36 (2004) 31-52.
+    """
+
+    corrections: int = 1
+
+    name: ClassVar[str] = "pece"
+    aliases: ClassVar[tuple[str, ...]] = ("predictor_corrector", "adams", "abm")
+    order: ClassVar[str] = "min(2, 1 + corrections alpha)"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.corrections, bool) or not isinstance(self.corrections, int) or self.corrections < 1:
+            raise InvalidInputError(f"corrections={self.corrections!r} has to be a whole number of 1 or more")
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """Needs a finite start and constant orders."""
+        return refuse_plain(problem, self.name)
+
+    def solve(self, problem: Problem, options: Options) -> FODEResult:
+        """Two sums over the past for each step, which share the transforms of ``f``."""
+        scheme = Scheme("corrected", _weights, _start, self.corrections)
+        return solve_fixed(problem, options, scheme, self.name, "asked for")
+
+
+def _weights(alpha: float, n: int) -> tuple[Array, Array]:
+    return np.concatenate([[0.0], rectangle_weights(alpha, n)[: n - 1]]), trapezoid_weights(alpha, n)[0]
+
+
+def _start(table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
+    add_first_value(table, evaluate, 1)
