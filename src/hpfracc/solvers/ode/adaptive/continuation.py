@@ -22,12 +22,17 @@ _POINTS, _WEIGHTS = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The right-hand side over one step: a polynomial in ``x = (right - t)/step``, ``coefficients[q]`` that of x^q."""
+    """The right-hand side over one step: a polynomial in ``x = (right - t)/step``, ``coefficients[q]`` that of x^q.
+
+    Where the equation is stiff, a small error of the right-hand side is a large one of its integral (at the steps the
+    two balance): there ``between`` holds the coefficients of the polynomial through the states instead.
+    """
 
     left: float
     step: float
     right: float
     coefficients: Array
+    between: Array | None = None
 
 
 def piece_integral(piece: Piece, alpha: float, tau: Array, columns: Any) -> Array:
@@ -86,6 +91,10 @@ class Continuation:
 
     def __call__(self, tau: Array) -> Array:
         """Flat states at these times, which lie in the last piece; shape (len(tau), n)."""
+        last = self.pieces[-1]
+        if last.between is not None:
+            x = (last.right - tau) / last.step
+            return np.asarray(x[:, np.newaxis] ** np.arange(len(last.between)) @ last.between)
         total = np.stack([self.start(float(time)) for time in tau])
         for (alpha, which), snapshot in zip(self.groups, self.snapshots, strict=True):
             part = np.zeros_like(total[:, which])

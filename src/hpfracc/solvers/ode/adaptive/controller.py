@@ -61,3 +61,8 @@ class Controller:
     def shrink(self, factor: float = 0.25) -> None:
         """Go back because the equation of a step could not be solved."""
         self.level += math.floor(LEVELS_PER_OCTAVE * math.log2(factor))
+
+    def restart(self) -> None:
+        """Begin again with steps as short as the first one."""
+        self.level = min(self.level, 0)
+        self._previous = 1.0

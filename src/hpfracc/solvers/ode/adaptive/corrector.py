@@ -38,7 +38,7 @@ class Solved:
 class Corrector:
     """Solves the equations of the steps, and notices when they become stiff."""
 
-    def __init__(self, system: FlatSystem, norm_of: Norm | None = None) -> None:
+    def __init__(self, system: FlatSystem) -> None:
         self.system = system
         self.stiff = False
         self.switches = 0
@@ -60,6 +60,10 @@ class Corrector:
             if len(self._failures) >= _FAILURES:
                 self._switch(True)
         return found
+
+    def damped(self, change: Array) -> Array:
+        """What a change of ``known`` does to the solution: much less, where the equation is stiff."""
+        return self._apply(change) if self.stiff and self._inverse is not None else change
 
     def propagate(self, known: Array, weight: Any, guess: Array, change: Callable[[Array], Array]) -> tuple[Array, Array]:
         """One solution of ``e = known + weight * change(e)`` for the estimated error; e and its change."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,11 @@ class FlatSystem:
         if len(self.groups) == 1:
             self.groups = [(self.groups[0][0], slice(None))]
         self._checked = False
+        #: For delays: the solution and its estimated error so far, and whether a jump at t0 is seen from before it.
+        self.past: Callable[[float], Array] = self.start
+        self.past_error: Callable[[float], Array] = lambda then: np.zeros_like(self.initial[0])
+        self.from_left = False
+        self._recent: dict[float, Array] = {}
 
     @property
     def size(self) -> int:
@@ -57,9 +63,10 @@ class FlatSystem:
             total = total + value * (tau**number / math.factorial(number))
         return total
 
-    def __call__(self, tau: float, y: Array, *more: Any) -> Array:
-        """The right-hand side a time ``tau`` after the start."""
+    def __call__(self, tau: float, y: Array, *, shifted: bool = False) -> Array:
+        """The right-hand side a time ``tau`` after the start; ``shifted``: with the past moved by its error too."""
         self.nfev += 1
+        more = self._delayed(tau, shifted) if self.problem.delays else ()
         value = self.problem.fun(self.problem.t0 + tau, y.reshape(self.shape), *more, *self.problem.args)
         if not self._checked or type(value) is not np.ndarray or value.shape != self.shape:
             value = check_value(value, self.shape, self.dtype, "fun")
@@ -69,9 +76,34 @@ class FlatSystem:
             raise NotFiniteError(f"fun(t, y) is not finite at t = {self.problem.t0 + tau:.6g}")
         return flat
 
-    def jacobian(self, tau: float, y: Array, f: Array, *more: Any) -> Array:
+    def _delayed(self, tau: float, shifted: bool) -> tuple[tuple[Array, ...]]:
+        """What ``fun`` gets of the past: the state at each of the delayed times."""
+        states = []
+        for lag in self.problem.delays:
+            then = tau - lag
+            if then < 0.0 or (then == 0.0 and self.from_left):
+                assert self.problem.history is not None
+                given = np.asarray(self.problem.history(self.problem.t0 + then))
+                state = check_value(np.broadcast_to(given, self.shape), self.shape, self.dtype, "history").reshape(-1)
+            else:
+                state = self._remembered(then)
+                if shifted:
+                    state = state + self.past_error(then)
+            states.append(state.reshape(self.shape))
+        return (tuple(states),)
+
+    def _remembered(self, then: float) -> Array:
+        # A step evaluates its end several times.
+        if then not in self._recent:
+            if len(self._recent) > 8 * len(self.problem.delays):
+                self._recent.clear()
+            self._recent[then] = self.past(then)
+        return self._recent[then]
+
+    def jacobian(self, tau: float, y: Array, f: Array) -> Array:
         """Shape (batch, d, d): given, or by forward differences, one evaluation for each component."""
         self.njev += 1
+        more = self._delayed(tau, False) if self.problem.delays else ()
         d = self.components
         state = y.reshape(self.shape)
         if self.problem.jac is not None:
@@ -86,5 +118,5 @@ class FlatSystem:
             change = math.sqrt(np.finfo(float).eps) * np.where(size > 0, size, 1.0)
             moved[..., index] += change
             taken = (moved[..., index] - state[..., index]).reshape(-1, 1)
-            columns.append((self(tau, moved.reshape(-1), *more).reshape(-1, d) - base) / taken)
+            columns.append((self(tau, moved.reshape(-1)).reshape(-1, d) - base) / taken)
         return np.stack(columns, axis=-1)
