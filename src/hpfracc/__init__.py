@@ -43,12 +43,16 @@ if TYPE_CHECKING:
     from hpfracc.operators._registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators._riemann_liouville import RiemannLiouville, riemann_liouville
     from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral, riemann_liouville_integral
+    from hpfracc.solvers.ode._fdeint import fdeint
+    from hpfracc.solvers.ode._result import FODEResult
+    from hpfracc.solvers.ode._solve import solve_fode
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BackendType",
     "Caputo",
+    "FODEResult",
     "FractionalOperator",
     "GrunwaldLetnikov",
     "IntelligentBackendSelector",
@@ -67,6 +71,7 @@ __all__ = [
     "elementwise",
     "errors",
     "explain",
+    "fdeint",
     "fft",
     "grunwald_letnikov",
     "last_decision",
@@ -76,6 +81,7 @@ __all__ = [
     "riemann_liouville",
     "riemann_liouville_integral",
     "select_optimal_backend",
+    "solve_fode",
     "use_backend",
 ]
 
@@ -83,6 +89,7 @@ __all__ = [
 _HOMES: dict[str, str] = {
     "BackendType": "hpfracc.engine.backends.registry",
     "Caputo": "hpfracc.operators._caputo",
+    "FODEResult": "hpfracc.solvers.ode._result",
     "FractionalOperator": "hpfracc.operators._base",
     "GrunwaldLetnikov": "hpfracc.operators._grunwald_letnikov",
     "IntelligentBackendSelector": "hpfracc.engine.selection.selector",
@@ -99,6 +106,7 @@ _HOMES: dict[str, str] = {
     "create_fractional_integral": "hpfracc.operators._registry",
     "elementwise": "hpfracc.engine.execution.api",
     "explain": "hpfracc.engine.execution.api",
+    "fdeint": "hpfracc.solvers.ode._fdeint",
     "fft": "hpfracc.engine.execution.api",
     "grunwald_letnikov": "hpfracc.operators._grunwald_letnikov",
     "last_decision": "hpfracc.engine.execution.api",
@@ -108,6 +116,7 @@ _HOMES: dict[str, str] = {
     "riemann_liouville": "hpfracc.operators._riemann_liouville",
     "riemann_liouville_integral": "hpfracc.operators._riemann_liouville_integral",
     "select_optimal_backend": "hpfracc.engine.selection.selector",
+    "solve_fode": "hpfracc.solvers.ode._solve",
     "use_backend": "hpfracc._config",
 }
 

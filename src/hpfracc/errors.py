@@ -19,6 +19,7 @@ __all__ = [
     "OutOfMemoryError",
     "PinnedBackendError",
     "ShapeError",
+    "SolveError",
     "UnknownOperationError",
     "UnsupportedDtypeError",
     "WisdomError",
@@ -56,6 +57,10 @@ class MissingDependencyError(HpfraccError, ImportError):
 
 class OutOfMemoryError(HpfraccError, MemoryError):
     """No arm fits into the memory that is free: names need, have and advice."""
+
+
+class SolveError(HpfraccError, RuntimeError):
+    """An equation could not be solved to the end: where it stopped, why, and what to do."""
 
 
 class BackendError(HpfraccError, RuntimeError):

@@ -15,7 +15,9 @@ HOMES = {
     "jaxlib": ("engine.backends.jax", "ml.jax"),
     "cupy": ("engine.backends.cupy",),
     "cupyx": ("engine.backends.cupy",),
-    "numba": ("engine.backends.numba",),
+    # The stepping of a solver calls the user's own function at every step, so it is compiled together with that, not as
+    # a primitive; the folder is imported only by a solve that is long enough.
+    "numba": ("engine.backends.numba", "solvers.ode.compiled"),
     "llvmlite": ("engine.backends.numba",),
     "dask": ("distributed",),
     "distributed": ("distributed",),

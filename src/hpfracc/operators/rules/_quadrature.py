@@ -18,7 +18,7 @@ from hpfracc.operators._weights import weights_key, weights_of
 from hpfracc.operators.rules._by_parts import convolve_by_parts
 from hpfracc.operators.rules._increments import binomial_polynomial, forward_differences, monomials_of_binomials
 
-__all__ = ["QUADRATURES", "ConvolutionQuadrature"]
+__all__ = ["QUADRATURES", "ConvolutionQuadrature", "multistep_weights"]
 
 #: Weights up to here come from the product of two power series, those beyond from the expansion about the pole.
 _HEAD = 512
@@ -122,6 +122,11 @@ def value_at_origin(first: Any, order: Order) -> Any:
 
 
 QUADRATURES: dict[str, Rule] = {f"cq{p}": ConvolutionQuadrature(p) for p in range(2, 7)}
+
+
+def multistep_weights(xp: Namespace, alpha: Any, n: int, p: int) -> Any:
+    """Coefficients of ``(sum_{i=1}^{p} (1-z)^i / i)^alpha``: integrals of order ``-alpha`` where that is negative."""
+    return _multistep_weights(xp, alpha, n, 0, _Bend(p))
 
 
 class _Bend:

@@ -38,8 +38,8 @@ class Price:
         self._key = getattr(function, "__code__", None)
 
     def pays(self, left: float) -> bool:
-        """Whether to buy now, with so many seconds of rent left in this solve."""
-        return left >= self.seconds or (left > 0.0 and self.paid() >= self.seconds)
+        """Whether to buy now, with so many seconds of rent left in this solve as far as is known."""
+        return left >= self.seconds or self.paid() >= self.seconds
 
     def paid(self) -> float:
         """Seconds of rent in this process."""

@@ -5,50 +5,56 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import rgamma
+from scipy.special import gamma, rgamma
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode._problem import Problem
-from hpfracc.solvers.ode._uniform import UniformGrid, initial_part, row_orders
+from hpfracc.solvers.ode._scheme import Tableau
+from hpfracc.solvers.ode._starting import starting_powers
+from hpfracc.solvers.ode._uniform import initial_part, row_orders
 
 __all__ = ["FixedSolution"]
 
 Array = np.ndarray[Any, Any]
 
-#: Over the first intervals the equation itself is integrated; further on ``t^alpha`` is smooth over four points: the
-#: cubic through them is off by about 0.02 / n^4 of it.
+#: From here on ``t^alpha`` is smooth over four points: the cubic through them is off by about 0.02 / n^4 of it.
 _NEAR = 24
 
 
 class FixedSolution:
     r"""``sol(t)`` for a solve with a fixed step: agrees with the solution at the steps.
 
-    Near the origin the solution is not smooth: it begins like :math:`T(\tau) + c \tau^\alpha`. There the right-hand
-    side is interpolated instead and its fractional integral taken exactly,
+    Near the origin the solution is not smooth: :math:`f(t, y(t))` is a sum of broken powers of :math:`\tau = t - t_0`,
+    the lowest of which are known. Their coefficients are those that fit the first steps, and
 
-    .. math:: y(t) = T(\tau) + I^\alpha \tilde f(\tau), \quad \tilde f = f_0 + (f_1 - f_0) (\tau/h)^{\min(\alpha, 1)}
-        \text{ on the first interval, linear on the others.}
+    .. math:: P(\tau) = T(\tau) + \sum_\nu c_\nu \frac{\Gamma(\nu+1)}{\Gamma(\nu+\alpha+1)} \tau^{\nu+\alpha}
 
-    From the 24th interval on it is the cubic through the four nearest steps.
+    is the part of the solution that they make. Over the first 24 intervals it is taken off, and what remains, which is
+    smoother, is interpolated by the cubic through the four nearest steps; further on the solution itself is.
 
     Parameters
     ----------
-    problem, grid
-        What was solved, and on which grid.
-    y, f : array, shape (rows, known)
-        Solution and right-hand side.
+    table : Tableau
+        The solve.
+    known : int
+        Points of it that count.
     end : float, optional
         The last time it may be asked for, where that is not the last step.
     """
 
-    def __init__(self, problem: Problem, grid: UniformGrid, y: Array, f: Array, end: float | None = None) -> None:
-        self.problem = problem
+    def __init__(self, table: Tableau, known: int, end: float | None = None) -> None:
+        grid = table.grid
+        y, f = table.y[:, :known], table.f[:, :known]
+        self.problem = table.problem
         self.grid = grid
         self.y = y
         self.f = f
+        self._most = table.powers
         self.t_min = grid.t0
         self.t_max = float(grid.t0 + grid.elapsed(y.shape[1] - 1, y.shape[1])[0]) if end is None else end
         self._slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
+        self._powers: tuple[float, ...] = ()
+        self._first = 0
+        self._fitted: Array | None = None
 
     def __call__(self, t: Any) -> Array:
         """The solution at ``t``, of shape (..., d) + t.shape."""
@@ -70,61 +76,54 @@ class FixedSolution:
             found[...] = self.y[:, :1]
             return found
         interval = np.clip((tau / self.grid.step).astype(np.int64), 0, last - 1)
-        near = interval < min(_NEAR, last)
-        if last < 4:
-            near[...] = True
+        # A variable order has no such powers.
+        near = (interval < _NEAR) & (self.problem.orders.known is not None)
         if np.any(near):
-            found[:, near] = self._near(tau[near], interval[near])
+            nodes = min(_NEAR + 3, last + 1)
+            begin = self._beginning(self.grid.elapsed(0, nodes))
+            rest = self.y[:, :nodes] - begin
+            rest[~np.isfinite(rest)] = 0.0  # the origin of a Riemann-Liouville problem
+            part = self._cubic(rest, tau[near], interval[near])
+            found[:, near] = part + self._beginning(tau[near])
         if not np.all(near):
-            found[:, ~near] = self._cubic(tau[~near], interval[~near], last)
+            found[:, ~near] = self._cubic(self.y, tau[~near], interval[~near])
         return found
 
-    def _near(self, tau: Array, interval: Array) -> Array:
-        """The equation integrated, and what that misses of the steps at both ends added along a line."""
-        nodes = self.grid.elapsed(0, int(interval.max()) + 2)
-        at_nodes = self._integrated(nodes)
-        miss = self.y[:, : len(nodes)] - at_nodes
-        miss[~np.isfinite(miss)] = 0.0  # at the origin of a Riemann-Liouville problem
-        share = tau / self.grid.step - interval
-        value: Array = self._integrated(tau) + (1.0 - share) * miss[:, interval] + share * miss[:, interval + 1]
-        return value
-
-    def _integrated(self, tau: Array) -> Array:
-        h = self.grid.step
-        count = min(int(np.ceil(tau.max() / h - 1e-9)) + 1, self.f.shape[1] - 1)
-        slopes = np.diff(self.f[:, : count + 1]) / h
+    def _beginning(self, tau: Array) -> Array:
+        """``P(tau)``."""
         total = initial_part(self.problem, tau)
         orders = row_orders(self.problem)
+        coefficients = self._coefficients()
         for alpha in np.unique(orders):
             mine = orders == alpha
-            bend = min(float(alpha), 1.0)
-            f0 = self.f[mine, :1]
-            rise = self.f[mine, 1:2] - f0
-            part = f0 * (rgamma(alpha + 1.0) * tau**alpha)
-            # (tau/h)^bend on the first interval, linear with its last value beyond: the first goes on as if it did not
-            # end, less what it would have been.
-            part = part + rise * self._first(tau, h, float(alpha), bend)
-            for j in range(1, count):
-                change = slopes[mine, j : j + 1] - (slopes[mine, j - 1 : j] if j > 1 else 0.0)
-                part = part + change * (rgamma(alpha + 2.0) * np.clip(tau - j * h, 0.0, None) ** (alpha + 1.0))
-            total[mine] += part
+            for number, power in enumerate(self._powers):
+                size = gamma(power + 1.0) * rgamma(power + alpha + 1.0)
+                total[mine] += coefficients[mine, number, None] * (size * (tau / self.grid.step) ** (power + alpha))
         return total
 
-    @staticmethod
-    def _first(tau: Array, h: float, alpha: float, bend: float) -> Array:
-        """``I^alpha`` of ``(s/h)^bend`` for s below h and 1 beyond."""
-        from scipy.special import betainc
+    def _coefficients(self) -> Array:
+        """``c h^(nu+alpha)`` of each row and power."""
+        if self._fitted is None:
+            powers = starting_powers(self.problem)
+            count = min(len(powers.exponents), self._most, self.f.shape[1] - powers.first)
+            self._powers, self._first = powers.exponents[:count], powers.first
+            nodes = np.arange(powers.first, powers.first + count, dtype=np.float64)
+            table = nodes[:, None] ** np.array(self._powers)[None, :]
+            values = self.f[:, powers.first : powers.first + count]
+            fitted = np.linalg.solve(table, values.T).T if count else values
+            self._fitted = fitted * self.grid.step ** row_orders(self.problem)[:, None]
+        return self._fitted
 
-        whole = rgamma(alpha + bend + 1.0) / rgamma(bend + 1.0) * tau ** (alpha + bend) * h**-bend
-        beyond = tau > h
-        x = np.where(beyond, h / np.where(beyond, tau, 1.0), 1.0)
-        kept = whole * betainc(bend + 1.0, alpha, x)
-        return np.asarray(kept + rgamma(alpha + 1.0) * np.clip(tau - h, 0.0, None) ** alpha)
-
-    def _cubic(self, tau: Array, interval: Array, last: int) -> Array:
+    def _cubic(self, values: Array, tau: Array, interval: Array) -> Array:
+        """Through the four nearest of ``values``, as many as there are."""
+        last = values.shape[1] - 1
+        x = tau / self.grid.step
+        if last < 3:
+            share = x - interval
+            return np.asarray((1.0 - share) * values[:, interval] + share * values[:, interval + 1])
         first = np.clip(interval - 1, 0, last - 3)
-        x = tau / self.grid.step - first
-        a, b, c, d = (self.y[:, first + k] for k in range(4))
+        x = x - first
+        a, b, c, d = (values[:, first + k] for k in range(4))
         u, v, w = x - 1.0, x - 2.0, x - 3.0
         return np.asarray(
             -a * (u * v * w) / 6.0 + b * (x * v * w) / 2.0 - c * (x * u * w) / 2.0 + d * (x * u * v) / 6.0

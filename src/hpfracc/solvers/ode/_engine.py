@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from hpfracc._config import current_backend
-from hpfracc._optional import import_optional
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.ode import _compile_policy as policy
+from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode._evaluation import Jacobian, RightHandSide
+from hpfracc.solvers.ode._history import History
 from hpfracc.solvers.ode._newton import Newton
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
@@ -62,6 +63,7 @@ class Engine:
         self.options = options
         self.fun = fun
         self.notes: list[str] = []
+        self.history = History(tableau.weights, tableau.which, tableau.f, tableau.sums, block)
         self.compile_seconds = 0.0
         problem = tableau.problem
         implicit = scheme.kind == "implicit"
@@ -83,10 +85,16 @@ class Engine:
     @property
     def evaluations(self) -> int:
         """Of the right-hand side, in Python and compiled."""
-        return self.fun.count + (self._stepper.evaluations if self.compiled else 0)
+        return self.fun.count + getattr(self._stepper, "evaluations", 0)
+
+    def start(self) -> None:
+        """The first points, as the scheme finds them."""
+        self.scheme.starts(self.tableau, self.fun)
 
     def run(self, begin: int, first: int, stop: int, last: int) -> int:
         """One block of a solve that ends at point ``last``."""
+        if begin == first:
+            self.history.complete(begin)
         self._choose(last - first)
         started = time.perf_counter()
         reached: int = self._stepper.run(begin, first, stop)
@@ -106,7 +114,7 @@ class Engine:
                     f"compile=True: an implicit method compiles for y of shape (d,) with d up to {_MOST_COMPONENTS}, "
                     f"and y has shape {self.tableau.problem.shape}; leave compile out"
                 )
-            import_optional("numba")
+            compiled.require()
             self._compile(must=True)
         elif wish == "auto" and not self._tried and self._backend != "numpy" and self._fits and self._price is not None:
             rate = self._spent / self._done if self._done else 0.0
@@ -154,7 +162,7 @@ class Engine:
             self.compile_seconds = time.perf_counter() - started
         policy.note_compilation(self.compile_seconds)
         policy.note_kernels()
-        counted = self._stepper.evaluations if self.compiled else 0
+        counted = getattr(self._stepper, "evaluations", 0)
         self._stepper = CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)
         self._stepper.evaluations = counted
 

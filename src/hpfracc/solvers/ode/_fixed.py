@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from hpfracc.solvers.ode._dense import FixedSolution
 from hpfracc.solvers.ode._engine import Engine
 from hpfracc.solvers.ode._evaluation import RightHandSide
 from hpfracc.solvers.ode._events import EventWatch
-from hpfracc.solvers.ode._history import BLOCK, DIRECT_BELOW, History
+from hpfracc.solvers.ode._history import BLOCK, DIRECT_BELOW
+from hpfracc.solvers.ode._newton import Newton
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._progress import Report, progress_report
@@ -19,36 +21,68 @@ from hpfracc.solvers.ode._result import FODEResult, SolveDecision
 from hpfracc.solvers.ode._scheme import Scheme, Tableau, make_tableau
 from hpfracc.solvers.ode._uniform import make_grid
 
-__all__ = ["StartError", "solve_fixed"]
+__all__ = ["BlockEngine", "Guard", "StartError", "StiffError", "solve_fixed", "walk_grid"]
 
 Array = np.ndarray[Any, Any]
 
 REACHED = "The end of the interval was reached."
 
 
+#: A guard is asked about so many times in a solve.
+_GUARDED = 32
+
+#: ``guard(t, y)`` raises :class:`StiffError` where a method should not go on.
+Guard = Callable[[float, Array], None]
+
+
 class StartError(Exception):
     """The first points could not be found; the message says why and what to do."""
+
+
+class StiffError(Exception):
+    """The equation is too stiff for this method; the message says where and how much."""
+
+
+class BlockEngine(Protocol):
+    """Fills a tableau block by block."""
+
+    notes: list[str]
+    compile_seconds: float
+    newton: Newton | None
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the right-hand side runs compiled."""
+
+    @property
+    def evaluations(self) -> int:
+        """Of the right-hand side."""
+
+    def start(self) -> None:
+        """The first points."""
+
+    def run(self, begin: int, first: int, stop: int, last: int) -> int:
+        """Points ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
 
 
 class _Walk:
     """The solve under way."""
 
-    def __init__(self, problem: Problem, options: Options, scheme: Scheme) -> None:
-        assert options.step is not None
-        self.problem = problem
+    def __init__(self, table: Tableau, options: Options, engine: BlockEngine, block: int, guard: Guard | None) -> None:
+        self.problem = table.problem
         self.options = options
-        self.grid = make_grid(problem.t0, problem.t1, options.step)
-        self.table: Tableau = make_tableau(problem, self.grid, scheme)
-        self.fun = RightHandSide(problem)
-        self.block = BLOCK if self.grid.steps > DIRECT_BELOW else self.grid.steps + 1
-        self.history = History(self.table.weights, self.table.which, self.table.f, self.table.sums, self.block)
-        self.engine = Engine(self.table, scheme, self.block, options, self.fun)
-        self.events = EventWatch(options.events, problem.args)
-        self.scheme = scheme
+        self.grid = table.grid
+        self.table = table
+        self.block = block
+        self.engine = engine
+        self.guard = guard
+        self.guarded = 0
+        self.events = EventWatch(options.events, table.problem.args)
         self.message = REACHED
         self.success = True
         self.end: float | None = None
         self.watched = 1
+        self._beyond = 0
 
     def time_of(self, n: int) -> float:
         return float(self.grid.t0 + self.grid.elapsed(n, n + 1)[0])
@@ -63,13 +97,11 @@ class _Walk:
         last = min(self.grid.steps, options.max_steps) + 1
         with progress_report(options.progress, self.grid.t0, self.grid.t1, title) as report:
             try:
-                self.scheme.starts(table, self.fun)
+                self.engine.start()
                 if not self._look(table.known, report):
                     return
                 while table.known < last:
                     begin = table.known // self.block * self.block
-                    if begin == table.known:
-                        self.history.complete(begin)
                     stop = min(begin + self.block, last)
                     reached = self.engine.run(begin, table.known, stop, last)
                     if not self._look(reached, report) or (reached < stop and not self._unsettled(reached)):
@@ -104,6 +136,9 @@ class _Walk:
                 f"The solution is not finite at t = {self.time_of(reached):g}: it or the right-hand side overflowed or "
                 "left its domain there. A smaller step or an implicit method helps if that is numerical."
             )
+        if self.guard is not None and reached - self.guarded >= self.grid.steps // _GUARDED:
+            self.guarded = reached
+            self.guard(self.time_of(reached - 1), np.array(table.y[:, reached - 1]).reshape(self.problem.shape))
         report(self.time_of(reached - 1), lambda: table.y[:, reached - 1].reshape(self.problem.shape))
         return True
 
@@ -113,14 +148,14 @@ class _Walk:
             first = 1
         if reached - first < 2:
             return True
-        solution = FixedSolution(self.problem, self.grid, table.y[:, :reached], table.f[:, :reached])
+        solution = FixedSolution(table, reached)
         times = self.grid.t0 + self.grid.elapsed(first, reached)
         states = table.y[:, first:reached].reshape(*self.problem.shape, -1)
         self.end = self.events.watch(times, states, solution)
         if self.end is None:
             return True
         table.known = int(np.searchsorted(self.grid.t0 + self.grid.elapsed(0, reached), self.end))
-        self._beyond = solution
+        self._beyond = reached
         self.message = f"A terminal event happened at t = {self.end:g}."
         return False
 
@@ -134,10 +169,8 @@ class _Walk:
 
     def solution(self) -> FixedSolution:
         if self.end is not None:
-            beyond = self._beyond
-            return FixedSolution(self.problem, self.grid, beyond.y, beyond.f, self.end)
-        known = self.table.known
-        return FixedSolution(self.problem, self.grid, self.table.y[:, :known], self.table.f[:, :known])
+            return FixedSolution(self.table, self._beyond, self.end)
+        return FixedSolution(self.table, self.table.known)
 
     def points(self, solution: FixedSolution) -> tuple[Array, Array]:
         """Times and solution, flat, as asked for."""
@@ -153,14 +186,40 @@ class _Walk:
         return times, values.reshape(*shape, -1)
 
 
-def solve_fixed(problem: Problem, options: Options, scheme: Scheme, name: str, reason: str) -> FODEResult:
-    """Solve ``problem`` with ``scheme`` and the step of ``options``."""
+def solve_fixed(
+    problem: Problem, options: Options, scheme: Scheme, name: str, reason: str, *, guard: Guard | None = None
+) -> FODEResult:
+    """Solve ``problem`` with ``scheme`` and the step of ``options``.
+
+    ``guard(t, y)`` is asked now and then, and may raise :class:`StiffError` to end the solve.
+    """
     started = time.perf_counter()
-    walk = _Walk(problem, options, scheme)
+    assert options.step is not None
+    grid = make_grid(problem.t0, problem.t1, options.step)
+    table = make_tableau(problem, grid, scheme)
+    block = BLOCK if grid.steps > DIRECT_BELOW else grid.steps + 1
+    engine = Engine(table, scheme, block, options, RightHandSide(problem))
+    return walk_grid(
+        table, options, engine, block, (name, reason, "fft" if block == BLOCK else "direct"), started, guard
+    )
+
+
+def walk_grid(
+    table: Tableau,
+    options: Options,
+    engine: BlockEngine,
+    block: int,
+    decision: tuple[str, str, str],
+    started: float,
+    guard: Guard | None = None,
+) -> FODEResult:
+    """Let ``engine`` fill ``table`` block by block, and make of it a result."""
+    problem, name = table.problem, decision[0]
+    walk = _Walk(table, options, engine, block, guard)
     walk.run(name)
     solution = walk.solution()
     t, y = walk.points(solution)
-    engine, newton = walk.engine, walk.engine.newton
+    newton = engine.newton
     stats: dict[str, Any] = {
         "steps": walk.table.known - 1,
         "step": walk.grid.step,
@@ -182,13 +241,7 @@ def solve_fixed(problem: Problem, options: Options, scheme: Scheme, name: str, r
         njev=newton.jacobians if newton is not None else 0,
         sol=solution if options.dense_output else None,
         stats=stats,
-        decision=SolveDecision(
-            name,
-            reason,
-            "fft" if walk.block == BLOCK else "direct",
-            engine.compiled,
-            tuple(engine.notes),
-        ),
+        decision=SolveDecision(*decision, engine.compiled, tuple(engine.notes)),
         t_events=happened[0],
         y_events=happened[1],
     )

@@ -14,7 +14,7 @@ from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult
 
-__all__ = ["Method", "all_methods", "find_method", "register_method"]
+__all__ = ["Method", "all_methods", "find_method", "has_method", "register_method"]
 
 
 class Method(abc.ABC):
@@ -71,6 +71,12 @@ def all_methods() -> list[type[Method]]:
     for module in pkgutil.iter_modules(methods.__path__):
         importlib.import_module(f"{methods.__name__}.{module.name}")
     return sorted(set(_known.values()), key=lambda method: (method.name, sorted(method.libraries)))
+
+
+def has_method(name: str, library: str = "numpy") -> bool:
+    """Whether there is a method of that name for arrays of ``library``."""
+    all_methods()
+    return f"{library}:{_plain(name)}" in _known
 
 
 def find_method(name: str | Method, library: str = "numpy") -> Method:

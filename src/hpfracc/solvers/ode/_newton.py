@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.errors import ShapeError
+from hpfracc.solvers.ode._evaluation import Jacobian
 
 __all__ = ["MOST_ITERATIONS", "REFRESH", "TOLERANCE", "Newton", "difference_jacobian"]
 
@@ -28,13 +28,11 @@ class Newton:
     ----------
     evaluate : callable
         ``f(t, y)``, for y of shape (..., d).
-    jacobian : callable or None
+    jacobian : Jacobian or None
         ``df/dy`` of shape (..., d, d); by differences where there is none.
     """
 
-    def __init__(
-        self, evaluate: Callable[[float, Array], Array], jacobian: Callable[[float, Array], Array] | None
-    ) -> None:
+    def __init__(self, evaluate: Callable[[float, Array], Array], jacobian: Jacobian | None) -> None:
         self.evaluate = evaluate
         self.jacobian = jacobian
         self.iterations = 0
@@ -43,7 +41,7 @@ class Newton:
 
     def solve(self, t: float, past: Array, weight: Array, guess: Array) -> tuple[Array, Array] | None:
         """The solution and ``f`` there, or None where the iteration does not settle."""
-        y = np.array(guess)
+        y = np.where(np.isfinite(guess), guess, past)  # a Riemann-Liouville solution may begin at infinity
         matrix: Array | None = None
         for turn in range(MOST_ITERATIONS):
             value = self.evaluate(t, y)
@@ -70,16 +68,9 @@ class Newton:
 
     def _matrix(self, t: float, y: Array, value: Array, weight: Array) -> Array:
         self.jacobians += 1
-        if self.jacobian is None:
-            derivative = difference_jacobian(self.evaluate, t, y, value)
-        else:
-            derivative = np.asarray(self.jacobian(t, y))
-            if derivative.shape != (*y.shape, y.shape[-1]):
-                raise ShapeError(
-                    f"jac(t, y) returned shape {derivative.shape}, and y has shape {y.shape}: it has to return "
-                    f"{(*y.shape, y.shape[-1])}, rows for the components of fun"
-                )
-        return np.eye(y.shape[-1]) - weight[..., None] * derivative
+        given = self.jacobian
+        derivative = difference_jacobian(self.evaluate, t, y, value) if given is None else given(t, y)
+        return np.asarray(np.eye(y.shape[-1]) - weight[..., None] * derivative)
 
 
 def difference_jacobian(evaluate: Callable[[float, Array], Array], t: float, y: Array, value: Array) -> Array:

@@ -32,6 +32,8 @@ class Tableau:
         What is known of the sums over the past, initial data included.
     known : int
         Points filled so far, the initial one counted.
+    powers : int
+        See :class:`Scheme`.
     """
 
     problem: Problem
@@ -42,6 +44,7 @@ class Tableau:
     f: Array
     sums: Array
     known: int = 1
+    powers: int = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,12 +62,16 @@ class Scheme:
         ``starts(tableau, evaluate)``: fill in what belongs to the first points.
     corrections : int
         See ``kind``.
+    powers : int
+        How many of the powers that a solution begins with may be fitted to the first steps: few where those are not
+        exact, for the fit magnifies their errors.
     """
 
     kind: str
     weights: Callable[[float, int], tuple[Array, ...]]
     starts: Callable[[Tableau, Callable[[float, Array], Array]], None]
     corrections: int = 1
+    powers: int = 3
 
 
 def make_tableau(problem: Problem, grid: UniformGrid, scheme: Scheme) -> Tableau:
@@ -80,5 +87,12 @@ def make_tableau(problem: Problem, grid: UniformGrid, scheme: Scheme) -> Tableau
     y = np.empty_like(start)
     y[:, 0] = start[:, 0]
     return Tableau(
-        problem, grid, weights, None if len(distinct) == 1 else which.astype(np.int64), y, np.zeros_like(start), sums
+        problem,
+        grid,
+        weights,
+        None if len(distinct) == 1 else which.astype(np.int64),
+        y,
+        np.zeros_like(start),
+        sums,
+        powers=scheme.powers,
     )

@@ -74,7 +74,7 @@ def initial_part(problem: Problem, elapsed: Array) -> Array:
         for k in range(whole):
             power = float(k) if problem.derivative == "caputo" else order - whole + k
             total[mine] += (
-                data[k, mine, None] * _power(elapsed, power, np.any(data[k, mine] != 0)) * rgamma(power + 1.0)
+                data[k, mine, None] * _power(elapsed, power, bool(np.any(data[k, mine] != 0))) * rgamma(power + 1.0)
             )
     return total
 

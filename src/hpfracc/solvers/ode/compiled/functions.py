@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numba
+import numba.experimental.function_type  # teaches Numba to take pointers as arguments
 import numpy as np
 from numba import types
 
@@ -83,7 +84,7 @@ def _seen_from(fun: Callable[..., Any]) -> tuple[Any, ...]:
     if code is None:
         return ()
     outside = getattr(fun, "__globals__", {})
-    cells = tuple(cell.cell_contents for cell in (fun.__closure__ or ()))  # type: ignore[attr-defined]
+    cells = tuple(cell.cell_contents for cell in (fun.__closure__ or ()))
     return (*cells, *(outside[name] for name in code.co_names if name in outside))
 
 
@@ -96,7 +97,9 @@ def _build(
 ) -> Any:
     numbers, fixed = arguments
     inner = fun if isinstance(fun, numba.core.dispatcher.Dispatcher) else numba.njit(fun)
-    terms, reals, constants = [], 0, {}
+    terms: list[str] = []
+    constants: dict[str, Any] = {}
+    reals = 0
     for is_number in numbers:
         if is_number:
             terms.append(f"parameters[{reals}]")
@@ -132,19 +135,19 @@ def _build(
         raise NotCompiledError(f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}") from error
 
 
-class CallBack(types.WrapperAddressProtocol):  # type: ignore[misc]
-    """A Python function as a pointer: it reads ``y`` from and writes to arrays that the kernel uses as scratch.
+class CallBack(types.WrapperAddressProtocol):
+    """A Python function of t as a pointer: it reads from and writes to arrays that the kernel uses as scratch.
 
     An exception cannot pass through compiled code: it is kept in ``error``, and ``flag`` tells the kernel to end.
     """
 
-    def __init__(self, function: Callable[[float, Array], Array], y: Array, out: Array, flag: Array) -> None:
+    def __init__(self, write: Callable[[float], None], dtype: Any, flag: Array) -> None:
         self.error: BaseException | None = None
-        self._signature = _signature(y.dtype)
+        self._signature = _signature(dtype)
 
         def enter(t: float, _y: Any, _out: Any, _parameters: Any) -> None:
             try:
-                out[...] = function(t, y.copy())
+                write(t)
             except BaseException as error:
                 self.error = error
                 flag[0] = 1

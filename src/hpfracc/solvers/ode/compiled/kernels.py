@@ -145,8 +145,10 @@ def implicit(
         for row in range(rows):
             known[row] = _fold(sums, past, which, f, 0, row, begin, n)
             size_known = max(size_known, abs(known[row]))
-            point[row] = y[row, n - 1]
             y[row, n] = y[row, n - 1]
+            if not np.isfinite(y[row, n]):  # a Riemann-Liouville solution may begin at infinity
+                y[row, n] = known[row]
+            point[row] = y[row, n]
         settled = False
         for turn in range(most):
             fun(t, point.ctypes, value.ctypes, parameters.ctypes)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.solvers.ode._evaluation import RightHandSide
 from hpfracc.solvers.ode._newton import MOST_ITERATIONS, REFRESH, TOLERANCE, Newton
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
 from hpfracc.solvers.ode.compiled import kernels
@@ -24,7 +25,7 @@ class CompiledStepper:
     ----------
     tableau, scheme, block
         As there.
-    evaluate : callable or CompiledFunction
+    evaluate : RightHandSide or CompiledFunction
         The right-hand side: called back into Python, or compiled.
     newton : Newton or None
         For an implicit scheme: its Jacobian and its counters.
@@ -37,7 +38,7 @@ class CompiledStepper:
         tableau: Tableau,
         scheme: Scheme,
         block: int,
-        evaluate: Callable[[float, Array], Array] | CompiledFunction,
+        evaluate: RightHandSide | CompiledFunction,
         newton: Newton | None,
         jacobian: CompiledFunction | None = None,
     ) -> None:
@@ -59,7 +60,7 @@ class CompiledStepper:
         if isinstance(evaluate, CompiledFunction):
             self._fun, self._parameters = evaluate.pointer, np.append(evaluate.parameters, 0.0)
         else:
-            self._fun = self._call_back(evaluate, self._point.reshape(shape), self._value.reshape(shape))
+            self._fun = self._call_back(evaluate.writer(self._point.reshape(shape), self._value.reshape(shape)))
             self._parameters = np.zeros(1)
         self.compiled = isinstance(evaluate, CompiledFunction)
         self._jac, self._has_jac = self._fun, False
@@ -68,11 +69,11 @@ class CompiledStepper:
         if jacobian is not None:
             self._jac, self._has_jac = jacobian.pointer, True
         elif newton is not None and newton.jacobian is not None:
-            back = self._call_back(newton.jacobian, self._point.reshape(shape), self._derivative)
-            self._jac, self._has_jac = back, True
+            write = newton.jacobian.writer(self._point.reshape(shape), self._derivative)
+            self._jac, self._has_jac = self._call_back(write), True
 
-    def _call_back(self, function: Callable[[float, Array], Array], y: Array, out: Array) -> CallBack:
-        self._backs.append(CallBack(function, y, out, self._flag))
+    def _call_back(self, write: Callable[[float], None]) -> CallBack:
+        self._backs.append(CallBack(write, self._point.dtype, self._flag))
         return self._backs[-1]
 
     def run(self, begin: int, first: int, stop: int) -> int:
@@ -80,7 +81,7 @@ class CompiledStepper:
         table, grid = self.tableau, self.tableau.grid
         data = (table.y, table.f, table.sums)
         scratch = (self._point, self._value, self._parameters)
-        common = (self._fun, grid.t0, grid.step, (begin, first, stop), data)
+        common: tuple[Any, ...] = (self._fun, grid.t0, grid.step, (begin, first, stop), data)
         common = (*common, self._past, self._now, self._which, scratch, self._flag)
         if self.scheme.kind == "explicit":
             reached = kernels.explicit(*common)
@@ -92,7 +93,10 @@ class CompiledStepper:
             assert self.newton is not None
             limits = (TOLERANCE, MOST_ITERATIONS, REFRESH)
             reached = kernels.implicit(*common, self._jac, self._has_jac, self._derivative, limits, self._counts)
-            self.evaluations, self.newton.iterations, self.newton.jacobians = map(int, self._counts)
+            self.evaluations += int(self._counts[0])
+            self.newton.iterations += int(self._counts[1])
+            self.newton.jacobians += int(self._counts[2])
+            self._counts[:] = 0
         table.known = int(reached)
         for back in self._backs:
             if back.error is not None:

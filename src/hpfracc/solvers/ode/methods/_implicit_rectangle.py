@@ -32,7 +32,8 @@ class ImplicitRectangle(Method):
 
     solved for :math:`y_n` by Newton's method. Order 1 at a fixed t, for smooth solutions and for those that begin like
     :math:`t^\alpha`. The most damped of the methods: for very stiff equations and rough right-hand sides. The value at
-    the origin is never asked for, so a Riemann-Liouville problem may begin at infinity; the order is then alpha.
+    the origin is never asked for, so a Riemann-Liouville problem may begin at infinity; the order is then
+    :math:`\alpha - n + 1` with n the next integer above alpha.
 
     References
     ----------

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode._fixed import solve_fixed
+from hpfracc.solvers.ode._fixed import Guard, solve_fixed
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
@@ -63,10 +63,12 @@ class PECE(Method):
         """Needs a finite start and constant orders."""
         return refuse_plain(problem, self.name)
 
-    def solve(self, problem: Problem, options: Options) -> FODEResult:
+    def solve(
+        self, problem: Problem, options: Options, *, guard: Guard | None = None, reason: str = "asked for"
+    ) -> FODEResult:
         """Two sums over the past for each step, which share the transforms of ``f``."""
         scheme = Scheme("corrected", _weights, _start, self.corrections)
-        return solve_fixed(problem, options, scheme, self.name, "asked for")
+        return solve_fixed(problem, options, scheme, self.name, reason, guard=guard)
 
 
 def _weights(alpha: float, n: int) -> tuple[Array, Array]:

@@ -1,0 +1,104 @@
+"""``method="auto"``: which method, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode._fixed import StiffError
+from hpfracc.solvers.ode._method import Method, find_method, has_method
+from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._refusals import starts_infinite
+from hpfracc.solvers.ode._result import FODEResult
+from hpfracc.solvers.ode._stiffness import StiffnessGuard
+from hpfracc.solvers.ode._tolerance import solve_to_tolerance
+from hpfracc.solvers.ode._uniform import make_grid
+from hpfracc.solvers.ode.methods._pece import PECE
+
+__all__ = ["solve_auto", "solve_with"]
+
+
+def solve_with(method: Method, problem: Problem, options: Options) -> FODEResult:
+    """Solve by one method, or raise its refusal."""
+    if problem.library not in method.libraries:
+        raise InvalidInputError(
+            f"method={method.name!r} takes arrays of {' and '.join(sorted(method.libraries))}, and y0 is of "
+            f"{problem.library}; convert y0, or use method='auto'"
+        )
+    refusal = method.refuses(problem, options)
+    if refusal is not None:
+        raise InvalidInputError(refusal)
+    if method.fixed and options.step is None:
+        if problem.library != "numpy":
+            raise InvalidInputError(f"method={method.name!r} takes steps of one size; give step=")
+        return solve_to_tolerance(method, problem, options)
+    return method.solve(problem, options)
+
+
+def solve_auto(problem: Problem, options: Options) -> FODEResult:
+    """Choose a method by what the problem is, and change to implicit steps where it turns out stiff."""
+    name, reason = _special(problem, options)
+    if name is None and options.step is not None:
+        return _solve_stepped(problem, options)
+    if name is None and has_method("adaptive"):
+        method = find_method("adaptive")
+        if method.refuses(problem, options) is None:
+            return _because(method.solve(problem, options), "no step was given")
+    if name is None:
+        name, reason = "implicit_trapezoid", "no step was given: halved until two solutions agree"
+    return _because(solve_with(find_method(name, problem.library), problem, options), reason)
+
+
+def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
+    """The method that only this kind of problem needs, or None."""
+    if problem.terms:
+        return "multi_term", "the equation has several terms"
+    if problem.delays:
+        return "delay", "the equation has delays"
+    if problem.orders.function is not None:
+        return "variable_order", "the order is a function of t"
+    if problem.library != "numpy":
+        return "pece", f"y0 is an array of {problem.library}"
+    if starts_infinite(problem):
+        fits = find_method("bdf2").refuses(problem, options) is None
+        return ("bdf2" if fits else "implicit_rectangle"), "the solution is infinite at t0"
+    return None, ""
+
+
+def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
+    """PECE, and the implicit trapezoid where PECE would not be stable."""
+    assert options.step is not None
+    guard = StiffnessGuard(problem, make_grid(problem.t0, problem.t1, options.step).step)
+    try:
+        guard(problem.t0, problem.y0)
+        result = PECE().solve(problem, options, guard=guard, reason="a step was given, and the equation is not stiff")
+        if result.success or not _is_stiff(guard, result):
+            result.nfev += guard.evaluations
+            return result
+        why = result.message
+    except StiffError as error:
+        why = str(error)
+    implicit = find_method("implicit_trapezoid")
+    result = _because(implicit.solve(problem, options), f"the equation is stiff for this step: {why}")
+    result.nfev += guard.evaluations
+    return result
+
+
+def _is_stiff(guard: StiffnessGuard, result: FODEResult) -> bool:
+    """Whether a solve that ended early was unstable, and not at a singularity of the solution itself."""
+    if not result.t.size:
+        return False
+    try:
+        guard(float(result.t[-1]), np.ascontiguousarray(result.y[..., -1]))
+    except StiffError:
+        return True
+    return False
+
+
+def _because(result: FODEResult, reason: str) -> FODEResult:
+    if result.decision is not None:
+        result.decision = dataclasses.replace(result.decision, reason=reason)
+    return result

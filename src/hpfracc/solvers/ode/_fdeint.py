@@ -1,0 +1,81 @@
+"""``fdeint``: the same in the shape that users of torchdiffeq know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import library_of
+from hpfracc.errors import InvalidInputError, ShapeError, SolveError
+from hpfracc.solvers.ode._method import Method
+from hpfracc.solvers.ode._solve import solve_fode
+
+__all__ = ["fdeint"]
+
+
+def fdeint(
+    func: Callable[..., Any],
+    y0: Any,
+    t: Any,
+    alpha: Any,
+    *,
+    method: str | Method = "auto",
+    step: float | None = None,
+    **options: Any,
+) -> Any:
+    """Integrate ``D^alpha y = func(t, y)`` and give the solution at the times ``t``.
+
+    Parameters
+    ----------
+    func : callable
+        ``func(t, y)``, of the shape of y.
+    y0 : array, shape (..., d)
+        At ``t[0]``; NumPy, PyTorch or JAX.
+    t : array, shape (N,)
+        Rising times, at least two.
+    alpha : float or array
+        The order or orders.
+    method, step
+        As in :func:`solve_fode`. For tensors and JAX arrays the smallest distance of two times is the step unless one
+        is given.
+    **options
+        Whatever else :func:`solve_fode` takes.
+
+    Returns
+    -------
+    array, shape (N, ..., d)
+        In the library of ``y0``.
+
+    Raises
+    ------
+    SolveError
+        Where the solve does not reach the last time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> hf.fdeint(lambda t, y: -y, np.array([1.0]), np.linspace(0.0, 1.0, 5), 0.5, step=0.01).shape
+    (5, 1)
+    """
+    for name in ("t_eval", "events", "dense_output"):
+        if name in options:
+            raise InvalidInputError(f"fdeint gives an array and takes no {name}; use solve_fode")
+    detach = getattr(t, "detach", None)
+    times = np.asarray(detach().cpu() if detach is not None else t, dtype=np.float64)
+    if times.ndim != 1 or len(times) < 2:
+        raise ShapeError(f"t has shape {times.shape}; give at least two times along one axis")
+    if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0.0):
+        raise InvalidInputError("t has to be finite and to rise from each time to the next")
+    if step is None and library_of(y0) in ("torch", "jax"):
+        step = float(np.diff(times).min())
+    span = (float(times[0]), float(times[-1]))
+    result = solve_fode(func, span, y0, alpha, method=method, step=step, t_eval=times, **options)
+    if not result.success:
+        raise SolveError(result.message)
+    y = result.y
+    if library_of(y) == "torch":
+        return y.movedim(-1, 0)
+    return y.transpose((y.ndim - 1, *range(y.ndim - 1)))

@@ -1,0 +1,129 @@
+"""``solve_fode``: the function that users call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hpfracc.solvers.ode._auto import solve_auto, solve_with
+from hpfracc.solvers.ode._method import Method, find_method
+from hpfracc.solvers.ode._options import MAX_STEPS, read_options
+from hpfracc.solvers.ode._problem import read_problem
+from hpfracc.solvers.ode._result import FODEResult
+
+__all__ = ["solve_fode"]
+
+
+def solve_fode(
+    fun: Callable[..., Any],
+    t_span: Sequence[float],
+    y0: Any,
+    alpha: Any,
+    *,
+    method: str | Method = "auto",
+    rtol: float = 1e-6,
+    atol: Any = 1e-9,
+    step: float | None = None,
+    t_eval: Any = None,
+    args: Any = (),
+    jac: Callable[..., Any] | None = None,
+    events: Any = None,
+    dense_output: bool = False,
+    max_steps: int = MAX_STEPS,
+    dy0: Any = None,
+    derivative: str = "caputo",
+    backend: Any = "auto",
+    compile: bool | str = "auto",
+    progress: bool | Callable[..., Any] = False,
+) -> FODEResult:
+    r"""Solve an initial-value problem of fractional order, with the habits of ``scipy.integrate.solve_ivp``.
+
+    .. math:: D^\alpha y(t) = f(t, y(t)), \quad t_0 < t \le t_1
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(t, y, *args)`` with y of shape (..., d); returns an array of that shape. Leading axes are a batch.
+    t_span : pair of float
+        ``(t0, t1)``. The derivative begins at t0: a fractional equation has no memory of what was before.
+    y0 : array_like, shape (..., d)
+        Real or complex. For Caputo's derivative the value at t0. For Riemann and Liouville's the initial value of the
+        fractional integral, :math:`I^{n-\alpha} y(t_0^+)` with n the next integer above alpha: y itself is infinite
+        at t0 unless that is zero.
+    alpha : float, array_like or callable
+        The order, above 0: one number, one for each component (anything that broadcasts to the shape of ``y0``), or a
+        function of t (then at most 1).
+    method : str or Method, default "auto"
+        ``"auto"``: with a ``step`` PECE, or the implicit trapezoid where the equation is stiff for that step; without
+        one steps that adapt to the tolerance. By name: ``"explicit_rectangle"``, ``"implicit_rectangle"``,
+        ``"implicit_trapezoid"``, ``"pece"``, ``"bdf2"``, ``"newton_gregory"``, ``"multistep_trapezoid"``,
+        ``"variable_order"`` and what :func:`hpfracc.solvers.ode._method.all_methods` lists besides.
+    rtol, atol : float
+        The error asked for is ``atol + rtol |y|``, where no ``step`` is given; ``atol`` may have the shape of ``y0``.
+    step : float, optional
+        A fixed step; the largest not above it that divides the interval is taken.
+    t_eval : array_like, optional
+        Times at which to give the solution, instead of at the steps.
+    args : tuple, optional
+        Further arguments of ``fun``, ``jac`` and events.
+    jac : callable, optional
+        ``jac(t, y, *args)``, of shape (..., d, d), for implicit methods; by differences where it is not given.
+    events : callable or list of callables, optional
+        ``event(t, y, *args)``, whose zeros are found; ``event.terminal`` and ``event.direction`` as in SciPy.
+    dense_output : bool, default False
+        Whether the result has ``sol(t)``, which knows how a fractional solution begins.
+    max_steps : int
+        Where to give up, with ``success=False``.
+    dy0 : list of array_like, optional
+        The further initial values that an order above 1 needs: y'(t0), y''(t0), ..., each of the shape of ``y0``.
+    derivative : {"caputo", "riemann_liouville"}
+        Which derivative the equation is written in.
+    backend : str, default "auto"
+        For NumPy problems ``"numpy"`` or ``"numba"``; tensors and JAX arrays stay in their own library.
+    compile : bool or "auto"
+        Whether ``fun`` is compiled with Numba: when that pays, always, or never. It is compared with the function as
+        given before it is used.
+    progress : bool or callable
+        A bar with the time left, or ``progress(t, y)``, called now and then with the newest point.
+
+    Returns
+    -------
+    FODEResult
+        ``.t .y .success .message .nfev .njev .sol .stats .error_estimate .decision .t_events .y_events``, with ``y`` of
+        shape (..., d, N). What goes wrong during the solve (a value that is not finite, Newton's method that does not
+        converge, too few steps, Ctrl-C) is ``success=False`` and a message; a question that is wrong is an error.
+
+    Notes
+    -----
+    Garrappa's MATLAB codes take ``(alpha, f_fun, t0, T, y0, h, param)``; here that is
+    ``solve_fode(f_fun, (t0, T), y0, alpha, step=h, args=param)``.
+
+    Examples
+    --------
+    >>> import hpfracc as hf
+    >>> solution = hf.solve_fode(lambda t, y: -y, (0.0, 2.0), [1.0], 0.5, step=0.01)
+    >>> solution.success, solution.y.shape
+    (True, (1, 201))
+    >>> from hpfracc.special import mittag_leffler
+    >>> bool(abs(solution.y[0, -1] - mittag_leffler(-(2.0**0.5), 0.5)) < 1e-4)
+    True
+    """
+    problem = read_problem(fun, t_span, y0, alpha, dy0=dy0, derivative=derivative, args=args, jac=jac)
+    options = read_options(
+        problem.t0,
+        problem.t1,
+        problem.shape,
+        rtol=rtol,
+        atol=atol,
+        step=step,
+        t_eval=t_eval,
+        events=events,
+        dense_output=dense_output,
+        max_steps=max_steps,
+        backend=backend,
+        compile=compile,
+        progress=progress,
+    )
+    if method == "auto":
+        return solve_auto(problem, options)
+    return solve_with(find_method(method, problem.library), problem, options)

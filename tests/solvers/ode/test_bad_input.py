@@ -1,0 +1,196 @@
+"""Every wrong question is a typed error that says what to do; what goes wrong on the way is told in the result."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.errors import BackendUnavailableError, InvalidInputError, ShapeError, SolveError, UnsupportedDtypeError
+from hpfracc.solvers.ode import PECE
+from hpfracc.solvers.ode._problem import read_problem
+
+
+def decay(t: float, y: Any) -> Any:
+    return -y
+
+
+def solve(fun: Any = decay, t_span: Any = (0.0, 1.0), y0: Any = (1.0,), alpha: Any = 0.5, **options: Any) -> Any:
+    return hf.solve_fode(fun, t_span, y0, alpha, **{"step": 0.1, **options})
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "words"),
+    [
+        ({"alpha": 0.0}, InvalidInputError, "alpha holds 0.0"),
+        ({"alpha": -0.5}, InvalidInputError, "above 0"),
+        ({"alpha": math.nan}, InvalidInputError, "alpha holds nan"),
+        ({"alpha": math.inf}, InvalidInputError, "finite order"),
+        ({"alpha": None}, InvalidInputError, "alpha=None"),
+        ({"alpha": "half"}, InvalidInputError, "alpha='half'"),
+        ({"alpha": 0.5 + 0j}, InvalidInputError, "orders are real"),
+        ({"alpha": [0.5, 0.6]}, ShapeError, "one order, or one for each"),
+        ({"alpha": lambda t: -t}, InvalidInputError, "alpha\\(0\\)"),
+        ({"alpha": lambda t: [0.5, 0.5]}, ShapeError, "one order, or one per component"),
+        ({"alpha": lambda t: 0.5 if t in (0.0, 0.5, 1.0) else 2.0}, InvalidInputError, "up to 1"),
+        ({"alpha": 1.5}, InvalidInputError, "needs 1 initial derivative beyond y0, and dy0 has 0"),
+        ({"alpha": 2.5, "dy0": [[1.0]]}, InvalidInputError, "needs 2 initial derivatives"),
+        ({"dy0": [[1.0]]}, InvalidInputError, "leave dy0 out"),
+        ({"alpha": 1.5, "dy0": [[1.0, 2.0]]}, ShapeError, "dy0\\[0\\] has shape"),
+        ({"y0": [1.0, 1.0], "alpha": [0.5, 1.5], "dy0": [[1.0, 1.0]]}, InvalidInputError, "give 0 there"),
+        ({"t_span": (1.0, 0.0)}, InvalidInputError, "backwards"),
+        ({"t_span": (1.0, 1.0)}, InvalidInputError, "empty"),
+        ({"t_span": (0.0, math.inf)}, InvalidInputError, "not finite"),
+        ({"t_span": (0.0, 1.0, 2.0)}, InvalidInputError, "two numbers"),
+        ({"t_span": 3.0}, InvalidInputError, "two numbers"),
+        ({"y0": [math.nan]}, InvalidInputError, "y0=.* is not finite"),
+        ({"y0": []}, ShapeError, "no component"),
+        ({"y0": ["a"]}, UnsupportedDtypeError, "y0 has dtype"),
+        ({"y0": [[1.0], [1.0, 2.0]]}, ShapeError, "ragged"),
+        ({"fun": 3.0}, InvalidInputError, "cannot be called"),
+        ({"jac": 3.0}, InvalidInputError, "jac=3.0"),
+        ({"fun": lambda t, y: np.zeros(2)}, ShapeError, "returned shape \\(2,\\)"),
+        ({"fun": lambda t, y: 0.0}, ShapeError, "returned shape \\(\\)"),
+        ({"fun": lambda t, y: ["a"]}, UnsupportedDtypeError, "return numbers"),
+        ({"fun": lambda t, y: [[1.0], [1.0, 2.0]]}, ShapeError, "ragged"),
+        ({"fun": lambda t, y: 1j * y}, UnsupportedDtypeError, "give y0 as complex"),
+        ({"jac": lambda t, y: np.zeros(1), "method": "bdf2"}, ShapeError, "jac\\(t, y\\) returned"),
+        ({"derivative": "weyl"}, InvalidInputError, "derivative='weyl'"),
+        ({"method": "pecce"}, InvalidInputError, "did you mean 'pece'"),
+        ({"method": "bdf2", "alpha": 0.1}, InvalidInputError, "0.2 or more"),
+        ({"method": "bdf2", "step": 0.5}, InvalidInputError, "smaller step"),
+        ({"method": "newton_gregory", "alpha": 2.0, "dy0": [[0.0]]}, InvalidInputError, "orders below 2"),
+        ({"method": "bdf2", "y0": [1.0] * 3, "alpha": [0.2, 0.25, 0.33]}, InvalidInputError, "have no digits"),
+        ({"method": "pece", "alpha": lambda t: 0.5}, InvalidInputError, "variable_order"),
+        ({"method": "pece", "derivative": "riemann_liouville"}, InvalidInputError, "is infinite; use"),
+        (
+            {"method": "variable_order", "alpha": lambda t: 0.5, "derivative": "riemann_liouville"},
+            InvalidInputError,
+            "Caputo's",
+        ),
+        ({"method": "variable_order", "alpha": lambda t: 1.5, "dy0": [[0.0]]}, InvalidInputError, "up to 1"),
+        ({"method": "variable_order", "alpha": lambda t: 0.5, "compile": True}, InvalidInputError, "not compiled"),
+        ({"rtol": 0.0}, InvalidInputError, "rtol=0.0"),
+        ({"rtol": 1e-16}, InvalidInputError, "below what float64 can hold"),
+        ({"atol": -1.0}, InvalidInputError, "atol=-1.0"),
+        ({"atol": [1.0, 2.0]}, ShapeError, "atol has shape"),
+        ({"step": 0.0}, InvalidInputError, "step=0.0"),
+        ({"step": math.nan}, InvalidInputError, "step=nan"),
+        ({"max_steps": 0}, InvalidInputError, "max_steps=0"),
+        ({"t_eval": [0.5, 0.2]}, InvalidInputError, "rise"),
+        ({"t_eval": [0.5, 2.0]}, InvalidInputError, "beyond t_span"),
+        ({"t_eval": [[0.5]]}, ShapeError, "one axis"),
+        ({"t_eval": [0.1, math.nan]}, InvalidInputError, "t_eval"),
+        ({"events": 3.0}, TypeError, "iterable"),
+        ({"events": [3.0]}, InvalidInputError, "cannot be called"),
+        ({"compile": "yes"}, InvalidInputError, "compile='yes'"),
+        ({"progress": "bar"}, InvalidInputError, "progress='bar'"),
+        ({"backend": "torch"}, BackendUnavailableError, "give y0 as an array of torch"),
+        ({"backend": "numpy", "compile": True}, InvalidInputError, "forbids it"),
+    ],
+)
+def test_a_wrong_question_is_refused(changed: dict[str, Any], error: type[Exception], words: str):
+    """Each wrong argument raises its error, and the message names the value and the way out."""
+    with pytest.raises(error, match=words):
+        solve(**changed)
+
+
+def test_a_wrong_parameter_of_a_method():
+    """A method's own parameters are checked where it is made."""
+    with pytest.raises(InvalidInputError, match="corrections=0"):
+        PECE(corrections=0)
+
+
+def test_delays_need_a_history():
+    """The problem itself refuses delays without a past."""
+    with pytest.raises(InvalidInputError, match="history"):
+        read_problem(decay, (0.0, 1.0), [1.0], 0.5, delays=[0.1])
+    with pytest.raises(InvalidInputError, match="above 0"):
+        read_problem(decay, (0.0, 1.0), [1.0], 0.5, delays=[-0.1], history=lambda t: [1.0])
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("method", ["explicit_rectangle", "pece", "implicit_trapezoid", "bdf2"])
+def test_a_value_that_is_not_finite_says_where(method: str, backend: str):
+    """NaN from t = 0.5 on ends the solve there, with the solution up to it."""
+
+    def fun(t: float, y: Any) -> Any:
+        return -y if t < 0.5 else np.full_like(y, np.nan)
+
+    result = solve(fun, method=method, step=0.01, backend=backend, compile=False)
+    assert not result.success and result.status == -1
+    assert "t = 0.5" in result.message
+    assert result.t[-1] == pytest.approx(0.49)
+    assert np.all(np.isfinite(result.y))
+
+
+def test_steps_run_out():
+    """``max_steps`` ends a solve with what there is and says how far that is."""
+    result = solve(step=0.01, max_steps=30)
+    assert not result.success and len(result.t) == 31
+    assert "max_steps=30 steps reach t = 0.3 of 1" in result.message
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_newton_that_does_not_converge(backend: str):
+    """A right-hand side without a solution of the implicit equation is told, with advice."""
+
+    def fun(t: float, y: Any) -> Any:
+        return np.where(y > 0.9, -1e6, 1e6) * np.ones_like(y)
+
+    result = solve(fun, method="implicit_trapezoid", step=0.1, backend=backend, compile=False)
+    assert not result.success
+    assert "Newton's method did not converge at t = 0.1" in result.message and "smaller step" in result.message
+
+
+def test_first_steps_that_do_not_converge():
+    """The same for the steps that a multistep method finds together."""
+
+    def fun(t: float, y: Any) -> Any:
+        return np.where(y > 0.9, -1e6, 1e6) * np.ones_like(y)
+
+    result = solve(fun, method="bdf2", step=0.1)
+    assert not result.success and "first 2 steps" in result.message
+    assert result.y.shape == (1, 1)
+
+
+def test_a_tolerance_that_uniform_steps_cannot_reach():
+    """Without a step a fixed-step method says that the tolerance would take too many, and gives its best."""
+    result = hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.3, method="pece", rtol=1e-8, max_steps=100_000)
+    assert not result.success
+    assert "was not reached" in result.message and "max_steps" in result.message
+    assert result.y.shape[-1] > 100
+
+
+def test_an_error_in_the_right_hand_side_is_raised():
+    """The user's own exception arrives unchanged, from compiled stepping too."""
+
+    def fun(t: float, y: Any) -> Any:
+        raise ZeroDivisionError("mine")
+
+    for backend in ("numpy", "numba"):
+        with pytest.raises(ZeroDivisionError, match="mine"):
+            solve(fun, backend=backend)
+
+
+@pytest.mark.parametrize("options", [{"t_eval": [0.5]}, {"events": decay}, {"dense_output": True}])
+def test_fdeint_takes_no_such_thing(options: dict[str, Any]):
+    """``fdeint`` returns an array and says so."""
+    with pytest.raises(InvalidInputError, match="use solve_fode"):
+        hf.fdeint(decay, [1.0], [0.0, 1.0], 0.5, **options)
+
+
+@pytest.mark.parametrize("t", [[0.0], [[0.0, 1.0]], [0.0, 0.0], [0.0, math.nan]])
+def test_fdeint_checks_times(t: Any):
+    """Times rise, and there are at least two."""
+    with pytest.raises(InvalidInputError, match="t ha"):
+        hf.fdeint(decay, [1.0], t, 0.5)
+
+
+def test_fdeint_raises_where_the_solve_stops():
+    """No short answer in silence."""
+    with pytest.raises(SolveError, match="max_steps=3"):
+        hf.fdeint(decay, [1.0], [0.0, 1.0], 0.5, step=0.01, max_steps=3)

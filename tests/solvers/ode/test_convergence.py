@@ -1,0 +1,176 @@
+"""Each method converges at the order it promises, on smooth solutions and on those that begin like t^alpha."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import gamma
+
+import hpfracc as hf
+from hpfracc.solvers.ode import PECE
+from hpfracc.special import mittag_leffler
+from tests.helpers.convergence import measured_order
+
+ORDERS = [0.2, 0.5, 0.8, 1.0, 1.5, 1.9]
+MULTISTEP = ["bdf2", "newton_gregory", "multistep_trapezoid"]
+METHODS = ["explicit_rectangle", "implicit_rectangle", "implicit_trapezoid", "pece", *MULTISTEP]
+Case = tuple[Callable[..., Any], float, Callable[[float], float]]
+
+
+def smooth(alpha: float) -> Case:
+    """y = t^5, so that f(t, y(t)) has two continuous derivatives for every order here."""
+    factor = gamma(6.0) / gamma(6.0 - alpha)
+    return (lambda t, y: factor * t ** (5.0 - alpha) + t**5 - y), 0.0, lambda t: t**5
+
+
+def relaxation(alpha: float) -> Case:
+    """y = E_alpha(-t^alpha): solution and right-hand side both begin like t^alpha."""
+    return (lambda t, y: -y), 1.0, lambda t: float(mittag_leffler(-(t**alpha), alpha))
+
+
+def diethelm(alpha: float) -> Case:
+    """y = t^8 - 3 t^(4+alpha/2) + 9/4 t^alpha: begins like t^alpha, nonlinear."""
+
+    def fun(t: float, y: Any) -> Any:
+        source = 40320.0 / gamma(9.0 - alpha) * t ** (8.0 - alpha) + 2.25 * gamma(alpha + 1.0)
+        source -= 3.0 * gamma(5.0 + alpha / 2.0) / gamma(5.0 - alpha / 2.0) * t ** (4.0 - alpha / 2.0)
+        return source + (1.5 * t ** (alpha / 2.0) - t**4) ** 3 - np.abs(y) ** 1.5
+
+    return fun, 0.0, lambda t: t**8 - 3.0 * t ** (4.0 + alpha / 2.0) + 2.25 * t**alpha
+
+
+def order_of(method: Any, alpha: float, case: Case, counts: tuple[int, ...] = (256, 512, 1024)) -> float:
+    fun, y0, exact = case
+
+    def error_at(steps: int) -> float:
+        result = hf.solve_fode(
+            fun,
+            (0.0, 1.0),
+            [y0],
+            alpha,
+            dy0=[[0.0]] if alpha > 1.0 else None,
+            method=method,
+            step=1.0 / steps,
+            backend="numba",
+            compile=False,
+        )
+        assert result.success
+        return float(abs(result.y[0, -1] - exact(1.0)))
+
+    return measured_order(error_at, counts)
+
+
+def tolerance(alpha: float) -> float:
+    return 0.2 if alpha <= 0.2 else 0.15
+
+
+def promised(method: str, alpha: float, rough: bool) -> float:
+    if method.endswith("rectangle"):
+        return 1.0
+    if method == "pece" or (method == "implicit_trapezoid" and rough):
+        return min(2.0, 1.0 + alpha)
+    return 2.0
+
+
+@pytest.mark.parametrize("alpha", ORDERS)
+@pytest.mark.parametrize("method", METHODS)
+def test_order_on_a_smooth_solution(method: str, alpha: float):
+    """The error at t = 1 falls as promised where f(t, y(t)) is smooth."""
+    found = order_of(method, alpha, smooth(alpha))
+    assert found == pytest.approx(promised(method, alpha, rough=False), abs=tolerance(alpha))
+
+
+@pytest.mark.parametrize("alpha", ORDERS)
+@pytest.mark.parametrize("method", METHODS)
+def test_order_on_a_solution_like_a_power(method: str, alpha: float):
+    """The same where solution and right-hand side begin like t^alpha.
+
+    The multistep methods come to their order only slowly for alpha = 0.2: there a solution whose powers end.
+    """
+    slow = method in MULTISTEP and alpha == 0.2
+    found = order_of(method, alpha, diethelm(alpha) if slow else relaxation(alpha))
+    assert found == pytest.approx(promised(method, alpha, rough=True), abs=tolerance(alpha))
+
+
+@pytest.mark.parametrize("corrections", [2, 3])
+def test_further_corrections_raise_the_order(corrections: int):
+    """PECE gains alpha with each correction: 1.6 and 1.9 instead of 1.3 for alpha = 0.3."""
+    found = order_of(PECE(corrections=corrections), 0.3, smooth(0.3))
+    assert found == pytest.approx(1.0 + 0.3 * corrections, abs=0.2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_blockwise_history_keeps_the_order(method: str):
+    """Beyond the size at which the memory is summed by FFT the error still falls as promised."""
+    found = order_of(method, 0.8, relaxation(0.8), counts=(1000, 2000, 4000))
+    assert found == pytest.approx(promised(method, 0.8, rough=True), abs=0.15)
+
+
+@pytest.mark.parametrize(("alpha", "method"), [(0.7, "bdf2"), (0.7, "newton_gregory"), (1.5, "multistep_trapezoid")])
+def test_riemann_liouville_from_infinity(alpha: float, method: str):
+    """``D^alpha y = -y`` with I^(n-alpha) y = 1 at the origin: y = t^(alpha-n) E_{alpha, alpha-n+1}(-t^alpha)."""
+    n = int(np.ceil(alpha))
+    exact = float(mittag_leffler(-(2.0**alpha), alpha, alpha - n + 1.0)) * 2.0 ** (alpha - n)
+
+    def error_at(steps: int) -> float:
+        result = hf.solve_fode(
+            lambda t, y: -y,
+            (0.0, 2.0),
+            [1.0],
+            alpha,
+            dy0=[[0.0]] if alpha > 1.0 else None,
+            derivative="riemann_liouville",
+            method=method,
+            step=2.0 / steps,
+        )
+        assert np.isinf(result.y[0, 0])
+        return float(abs(result.y[0, -1] - exact))
+
+    assert measured_order(error_at, (256, 512, 1024)) == pytest.approx(2.0, abs=0.15)
+
+
+def test_riemann_liouville_by_the_implicit_rectangle():
+    """It never asks for the value at the origin, and converges like h^alpha."""
+
+    def error_at(steps: int) -> float:
+        result = hf.solve_fode(
+            lambda t, y: -y,
+            (0.0, 2.0),
+            [1.0],
+            0.7,
+            derivative="riemann_liouville",
+            method="implicit_rectangle",
+            step=2.0 / steps,
+        )
+        return float(abs(result.y[0, -1] - 2.0**-0.3 * mittag_leffler(-(2.0**0.7), 0.7, 0.7)))
+
+    assert measured_order(error_at) == pytest.approx(0.7, abs=0.15)
+
+
+def test_variable_order():
+    """y = t^2 with alpha(t) = 0.3 + 0.4 t: the L1 rule converges like h^(2 - max alpha) at least."""
+
+    def alpha(t: float) -> float:
+        return 0.3 + 0.4 * t
+
+    def fun(t: float, y: Any) -> Any:
+        return 2.0 * t ** (2.0 - alpha(t)) / gamma(3.0 - alpha(t)) + t**2 - y
+
+    def error_at(steps: int) -> float:
+        result = hf.solve_fode(fun, (0.0, 1.0), [0.0], alpha, step=1.0 / steps)
+        assert result.decision is not None and result.decision.method == "variable_order"
+        return float(abs(result.y[0, -1] - 1.0))
+
+    assert measured_order(error_at) == pytest.approx(1.3, abs=0.15)
+
+
+def test_a_variable_order_that_is_constant_is_the_l1_rule():
+    """With alpha(t) = 0.5 it tends to the same solution as a constant order, and at 1 it is backward Euler."""
+    exact = float(mittag_leffler(-1.0, 0.5))
+    result = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], lambda t: 0.5, step=1e-3)
+    assert result.y[0, -1] == pytest.approx(exact, abs=1e-3)
+    euler = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], lambda t: 1.0, step=0.01)
+    np.testing.assert_allclose(euler.y[0], 1.01 ** -np.arange(101.0), rtol=1e-12)
