@@ -11,6 +11,8 @@ from typing import Any
 __all__ = [
     "BDF2",
     "PECE",
+    "Adaptive",
+    "AdaptiveLocal",
     "ExplicitRectangle",
     "FODEResult",
     "ImplicitRectangle",
@@ -20,6 +22,7 @@ __all__ = [
     "NewtonGregory",
     "Options",
     "Problem",
+    "TensorPECE",
     "VariableOrder",
     "all_methods",
     "fdeint",
@@ -30,6 +33,8 @@ __all__ = [
 _HOMES = {
     "BDF2": "methods._bdf2",
     "PECE": "methods._pece",
+    "Adaptive": "methods._adaptive",
+    "AdaptiveLocal": "methods._adaptive",
     "ExplicitRectangle": "methods._explicit_rectangle",
     "FODEResult": "_result",
     "ImplicitRectangle": "methods._implicit_rectangle",
@@ -39,6 +44,7 @@ _HOMES = {
     "NewtonGregory": "methods._newton_gregory",
     "Options": "_options",
     "Problem": "_problem",
+    "TensorPECE": "methods._tensor_pece",
     "VariableOrder": "methods._variable_order",
     "all_methods": "_method",
     "fdeint": "_fdeint",

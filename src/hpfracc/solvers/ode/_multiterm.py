@@ -15,30 +15,35 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._orders import Orders
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult
 
-__all__ = ["reduce_terms", "refuse_terms", "solve_reduced"]
+__all__ = ["reduce_terms", "solve_reduced"]
 
 Array = np.ndarray[Any, Any]
 
 
-def refuse_terms(problem: Problem, name: str) -> str | None:
-    """Why a multi-term equation cannot be written as a system."""
+def _check_terms(problem: Problem) -> float:
+    """The leading order; refuses what cannot be written as a system."""
     leading = problem.orders.single
     if leading is None:
-        return f"method={name!r} takes multi-term equations with one leading order, the same for all components"
+        raise InvalidInputError("a multi-term equation has one leading order, a number the same for all components")
     if problem.derivative != "caputo":
-        return f"method={name!r} takes multi-term equations of Caputo's derivative only"
+        raise InvalidInputError(
+            f"multi-term equations are taken in Caputo's derivative, and not derivative={problem.derivative!r}"
+        )
+    if problem.library != "numpy":
+        raise InvalidInputError(f"multi-term equations take NumPy arrays, and y0 is of {problem.library}; convert it")
     highest = max(term.order for term in problem.terms)
     if highest >= leading:
-        return (
+        raise InvalidInputError(
             f"a term of order {highest:g} is not below the leading order {leading:g}: divide the equation by the "
             "coefficient of the highest derivative, and give that order as alpha"
         )
-    return None
+    return leading
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +90,7 @@ class _System:
 
 def reduce_terms(problem: Problem) -> Problem:
     """The equivalent system, whose first d components are the solution."""
-    leading = problem.orders.single
-    assert leading is not None
+    leading = _check_terms(problem)
     orders = {0.0, *(term.order for term in problem.terms), *map(float, range(math.ceil(leading)))}
     places = tuple(sorted(orders))
     system = _System(problem, places)

@@ -10,6 +10,7 @@ import numpy as np
 
 from hpfracc.errors import HpfraccError
 from hpfracc.solvers.ode._problem import Problem, check_value
+from hpfracc.solvers.ode._uniform import initial_part
 
 __all__ = ["FlatSystem", "NotFiniteError"]
 
@@ -58,6 +59,8 @@ class FlatSystem:
 
     def start(self, tau: float) -> Array:
         """The polynomial of the initial values."""
+        if self.problem.derivative == "riemann_liouville":
+            return np.asarray(initial_part(self.problem, np.array([tau]))[:, 0])
         total = self.initial[0]
         for number, value in enumerate(self.initial[1:], start=1):
             total = total + value * (tau**number / math.factorial(number))

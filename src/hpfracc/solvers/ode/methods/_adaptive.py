@@ -8,7 +8,6 @@ from typing import ClassVar, final
 import numpy as np
 
 from hpfracc.solvers.ode._method import Method, register_method
-from hpfracc.solvers.ode._multiterm import refuse_terms, solve_reduced
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._refusals import starts_infinite
@@ -55,7 +54,7 @@ class Adaptive(Method):
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Pass over the interval until the estimated global error is below the tolerance."""
-        return _solve(problem, options, self.name, "global")
+        return solve_adaptive(problem, options, name=self.name, reason="asked for", control="global")
 
 
 @register_method
@@ -77,7 +76,7 @@ class AdaptiveLocal(Method):
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Pass over the interval once."""
-        return _solve(problem, options, self.name, "local")
+        return solve_adaptive(problem, options, name=self.name, reason="asked for", control="local")
 
 
 def _refuses(problem: Problem, options: Options, name: str) -> str | None:
@@ -92,10 +91,6 @@ def _refuses(problem: Problem, options: Options, name: str) -> str | None:
         )
     if np.any(np.asarray(options.atol) <= 0.0):
         return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
-    return refuse_terms(problem, name) if problem.terms else None
-
-
-def _solve(problem: Problem, options: Options, name: str, control: str) -> FODEResult:
-    if problem.terms:
-        return solve_reduced(problem, options, lambda p, o: _solve(p, o, name, control))
-    return solve_adaptive(problem, options, name=name, reason="asked for", control=control)
+    if options.compile is True:
+        return f"method={name!r} is not compiled: it takes few steps, each of them long; leave compile out"
+    return None
