@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = [
     "BDF2",
+    "L1",
     "PECE",
     "Adaptive",
     "AdaptiveLocal",
@@ -17,7 +18,9 @@ __all__ = [
     "FODEResult",
     "ImplicitRectangle",
     "ImplicitTrapezoid",
+    "L2Sigma",
     "Method",
+    "MittagLeffler",
     "MultistepTrapezoid",
     "NewtonGregory",
     "Options",
@@ -39,7 +42,10 @@ _HOMES = {
     "FODEResult": "_result",
     "ImplicitRectangle": "methods._implicit_rectangle",
     "ImplicitTrapezoid": "methods._implicit_trapezoid",
+    "L1": "methods._l1",
+    "L2Sigma": "methods._l2_sigma",
     "Method": "_method",
+    "MittagLeffler": "methods._mittag_leffler",
     "MultistepTrapezoid": "methods._multistep_trapezoid",
     "NewtonGregory": "methods._newton_gregory",
     "Options": "_options",

@@ -19,6 +19,7 @@ Norm = Callable[[Array], float]
 _PART = 0.02
 _MOST_ITERATIONS = 5
 _MOST_NEWTON = 7
+_MOST_PATIENT = 25
 #: So many failed iterations within a stretch of steps make the equation stiff, and so many steps with a small
 #: Lipschitz constant make it gentle again.
 _FAILURES = 2
@@ -61,6 +62,22 @@ class Corrector:
                 self._switch(True)
         return found
 
+    def solve_anyhow(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
+        """As ``solve``, for steps that cannot be made shorter: Newton's method with a new Jacobian each time if need be."""
+        found = self._newton(tau, known, weight, guess, norm)
+        y = guess
+        for _ in range(_MOST_PATIENT):
+            if found is not None:
+                return found
+            f = self.system(tau, y)
+            self._jacobian, self._age = self.system.jacobian(tau, y, f), 0
+            self._factorise(weight)
+            change = self._apply(y - known - weight * f)
+            y = y - change
+            if norm(change) <= _PART:
+                found = Solved(y, (y - known) / weight)
+        return found
+
     def damped(self, change: Array) -> Array:
         """What a change of ``known`` does to the solution: much less, where the equation is stiff."""
         return self._apply(change) if self.stiff and self._inverse is not None else change
@@ -73,9 +90,13 @@ class Corrector:
         error = guess - self._apply(guess - known - weight * moved)
         return error, (error - known) / weight
 
-    def accepted(self, weight: Any) -> None:
-        """Tell that a step was taken: Jacobians grow old, and stiff equations may have become gentle."""
+    def aged(self) -> None:
+        """Tell that a step was taken: Jacobians grow old."""
         self._age += 1
+
+    def accepted(self, weight: Any) -> None:
+        """Tell that an adaptive step was taken: stiff equations may have become gentle."""
+        self.aged()
         if not self.stiff or self._jacobian is None:
             return
         d = self.system.components
