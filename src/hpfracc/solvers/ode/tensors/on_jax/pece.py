@@ -16,7 +16,9 @@ __all__ = ["solve_pece"]
 
 #: Fewest steps of a block, and most blocks: each is a scan of its own in the program, which takes time to compile.
 FEWEST = 64
-MOST_BLOCKS = 32
+MOST_BLOCKS = 16
+#: Steps of a group within a block. The backward pass keeps the values of a block once for each of its groups.
+GROUP = 16
 #: Segments longer than this are transformed.
 LONGEST_PRODUCT = 2048
 
@@ -46,7 +48,7 @@ def _solve(
     weights: tuple[Any, Any, Any],
     args: tuple[Any, ...],
 ) -> Any:
-    block = max(FEWEST, -(-(steps + 1) // MOST_BLOCKS))
+    block = GROUP * -(-max(FEWEST, -(-(steps + 1) // MOST_BLOCKS)) // GROUP)
     count = -(-(steps + 1) // block)
     run = jax.checkpoint(partial(_block, fun, block, corrections))
     add = jax.checkpoint(_segment_sums)
@@ -88,25 +90,24 @@ def _block(
     weights: tuple[Any, Any, Any],
     args: tuple[Any, ...],
 ) -> tuple[Any, Any]:
-    predictor, corrector, first = weights
+    """The steps of a block, a scan over groups of steps, each of which is a scan over steps."""
+    corrector = weights[1]
     real = initial[0].real.dtype
-    # w[index - j] for j = 0 .. block - 1, and 0 where that is not in the past: a window of the reversed weights.
-    windows = [
-        jnp.concatenate([jnp.zeros((block, *each.shape[1:]), each.dtype), each[1 : block + 1]])[::-1]
-        for each in (predictor, corrector)
-    ]
+    short = [_window(each, GROUP) for each in weights[:2]]
+    long = [_window(each, block) for each in weights[:2]]
 
-    def one(past: Any, inputs: tuple[Any, Any, Any]) -> tuple[Any, tuple[Any, Any]]:
-        index, at, extra = inputs
-        n = begin + index
+    def one(carried: tuple[Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        recent, n = carried
+        at, extra = inputs
+        index = (n - begin) % GROUP
         tau = jnp.asarray(n, real) * step
         base = sum(
             (value * (tau**number / math.factorial(number)) for number, value in enumerate(initial[1:], start=1)),
             initial[0],
         )
-        rows = [jax.lax.dynamic_slice_in_dim(window, block - index, block) for window in windows]
-        predicted = base + at[0] + _weighted(rows[0], past)
-        known = base + at[1] + _weighted(rows[1], past) + extra * f0
+        rows = [jax.lax.dynamic_slice_in_dim(window, GROUP - index, GROUP) for window in short]
+        predicted = base + at[0] + _weighted(rows[0], recent)
+        known = base + at[1] + _weighted(rows[1], recent) + extra * f0
         y = predicted
         for _ in range(corrections):
             y = known + corrector[0] * fun(t0 + tau, y, *args)
@@ -114,12 +115,42 @@ def _block(
         # At the origin there is nothing to step from.
         start = n == 0
         y, f = jnp.where(start, initial[0].astype(y.dtype), y), jnp.where(start, f0, f)
-        return past.at[index].set(f), (y, f)
+        return (recent.at[index].set(f), n + 1), (y, f)
 
-    extras = jax.lax.dynamic_slice_in_dim(first, begin, block)
-    inputs = (jnp.arange(block), jnp.moveaxis(given, 1, 0), extras)
-    _, (states, values) = jax.lax.scan(one, jnp.zeros((block, *f0.shape), f0.dtype), inputs)
-    return states, values
+    @jax.checkpoint
+    def group(carried: tuple[Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        past, first = carried
+        at, extras = inputs
+        # What the groups before add, for every step of this one at once.
+        sums = jnp.stack([_rows(window, past, first, block) for window in long], axis=1)
+        nothing = jnp.zeros((GROUP, *f0.shape), f0.dtype)
+        (values, _), (y, f) = jax.lax.scan(one, (nothing, begin + first), (at + sums, extras))
+        past = jax.lax.dynamic_update_slice_in_dim(past, values, first, 0)
+        return (past, first + GROUP), (y, f)
+
+    groups = block // GROUP
+    extras = jax.lax.dynamic_slice_in_dim(weights[2], begin, block)
+    inputs = (
+        jnp.moveaxis(given, 1, 0).reshape(groups, GROUP, 2, *f0.shape),
+        extras.reshape(groups, GROUP, *extras.shape[1:]),
+    )
+    _, (states, values) = jax.lax.scan(group, (jnp.zeros((block, *f0.shape), f0.dtype), 0), inputs)
+    return states.reshape(block, *f0.shape), values.reshape(block, *f0.shape)
+
+
+def _window(weights: Any, length: int) -> Any:
+    """Weights reversed, and zeros before the first: a slice is ``w[index - j]`` for j = 0 .. length - 1, 0 from j = index."""
+    zeros = jnp.zeros((length, *weights.shape[1:]), weights.dtype)
+    return jnp.concatenate([zeros, weights[1 : length + 1]])[::-1]
+
+
+def _rows(window: Any, past: Any, first: Any, block: int) -> Any:
+    """``sum_j w[first + i - j] past[j]`` for the steps i of a group; ``past`` is zero from ``first`` on."""
+    slices = [jax.lax.dynamic_slice_in_dim(window, block - first - i, block) for i in range(GROUP)]
+    if window.ndim == 1:
+        matrix = jnp.stack(slices).astype(past.dtype)
+        return jnp.tensordot(matrix, past, axes=1, precision="highest")
+    return jnp.stack([_weighted(row, past) for row in slices])
 
 
 def _weighted(row: Any, past: Any) -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch.utils.checkpoint import checkpoint
 
@@ -57,7 +55,10 @@ def solve_pece(
         # The largest power of two that divides the blocks done: as many are summed for as many to come.
         width = done & -done
         segment = values[done - width : done]
-        added = checkpoint(_segment_sums, sums, *segment, use_reentrant=False) if tracked else _segment_sums(sums, *segment)
+        if tracked:
+            added = checkpoint(_segment_sums, sums, *segment, use_reentrant=False)
+        else:
+            added = _segment_sums(sums, *segment)
         for offset in range(min(width, count - done)):
             piece = added[:, offset * BLOCK : (offset + 1) * BLOCK]
             before = pending[done + offset]
@@ -84,7 +85,7 @@ class _Block:
     ) -> None:
         self.fun, self.t0, self.step, self.initial = fun, t0, step, initial
         self.weights, self.corrections, self.tracked = weights, corrections, tracked
-        self.reversed = [each[: BLOCK + 1].flip(0) for each in weights[:2]]
+        self.reversed = torch.stack([each[1 : BLOCK + 1].flip(0) for each in weights[:2]])
 
     def __call__(
         self, begin: int, length: int, given: torch.Tensor | None, f0: torch.Tensor
@@ -120,22 +121,21 @@ class _Block:
             predicted, known = predicted + given[0, index], known + given[1, index]
         if index:
             past = torch.stack(values) if store is None else store[:index]
-            predicted = predicted + self._recent(0, index, past)
-            known = known + self._recent(1, index, past)
+            recent = self._recent(index, past)
+            predicted, known = predicted + recent[0], known + recent[1]
         newest = self.weights.corrector[0]
         y = predicted
         for _ in range(self.corrections):
             y = known + newest * self.fun(t, y)
         return y, self.fun(t, y)
 
-    def _recent(self, which: int, index: int, past: torch.Tensor) -> torch.Tensor:
-        """``sum_j w[index - j] f[j]`` over the steps of this block."""
-        rows = self.reversed[which]
-        row = rows[rows.shape[0] - 1 - index : rows.shape[0] - 1]
-        if row.ndim == 1:
+    def _recent(self, index: int, past: torch.Tensor) -> torch.Tensor:
+        """``sum_j w[index - j] f[j]`` over the steps of this block, for both sequences."""
+        rows = self.reversed[:, self.reversed.shape[1] - index :]
+        if rows.ndim == 2:
             flat = past.reshape(index, -1)
-            return (row.to(flat.dtype) @ flat).reshape(past.shape[1:])
-        return (row.reshape(index, *(1,) * (past.ndim - row.ndim), *row.shape[1:]) * past).sum(0)
+            return (rows.to(flat.dtype) @ flat).reshape(2, *past.shape[1:])
+        return (rows.reshape(2, index, *(1,) * (past.ndim + 1 - rows.ndim), *rows.shape[2:]) * past).sum(1)
 
     def _start(self, n: int) -> torch.Tensor:
         total = self.initial[0]
