@@ -19,9 +19,9 @@ __all__ = ["ExponentialKernel", "exponential_kernel"]
 
 Array = np.ndarray[Any, Any]
 
-#: The spacing of the trapezoid rule is this over ``log(1/eps)``: its error is then below eps, with room (at pi^2, what
+#: The spacing of the trapezoid rule is this over ``log(1/eps) + 2``: its error is then below eps, with room (at pi^2, what
 #: the strip of analyticity allows, it is a few eps).
-_SPACING = 8.5
+_SPACING = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def exponential_kernel(alpha: float, shortest: float, longest: float, eps: float
     reach = digits + 2.0
     if beta == 0.0:
         return ExponentialKernel(alpha, power, np.zeros(1), np.array([1.0 / math.gamma(alpha)]), reach)
-    spacing = _SPACING / (digits + 1.0)
+    spacing = _SPACING / (digits + 2.0)
     # On the left what is cut off is s^beta / Gamma(1 + beta), beside a kernel of at least 1.
     left = _solve_left(-digits / beta)
     right = math.log(reach * longest / shortest) + 0.5

@@ -81,6 +81,7 @@ class Stepper:
     def advance(self, until: float | None = None) -> Stopped | None:
         """Take one step, not beyond ``until``; None, or why it could not be taken."""
         stop = self.length if until is None else until
+        spoiled: NotFiniteError | None = None
         for tries in range(1, _MOST_TRIES + 1):
             step, level, end = self._propose(stop)
             if step < 8.0 * np.finfo(float).eps * self.tau or step < _SHORTEST:
@@ -88,13 +89,15 @@ class Stepper:
             try:
                 if self._attempt(step, level, end):
                     return None
+                spoiled = None
             except NotFiniteError as error:
                 self.rejected += 1
                 self.controller.shrink()
-                if tries > _MOST_TRIES // 2:
-                    return Stopped(f"{error}, and shorter steps did not help: check the right-hand side there.")
+                spoiled = error
             if tries >= 3:
                 self.degree = 1
+        if spoiled is not None:
+            return Stopped(f"{spoiled}, and shorter steps did not help: check the right-hand side there.")
         return Stopped(
             f"The tolerance cannot be reached beyond t = {self.system.problem.t0 + self.tau:.6g}: steps of {step:.1e} "
             f"would be needed there. Loosen rtol={self.rtol:g} or atol, or look whether the solution ends there."
