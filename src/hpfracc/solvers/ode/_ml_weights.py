@@ -42,7 +42,9 @@ class MatrixKernel:
         u = np.asarray(u, dtype=float)
         power = (u ** (beta - 1.0))[:, np.newaxis, np.newaxis]
         if self.values is None:
-            return np.asarray(power * mittag_leffler_matrix(self.matrix * (u**self.alpha)[:, None, None], self.alpha, beta))
+            return np.asarray(
+                power * mittag_leffler_matrix(self.matrix * (u**self.alpha)[:, None, None], self.alpha, beta)
+            )
         z = np.multiply.outer(u**self.alpha, self.values)
         if np.all(self.values.imag == 0.0):
             z = z.real

@@ -1,9 +1,9 @@
 r"""Multi-term equations as systems: :math:`D^\alpha y + \sum_i c_i D^{\alpha_i} y = f(t, y)`.
 
 With all orders, and the integers between them, in a row :math:`0 = b_0 < b_1 < \dots < b_L = \alpha`, the states
-:math:`u_l = D^{b_l} y` satisfy :math:`D^{b_{l+1}-b_l} u_l = u_{l+1}` and, for the last, the equation itself; for Caputo's
-derivative this is equivalent (K. Diethelm, The Analysis of Fractional Differential Equations (2010), theorem 8.1). Of
-the initial values those of integer order are given, and the others are 0.
+:math:`u_l = D^{b_l} y` satisfy :math:`D^{b_{l+1}-b_l} u_l = u_{l+1}` and, for the last, the equation itself; for
+Caputo's derivative this is equivalent (K. Diethelm, The Analysis of Fractional Differential Equations (2010), theorem
+8.1). Of the initial values those of integer order are given, and the others are 0.
 """
 
 from __future__ import annotations
@@ -121,9 +121,7 @@ def _history(problem: Problem, states: int) -> Callable[[float], Array]:
     return history
 
 
-def solve_reduced(
-    problem: Problem, options: Options, solve: Callable[[Problem, Options], FODEResult]
-) -> FODEResult:
+def solve_reduced(problem: Problem, options: Options, solve: Callable[[Problem, Options], FODEResult]) -> FODEResult:
     """Solve the system with ``solve``, and give back the part that is y."""
     d = problem.shape[-1]
     reduced = reduce_terms(problem)

@@ -101,8 +101,8 @@ def walk_mesh(
             for state in advance(mesh):
                 if not np.all(np.isfinite(state)):
                     raise StepError(
-                        f"The solution is not finite at t = {problem.t0 + mesh[len(states)]:g}: take a smaller step, or "
-                        "look whether the solution ends there."
+                        f"The solution is not finite at t = {problem.t0 + mesh[len(states)]:g}: take a smaller step, "
+                        "or look whether the solution ends there."
                     )
                 states.append(state)
                 report(problem.t0 + mesh[len(states) - 1], lambda: states[-1].reshape(problem.shape))

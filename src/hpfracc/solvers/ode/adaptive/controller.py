@@ -38,7 +38,7 @@ class Controller:
     @property
     def step(self) -> float:
         """The next step."""
-        return self.unit * 2.0 ** (self.level / LEVELS_PER_OCTAVE)
+        return float(self.unit * 2.0 ** (self.level / LEVELS_PER_OCTAVE))
 
     def growth(self, error: float, degree: int) -> float:
         """How much longer a step could have been, had it been of this degree."""

@@ -1,4 +1,4 @@
-"""The equation of one step, ``y = known + weight * f(t, y)``: by iteration, or by Newton's method where that is stiff."""
+"""The equation of a step, ``y = known + weight * f(t, y)``: by iteration, or by Newton's method where it is stiff."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Corrector:
         return found
 
     def solve_anyhow(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
-        """As ``solve``, for steps that cannot be made shorter: Newton's method with a new Jacobian each time if need be."""
+        """As ``solve``, for steps that cannot be made shorter: with a new Jacobian for each iteration if need be."""
         found = self._newton(tau, known, weight, guess, norm)
         y = guess
         for _ in range(_MOST_PATIENT):
@@ -82,7 +82,9 @@ class Corrector:
         """What a change of ``known`` does to the solution: much less, where the equation is stiff."""
         return self._apply(change) if self.stiff and self._inverse is not None else change
 
-    def propagate(self, known: Array, weight: Any, guess: Array, change: Callable[[Array], Array]) -> tuple[Array, Array]:
+    def propagate(
+        self, known: Array, weight: Any, guess: Array, change: Callable[[Array], Array]
+    ) -> tuple[Array, Array]:
         """One solution of ``e = known + weight * change(e)`` for the estimated error; e and its change."""
         moved = change(guess)
         if not self.stiff or self._inverse is None:

@@ -162,7 +162,7 @@ class _Pass:
             tau = min(max(t - problem.t0, piece.left), piece.right)
             if tau == piece.left:
                 return self._before.reshape(shape)
-            return continuation(np.array([tau]))[0].reshape(shape)
+            return np.asarray(continuation(np.array([tau]))[0].reshape(shape))
 
         before = self._before
         states = np.stack([before.reshape(shape), stepper.y.reshape(shape)], axis=-1)
@@ -200,9 +200,9 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
     if current.success and control == "global" and current.ratio > _TOLERATED:
         current.success = False
         current.message = (
-            f"The end was reached, but the error may be {current.ratio:.2g} times the tolerance: the equation amplifies "
-            f"errors, or rtol={options.rtol:g} is below reach. Loosen it, shorten the interval, or, for a chaotic "
-            "solution that no method can follow, use method='adaptive_local'."
+            f"The end was reached, but the error may be {current.ratio:.2g} times the tolerance: the equation "
+            f"amplifies errors, or rtol={options.rtol:g} is below reach. Loosen it, shorten the interval, or, for a "
+            "chaotic solution that no method can follow, use method='adaptive_local'."
         )
     return _result(problem, options, current, name, reason, number, nfev, njev, notes, time.perf_counter() - started)
 

@@ -19,14 +19,14 @@ __all__ = ["ExponentialKernel", "exponential_kernel"]
 
 Array = np.ndarray[Any, Any]
 
-#: The spacing of the trapezoid rule is this over ``log(1/eps) + 2``: its error is then below eps, with room (at pi^2, what
-#: the strip of analyticity allows, it is a few eps).
+#: The spacing of the trapezoid rule is this over ``log(1/eps) + 2``: its error is then below eps, with room (at pi^2,
+#: what the strip of analyticity allows, it is a few eps).
 _SPACING = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class ExponentialKernel:
-    r""":math:`u^{\alpha-1}/\Gamma(\alpha) \approx u^m \sum_j w_j e^{-s_j u}` for u from ``shortest`` to ``longest``.
+    r""":math:`u^{\alpha-1}/\Gamma(\alpha) \approx u^m \sum_j w_j e^{-s_j u}`, between two distances.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The states at one time: ``states[l, j]`` is the integral of ``u^l exp(-s_j u) f(t - u)`` over the past."""
+    """The states at one time: ``states[k, j]`` is the integral of ``u^k exp(-s_j u) f(t - u)`` over the past."""
 
     kernel: ExponentialKernel
     states: Array
@@ -104,7 +104,7 @@ class ExponentialMemory:
         if power == 0:
             return np.asarray(row @ self.states[0])
         return np.asarray(
-            sum(math.comb(power, l) * step ** (power - l) * (row @ self.states[l]) for l in range(power + 1))
+            sum(math.comb(power, k) * step ** (power - k) * (row @ self.states[k]) for k in range(power + 1))
         )
 
     def advance(self, step: float, coefficients: Array) -> None:
@@ -117,9 +117,9 @@ class ExponentialMemory:
         decay = tables.decay[:count, np.newaxis]
         old = self.states[:, :count]
         new = np.empty_like(old)
-        for l in range(power + 1):
-            shifted = old[l] if l == 0 else sum(math.comb(l, i) * step ** (l - i) * old[i] for i in range(l + 1))
-            new[l] = decay * shifted + self._interval(tables, slice(0, count), step, coefficients, l)
+        for k in range(power + 1):
+            shifted = old[k] if k == 0 else sum(math.comb(k, i) * step ** (k - i) * old[i] for i in range(k + 1))
+            new[k] = decay * shifted + self._interval(tables, slice(0, count), step, coefficients, k)
         self.states = new
         self._newest = (step, coefficients)
 
@@ -140,7 +140,7 @@ class ExponentialMemory:
             moments = exponential_moments(
                 self.kernel.rates[count:needed] * step, coefficients.shape[0] + self.kernel.power
             )
-            for l in range(self.kernel.power + 1):
-                part = moments[:, l : l + coefficients.shape[0]] @ coefficients
-                extended[l, count:] = step ** (l + 1) * part
+            for k in range(self.kernel.power + 1):
+                part = moments[:, k : k + coefficients.shape[0]] @ coefficients
+                extended[k, count:] = step ** (k + 1) * part
         self.states = extended

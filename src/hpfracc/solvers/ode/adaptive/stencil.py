@@ -33,7 +33,7 @@ class Stencil:
     @property
     def points(self) -> int:
         """How many points there are."""
-        return self.differences.shape[0]
+        return int(self.differences.shape[0])
 
     def coefficients(self, degree: int) -> Array:
         """Matrix from values at the points to the coefficients, in powers of x, of the polynomial of that degree."""

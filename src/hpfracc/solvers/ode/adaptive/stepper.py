@@ -157,7 +157,8 @@ class Stepper:
         values = np.concatenate([solved.f[np.newaxis], past])
         terms = _combine_rows(weights, values)
         scale = self._scale(solved.y)
-        errors = [self._norm(self.corrector.damped(term), scale) for term in terms]
+        felt = np.stack([self.corrector.damped(term) for term in terms]) if self.corrector.stiff else terms
+        errors = self._norms(felt, scale)
         if self.most > 1.0:
             errors = [error * (end / step) ** (self.most - 1.0) for error in errors]
         # Where the equation is stiff, the term after the last is the error; elsewhere the last is taken for it, which
@@ -287,8 +288,13 @@ class Stepper:
 
     def _norm(self, value: Array, scale: Array) -> float:
         """Root mean square over the components, the largest over the batch."""
-        ratio = np.abs(value) / scale
-        return float(np.sqrt(np.max(np.mean(ratio.reshape(-1, self.system.components) ** 2, axis=-1))))
+        return self._norms(value[np.newaxis], scale)[0]
+
+    def _norms(self, values: Array, scale: Array) -> list[float]:
+        """Those of several rows."""
+        ratios = (np.abs(values) / scale).reshape(len(values), -1, self.system.components)
+        squares = np.einsum("rbd,rbd->rb", ratios, ratios).max(axis=1) / self.system.components
+        return [math.sqrt(square) for square in squares.tolist()]
 
     def _first_step(self) -> float:
         """A step whose first term is about the tolerance: tiny, since y behaves like t^alpha."""

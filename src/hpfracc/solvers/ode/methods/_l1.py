@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -70,7 +71,7 @@ class L1(Method):
 def _steps(scheme: DifferenceScheme, mesh: Array) -> Iterator[Array]:
     y = scheme.system.start(0.0).astype(scheme.system.dtype)
     slope = np.zeros_like(y)
-    for before, now in zip(mesh[:-1], mesh[1:], strict=True):
+    for before, now in pairwise(mesh):
         step = now - before
         weight = step**scheme.orders * scheme.gamma * (1.0 - scheme.orders)
         known = y - weight * scheme.remembered(step)

@@ -50,9 +50,7 @@ def solve_tensors(problem: Problem, options: Options, name: str, corrections: in
     grid = make_grid(problem.t0, problem.t1, options.step)
     decision = SolveDecision(name, f"y0 is an array of {problem.library}", "blocks", problem.library == "jax")
     if grid.steps > options.max_steps:
-        message = (
-            f"{grid.steps} steps of {grid.step:g} exceed max_steps={options.max_steps}: raise it, or take a larger step."
-        )
+        message = f"{grid.steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
         first = problem.y0[..., None]
         times = np.array([problem.t0])
         return FODEResult(times, first, False, message, 0, stats={"steps": 0, "step": grid.step}, decision=decision)
@@ -82,7 +80,7 @@ def _order(problem: Problem) -> Any:
     """As given, with numbers as numbers: one that all share lets sums over the past be matrix products."""
     value = problem.orders.value
     if library_of(value) in ("torch", "jax"):
-        return value.reshape(()) if value.ndim and 1 == int(np.prod(value.shape)) else value
+        return value.reshape(()) if value.ndim and int(np.prod(value.shape)) == 1 else value
     return np.asarray(problem.orders.known if problem.orders.single is None else problem.orders.single)
 
 

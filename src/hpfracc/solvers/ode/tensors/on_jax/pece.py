@@ -117,7 +117,6 @@ def _block(
         y, f = jnp.where(start, initial[0].astype(y.dtype), y), jnp.where(start, f0, f)
         return (recent.at[index].set(f), n + 1), (y, f)
 
-    @jax.checkpoint
     def group(carried: tuple[Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
         past, first = carried
         at, extras = inputs
@@ -134,23 +133,25 @@ def _block(
         jnp.moveaxis(given, 1, 0).reshape(groups, GROUP, 2, *f0.shape),
         extras.reshape(groups, GROUP, *extras.shape[1:]),
     )
-    _, (states, values) = jax.lax.scan(group, (jnp.zeros((block, *f0.shape), f0.dtype), 0), inputs)
+    _, (states, values) = jax.lax.scan(jax.checkpoint(group), (jnp.zeros((block, *f0.shape), f0.dtype), 0), inputs)
     return states.reshape(block, *f0.shape), values.reshape(block, *f0.shape)
 
 
 def _window(weights: Any, length: int) -> Any:
-    """Weights reversed, and zeros before the first: a slice is ``w[index - j]`` for j = 0 .. length - 1, 0 from j = index."""
+    """Weights reversed, after zeros: a slice is ``w[index - j]`` for j = 0 .. length - 1, and 0 from j = index on."""
     zeros = jnp.zeros((length, *weights.shape[1:]), weights.dtype)
     return jnp.concatenate([zeros, weights[1 : length + 1]])[::-1]
 
 
 def _rows(window: Any, past: Any, first: Any, block: int) -> Any:
     """``sum_j w[first + i - j] past[j]`` for the steps i of a group; ``past`` is zero from ``first`` on."""
-    slices = [jax.lax.dynamic_slice_in_dim(window, block - first - i, block) for i in range(GROUP)]
     if window.ndim == 1:
-        matrix = jnp.stack(slices).astype(past.dtype)
-        return jnp.tensordot(matrix, past, axes=1, precision="highest")
-    return jnp.stack([_weighted(row, past) for row in slices])
+        place = block - first - jnp.arange(GROUP)[:, None] + jnp.arange(block)[None, :]
+        return jnp.tensordot(window[place].astype(past.dtype), past, axes=1, precision="highest")
+    # One step after the other: all weights of a group at once would take GROUP times the memory of the past.
+    return jax.lax.map(
+        lambda i: _weighted(jax.lax.dynamic_slice_in_dim(window, block - first - i, block), past), jnp.arange(GROUP)
+    )
 
 
 def _weighted(row: Any, past: Any) -> Any:
