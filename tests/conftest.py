@@ -10,6 +10,7 @@ import pytest
 
 from hpfracc import _config
 from hpfracc.engine.execution import state
+from hpfracc.solvers.ode import _compile_policy
 
 # Tests import JAX themselves, several processes at once perhaps: none may take most of a card for itself.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -17,7 +18,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 def _resets() -> list[Callable[[], None]]:
     """What forgets the library's global state, from the lowest floor up."""
-    return [_config.reset, state.reset]
+    return [_config.reset, state.reset, _compile_policy.reset]
 
 
 @pytest.fixture(autouse=True)

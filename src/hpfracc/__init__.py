@@ -29,20 +29,44 @@ if TYPE_CHECKING:
         causal_convolution,
         elementwise,
         explain,
+        exponential_recurrence,
         fft,
+        history_sum,
         last_decision,
         matmul,
         operation,
         reduction,
+        spectral_multiply,
+        toeplitz_apply,
     )
     from hpfracc.engine.selection.selector import IntelligentBackendSelector, select_optimal_backend
     from hpfracc.engine.workload import WorkloadCharacteristics
+    from hpfracc.operators._atangana_baleanu import AtanganaBaleanu, atangana_baleanu
+    from hpfracc.operators._atangana_baleanu_integral import AtanganaBaleanuIntegral, atangana_baleanu_integral
+    from hpfracc.operators._atangana_baleanu_riemann import AtanganaBaleanuRiemann, atangana_baleanu_riemann
     from hpfracc.operators._base import FractionalOperator, OperatorResult
     from hpfracc.operators._caputo import Caputo, caputo
+    from hpfracc.operators._caputo_fabrizio import CaputoFabrizio, caputo_fabrizio
+    from hpfracc.operators._caputo_fabrizio_integral import CaputoFabrizioIntegral, caputo_fabrizio_integral
+    from hpfracc.operators._caputo_hadamard import CaputoHadamard, caputo_hadamard
+    from hpfracc.operators._fractional_laplacian import FractionalLaplacian, fractional_laplacian
+    from hpfracc.operators._graded_grid import graded_grid
     from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov, grunwald_letnikov
+    from hpfracc.operators._hadamard import Hadamard, hadamard
+    from hpfracc.operators._hadamard_integral import HadamardIntegral, hadamard_integral
+    from hpfracc.operators._marchaud import Marchaud, marchaud
+    from hpfracc.operators._psi_caputo import PsiCaputo, psi_caputo
     from hpfracc.operators._registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators._riemann_liouville import RiemannLiouville, riemann_liouville
     from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral, riemann_liouville_integral
+    from hpfracc.operators._riesz import Riesz, riesz
+    from hpfracc.operators._stream import OperatorStream
+    from hpfracc.operators._tempered import TemperedRiemannLiouville, tempered
+    from hpfracc.operators._tempered_caputo import TemperedCaputo, tempered_caputo
+    from hpfracc.operators._tempered_integral import TemperedIntegral, tempered_integral
+    from hpfracc.operators._variable_order import VariableOrder, variable_order
+    from hpfracc.operators._weyl import Weyl, weyl
+    from hpfracc.operators._weyl_integral import WeylIntegral, weyl_integral
     from hpfracc.solvers.ode._fdeint import fdeint
     from hpfracc.solvers.ode._result import FODEResult
     from hpfracc.solvers.ode._solve import solve_fode
@@ -50,20 +74,45 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AtanganaBaleanu",
+    "AtanganaBaleanuIntegral",
+    "AtanganaBaleanuRiemann",
     "BackendType",
     "Caputo",
+    "CaputoFabrizio",
+    "CaputoFabrizioIntegral",
+    "CaputoHadamard",
     "FODEResult",
+    "FractionalLaplacian",
     "FractionalOperator",
     "GrunwaldLetnikov",
+    "Hadamard",
+    "HadamardIntegral",
     "IntelligentBackendSelector",
+    "Marchaud",
     "Operation",
     "OperatorResult",
+    "OperatorStream",
+    "PsiCaputo",
     "RiemannLiouville",
     "RiemannLiouvilleIntegral",
+    "Riesz",
+    "TemperedCaputo",
+    "TemperedIntegral",
+    "TemperedRiemannLiouville",
+    "VariableOrder",
+    "Weyl",
+    "WeylIntegral",
     "WorkloadCharacteristics",
     "__version__",
+    "atangana_baleanu",
+    "atangana_baleanu_integral",
+    "atangana_baleanu_riemann",
     "bitwise_xor",
     "caputo",
+    "caputo_fabrizio",
+    "caputo_fabrizio_integral",
+    "caputo_hadamard",
     "causal_convolution",
     "config",
     "create_fractional_derivative",
@@ -71,35 +120,79 @@ __all__ = [
     "elementwise",
     "errors",
     "explain",
+    "exponential_recurrence",
     "fdeint",
     "fft",
+    "fft",
+    "fractional_laplacian",
+    "graded_grid",
     "grunwald_letnikov",
+    "hadamard",
+    "hadamard_integral",
+    "history_sum",
     "last_decision",
+    "marchaud",
     "matmul",
     "operation",
+    "psi_caputo",
     "reduction",
     "riemann_liouville",
     "riemann_liouville_integral",
+    "riesz",
     "select_optimal_backend",
     "solve_fode",
+    "spectral_multiply",
+    "tempered",
+    "tempered_caputo",
+    "tempered_integral",
+    "toeplitz_apply",
     "use_backend",
+    "use_backend",
+    "variable_order",
+    "weyl",
+    "weyl_integral",
 ]
 
 #: The module each public name is loaded from; a name that stands for a whole module has no entry.
 _HOMES: dict[str, str] = {
+    "AtanganaBaleanu": "hpfracc.operators._atangana_baleanu",
+    "AtanganaBaleanuIntegral": "hpfracc.operators._atangana_baleanu_integral",
+    "AtanganaBaleanuRiemann": "hpfracc.operators._atangana_baleanu_riemann",
     "BackendType": "hpfracc.engine.backends.registry",
     "Caputo": "hpfracc.operators._caputo",
     "FODEResult": "hpfracc.solvers.ode._result",
+    "FractionalLaplacian": "hpfracc.operators._fractional_laplacian",
+    "CaputoFabrizio": "hpfracc.operators._caputo_fabrizio",
+    "CaputoFabrizioIntegral": "hpfracc.operators._caputo_fabrizio_integral",
+    "CaputoHadamard": "hpfracc.operators._caputo_hadamard",
     "FractionalOperator": "hpfracc.operators._base",
     "GrunwaldLetnikov": "hpfracc.operators._grunwald_letnikov",
+    "Hadamard": "hpfracc.operators._hadamard",
+    "HadamardIntegral": "hpfracc.operators._hadamard_integral",
     "IntelligentBackendSelector": "hpfracc.engine.selection.selector",
+    "Marchaud": "hpfracc.operators._marchaud",
     "Operation": "hpfracc.engine.execution.api",
     "OperatorResult": "hpfracc.operators._base",
+    "OperatorStream": "hpfracc.operators._stream",
+    "PsiCaputo": "hpfracc.operators._psi_caputo",
     "RiemannLiouville": "hpfracc.operators._riemann_liouville",
     "RiemannLiouvilleIntegral": "hpfracc.operators._riemann_liouville_integral",
+    "Riesz": "hpfracc.operators._riesz",
+    "Weyl": "hpfracc.operators._weyl",
+    "WeylIntegral": "hpfracc.operators._weyl_integral",
+    "TemperedCaputo": "hpfracc.operators._tempered_caputo",
+    "TemperedIntegral": "hpfracc.operators._tempered_integral",
+    "TemperedRiemannLiouville": "hpfracc.operators._tempered",
+    "VariableOrder": "hpfracc.operators._variable_order",
     "WorkloadCharacteristics": "hpfracc.engine.workload",
+    "atangana_baleanu": "hpfracc.operators._atangana_baleanu",
+    "atangana_baleanu_integral": "hpfracc.operators._atangana_baleanu_integral",
+    "atangana_baleanu_riemann": "hpfracc.operators._atangana_baleanu_riemann",
     "bitwise_xor": "hpfracc.engine.execution.api",
     "caputo": "hpfracc.operators._caputo",
+    "caputo_fabrizio": "hpfracc.operators._caputo_fabrizio",
+    "caputo_fabrizio_integral": "hpfracc.operators._caputo_fabrizio_integral",
+    "caputo_hadamard": "hpfracc.operators._caputo_hadamard",
     "causal_convolution": "hpfracc.engine.execution.api",
     "config": "hpfracc._config",
     "create_fractional_derivative": "hpfracc.operators._registry",
@@ -108,16 +201,35 @@ _HOMES: dict[str, str] = {
     "explain": "hpfracc.engine.execution.api",
     "fdeint": "hpfracc.solvers.ode._fdeint",
     "fft": "hpfracc.engine.execution.api",
+    "fractional_laplacian": "hpfracc.operators._fractional_laplacian",
+    "exponential_recurrence": "hpfracc.engine.execution.api",
+    "fft": "hpfracc.engine.execution.api",
+    "graded_grid": "hpfracc.operators._graded_grid",
     "grunwald_letnikov": "hpfracc.operators._grunwald_letnikov",
+    "hadamard": "hpfracc.operators._hadamard",
+    "hadamard_integral": "hpfracc.operators._hadamard_integral",
+    "history_sum": "hpfracc.engine.execution.api",
     "last_decision": "hpfracc.engine.execution.api",
+    "marchaud": "hpfracc.operators._marchaud",
     "matmul": "hpfracc.engine.execution.api",
     "operation": "hpfracc.engine.execution.api",
+    "psi_caputo": "hpfracc.operators._psi_caputo",
     "reduction": "hpfracc.engine.execution.api",
     "riemann_liouville": "hpfracc.operators._riemann_liouville",
     "riemann_liouville_integral": "hpfracc.operators._riemann_liouville_integral",
+    "riesz": "hpfracc.operators._riesz",
     "select_optimal_backend": "hpfracc.engine.selection.selector",
     "solve_fode": "hpfracc.solvers.ode._solve",
+    "spectral_multiply": "hpfracc.engine.execution.api",
+    "toeplitz_apply": "hpfracc.engine.execution.api",
     "use_backend": "hpfracc._config",
+    "weyl": "hpfracc.operators._weyl",
+    "weyl_integral": "hpfracc.operators._weyl_integral",
+    "tempered": "hpfracc.operators._tempered",
+    "tempered_caputo": "hpfracc.operators._tempered_caputo",
+    "tempered_integral": "hpfracc.operators._tempered_integral",
+    "use_backend": "hpfracc._config",
+    "variable_order": "hpfracc.operators._variable_order",
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ _LIBRARY_OF_TYPE: dict[type, str] = {
     list: "python",
     tuple: "python",
 }
+#: How the kind of a pair of such arrays is written down in one go, by their exact type; None where it needs care.
+PAIR_KINDS: dict[type, Callable[[Any, Any], tuple[Any, ...] | None]] = {}
 _ROOTS = {"numpy": "numpy", "torch": "torch", "jax": "jax", "jaxlib": "jax", "cupy": "cupy"}
 
 
@@ -31,6 +34,8 @@ def library_of(value: Any) -> str:
     known = _LIBRARY_OF_TYPE.get(kind)
     if known is None:
         known = _find_library(kind, value)
+        if known == "torch" and kind is sys.modules["torch"].Tensor:
+            PAIR_KINDS[kind] = _tensor_pair
         _LIBRARY_OF_TYPE[kind] = known
     return known
 
@@ -82,8 +87,16 @@ def is_dense(tensor: Any) -> bool:
 def tracks_gradient(value: Any) -> bool:
     """Whether a derivative flows through ``value``: autograd, ``torch.func`` transforms, forward mode, tracers."""
     library = library_of(value)
+    if library == "torch" and value.requires_grad:
+        return True
+    return is_transformed(value)
+
+
+def is_transformed(value: Any) -> bool:
+    """Whether a transform stands between the value and its array: ``torch.func``, forward mode, a JAX tracer."""
+    library = library_of(value)
     if library == "torch":
-        return bool(value.requires_grad) or _is_functorch(value) or _is_dual(value)
+        return _is_functorch(value) or _is_dual(value)
     return library == "jax" and is_tracer(value)
 
 
@@ -115,11 +128,43 @@ def quick_kind(value: Any) -> tuple[Any, ...]:
     library = library_of(value)
     if library == "torch":
         wrapped, forward_ad = _torch_probe()
-        tracked = value.requires_grad or wrapped(value) or (forward_ad._current_level >= 0 and _is_dual(value))
-        return type(value), value.shape, value.dtype, value.device, value.layout, tracked
+        # Told apart: what is kept for calls that autograd records does not serve inside a transform.
+        transformed = wrapped(value) or (forward_ad._current_level >= 0 and _is_dual(value))
+        return type(value), value.shape, value.dtype, value.device, value.layout, value.requires_grad, transformed
     if library == "jax" and not is_tracer(value):
         return type(value), value.shape, value.dtype, value.sharding
     return type(value), tuple(value.shape), value.dtype, device_of(value)
+
+
+def _tensor_pair(one: Any, two: Any) -> tuple[Any, ...] | None:
+    """The kind of two tensors, or None while ``torch.func`` or forward mode is at work: then each is looked at.
+
+    Reading an attribute of a tensor takes longer than reading one of an array, so nothing is read twice.
+    """
+    transforms, forward_ad = _torch_levels()
+    if transforms() is not None or forward_ad._current_level >= 0:
+        return None
+    return (
+        one.shape,
+        one.dtype,
+        one.device,
+        one.layout,
+        one.requires_grad,
+        two.shape,
+        two.dtype,
+        two.device,
+        two.layout,
+        two.requires_grad,
+    )
+
+
+@functools.cache
+def _torch_levels() -> tuple[Callable[[], Any], Any]:
+    torch = sys.modules["torch"]
+    return torch._C._functorch.peek_interpreter_stack, torch.autograd.forward_ad
+
+
+_DTYPE_NAMES: dict[Any, str] = {}
 
 
 def dtype_name(value: Any) -> str:
@@ -127,7 +172,14 @@ def dtype_name(value: Any) -> str:
     dtype = getattr(value, "dtype", None)
     if dtype is None:
         return str(np.asarray(value).dtype)
-    return str(dtype).removeprefix("torch.")
+    try:
+        name = _DTYPE_NAMES.get(dtype)
+        if name is None:
+            # Asked for at every call, and writing it out takes microseconds.
+            name = _DTYPE_NAMES[dtype] = str(dtype).removeprefix("torch.")
+        return name
+    except TypeError:  # something that only looks like an array
+        return str(dtype).removeprefix("torch.")
 
 
 def nbytes(value: Any) -> int:

@@ -56,7 +56,8 @@ def test_every_kernel_has_a_row(generate: ModuleType, name: str):
 def test_signatures_are_those_of_the_contract(generate: ModuleType):
     """Operands by position, parameters by keyword with their defaults, and a key only where it is taken."""
     text = generate.operations()
-    assert "hpfracc.causal_convolution(weights, signal, *, backend=None, weights_key=None)\n" in text
+    assert "hpfracc.causal_convolution(weights, signal, starts=None, *, differences=False, starts_from=0, " in text
+    assert "starts_from=0, backend=None, weights_key=None)\n" in text
     assert "hpfracc.fft(x, *, kind='fft', n=None, axis=-1, norm='backward', backend=None)\n" in text
     assert "autofunction:: hpfracc.elementwise" in text
 

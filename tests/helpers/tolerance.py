@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.engine.backends.numpy.kernels.history_sum import sum_direct
 from hpfracc.engine.primitives.base import Call
 
 #: Units of rounding that count as "a few".
@@ -30,9 +31,10 @@ def bound(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], a
 
 
 def _convolution(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
-    """``(sum |w|) (max |x|)`` of each row, finite values only."""
-    weights, signal = (np.where(np.isfinite(array), np.abs(array), 0) for array in arrays)
-    return weights.sum(-1, keepdims=True) * signal.max(-1, keepdims=True, initial=0)
+    """``(sum |w|) (max |x|)`` of each row, finite values only; starting weights count too, and differences twice."""
+    weights, signal, *starts = (np.where(np.isfinite(array), np.abs(array), 0) for array in arrays)
+    total = weights.sum(-1, keepdims=True) + sum(row.max(initial=0) for rows in starts for row in rows)
+    return total * signal.max(-1, keepdims=True, initial=0) * (1 + params.get("differences", False))
 
 
 def _matmul(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
@@ -69,6 +71,36 @@ def _mittag_leffler(call: Call, arrays: Sequence[np.ndarray], params: Mapping[st
     return np.abs(answer) * max(1.0, 1e-13 / (FEW * eps(call.dtype)))
 
 
+def _spectral(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """``max |symbol|`` times the root of the mean square of each transform, and its logarithm and root of points."""
+    axes = (*(axis for axis, _ in call.facts["waves"]), *call.facts["turns"])
+    size = np.sqrt((np.abs(arrays[1]) ** 2).sum(axes, keepdims=True))
+    return (1 + math.log2(max(1, call.length))) * np.abs(arrays[0]).max(initial=0) * size
+
+
+def _toeplitz(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """``(sum |w|) (max |x|)`` over the axes summed along, both sides counted, finite values only."""
+    weights, signal = (np.where(np.isfinite(array), np.abs(array), 0) for array in arrays)
+    axes = call.facts["axes"]
+    return 2 ** len(axes) * weights.sum(axes, keepdims=True) * signal.max(axes, keepdims=True, initial=0)
+
+
+def _recurrence(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """All terms that a value could be the sum of: every weight with every sample; double precision all the way."""
+    _, weights, _, signal, initial = (np.where(np.isfinite(array), np.abs(array), 0) for array in arrays)
+    sizes = signal.astype(np.float64).sum(-1, keepdims=True) + initial.max(-1, keepdims=True, initial=0)
+    return (1 + weights.sum()) * sizes
+
+
+def _history(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """The sum with every sample at its size, of weights that are right to a few units each."""
+    times, signal, *parameters = arrays
+    if call.facts["kernel"] == "tabulated":
+        parameters = [parameters[0], np.abs(parameters[1])]
+    sizes = np.abs(np.where(np.isfinite(signal), signal, 0)).astype(np.float64)
+    return 2 * sum_direct(times, sizes, *parameters, **params)
+
+
 def _exact(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
     return 0.0
 
@@ -81,6 +113,10 @@ _SCALES: dict[str, Callable[[Call, Sequence[np.ndarray], Mapping[str, Any], np.n
     "reduction": _reduction,
     "bitwise_xor": _exact,
     "mittag_leffler": _mittag_leffler,
+    "spectral_multiply": _spectral,
+    "toeplitz_apply": _toeplitz,
+    "exponential_recurrence": _recurrence,
+    "history_sum": _history,
 }
 
 

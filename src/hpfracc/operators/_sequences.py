@@ -17,6 +17,7 @@ __all__ = [
     "binomial",
     "binomial_coefficients",
     "binomials",
+    "centred_binomials",
     "power_difference",
     "power_differences",
     "power_sum",
@@ -161,3 +162,20 @@ def _gamma_series(w: Any, alpha: Any) -> Any:
     c8 = b8 * e * (175.0 * e**3 + 420.0 * e**2 + 404.0 * e + 144.0) / 34560.0
     u = 1.0 / (w * w)
     return 1.0 + u * (c2 + u * (c4 + u * (c6 + u * c8)))
+
+
+def centred_binomials(xp: Namespace, alpha: Any, n: int) -> Any:
+    r"""``(-1)^k Gamma(alpha+1) / (Gamma(alpha/2-k+1) Gamma(alpha/2+k+1))`` for k = 0 .. n-1 and alpha > -1.
+
+    The Fourier coefficients of ``|2 sin(x/2)|^alpha``. By the recurrence up to k = 128, beyond by the quotient
+    ``Gamma(k - alpha/2) / Gamma(k + alpha/2 + 1)`` in its expansion, as for :func:`binomials`.
+    """
+    k = xp.array(_numbers(1, min(n, _RECURRED + 1)))
+    half = 0.5 * alpha
+    start = xp.exp(xp.lgamma(alpha + 1.0)) * xp.rgamma(half + 1.0) ** 2
+    first = start * xp.cumprod(xp.concatenate([xp.array([1.0]), (k - 1.0 - half) / (k + half)]))
+    if n <= _RECURRED + 1:
+        return first[:n]
+    far = _numbers(_RECURRED + 1, n)
+    growth = xp.power(far / _RECURRED, -(alpha + 1.0)) * _gamma_series(xp.array(far), alpha)
+    return xp.concatenate([first, first[-1] * growth / _gamma_series(float(_RECURRED), alpha)])

@@ -21,6 +21,7 @@ __all__ = [
     "as_values",
     "check_axis",
     "constant",
+    "cumulate",
     "join",
     "join_rows",
     "move_axis",
@@ -46,20 +47,27 @@ class Samples:
         Where they were taken.
     backend : str or None
         Handed on to every engine call.
+    rtol : float or None
+        Relative tolerance of a memory that is approximated, where the caller gave one.
     """
 
     values: Any
     grid: Grid
     backend: Any = None
+    rtol: float | None = None
 
     @property
     def n(self) -> int:
         """Number of points."""
         return self.grid.n
 
-    def convolve(self, weights: Any, signal: Any, key: Hashable = None) -> Any:
-        """``y[..., n] = sum_k weights[k] signal[..., n - k]``; ``key`` names weights that come back."""
-        return causal_convolution(weights, signal, backend=self.backend, weights_key=key)
+    def convolve(self, weights: Any, signal: Any, key: Hashable = None, starts: Any = None, **options: Any) -> Any:
+        """``y[..., n] = sum_k weights[k] signal[..., n - k]``; ``key`` names weights that come back.
+
+        ``starts`` and ``options`` are those of the primitive.
+        """
+        arrays = (weights, signal) if starts is None else (weights, signal, starts)
+        return causal_convolution(*arrays, backend=self.backend, weights_key=key, **options)
 
     def scale(self, exponent: Any) -> Any:
         """``step ** exponent``, ready to be multiplied with the values."""
@@ -184,6 +192,15 @@ def add_from(value: Any, start: int, change: Any) -> Any:
         value[..., start:] += change
         return value
     return join([value[..., :start], value[..., start:] + change])
+
+
+def cumulate(values: Any) -> Any:
+    """Running sums along the last axis."""
+    library = library_of(values)
+    if library == "torch":
+        return sys.modules["torch"].cumsum(values, -1)
+    module = sys.modules["jax"].numpy if library == "jax" else sys.modules[library]
+    return module.cumsum(values, axis=-1)
 
 
 def join(parts: Sequence[Any]) -> Any:

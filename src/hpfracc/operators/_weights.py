@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import library_of
 from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order
+from hpfracc.operators._values import Samples
 
-__all__ = ["kept_weights", "weights_key", "weights_of"]
+__all__ = ["kept_weights", "scaled_weights", "weights_key", "weights_of"]
 
 #: Weights in bytes at most: three sequences for 1e7 points, or thirty for 1e6.
 _CAPACITY = 256 * 2**20
@@ -21,6 +23,30 @@ kept_weights = PreparedOperands(_CAPACITY)
 def weights_key(scheme: Hashable, order: Order, n: int) -> Hashable:
     """The name of the weights of ``scheme`` for ``n`` points; None where the order is no plain number."""
     return (scheme, order.value, n) if order.plain else None
+
+
+def scaled_weights(
+    scheme: Hashable,
+    make: Callable[[Namespace, Any, int], tuple[Any, ...]],
+    order: Order,
+    samples: Samples,
+    exponent: Any,
+) -> tuple[tuple[Any, ...], Hashable, Any]:
+    """The weights of a rule times ``step ** exponent``, the key of the first of them, and what is left to multiply.
+
+    Where step and order are plain numbers the factor goes into the weights, which are kept: the samples need not be
+    gone over for it at every call, and nothing is left (None). Elsewhere the weights come without it.
+    """
+    n, step = samples.n, samples.grid.step
+    if not order.plain or library_of(step) not in ("numpy", "python"):
+        return weights_of(scheme, make, order, n), weights_key(scheme, order, n), samples.scale(exponent)
+    factor = float(step) ** float(exponent)
+
+    def make_scaled(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
+        return tuple(array * factor for array in make(xp, alpha, n))
+
+    name = (scheme, factor)
+    return weights_of(name, make_scaled, order, n), weights_key(name, order, n), None
 
 
 def weights_of(

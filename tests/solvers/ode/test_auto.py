@@ -16,11 +16,6 @@ from hpfracc.solvers.ode._method import Method
 from hpfracc.special import mittag_leffler
 
 
-@pytest.fixture(autouse=True)
-def fresh_policy(fresh_state: None) -> None:
-    policy.reset()
-
-
 def decay(t: float, y: Any) -> Any:
     return -y
 
@@ -132,21 +127,24 @@ def test_a_short_solve_is_not_compiled():
 
 def test_rent_buys_a_compilation(monkeypatch: pytest.MonkeyPatch):
     """Once the solves of a function have cost what its compilation would, the next one compiles it."""
-    for name, seconds in (("_IMPORT", 0.0), ("_FIRST", 0.02), ("_LATER", 0.02), ("_KERNELS", 1e9)):
+    for name, seconds in (("_IMPORT", 0.0), ("_FIRST", 100.0), ("_KERNEL", 1e9), ("_COLD", 1e9)):
         monkeypatch.setattr(policy, name, seconds)
 
-    def slow(t: float, y: Any) -> Any:
-        total = 0.0
-        for _ in range(200):
-            total += 0.005
-        return -total * y
+    def fun(t: float, y: Any) -> Any:
+        return -0.7 * y
 
-    compiled = []
-    for _ in range(8):
-        result = hf.solve_fode(slow, (0.0, 1.0), [1.0], 0.5, method="pece", step=1e-2)
-        assert result.decision is not None
-        compiled.append(result.decision.compiled)
-    assert not compiled[0] and compiled[-1] and compiled == sorted(compiled)
+    def solve() -> Any:
+        return hf.solve_fode(fun, (0.0, 1.0), [1.0], 0.5, method="pece", step=0.01).decision
+
+    price = policy.compile_price(fun)
+    assert price is not None
+    assert not solve().compiled
+    assert 0.0 < price.paid() < 10.0
+    price.rent(100.0)
+    assert solve().compiled
+    # What was learned of the time it takes is the price of the next function.
+    other = policy.compile_price(decay)
+    assert other is not None and other.seconds < 100.0
 
 
 def test_a_long_solve_is_compiled_on_the_way(monkeypatch: pytest.MonkeyPatch):
@@ -223,6 +221,23 @@ def test_use_backend_is_obeyed():
             hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-2, compile=True)
     with hf.use_backend("torch"), pytest.raises(BackendUnavailableError, match="torch"):
         hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-2)
+
+
+def test_the_environment_is_obeyed(monkeypatch: pytest.MonkeyPatch):
+    """A disabled Numba is not used, and asking for it then is refused; a forced backend is as good as an argument."""
+    monkeypatch.setenv("HPFRACC_DISABLE_NUMBA", "1")
+    result = hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-3)
+    assert result.success and result.decision is not None and not result.decision.compiled
+    for options in ({"compile": True}, {"backend": "numba"}):
+        with pytest.raises(BackendUnavailableError, match="HPFRACC_DISABLE_NUMBA"):
+            hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-2, **options)
+
+
+def test_a_forced_backend_is_obeyed(monkeypatch: pytest.MonkeyPatch):
+    """``HPFRACC_FORCE_NUMPY`` keeps Numba out."""
+    monkeypatch.setenv("HPFRACC_FORCE_NUMPY", "1")
+    with pytest.raises(InvalidInputError, match="forbids"):
+        hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-2, compile=True)
 
 
 def test_without_numba_everything_runs(monkeypatch: pytest.MonkeyPatch):

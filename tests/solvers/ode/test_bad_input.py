@@ -122,9 +122,22 @@ def test_a_value_that_is_not_finite_says_where(method: str, backend: str):
 
     result = solve(fun, method=method, step=0.01, backend=backend, compile=False)
     assert not result.success and result.status == -1
-    assert "t = 0.5" in result.message
+    assert "not finite at t = 0.5:" in result.message
     assert result.t[-1] == pytest.approx(0.49)
     assert np.all(np.isfinite(result.y))
+
+
+@pytest.mark.parametrize("method", ["explicit_rectangle", "pece", "implicit_trapezoid", "bdf2"])
+def test_a_start_that_is_not_finite(method: str):
+    """A right-hand side that is infinite at t0 is told there; the implicit rectangle does not ask for it."""
+
+    def fun(t: float, y: Any) -> Any:
+        return -y + (t**-0.2 if t > 0.0 else np.inf)
+
+    result = solve(fun, method=method, step=0.01)
+    assert not result.success and "at the start, t = 0" in result.message
+    assert result.y.shape == (1, 1)
+    assert solve(fun, method="implicit_rectangle", step=0.01).success
 
 
 def test_steps_run_out():

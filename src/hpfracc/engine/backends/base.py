@@ -30,12 +30,14 @@ class Kernel:
     """A loaded kernel: ``run(*arrays, **params)`` on arrays of its own library, all on one device.
 
     Where a transform of one operand can be kept, ``prepare(operand, call)`` makes it and
-    ``apply(prepared, *other_arrays, **params)`` uses it; ``run`` is the two together.
+    ``apply(prepared, *other_arrays, **params)`` uses it; ``run`` is the two together. ``plain`` is the same without the
+    options of the primitive, for calls whose ``facts`` say that they have none: nothing stands in their way then.
     """
 
     run: Callable[..., Any]
     prepare: Callable[[Any, Call], Any] | None = None
     apply: Callable[..., Any] | None = None
+    plain: Kernel | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hpfracc._arrays import dtype_name, library_of, nbytes
+from hpfracc._arrays import dtype_name, is_transformed, library_of, nbytes, tracks_gradient
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm, Kernel
 from hpfracc.engine.execution.prepared import prepared_operands
@@ -59,7 +59,9 @@ class Bound:
         self._kernel = kernel
         self._index = index if kernel.prepare is not None else None
         #: What a kept transform is one of, whatever its key: of another shape or dtype it is another operand.
-        self._tag = _tag_number((call.operation, arm.name, call.dtype, call.length, kind))
+        self._tag = _tag_number(
+            (call.operation, arm.name, call.dtype, call.facts.get("prepared_for", call.length), kind)
+        )
         plain = giver is None and scope is None and not any(self._converters)
         # Where nothing has to move, as little as possible stands between the caller and the kernel.
         self.bare: Callable[..., Any] | None = kernel.run if plain and (self._index is None or not keyed) else None
@@ -116,12 +118,16 @@ def bind(
     log: TransferLog | None = None,
     *,
     keyed: bool = False,
+    plain: bool = False,
 ) -> Bound:
     """Bind ``arm`` to calls whose operands look like ``arrays``; loads the kernel, which may import its library.
 
-    ``keyed`` calls come with the ``weights_key`` of an operand that is kept prepared.
+    ``keyed`` calls come with the ``weights_key`` of an operand that is kept prepared, ``plain`` ones without any
+    parameters.
     """
     kernel = registry.kernel(call.operation, arm.backend, arm.algorithm)
+    if plain and kernel.plain is not None and call.facts.get("plain"):
+        kernel = kernel.plain
     worker = registry.adapter(arm.backend)
     home = "numpy" if arm.backend == "numba" else arm.backend
     if arm.spec.threads:
@@ -132,8 +138,10 @@ def bind(
     scopes = type(worker).scope is not Adapter.scope and not placement.traced
     scope = partial(_fresh_scope, worker, call) if scopes else None
     index = primitive.prepared_operand
-    if index is not None and placement.pinned and (placement.gradient or placement.traced):
-        index = None  # a kept transform would be cut off from the derivative
+    tracked = placement.gradient or placement.traced
+    if tracked and index is not None and (tracks_gradient(arrays[index]) or any(map(is_transformed, arrays))):
+        # A kept transform would be cut off from the derivative: it serves only where none flows through what it is of.
+        index = None
     kind = None if index is None or not keyed else (np.shape(arrays[index]), dtype_name(arrays[index]))
     return Bound(kernel, arm, call, converters, giver, scope, index, keyed, _moves(arm, placement), kind)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of, quick_kind
+from hpfracc._arrays import PAIR_KINDS, library_of, quick_kind
 from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.plan import Plan
@@ -64,11 +64,20 @@ class Operation:
 
     def __call__(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Any:
         """Do the work where it is done soonest; the result is an array of the caller's own kind."""
-        # The commonest call, written out: what it costs beyond its kernel is what everybody pays.
+        # The commonest calls, written out: what they cost beyond their kernel is what everybody pays.
         if len(arrays) == 2 and backend is None and not params:
             one, two = arrays
-            if type(one) is _ndarray and type(two) is _ndarray:
-                key = (one.shape, one.dtype, two.shape, two.dtype, weights_key is None, current_context())
+            kind = type(one)
+            key: Any = None
+            if kind is type(two):
+                if kind is _ndarray:
+                    key = (one.shape, one.dtype, two.shape, two.dtype, weights_key is None, current_context())
+                else:
+                    pair = PAIR_KINDS.get(kind)
+                    found = None if pair is None else pair(one, two)
+                    if found is not None:
+                        key = (found, weights_key is None, current_context())
+            if key is not None:
                 plan = self._plans.get(key)
                 if plan is not None and plan.version == state.version:
                     last = trail.current()
@@ -77,16 +86,17 @@ class Operation:
                             return self._call_in_mode(last, arrays, backend, weights_key, params)
                         trail.replace_last(plan)
                     count = plan.tick()
-                    if weights_key is not None:
-                        _check_key(self.name, weights_key)
-                        params["weights_key"] = weights_key
                     if count >= plan.attention:
-                        return attend(plan, count, arrays, params)
+                        return attend(plan, count, arrays, _with_key(self.name, weights_key, params))
                     bound = plan.bound
+                    bare = bound.bare
                     try:
-                        return bound.run(one, two, **params) if bound.bare is None else bound.bare(one, two)
+                        if weights_key is None:
+                            return bound.run(one, two) if bare is None else bare(one, two)
+                        hash(weights_key)
+                        return bound.run(one, two, weights_key=weights_key) if bare is None else bare(one, two)
                     except Exception as error:
-                        return recover(plan, bound, arrays, params, error)
+                        return recover(plan, bound, arrays, _with_key(self.name, weights_key, params), error)
         mode = trail.current()
         if type(mode) is trail.Mode:
             return self._call_in_mode(mode, arrays, backend, weights_key, params)
@@ -103,9 +113,7 @@ class Operation:
             plan = self._plans.get(key)
         if plan is None or plan.version != state.version:
             plan = self._new_plan(key, arrays, backend, weights_key, params)
-        if weights_key is not None:
-            _check_key(self.name, weights_key)
-            params["weights_key"] = weights_key
+        params = _with_key(self.name, weights_key, params)
         trail.note(plan)
         count = plan.tick()
         if count >= plan.attention:
@@ -178,17 +186,26 @@ class Operation:
         return f"<hpfracc operation {self.name!r}>"
 
 
-def _check_key(operation: str, weights_key: Any) -> None:
+def _with_key(operation: str, weights_key: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a kernel, with the key of its weights where there is one."""
+    if weights_key is None:
+        return params
     try:
         hash(weights_key)
     except TypeError:
         raise InvalidInputError(
             f"{operation}: weights_key={weights_key!r} cannot be hashed; use a tuple of what the weights depend on"
         ) from None
+    return {**params, "weights_key": weights_key}
 
 
 def _key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[Any, Any]) -> Any:
-    """What the plan of a call depends on."""
+    """What the plan of a call depends on; for two tensors as the hot path writes it."""
+    if len(arrays) == 2 and backend is None and not params and type(arrays[0]) is type(arrays[1]):
+        pair = PAIR_KINDS.get(type(arrays[0]))
+        found = None if pair is None else pair(*arrays)
+        if found is not None:
+            return found, weights_key is None, current_context()
     kinds: list[Any] = []
     for array in arrays:
         if type(array) is _ndarray:

@@ -13,15 +13,40 @@ from hpfracc.engine.selection.choose import Option
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import Knowledge
 
-__all__ = ["Plan"]
+__all__ = ["LOOK", "REVIEW", "Plan", "Price"]
 
-#: Seconds of work between two looks at a settled plan, and between two reviews of it: a look takes some 50 us and a
-#: review 0.2 ms, so that either costs about 1 % (``benchmarks/overhead.py``). Calls of a few microseconds are therefore
-#: looked at less often than once in 256.
-_LOOK_WORTH, _REVIEW_WORTH = 0.005, 0.03
+#: What looking at a settled plan, and reviewing it, may take of the time of the calls they stand for, each.
+_SHARE = 0.01
 _MOST_UNSEEN = 4096
 #: Times within these factors of the expected one are no news.
 _USUAL = (0.7, 1.5)
+
+
+class Price:
+    """What a kind of attention costs on this machine: a running mean of what it took, beginning with a usual value."""
+
+    __slots__ = ("_usual", "seconds")
+
+    def __init__(self, usual: float) -> None:
+        self._usual = usual
+        self.reset()
+
+    def reset(self) -> None:
+        """As if none had been paid yet."""
+        self.seconds = self._usual
+
+    def paid(self, seconds: float) -> None:
+        """Take what one took; an accident (a page fault, another process) counts as no more than four of the usual."""
+        self.seconds += 0.1 * (min(seconds, 4.0 * self.seconds) - self.seconds)
+
+    @property
+    def worth(self) -> float:
+        """Seconds of work beside which one is small."""
+        return self.seconds / _SHARE
+
+
+#: Of a look (time a call, learn from it) and of a review (choose anew): the usual values are those of a quiet desktop.
+LOOK, REVIEW = Price(50e-6), Price(200e-6)
 
 
 class Plan:
@@ -87,7 +112,7 @@ class Plan:
     def keep_for(self, calls: int, now: int) -> None:
         """Keep the arm for ``calls`` further calls, counted from call ``now``, before one gets attention again."""
         if calls > 0 and self.expected > 0.0:  # settled, and it is known what a call takes
-            calls = max(calls, min(_MOST_UNSEEN, int(_LOOK_WORTH / self.expected)))
+            calls = max(calls, min(_MOST_UNSEEN, int(LOOK.worth / self.expected)))
         self.seen = max(now, self.seen)
         self.interval = calls
         self.attention = now + calls + 1
@@ -109,7 +134,7 @@ class Plan:
         sooner where the time is out of line.
         """
         self.run_seconds += seconds * calls
-        if self.interval == 0 or self.run_seconds >= _REVIEW_WORTH:
+        if self.interval == 0 or self.run_seconds >= REVIEW.worth:
             return True
         usual = _USUAL[0] * self.expected <= seconds <= _USUAL[1] * self.expected
-        return not usual and self.run_seconds >= _LOOK_WORTH
+        return not usual and self.run_seconds >= LOOK.worth

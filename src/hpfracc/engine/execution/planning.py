@@ -62,6 +62,7 @@ def make_request(
         wish=wished(primitive.name, settings, argument=backend, context=context.backend),
         prepared=prepared,
         banned=context.banned,
+        plain=not params,
     )
 
 
@@ -108,6 +109,7 @@ def bind_verdict(
                 arrays,
                 log_transfer(knowledge) if learns(request) else None,
                 keyed=request.prepared,
+                plain=request.plain,
             )
         except ImportError as error:
             registry.mark_broken(verdict.arm.backend, error)

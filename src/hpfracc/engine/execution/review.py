@@ -10,7 +10,7 @@ from typing import Any
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.binding import Bound
-from hpfracc.engine.execution.plan import Plan
+from hpfracc.engine.execution.plan import LOOK, REVIEW, Plan
 from hpfracc.engine.execution.planning import bind_verdict, learns
 from hpfracc.engine.execution.recovery import RECHECK, recover
 from hpfracc.engine.execution.timing import pending_times
@@ -23,6 +23,7 @@ logger = logging.getLogger("hpfracc.engine")
 
 def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Run the call with its plan's arm, learn from it, and let the plan choose again where that may change anything."""
+    entered = time.perf_counter()
     pending_times.settle()
     calls = plan.claim(count)
     knowledge, request = plan.knowledge, plan.request
@@ -60,8 +61,11 @@ def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, An
     # What the host saw of a call that the device does later is only how long it took to ask for it.
     took = plan.expected if asynchronous and plan.expected > 0.0 else seconds
     if first or plan.deserves_review(took, calls):
+        chosen = time.perf_counter()
         _choose_again(plan, count, arrays)
+        REVIEW.paid(time.perf_counter() - chosen)
     else:
+        LOOK.paid(time.perf_counter() - entered - seconds)
         plan.keep_for(plan.interval, count)
     if plan.decision is not decision and decision.arm == arm.name:
         trail.note(decision)  # what was done, and not what will be next time
@@ -93,7 +97,9 @@ def _choose_again(plan: Plan, count: int, arrays: tuple[Any, ...]) -> None:
         plan.version = -1
         return
     plan.adopt(bound, verdict.decision, verdict.option, verdict.expected)
-    # The first call of another arm is always timed: it may compile.
-    plan.keep_for(verdict.review_after if bound.arm == before else 0, count)
+    # The first call of another arm is timed, for it may compile. Later a device that rested gets a call to wake up in,
+    # and the next one tells what it takes.
+    rested = verdict.decision.explored and not bound.arm.on_host and bound.arm.name in plan.warm
+    plan.keep_for(verdict.review_after if bound.arm == before else int(rested), count)
     if bound.arm != before:
         logger.debug("%s: %s instead of %s: %s", plan.request.operation, bound.arm, before, verdict.decision.reason)

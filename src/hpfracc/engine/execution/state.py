@@ -7,6 +7,7 @@ from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.catalogue import all_operations
+from hpfracc.engine.execution.plan import LOOK, REVIEW
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.memory import budget
@@ -25,6 +26,8 @@ def reset() -> None:
     registry.reset()
     prepared_operands.reset()
     pending_times.reset()
+    LOOK.reset()
+    REVIEW.reset()
     budget.get_budget().invalidate()
     hardware.reset()
     wisdom.reset_warnings()

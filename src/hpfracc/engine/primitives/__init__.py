@@ -8,10 +8,14 @@ from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.primitives.bitwise_xor import BitwiseXor
 from hpfracc.engine.primitives.causal_convolution import CausalConvolution
 from hpfracc.engine.primitives.elementwise import Elementwise
+from hpfracc.engine.primitives.exponential_recurrence import ExponentialRecurrence
 from hpfracc.engine.primitives.fft import FourierTransform
+from hpfracc.engine.primitives.history_sum import HistorySum
 from hpfracc.engine.primitives.matmul import Matmul
 from hpfracc.engine.primitives.mittag_leffler import MittagLeffler
 from hpfracc.engine.primitives.reduction import Reduction
+from hpfracc.engine.primitives.spectral_multiply import SpectralMultiply
+from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply
 from hpfracc.errors import UnknownOperationError
 
 __all__ = ["OWN_PRIMITIVES", "PRIMITIVES", "get_primitive"]
@@ -26,6 +30,10 @@ PRIMITIVES: dict[str, Primitive] = {
         Reduction(),
         BitwiseXor(),
         MittagLeffler(),
+        SpectralMultiply(),
+        ToeplitzApply(),
+        ExponentialRecurrence(),
+        HistorySum(),
     )
 }
 

@@ -9,10 +9,18 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.engine.primitives._lengths import fast_length, power_of_two
-from hpfracc.engine.primitives._operands import broadcast, complex_of, dtype_bytes, elements, read_dtype, shape_of
+from hpfracc.engine.primitives._operands import (
+    broadcast,
+    complex_of,
+    dtype_bytes,
+    elements,
+    read_dtype,
+    shape_of,
+    whole_number,
+)
 from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
-from hpfracc.errors import ShapeError
+from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["LEAST_BLOCK", "CausalConvolution", "block_length", "fills_one_block"]
 
@@ -43,6 +51,12 @@ class CausalConvolution(Primitive):
     With ``K > n`` the excess is not used, with ``K < n`` the weights count as zero from ``K`` on. The work is done in
     the signal's precision (integers: float64), complex if either operand is.
 
+    ``differences=True`` sums over ``signal[n] - signal[n-1]`` (0 at the first point) instead of the signal: what an
+    L-type rule needs, without a pass of its own. An optional third operand ``starts``, of shape ``(m, n)``, gives the
+    samples (or differences) number ``starts_from`` to ``starts_from + m - 1`` weights of their own beside those:
+    ``starts[j, n] * s[..., starts_from + j]`` is added at every point from that sample on, earlier entries are not
+    looked at. Rules that begin otherwise than they go on need them.
+
     Non-finite samples stay causal: they reach the outputs whose sum involves them, and no other. Differentiable in
     both operands; the adjoint is the anti-causal convolution with the conjugate.
 
@@ -51,11 +65,13 @@ class CausalConvolution(Primitive):
     """
 
     name = "causal_convolution"
-    operands = ("weights", "signal")
+    operands = ("weights", "signal", "*")
     prepared_operand = 0
 
-    def describe(self, weights: Any, signal: Any) -> Call:
-        """Check both operands; ``facts``: ``taps`` (those used) and ``weight_rows``."""
+    def describe(
+        self, weights: Any, signal: Any, starts: Any = None, *, differences: bool = False, starts_from: int = 0
+    ) -> Call:
+        """Check the operands; ``facts``: ``taps`` (those used), ``weight_rows`` and whether it is a ``plain`` sum."""
         kernel = read_dtype(self.name, "weights", weights, _TAKES)
         sampled = read_dtype(self.name, "signal", signal, _TAKES)
         dtype = sampled if sampled in INEXACT else "float64"
@@ -70,16 +86,41 @@ class CausalConvolution(Primitive):
             batch = broadcast(self.name, rows[:-1], batch)
         size = elements(batch)
         item = dtype_bytes(dtype)
+        if not isinstance(differences, bool | np.bool_):
+            raise InvalidInputError(f"{self.name}: differences={differences!r} is neither True nor False")
+        begun = 0 if starts is None else self._check_starts(starts, starts_from, length)
         return Call(
             operation=self.name,
             batch=size,
             length=length,
             dtype=dtype,
             shape=(*batch, length),
-            input_bytes=(elements(rows) + elements(points)) * item,
+            input_bytes=(elements(rows) + elements(points) + begun) * item,
             output_bytes=size * length * item,
-            facts={"taps": min(rows[-1], length), "weight_rows": elements(rows[:-1])},
+            facts={
+                "taps": min(rows[-1], length),
+                "weight_rows": elements(rows[:-1]),
+                "plain": starts is None and not differences,
+                "differences": bool(differences),
+                "starts": starts is not None,
+            },
         )
+
+    def _check_starts(self, starts: Any, starts_from: Any, length: int) -> int:
+        """Elements of the third operand, if it fits the signal."""
+        read_dtype(self.name, "starts", starts, _TAKES)
+        shape, first = shape_of(starts), whole_number(self.name, "starts_from", starts_from)
+        if len(shape) != 2 or shape[1] != length:
+            raise ShapeError(
+                f"{self.name}: starts has shape {shape}; it needs one row of {length} weights, as many as the signal "
+                "has points, for each sample that has weights of its own"
+            )
+        if first < 0 or first + shape[0] > length:
+            raise ShapeError(
+                f"{self.name}: {shape[0]} samples from number {first} on are to have weights of their own, but the "
+                f"signal has {length} points"
+            )
+        return elements(shape)
 
     def work(self, call: Call, algorithm: str) -> float:
         """Multiplications, up to a constant."""
@@ -94,7 +135,15 @@ class CausalConvolution(Primitive):
         return float(call.batch * size * math.log2(size))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """Padded spectra of signal and weights and the padded result; for a direct sum what one row hangs over."""
+        """Padded spectra of signal and weights and the padded result; for a direct sum what one row hangs over.
+
+        Differences and what starting weights add take a signal each.
+        """
+        n, item = call.length, call.itemsize
+        rows = int(call.facts["differences"]) + int(call.facts["starts"])
+        return rows * call.batch * n * item + self._of_the_sum(call, algorithm)
+
+    def _of_the_sum(self, call: Call, algorithm: str) -> int:
         n, item = call.length, call.itemsize
         taps: int = call.facts["taps"]
         weight_rows: int = call.facts["weight_rows"]
@@ -119,14 +168,19 @@ class CausalConvolution(Primitive):
         """Sum row by row in extended precision."""
         call = self.describe(*arrays, **params)
         wide = np.clongdouble if call.dtype.startswith("complex") else np.longdouble
-        weights, signal = (np.asarray(array).astype(call.dtype).astype(wide) for array in arrays)
+        weights, signal, *rest = (np.asarray(array).astype(call.dtype).astype(wide) for array in arrays)
         n = call.length
+        if params.get("differences", False) and n:
+            with np.errstate(invalid="ignore"):
+                signal = np.diff(signal, prepend=signal[..., :1], axis=-1)
         weights = np.broadcast_to(weights[..., :n], (*call.shape[:-1], call.facts["taps"]))
         signal = np.broadcast_to(signal, call.shape)
         result: np.ndarray[Any, Any] = np.zeros(call.shape, wide)
         with np.errstate(invalid="ignore"):
             for k in range(call.facts["taps"]):
                 result[..., k:] += weights[..., k, None] * signal[..., : n - k]
+            for j, row in enumerate(rest[0] if rest else (), params.get("starts_from", 0)):
+                result[..., j:] += row[j:] * signal[..., j, None]
         return result.astype(call.dtype)
 
     def cases(self, dtype: str) -> Iterator[Case]:
@@ -156,6 +210,12 @@ class CausalConvolution(Primitive):
         yield Case("reversed", (reversed_view(weights), reversed_view(signal)))
         yield Case("transposed", (weights, np.ascontiguousarray(signal.T).T))
         yield Case("repeated rows", (weights, np.broadcast_to(signal[0], (4, 40))))
+        begun = (weights, signal, samples(dtype, (3, 40), 9))
+        yield Case("three starting weights from the third sample on", begun, {"starts_from": 2})
+        long = (samples(dtype, 40, 10), signal, samples(dtype, (1, 40), 11))
+        yield Case("full memory, differences, starting weights", long, {"differences": True, "starts_from": 1}, True)
+        yield Case("differences", (weights, signal), {"differences": True})
+        yield Case("differences of no points", (weights, signal[:, :0]), {"differences": True})
         if dtype == "float64":
             yield Case("integers", (weights, np.arange(-8, 9)))
             yield Case("booleans", (samples("float32", 5, 5), np.arange(9) % 3 == 0))

@@ -43,6 +43,8 @@ class Request:
         Arms that failed in this very call.
     banned : frozenset of str
         Backends that failed in the call that surrounds this one.
+    plain : bool
+        Whether the call came without parameters.
     """
 
     primitive: Primitive
@@ -56,6 +58,7 @@ class Request:
     prepared: bool = False
     tried: frozenset[str] = frozenset()
     banned: frozenset[str] = frozenset()
+    plain: bool = False
 
     @property
     def operation(self) -> str:

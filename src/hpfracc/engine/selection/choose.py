@@ -139,7 +139,7 @@ class Chooser(Guarded):
             if trial is not None and tried:
                 # Compiling counts as far as it was foreseen, so that one accident does not end all trying; all of it
                 # where nothing was known, so that accidents do not follow one another.
-                spent = max(0.0, run - trial[1]) + (seconds - run if unknown else min(trial[2], seconds - run))
+                spent = calls * max(0.0, run - trial[1]) + (seconds - run if unknown else min(trial[2], seconds - run))
                 self._exploration.charge(spent, unknown=unknown)
                 self.ledger.explored(slot, bucket, spent)
             self.ledger.ran(slot, bucket, option, run, calls, compiling=seconds - run)

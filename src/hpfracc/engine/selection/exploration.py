@@ -62,6 +62,8 @@ class Exploration:
                 if price(row) <= 0.0 and self._on_unknown + row.compile <= _UNKNOWN_SHARE * self.total:
                     return row
                 continue
+            if 0 < row.estimate.samples < _SEEN and row.estimate.curve < low:
+                low = row.estimate.curve  # one or two times, of a cold device perhaps, do not refute the knots
             low = total * (low / total) ** optimism
             if not tenure.may_try(row, best, promising=low < bar):
                 continue

@@ -12,7 +12,13 @@ from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._values import constant, join, zeros
 
-__all__ = ["DIFFERENCE_ORDER", "binomial_polynomial", "forward_differences", "increments", "monomials_of_binomials"]
+__all__ = [
+    "DIFFERENCE_ORDER",
+    "binomial_polynomial",
+    "forward_differences",
+    "increments",
+    "monomials_of_binomials",
+]
 
 #: Order of accuracy of the differences that stand for derivatives of whole order.
 DIFFERENCE_ORDER = 4

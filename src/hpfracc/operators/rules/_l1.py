@@ -9,7 +9,7 @@ from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import power_differences
 from hpfracc.operators._values import Samples, join, scalar
-from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators._weights import scaled_weights
 from hpfracc.operators.rules._increments import (
     forward_differences,
     increments,
@@ -17,7 +17,7 @@ from hpfracc.operators.rules._increments import (
     start_points,
 )
 
-__all__ = ["L1", "fractional_part", "with_start"]
+__all__ = ["L1", "fractional_part", "summands", "with_start"]
 
 
 def fractional_part(order: Order) -> Order:
@@ -75,6 +75,7 @@ class L1(Rule):
     """
 
     name = "l1"
+    one_call = True
 
     def accuracy(self, alpha: float) -> float:
         """``n + 1 - alpha``."""
@@ -87,10 +88,18 @@ class L1(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""
         part = fractional_part(order)
-        (weights,) = weights_of(self.name, _make_weights, part, samples.n)
-        steps = increments(samples.values, order.ceiling) * samples.scale(-order.value)
-        value = samples.convolve(_guarded(order, weights), steps, weights_key(self.name, part, samples.n))
+        (weights,), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value)
+        value = samples.convolve(_guarded(order, weights), **summands(samples, order, factor), key=key)
         return with_start(value, samples, order)
+
+
+def summands(samples: Samples, order: Order, factor: Any) -> dict[str, Any]:
+    """What an L-type rule sums over, times ``factor`` unless that is None: the increments of the derivative before.
+
+    Up to order 1 those are differences of the samples, which the sum takes itself.
+    """
+    values = samples.values if order.ceiling <= 1 else increments(samples.values, order.ceiling)
+    return {"signal": values if factor is None else values * factor, "differences": order.ceiling <= 1}
 
 
 def _guarded(order: Order, weights: Any) -> Any:

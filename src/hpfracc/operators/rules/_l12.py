@@ -9,10 +9,10 @@ from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import power_differences, trapezoid_defects
-from hpfracc.operators._values import Samples, add_from, constant
-from hpfracc.operators._weights import weights_key, weights_of
-from hpfracc.operators.rules._increments import increments, start_points
-from hpfracc.operators.rules._l1 import L1, fractional_part, with_start
+from hpfracc.operators._values import Samples, constant
+from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.rules._increments import start_points
+from hpfracc.operators.rules._l1 import L1, fractional_part, summands, with_start
 
 __all__ = ["L12"]
 
@@ -40,6 +40,7 @@ class L12(Rule):
     """
 
     name = "l1-2"
+    one_call = True
     companion = L1()
 
     def accuracy(self, alpha: float) -> float:
@@ -55,24 +56,20 @@ class L12(Rule):
         return 2 if order.ceiling <= 1 else start_points(order.ceiling)
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution of the increments, less what it takes the first interval's quadratic to be."""
+        """One causal convolution of the increments, of which the first has weights of its own."""
         part = fractional_part(order)
-        weights, defects = weights_of(self.name, _make_weights, part, samples.n)
-        steps = increments(samples.values, order.ceiling) * samples.scale(-order.value)
+        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value)
         with order.xp.scope():
             weights = order.guard(weights)
-        key = weights_key(self.name, part, samples.n)
-        value = samples.convolve(weights, steps, key)
-        defects = constant(defects, samples.values, None if key is None else (key, "defects"))
-        # From the second point on: the first must not know of the second sample.
-        value = add_from(value, 1, -steps[..., 1:2] * defects)
+        starts = constant(starts, samples.values, None if key is None else (key, "starts"))
+        value = samples.convolve(weights, **summands(samples, order, factor), key=key, starts=starts, starts_from=1)
         return with_start(value, samples, order)
 
 
 def _make_weights(xp: Namespace, beta: Any, n: int) -> tuple[Any, Any]:
-    """The weights of the increments, and what the first one's are too large by."""
+    """The weights of the increments, and what is to be added to the first one's: there no quadratic is drawn yet."""
     scale = xp.rgamma(2.0 - beta)
     line = power_differences(xp, 1.0 - beta, n) * scale
     bend = trapezoid_defects(xp, 1.0 - beta, n) * scale
     before = xp.concatenate([xp.array([0.0]), bend[:-1]])
-    return line + bend - before, before[1:]
+    return line + bend - before, -before.reshape(1, n)

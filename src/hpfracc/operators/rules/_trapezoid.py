@@ -31,6 +31,7 @@ class Trapezoid(Rule):
     """
 
     name = "trapezoid"
+    one_call = True
 
     def accuracy(self, alpha: float) -> float:
         """2."""

@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from hpfracc._optional import is_installed
+from hpfracc.engine.locks import Guarded
 
-__all__ = ["Price", "compile_price", "kernel_price", "reset"]
+__all__ = ["Price", "compile_price", "kernel_price", "note_compilation", "note_kernel", "reset"]
 
-#: Seconds before anything was measured here (benchmarks/ode.py on two shared cores): Numba's import, its first
-#: compilation with all that it loads then, a later one, and the kernels from their cache.
-_IMPORT, _FIRST, _LATER, _KERNELS = 0.6, 4.0, 0.7, 0.4
+#: Seconds before anything was measured here (two cores shared with others, Numba 0.68): Numba's import, its first
+#: compilation with all that it loads then, a later one, a kernel from its cache, and one that is not there yet.
+_IMPORT, _FIRST, _LATER, _KERNEL, _COLD = 0.6, 4.0, 0.7, 0.3, 4.0
 
-_lock = threading.Lock()
-_rents: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
-_compilations: list[float] = []
-_kernels_loaded = [False]
+
+class _Accounts(Guarded):
+    """What renting has cost each function, what compilations took, and which kernels are in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rents: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
+        self.compilations: list[float] = []
+        self.kernels: set[tuple[str, str]] = set()
+
+    def clear(self) -> None:
+        with self._lock:
+            self.rents.clear()
+            self.compilations.clear()
+            self.kernels.clear()
+
+    def paid(self, key: Any) -> float:
+        with self._lock:
+            return self.rents.get(key, 0.0)
+
+    def rent(self, key: Any, seconds: float) -> None:
+        with self._lock:
+            self.rents[key] = self.rents.get(key, 0.0) + seconds
+
+
+_accounts = _Accounts()
 
 
 class Price:
@@ -43,49 +66,54 @@ class Price:
 
     def paid(self) -> float:
         """Seconds of rent in this process."""
-        with _lock:
-            return _rents.get(self._key, 0.0) if self._key is not None else 0.0
+        return 0.0 if self._key is None else _accounts.paid(self._key)
 
     def rent(self, seconds: float) -> None:
         """Note the rent of a stretch."""
         if self._key is not None:
-            with _lock:
-                _rents[self._key] = _rents.get(self._key, 0.0) + seconds
+            _accounts.rent(self._key, seconds)
 
 
 def compile_price(function: Callable[..., Any]) -> Price | None:
     """Of compiling ``function``; None where there is no Numba."""
     if not is_installed("numba"):
         return None
-    with _lock:
-        seen = list(_compilations)
+    seen = list(_accounts.compilations)
     compiling = _FIRST if not seen else _LATER if len(seen) == 1 else min(seen[1:])
     return Price(compiling + _library(), function)
 
 
-def kernel_price() -> float | None:
-    """Seconds until the compiled stepping could be used with a function that stays in Python."""
-    return (_library() + (0.0 if _kernels_loaded[0] else _KERNELS)) if is_installed("numba") else None
+def kernel_price(kind: str, dtype: Any) -> float | None:
+    """Seconds until the compiled stepping of that kind could be used with a function that stays in Python."""
+    if not is_installed("numba"):
+        return None
+    if (kind, str(dtype)) in _accounts.kernels:
+        return 0.0
+    return _library() + (_KERNEL if _is_cached(kind) else _COLD)
+
+
+def note_compilation(seconds: float) -> None:
+    """A compilation took so long."""
+    _accounts.compilations.append(seconds)
+
+
+def note_kernel(kind: str, dtype: Any) -> None:
+    """A kernel is in memory."""
+    _accounts.kernels.add((kind, str(dtype)))
+
+
+def reset() -> None:
+    """Forget all rents and prices."""
+    _accounts.clear()
 
 
 def _library() -> float:
     return 0.0 if "numba" in sys.modules else _IMPORT
 
 
-def note_compilation(seconds: float) -> None:
-    """A compilation took so long."""
-    with _lock:
-        _compilations.append(seconds)
-
-
-def note_kernels() -> None:
-    """The kernels are in memory."""
-    _kernels_loaded[0] = True
-
-
-def reset() -> None:
-    """Forget all rents and prices."""
-    with _lock:
-        _rents.clear()
-        _compilations.clear()
-        _kernels_loaded[0] = False
+def _is_cached(kind: str) -> bool:
+    """Whether Numba has left a compiled kernel beside its source."""
+    folder = Path(__file__).parent / "compiled"
+    source = folder / "kernels.py"
+    made = [path.stat().st_mtime for path in (folder / "__pycache__").glob(f"kernels.{kind}-*.nbi")]
+    return bool(made) and max(made) >= source.stat().st_mtime

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from hpfracc._config import current_backend
+from hpfracc._config import current_backend, get_settings
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.ode import _compile_policy as policy
 from hpfracc.solvers.ode import compiled
@@ -42,12 +42,19 @@ class Stepper(Protocol):
 
 
 def read_backend(options: Options) -> str:
-    """``"auto"``, ``"numpy"`` or ``"numba"``: the argument, or ``use_backend``; another one is refused."""
-    wish = options.backend if options.backend != "auto" else (current_backend() or "auto")
+    """``"auto"``, ``"numpy"`` or ``"numba"``: the argument, ``use_backend``, or the environment; others are refused."""
+    settings = get_settings()
+    wish, source = options.backend, "backend="
+    if wish == "auto":
+        wish, source = current_backend() or settings.force or "auto", "use_backend or HPFRACC_FORCE_*: "
     if wish not in ("auto", "numpy", "numba"):
         raise BackendUnavailableError(
-            f"backend={wish!r} cannot step a NumPy problem; use 'numpy' or 'numba', or give y0 as an array of {wish}"
+            f"{source}{wish!r} cannot step a NumPy problem; use 'numpy' or 'numba', or give y0 as an array of {wish}"
         )
+    if "numba" in settings.disabled:
+        if wish == "numba" or options.compile is True:
+            raise BackendUnavailableError("Numba is asked for, and HPFRACC_DISABLE_NUMBA forbids it; unset one of them")
+        wish = "numpy"
     if wish == "numpy" and options.compile is True:
         raise InvalidInputError("compile=True needs Numba, and backend='numpy' forbids it; leave one of them out")
     return wish
@@ -93,7 +100,7 @@ class Engine:
 
     def run(self, begin: int, first: int, stop: int, last: int) -> int:
         """One block of a solve that ends at point ``last``."""
-        if begin == first:
+        if begin == first and begin:
             self.history.complete(begin)
         self._choose(last - first)
         started = time.perf_counter()
@@ -124,13 +131,13 @@ class Engine:
             self._stepper = self._uncompiled(left)
 
     def _uncompiled(self, left: int) -> Any:
-        price = policy.kernel_price()
+        price = policy.kernel_price(self.scheme.kind, self.tableau.y.dtype)
         wanted = self._backend == "numba" or (price is not None and left * _NUMPY_STEP > price)
         few = self.tableau.y.shape[0] <= _MOST_COMPONENTS  # for more, NumPy's own loops do the work
         if self._backend != "numpy" and wanted and self._fits and few and price is not None:
             from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
 
-            policy.note_kernels()
+            policy.note_kernel(self.scheme.kind, self.tableau.y.dtype)
             return CompiledStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
         return NumpyStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
 
@@ -161,7 +168,7 @@ class Engine:
         finally:
             self.compile_seconds = time.perf_counter() - started
         policy.note_compilation(self.compile_seconds)
-        policy.note_kernels()
+        policy.note_kernel(self.scheme.kind, self.tableau.y.dtype)
         counted = getattr(self._stepper, "evaluations", 0)
         self._stepper = CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)
         self._stepper.evaluations = counted

@@ -14,37 +14,51 @@ __all__ = ["Jacobian", "RightHandSide"]
 
 Array = np.ndarray[Any, Any]
 
+#: What becomes of an exception where it cannot be raised.
+Fail = Callable[[BaseException], None]
+
 
 class RightHandSide:
     """``fun(t, y, *args)`` of a NumPy problem; an array of the right kind passes at once."""
 
     def __init__(self, problem: Problem) -> None:
         self.count = 0
-        self._fun = problem.fun
-        self._args = problem.args
+        fun, args = problem.fun, problem.args
+        self._bare: Callable[..., Any] = (lambda t, y: fun(t, y, *args)) if args else fun
         self._shape = problem.shape
         self._dtype = problem.dtype
 
     def __call__(self, t: float, y: Array) -> Array:
         self.count += 1
-        value = self._fun(t, y, *self._args)
+        value = self._bare(t, y)
         if type(value) is np.ndarray and value.shape == self._shape and value.dtype == self._dtype:
             return value
         return check_value(value, self._shape, self._dtype, "fun")
 
-    def writer(self, y: Array, out: Array) -> Callable[[float], None]:
-        """``f(t, y)`` written to ``out``, for callers that count for themselves: the shortest way into Python."""
-        fun, args, shape, dtype = self._fun, self._args, self._shape, self._dtype
+    def writer(self, y: Array, out: Array) -> Callable[[Fail], Callable[[float], None]]:
+        """``f(t, y)`` written to ``out``, for callers that count for themselves: the shortest way into Python.
 
-        def write(t: float) -> None:
-            # A copy: the function may keep what it is given.
-            value = fun(t, y.copy(), *args)
-            if type(value) is np.ndarray and value.shape == shape and value.dtype is dtype:
-                out[...] = value
-            else:
-                out[...] = check_value(value, shape, dtype, "fun")
+        Made by a function that is told what to do with an exception, so that no further call lies between.
+        """
+        shape, dtype = self._shape, self._dtype
+        # Looked up once; and a call that unpacks no arguments takes 0.1 us less.
+        fun, copy, array = self._bare, y.copy, np.ndarray
 
-        return write
+        def make(fail: Fail) -> Callable[[float], None]:
+            def write(t: float) -> None:
+                try:
+                    # A copy: the function may keep what it is given.
+                    value = fun(t, copy())
+                    if type(value) is array and value.shape == shape and value.dtype is dtype:
+                        out[...] = value
+                    else:
+                        out[...] = check_value(value, shape, dtype, "fun")
+                except BaseException as error:
+                    fail(error)
+
+            return write
+
+        return make
 
 
 class Jacobian:
@@ -66,10 +80,16 @@ class Jacobian:
             )
         return check_value(value, self._shape, self._dtype, "jac")
 
-    def writer(self, y: Array, out: Array) -> Callable[[float], None]:
+    def writer(self, y: Array, out: Array) -> Callable[[Fail], Callable[[float], None]]:
         """The same, written to ``out``."""
 
-        def write(t: float) -> None:
-            out[...] = self(t, y.copy())
+        def make(fail: Fail) -> Callable[[float], None]:
+            def write(t: float) -> None:
+                try:
+                    out[...] = self(t, y.copy())
+                except BaseException as error:
+                    fail(error)
 
-        return write
+            return write
+
+        return make

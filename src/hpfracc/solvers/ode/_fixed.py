@@ -31,6 +31,11 @@ REACHED = "The end of the interval was reached."
 #: A guard is asked about so many times in a solve.
 _GUARDED = 32
 
+#: Steps between two looks at events, progress and values that are not finite: at first, and at most.
+_STRETCH = (16, BLOCK)
+#: Seconds after which somebody who watches wants to hear something.
+_PATIENCE = 0.5
+
 #: ``guard(t, y)`` raises :class:`StiffError` where a method should not go on.
 Guard = Callable[[float, Array], None]
 
@@ -82,6 +87,7 @@ class _Walk:
         self.success = True
         self.end: float | None = None
         self.watched = 1
+        self.stretch = _STRETCH[0]
         self._beyond = 0
 
     def time_of(self, n: int) -> float:
@@ -102,8 +108,10 @@ class _Walk:
                     return
                 while table.known < last:
                     begin = table.known // self.block * self.block
-                    stop = min(begin + self.block, last)
+                    stop = min(begin + self.block, table.known + self.stretch, last)
+                    started = time.perf_counter()
                     reached = self.engine.run(begin, table.known, stop, last)
+                    self._pace(time.perf_counter() - started)
                     if not self._look(reached, report) or (reached < stop and not self._unsettled(reached)):
                         return
             except KeyboardInterrupt:
@@ -120,6 +128,13 @@ class _Walk:
                 f"with step {self.grid.step:g}: raise max_steps, or take a larger step."
             )
 
+    def _pace(self, seconds: float) -> None:
+        """Stretches that are long enough to cost nothing, and short enough to be told of."""
+        if seconds < 0.1 * _PATIENCE:
+            self.stretch = min(2 * self.stretch, _STRETCH[1])
+        elif seconds > _PATIENCE:
+            self.stretch = max(1, self.stretch // 2)
+
     def _look(self, reached: int, report: Report) -> bool:
         """New points: are they finite, did an event happen, who wants to know. Whether to go on."""
         table = self.table
@@ -132,10 +147,7 @@ class _Walk:
             return False
         self.watched = reached
         if not finite:
-            return self.fail(
-                f"The solution is not finite at t = {self.time_of(reached):g}: it or the right-hand side overflowed or "
-                "left its domain there. A smaller step or an implicit method helps if that is numerical."
-            )
+            return self._infinite(reached)
         if self.guard is not None and reached - self.guarded >= self.grid.steps // _GUARDED:
             self.guarded = reached
             self.guard(self.time_of(reached - 1), np.array(table.y[:, reached - 1]).reshape(self.problem.shape))
@@ -159,8 +171,17 @@ class _Walk:
         self.message = f"A terminal event happened at t = {self.end:g}."
         return False
 
+    def _infinite(self, reached: int) -> bool:
+        return self.fail(
+            f"The solution is not finite at t = {self.time_of(reached):g}: it or the right-hand side overflowed or "
+            "left its domain there. A smaller step or an implicit method helps if that is numerical."
+        )
+
     def _unsettled(self, reached: int) -> bool:
         newton = self.engine.newton
+        before = np.array(self.table.y[:, reached - 1]).reshape(self.problem.shape)
+        if not np.all(np.isfinite(self.problem.evaluate(self.time_of(reached), before))):
+            return self._infinite(reached)
         left = "" if newton is None or not newton.residual else f" (residual {newton.residual:.3g})"
         return self.fail(
             f"Newton's method did not converge at t = {self.time_of(reached):g}{left}: take a smaller step, give jac, "

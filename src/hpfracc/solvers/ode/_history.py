@@ -11,10 +11,11 @@ __all__ = ["BLOCK", "DIRECT_BELOW", "History"]
 
 Array = np.ndarray[Any, Any]
 
-#: Steps whose mutual influence is summed directly; a power of two (benchmarks/ode.py: 128 to 512 differ by < 10 %).
+#: Steps whose mutual influence is summed directly, a power of two (benchmarks/ode.py --tuning: 512 is as quick, 128 and
+#: 1024 a quarter slower).
 BLOCK = 256
-#: Up to so many steps everything is summed directly: one block (benchmarks/ode.py).
-DIRECT_BELOW = 768
+#: Up to so many steps everything is summed directly, in one block (benchmarks/ode.py --tuning).
+DIRECT_BELOW = 1000
 
 
 class History:

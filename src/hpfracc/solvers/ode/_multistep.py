@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._evaluation import Jacobian
+from hpfracc.solvers.ode._first_value import evaluate_first
 from hpfracc.solvers.ode._fixed import StartError, solve_fixed
 from hpfracc.solvers.ode._newton import MOST_ITERATIONS, TOLERANCE, difference_jacobian
 from hpfracc.solvers.ode._options import Options
@@ -67,7 +68,7 @@ def _start(table: Tableau, evaluate: Callable[[float, Array], Array], *, method:
     problem, grid = table.problem, table.grid
     orders, n = row_orders(problem), grid.steps + 1
     if powers.first == 0:
-        table.f[:, 0] = evaluate(grid.t0, np.array(problem.y0)).reshape(-1)
+        evaluate_first(table, evaluate)
     distinct = [float(alpha) for alpha in np.unique(orders)]
     starts = {
         alpha: kept(

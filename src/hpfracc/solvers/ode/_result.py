@@ -61,8 +61,7 @@ class FODEResult:
     stats : dict
         Figures of the solve: steps, step, seconds, and what the method counts besides.
     error_estimate : float or array
-        An estimate of the largest error relative to ``atol + rtol |y|`` scaled back to y's units where the method has
-        one, nan where it has none.
+        An estimate of the largest error of y, where the method has one; nan where it has none, as with a given step.
     decision : SolveDecision
         Which method ran, how, and why.
     t_events : list of arrays or None

@@ -35,6 +35,17 @@ CASES: list[tuple[str, str, list[tuple[int, ...]], str, dict[str, Any]]] = [
     ("reduction", "default", [(400, 1000)], "float64", {"kind": "norm", "axis": 0}),
     ("reduction", "default", [(400, 1000)], "float64", {"kind": "sum", "axis": -1}),
     ("bitwise_xor", "default", [(400_000,), (400_000,)], "int64", {}),
+    ("toeplitz_apply", "direct", [(50,), (100_000,)], "float64", {}),
+    ("toeplitz_apply", "direct", [(5000,), (5000,)], "float64", {}),
+    ("toeplitz_apply", "fft", [(100_000,), (100_000,)], "float64", {}),
+    ("toeplitz_apply", "fft", [(2000,), (60, 3000)], "float32", {}),
+    ("toeplitz_apply", "fft", [(100, 120), (6, 100, 120)], "float64", {"axes": (1, 2)}),
+    ("toeplitz_apply", "fft", [(100, 120), (6, 100, 120)], "complex128", {"axes": (1, 2)}),
+    ("spectral_multiply", "scipy", [(4000,), (50, 4000)], "float64", {}),
+    ("spectral_multiply", "scipy", [(50, 4000), (4000,)], "float64", {}),
+    ("spectral_multiply", "scipy", [(60, 70, 40), (60, 70, 40)], "complex128", {"axes": (0, 1, 2)}),
+    ("spectral_multiply", "scipy", [(300, 400), (300, 400)], "float32", {"axes": (0, 1), "kinds": "dst1"}),
+    ("spectral_multiply", "scipy", [(300, 400), (300, 400)], "float64", {"axes": (0, 1), "kinds": ("dct2", "fft")}),
 ]
 
 

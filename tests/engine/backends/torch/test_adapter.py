@@ -94,7 +94,7 @@ def test_host_device():
     assert ADAPTER.free_bytes("cpu") is None
     ADAPTER.synchronize("cpu")
     ADAPTER.release_memory("cpu")
-    assert ADAPTER.version() == torch.__version__
+    assert torch.__version__.startswith(ADAPTER.version() or "none")
 
 
 @pytest.mark.parametrize(

@@ -89,3 +89,51 @@ def test_gradients(algorithm: str):
     pair = [torch.randn(shape, dtype=torch.float64, device="cuda", requires_grad=True) for shape in ((5,), (2, 12))]
     assert torch.autograd.gradcheck(KERNELS[algorithm].run, pair, fast_mode=True)
     assert torch.autograd.gradgradcheck(KERNELS[algorithm].run, pair, fast_mode=True)
+
+
+@pytest.mark.parametrize("shape", [(700,), (3, 700), (2, 2, 1025)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_slopes_of_long_rows_are_those_of_the_sum(shape: tuple[int, ...], dtype: str):
+    """Of signals that autograd records, against the sum as a matrix; once and twice differentiated."""
+    n = shape[-1]
+    weights = torch.randn(n, dtype=torch.float64)
+    kernel = KERNELS["fft"]
+    x = torch.randn(shape, dtype=torch.float64)
+    prepared = kernel.prepare(
+        weights.to(getattr(torch, dtype)).cuda(), CONTRACT.describe(weights, x.to(getattr(torch, dtype)))
+    )
+    lag = torch.arange(n)[:, None] - torch.arange(n)
+    matrix = torch.where(lag >= 0, weights[lag.clamp(min=0)], torch.zeros((), dtype=torch.float64))
+    slope = torch.randn(shape, dtype=torch.float64)
+    signal = x.to(getattr(torch, dtype)).cuda().requires_grad_()
+    result = kernel.apply(prepared, signal)
+    assert "_Sum" in type(result.grad_fn).__name__  # by the fused kernels
+    found = torch.autograd.grad(result, signal, slope.to(result), create_graph=True)[0]
+    allowed = 50 * np.finfo(dtype).eps * float(weights.abs().sum() * slope.abs().max())
+    torch.testing.assert_close(found.detach().cpu().double(), slope @ matrix, rtol=0, atol=allowed)
+    # The slope of a quadratic form in the result, differentiated again: 2 M M^T v.
+    square = torch.autograd.grad((kernel.apply(prepared, signal) ** 2).sum(), signal, create_graph=True)[0]
+    again = torch.autograd.grad(square, signal, slope.to(result))[0].cpu().double()
+    expected = 2 * (slope @ matrix.mT) @ matrix
+    torch.testing.assert_close(
+        again, expected, rtol=0, atol=100 * np.finfo(dtype).eps * float(matrix.abs().sum(0).max()) ** 2
+    )
+
+
+def test_a_bad_sample_gets_and_gives_no_slope_and_a_bad_slope_stays_behind_it():
+    """Points that a bad sample reaches do not count; a bad slope reaches the samples up to its own point alone."""
+    n = 600
+    weights = torch.randn(n, dtype=torch.float64)
+    kernel = KERNELS["fft"]
+    x = torch.randn(2, n, dtype=torch.float64)
+    x[1, 400] = torch.nan
+    prepared = kernel.prepare(weights.cuda(), CONTRACT.describe(weights, x))
+    signal = x.cuda().requires_grad_()
+    slope = torch.randn(2, n, dtype=torch.float64)
+    slope[0, 100] = torch.inf
+    found = torch.autograd.grad(kernel.apply(prepared, signal), signal, slope.cuda())[0].cpu()
+    lag = torch.arange(n)[:, None] - torch.arange(n)
+    matrix = torch.where(lag >= 0, weights[lag.clamp(min=0)], torch.zeros((), dtype=torch.float64))
+    assert torch.isnan(found[0, :101]).all()
+    torch.testing.assert_close(found[0, 101:], (slope[0, 101:] @ matrix[101:])[101:], rtol=0, atol=1e-11)
+    torch.testing.assert_close(found[1], slope[1, :400] @ matrix[:400], rtol=0, atol=1e-11)

@@ -12,6 +12,7 @@ import numpy as np
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
 __all__ = ["ADAPTER", "CupyAdapter"]
 
@@ -35,6 +36,10 @@ def _index(device: str) -> int:
     return int(device.rpartition(":")[2])
 
 
+def _too_long_or_wide(call: Call) -> str | None:
+    return several_axes(call) or _too_long(call)
+
+
 class CupyAdapter(Adapter):
     """CuPy. Its allocator and its plan cache are left as the user set them."""
 
@@ -52,6 +57,13 @@ class CupyAdapter(Adapter):
         "elementwise": (KernelSpec("elementwise", "fused", INEXACT, compiles="signature"),),
         "reduction": (KernelSpec("reduction", "default", INEXACT | INTEGERS, compiles="signature"),),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature"),),
+        "spectral_multiply": (KernelSpec("spectral_multiply", "fft", INEXACT),),
+        "toeplitz_apply": (
+            KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", refuses=_too_long_or_wide),
+            KernelSpec("toeplitz_apply", "fft", INEXACT),
+        ),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature"),),
+        "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, compiles="signature"),),
     }
 
     def __init__(self) -> None:

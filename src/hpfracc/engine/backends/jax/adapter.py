@@ -15,6 +15,7 @@ from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, KernelSpec
 from hpfracc.engine.memory.alias import unlocked
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.errors import BackendUnavailableError
 
 __all__ = ["ADAPTER", "JaxAdapter"]
@@ -34,6 +35,10 @@ def _too_long(call: Call) -> str | None:
     if rows * call.length**2 > _MOST_ELEMENTS:
         return f"{call.length:,} points: its direct sum is a product with a matrix, for short signals"
     return None
+
+
+def _too_long_or_wide(call: Call) -> str | None:
+    return several_axes(call) or _too_long(call)
 
 
 def _too_many_taps(call: Call) -> str | None:
@@ -65,6 +70,13 @@ class JaxAdapter(Adapter):
         "reduction": (_spec("reduction", "default", INEXACT | INTEGERS),),
         "bitwise_xor": (_spec("bitwise_xor", "default", INTEGERS, differentiable=False),),
         "mittag_leffler": (_spec("mittag_leffler", "contour", INEXACT),),
+        "spectral_multiply": (_spec("spectral_multiply", "fft", INEXACT),),
+        "toeplitz_apply": (
+            _spec("toeplitz_apply", "direct", INEXACT, refuses=_too_long_or_wide),
+            _spec("toeplitz_apply", "fft", INEXACT),
+        ),
+        "history_sum": (_spec("history_sum", "direct", INEXACT),),
+        "exponential_recurrence": (_spec("exponential_recurrence", "blocked", INEXACT),),
     }
 
     def __init__(self) -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar, final
 
 from hpfracc.engine.backends.base import HostAdapter, KernelSpec
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
 __all__ = ["ADAPTER", "NumbaAdapter"]
 
@@ -37,10 +38,17 @@ class NumbaAdapter(HostAdapter):
             KernelSpec("reduction", "default", FLOATS, compiles="signature", threads=True, refuses=_reads_columns),
         ),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature", threads=True),),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature", threads=True),),
+        "exponential_recurrence": (
+            KernelSpec("exponential_recurrence", "direct", INEXACT, compiles="signature", threads=True),
+        ),
         "mittag_leffler": (
             KernelSpec(
                 "mittag_leffler", "contour", INEXACT, compiles="signature", threads=True, refuses=_is_derivative
             ),
+        ),
+        "toeplitz_apply": (
+            KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", threads=True, refuses=several_axes),
         ),
     }
 

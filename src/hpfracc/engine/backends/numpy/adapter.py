@@ -8,6 +8,7 @@ from typing import ClassVar, final
 from hpfracc.engine.backends.base import HostAdapter, KernelSpec
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.causal_convolution import fills_one_block
+from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
 __all__ = ["ADAPTER", "NumpyAdapter"]
 
@@ -43,6 +44,13 @@ class NumpyAdapter(HostAdapter):
         "reduction": (KernelSpec("reduction", "default", INEXACT | INTEGERS),),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS),),
         "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT),),
+        "spectral_multiply": (KernelSpec("spectral_multiply", "scipy", INEXACT, threads=True),),
+        "toeplitz_apply": (
+            KernelSpec("toeplitz_apply", "direct", INEXACT, refuses=several_axes),
+            KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True),
+        ),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, threads=True),),
+        "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT),),
     }
 
 

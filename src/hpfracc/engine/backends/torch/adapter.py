@@ -13,6 +13,7 @@ import numpy as np
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
 __all__ = ["ADAPTER", "TorchAdapter"]
 
@@ -32,6 +33,10 @@ def _too_long(call: Call) -> str | None:
         most = math.isqrt(_MOST_ELEMENTS // rows)
         return f"{call.length:,} points: its direct sum is a product with a matrix, for at most {most:,}"
     return None
+
+
+def _too_long_or_wide(call: Call) -> str | None:
+    return several_axes(call) or _too_long(call)
 
 
 def _too_many_taps(call: Call) -> str | None:
@@ -63,6 +68,13 @@ class TorchAdapter(Adapter):
         "reduction": _default("reduction", INEXACT | _NARROW),
         "bitwise_xor": _default("bitwise_xor", INTEGERS, differentiable=False),
         "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, differentiable=True),),
+        "spectral_multiply": (KernelSpec("spectral_multiply", "fft", INEXACT, differentiable=True),),
+        "toeplitz_apply": (
+            KernelSpec("toeplitz_apply", "direct", INEXACT, differentiable=True, refuses=_too_long_or_wide),
+            KernelSpec("toeplitz_apply", "fft", INEXACT, differentiable=True),
+        ),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, differentiable=True),),
+        "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, differentiable=True),),
     }
 
     def __init__(self) -> None:

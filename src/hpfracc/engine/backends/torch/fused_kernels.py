@@ -10,24 +10,89 @@ __all__ = ["cut", "pad"]
 
 
 @triton.jit
-def pad(signal, padded, first, points, size, BLOCK: tl.constexpr):
-    """Copy a block of a row, bad samples and everything past the row's end as 0; note the first bad sample."""
-    row = tl.program_id(1).to(tl.int64)
-    column = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    value = tl.load(signal + row * points + column, mask=column < points, other=0.0)
-    good = value - value == 0.0  # false for nan and for inf
-    tl.store(padded + row * size + column, tl.where(good, value, 0.0), mask=column < size)
-    least = tl.min(tl.where(good, points, column), axis=0)
-    if least < points:
-        tl.atomic_min(first + row, least)
+def _first_bad(bad, row, blocks, upto, points, CHUNK: tl.constexpr):
+    """The least of the row's notes up to block ``upto``: the first bad sample there, or ``points``."""
+    least = tl.zeros((), tl.int64) + points
+    for begin in range(0, upto + 1, CHUNK):
+        block = begin + tl.arange(0, CHUNK)
+        noted = tl.load(bad + row * blocks + block, mask=block <= upto, other=points)
+        least = tl.minimum(least, tl.min(noted, axis=0))
+    return least
 
 
 @triton.jit
-def cut(product, result, first, points, size, BLOCK: tl.constexpr):
-    """Copy a block of a row's first ``points``, nan from the row's first bad sample on."""
+def pad(
+    signal,
+    padded,
+    bad,
+    limit,
+    points,
+    size,
+    blocks,
+    LIMITED: tl.constexpr,
+    REVERSED: tl.constexpr,
+    DIFFERENCES: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """Copy a block of a row, bad samples and everything past the row's end as 0; note the block's first bad sample.
+
+    REVERSED takes the row from its end, LIMITED the samples from the first bad one of another row on as 0, DIFFERENCES
+    what each sample is more than the one before.
+    """
     row = tl.program_id(1).to(tl.int64)
-    column = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    block = tl.program_id(0).to(tl.int64)
+    column = block * BLOCK + tl.arange(0, BLOCK)
+    source = points - 1 - column if REVERSED else column
+    inside = column < points
+    if LIMITED:
+        inside = inside & (source < _first_bad(limit, row, blocks, blocks - 1, points, CHUNK))
+    value = tl.load(signal + row * points + source, mask=inside, other=0.0)
+    if DIFFERENCES:
+        before = tl.maximum(source - 1, 0)
+        value = value - tl.load(signal + row * points + before, mask=inside, other=0.0)
+    good = value - value == 0.0  # false for nan and for inf
+    tl.store(padded + row * size + column, tl.where(good, value, 0.0), mask=column < size)
+    if block < blocks:
+        tl.store(bad + row * blocks + block, tl.min(tl.where(good, points, column), axis=0))
+
+
+@triton.jit
+def cut(
+    product,
+    result,
+    bad,
+    signal,
+    starts,
+    points,
+    size,
+    blocks,
+    first,
+    REVERSED: tl.constexpr,
+    DIFFERENCES: tl.constexpr,
+    STARTS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """Copy a block of a row's first ``points``, nan from its first bad sample on, starting weights added.
+
+    REVERSED writes the row backwards, and then DIFFERENCES takes what each value is more than the next: the derivative.
+    """
+    row = tl.program_id(1).to(tl.int64)
+    block = tl.program_id(0).to(tl.int64)
+    column = block * BLOCK + tl.arange(0, BLOCK)
     inside = column < points
     value = tl.load(product + row * size + column, mask=inside, other=0.0)
-    value = tl.where(column < tl.load(first + row), value, float("nan"))
-    tl.store(result + row * points + column, value, mask=inside)
+    target = points - 1 - column if REVERSED else column
+    if REVERSED and DIFFERENCES:
+        value = tl.where(target > 0, value, 0.0)
+        value = value - tl.load(product + row * size + column - 1, mask=inside & (column > 0), other=0.0)
+    for j in tl.static_range(STARTS):
+        sample = tl.load(signal + row * points + first + j)
+        if DIFFERENCES:
+            sample = sample - tl.load(signal + row * points + tl.maximum(first + j - 1, 0))
+        sample = tl.where(sample - sample == 0.0, sample, 0.0)
+        own = tl.load(starts + j * points + column, mask=inside & (column >= first + j), other=0.0)
+        value = value + own * sample
+    value = tl.where(column < _first_bad(bad, row, blocks, block, points, CHUNK), value, float("nan"))
+    tl.store(result + row * points + target, value, mask=inside)

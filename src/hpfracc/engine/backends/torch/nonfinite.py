@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["apply_causally", "clean", "is_eager", "veil"]
+__all__ = ["apply_causally", "clean", "is_eager", "is_only_recorded", "may_look", "veil"]
 
 
 def apply_causally(
@@ -42,7 +42,7 @@ def apply_causally(
     witness : callable, optional
         From the output, elements one of which is not finite if any sample is; by default the first of each row.
     """
-    if _may_look(signal):
+    if may_look(signal):
         result = product(signal)
         seen = result.select(-1, 0) if witness is None else witness(result)
         # A sum that overflows only makes the repair run in vain.
@@ -56,16 +56,24 @@ def is_eager(*tensors: Tensor) -> bool:
     return not torch.compiler.is_compiling() and not any(_is_tracked(tensor) for tensor in tensors)
 
 
+def is_only_recorded(*tensors: Tensor) -> bool:
+    """Whether autograd's recording is all that tracks these tensors: no transform, no forward mode, no compilation."""
+    return not torch.compiler.is_compiling() and not any(_is_transformed(tensor) for tensor in tensors)
+
+
 def _is_tracked(tensor: Tensor) -> bool:
-    if tensor.requires_grad and torch.is_grad_enabled():
-        return True
+    return (tensor.requires_grad and torch.is_grad_enabled()) or _is_transformed(tensor)
+
+
+def _is_transformed(tensor: Tensor) -> bool:
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return True
     forward_ad = torch.autograd.forward_ad
     return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
 
 
-def _may_look(signal: Tensor) -> bool:
+def may_look(signal: Tensor) -> bool:
+    """Whether a value may be looked at without waiting for a device, and is there to be looked at."""
     return (
         signal.is_cpu
         and not torch._C._functorch.is_functorch_wrapped_tensor(signal)

@@ -72,8 +72,8 @@ class CompiledStepper:
             write = newton.jacobian.writer(self._point.reshape(shape), self._derivative)
             self._jac, self._has_jac = self._call_back(write), True
 
-    def _call_back(self, write: Callable[[float], None]) -> CallBack:
-        self._backs.append(CallBack(write, self._point.dtype, self._flag))
+    def _call_back(self, make: Callable[[Callable[[BaseException], None]], Any]) -> CallBack:
+        self._backs.append(CallBack(make, self._point.dtype, self._flag))
         return self._backs[-1]
 
     def run(self, begin: int, first: int, stop: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
+from hpfracc.solvers.ode._first_value import evaluate_first
 from hpfracc.solvers.ode._fixed import solve_fixed
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._options import Options
@@ -57,4 +58,4 @@ def _weights(alpha: float, n: int) -> tuple[Array]:
 
 
 def _start(table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
-    table.f[:, 0] = evaluate(table.grid.t0, np.array(table.problem.y0)).reshape(-1)
+    evaluate_first(table, evaluate)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
+from hpfracc.solvers.ode._first_value import add_first_value
 from hpfracc.solvers.ode._fixed import solve_fixed
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._options import Options
@@ -15,7 +16,6 @@ from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._refusals import refuse_plain
 from hpfracc.solvers.ode._result import FODEResult
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
-from hpfracc.solvers.ode._trapezoid_start import add_first_value
 from hpfracc.solvers.ode._weights import trapezoid_weights
 
 __all__ = ["ImplicitTrapezoid"]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode._first_value import add_first_value
 from hpfracc.solvers.ode._fixed import Guard, solve_fixed
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._options import Options
@@ -16,7 +17,6 @@ from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._refusals import refuse_plain
 from hpfracc.solvers.ode._result import FODEResult
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
-from hpfracc.solvers.ode._trapezoid_start import add_first_value
 from hpfracc.solvers.ode._weights import rectangle_weights, trapezoid_weights
 
 __all__ = ["PECE"]

@@ -14,6 +14,8 @@ import numpy as np
 from cupyx.scipy import fft
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.cupy.starting import add_starts, differences
+from hpfracc.engine.backends.starting import with_starts
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 
@@ -172,7 +174,8 @@ def _reached(signal: cupy.ndarray, taps: int) -> cupy.ndarray:
     return count > 0
 
 
-KERNELS: dict[str, Kernel] = {
+_PLAIN: dict[str, Kernel] = {
     "direct": Kernel(convolve_direct),
     "fft": Kernel(convolve_fft, prepare_fft, apply_fft),
 }
+KERNELS: dict[str, Kernel] = {name: with_starts(kernel, differences, add_starts) for name, kernel in _PLAIN.items()}

@@ -15,6 +15,8 @@ from jax import lax
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.jax.nonfinite import apply_causally
+from hpfracc.engine.backends.jax.starting import add_starts, differences
+from hpfracc.engine.backends.starting import with_starts
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
@@ -212,8 +214,9 @@ def apply_blocked(prepared: Spectrum, signal: jax.Array) -> jax.Array:
     return _apply_spectrum(prepared.transform, signal, prepared.size, prepared.taps, prepared.real, blocked=True)
 
 
-KERNELS: dict[str, Kernel] = {
+_PLAIN: dict[str, Kernel] = {
     "direct": Kernel(convolve_direct, prepare_direct, apply_direct),
     "fft": Kernel(convolve_fft, prepare_fft, apply_fft),
     "blocked": Kernel(convolve_blocked, prepare_blocked, apply_blocked),
 }
+KERNELS: dict[str, Kernel] = {name: with_starts(kernel, differences, add_starts) for name, kernel in _PLAIN.items()}

@@ -11,6 +11,7 @@ from numba import njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numba.kernels._arrays import Array, behaved, flat
+from hpfracc.engine.backends.starting import on_host
 from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]
@@ -159,4 +160,4 @@ def _equal_work(n: int, taps: int, workers: int) -> list[tuple[int, int]]:
     return [(low, high) for low, high in itertools.pairwise(edges) if high > low]
 
 
-KERNELS: dict[str, Kernel] = {"direct": Kernel(convolve_direct)}
+KERNELS: dict[str, Kernel] = {"direct": on_host(Kernel(convolve_direct))}

@@ -16,6 +16,7 @@ import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numpy.nonfinite import all_finite, repaired
+from hpfracc.engine.backends.starting import on_host
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
@@ -223,8 +224,9 @@ def _save(transform: Array, size: int, signal: Array, result: Array, place: tupl
     result[..., first * step : end] = points[..., : end - first * step]
 
 
-KERNELS: dict[str, Kernel] = {
+_PLAIN: dict[str, Kernel] = {
     "direct": Kernel(convolve_direct),
     "fft": Kernel(convolve_fft, prepare_fft, apply_fft),
     "blocked": Kernel(convolve_blocked, prepare_blocked, apply_blocked),
 }
+KERNELS: dict[str, Kernel] = {name: on_host(kernel) for name, kernel in _PLAIN.items()}

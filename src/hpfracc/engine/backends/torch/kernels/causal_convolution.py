@@ -6,6 +6,7 @@ in the weights too; buffers are written in place only where nothing tracks them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -13,8 +14,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.torch import fused
+from hpfracc.engine.backends.starting import with_starts
+from hpfracc.engine.backends.torch.fused_sum import Options, convolve_fused, fits_fused
+from hpfracc.engine.backends.torch.kept import kept
 from hpfracc.engine.backends.torch.nonfinite import apply_causally, is_eager, veil
+from hpfracc.engine.backends.torch.spectrum import Spectrum, make_spectrum, spectral_product
+from hpfracc.engine.backends.torch.starting import add_starts, differences
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
@@ -33,15 +38,6 @@ class Matrix(NamedTuple):
 
     matrix: Tensor
     outside: Tensor | None
-    taps: int
-    dtype: torch.dtype
-
-
-class Spectrum(NamedTuple):
-    """The transform of the weights, zero-padded to ``size`` points, and the dtype of the result."""
-
-    transform: Tensor
-    size: int
     taps: int
     dtype: torch.dtype
 
@@ -110,6 +106,7 @@ def convolve_direct(weights: Tensor, signal: Tensor) -> Tensor:
     return apply_causally(lambda x: _multiply(x.flip(-1), matrix, signal.dtype), signal, taps)
 
 
+@kept
 def prepare_direct(weights: Tensor, call: Call) -> Matrix:
     """The matrix, in the order of the signal."""
     weights = _weights_for(weights, call)
@@ -142,38 +139,20 @@ def apply_direct(prepared: Matrix, signal: Tensor) -> Tensor:
 # FFT: one transform of everything, padded so that the cyclic product does not wrap into the first n points.
 
 
-def _forward(tensor: Tensor, size: int) -> Tensor:
-    return torch.fft.fft(tensor, n=size) if tensor.is_complex() else torch.fft.rfft(tensor, n=size)
-
-
-def _spectral_product(signal: Tensor, spectrum: Spectrum, eager: bool) -> Tensor:
-    """The cyclic convolution along the last axis, ``size`` points of it."""
-    transform = _forward(signal, spectrum.size)
-    # In place where the weights are one row, as they mostly are: then the product has the shape of the signal's.
-    fits = spectrum.transform.numel() == spectrum.transform.shape[-1] and spectrum.transform.ndim <= transform.ndim
-    product = transform.mul_(spectrum.transform) if eager and fits else transform * spectrum.transform
-    if signal.is_complex():
-        return torch.fft.ifft(product)
-    return torch.fft.irfft(product, n=spectrum.size)
-
-
-def _spectrum(weights: Tensor, size: int) -> Spectrum:
-    return Spectrum(_forward(weights, size), size, weights.shape[-1], weights.dtype)
-
-
 def convolve_fft(weights: Tensor, signal: Tensor) -> Tensor:
     """Transform, multiply, transform back."""
     weights, signal = _operands(weights, signal)
     nothing = _sum_of_nothing(weights.shape[:-1], signal, weights.shape[-1])
     if nothing is not None:
         return nothing
-    return apply_fft(_spectrum(weights, fast_length(signal.shape[-1] + weights.shape[-1] - 1)), signal)
+    return apply_fft(make_spectrum(weights, fast_length(signal.shape[-1] + weights.shape[-1] - 1)), signal)
 
 
+@kept
 def prepare_fft(weights: Tensor, call: Call) -> Spectrum:
     """The transform of the weights, for signals of ``call.length`` points."""
     weights = _weights_for(weights, call)
-    return _spectrum(weights, fast_length(max(1, call.length + weights.shape[-1] - 1)))
+    return make_spectrum(weights, fast_length(max(1, call.length + weights.shape[-1] - 1)))
 
 
 def apply_fft(prepared: Spectrum, signal: Tensor) -> Tensor:
@@ -183,35 +162,17 @@ def apply_fft(prepared: Spectrum, signal: Tensor) -> Tensor:
     nothing = _sum_of_nothing(prepared.transform.shape[:-1], signal, prepared.taps)
     if nothing is not None:
         return nothing
+    if fits_fused(prepared, signal):
+        return convolve_fused(signal, prepared)
     n = signal.shape[-1]
     eager = is_eager(signal, prepared.transform)
-    if eager and _fits_fused(prepared, signal):
-        padded, first = fused.pad_and_clean(signal, prepared.size)
-        return fused.cut_and_taint(_spectral_product(padded, prepared, eager), first, n)
     if eager and not signal.is_cpu and not signal.is_complex():
         # Cleaned on its way into the padded buffer, veiled on its way out of it: copies that are made anyway.
         padded = torch.empty((*signal.shape[:-1], prepared.size), dtype=signal.dtype, device=signal.device)
         padded[..., n:].zero_()
         torch.nan_to_num(signal, nan=0.0, posinf=0.0, neginf=0.0, out=padded[..., :n])
-        return veil(_cut(_spectral_product(padded, prepared, eager), n), signal, prepared.taps)
-    return apply_causally(lambda x: _cut(_spectral_product(x, prepared, eager), n), signal, prepared.taps)
-
-
-def _fits_fused(prepared: Spectrum, signal: Tensor) -> bool:
-    """Whether the two fused kernels serve: real rows on a card, each bad sample reaching to the row's end.
-
-    One row of weights for all rows, so that a row of the product is a row of the signal; and no more rows than the
-    second axis of a launch has places.
-    """
-    return (
-        signal.is_cuda
-        and not signal.is_complex()
-        and prepared.taps >= signal.shape[-1]
-        and prepared.transform.numel() == prepared.transform.shape[-1]
-        and prepared.transform.ndim <= signal.ndim
-        and signal.numel() // signal.shape[-1] <= 65_535
-        and fused.is_available()
-    )
+        return veil(_cut(spectral_product(padded, prepared, eager), n), signal, prepared.taps)
+    return apply_causally(lambda x: _cut(spectral_product(x, prepared, eager), n), signal, prepared.taps)
 
 
 # Blocked: the signal in blocks a few times as long as the weights; what hangs over is added to the next block.
@@ -223,13 +184,14 @@ def convolve_blocked(weights: Tensor, signal: Tensor) -> Tensor:
     nothing = _sum_of_nothing(weights.shape[:-1], signal, weights.shape[-1])
     if nothing is not None:
         return nothing
-    return apply_blocked(_spectrum(weights, block_length(weights.shape[-1])), signal)
+    return apply_blocked(make_spectrum(weights, block_length(weights.shape[-1])), signal)
 
 
+@kept
 def prepare_blocked(weights: Tensor, call: Call) -> Spectrum:
     """The transform of the weights, as long as a block."""
     weights = _weights_for(weights, call)
-    return _spectrum(weights, block_length(weights.shape[-1]))
+    return make_spectrum(weights, block_length(weights.shape[-1]))
 
 
 def apply_blocked(prepared: Spectrum, signal: Tensor) -> Tensor:
@@ -247,7 +209,7 @@ def apply_blocked(prepared: Spectrum, signal: Tensor) -> Tensor:
 
     def product(x: Tensor) -> Tensor:
         rows = functional.pad(x, (0, blocks * step - n)).unflatten(-1, (blocks, step))
-        pieces = _spectral_product(rows, spectrum, eager)
+        pieces = spectral_product(rows, spectrum, eager)
         result = pieces[..., :step]
         if overlap and blocks > 1:
             hanging = pieces[..., :-1, step:]
@@ -261,8 +223,24 @@ def apply_blocked(prepared: Spectrum, signal: Tensor) -> Tensor:
     return apply_causally(product, signal, prepared.taps, lambda result: result[..., ::step])
 
 
-KERNELS: dict[str, Kernel] = {
+_PLAIN: dict[str, Kernel] = {
     "direct": Kernel(convolve_direct, prepare_direct, apply_direct),
     "fft": Kernel(convolve_fft, prepare_fft, apply_fft),
     "blocked": Kernel(convolve_blocked, prepare_blocked, apply_blocked),
 }
+KERNELS: dict[str, Kernel] = {name: with_starts(kernel, differences, add_starts) for name, kernel in _PLAIN.items()}
+_COMPOSED = KERNELS["fft"].apply
+
+
+def _apply_fft_with_starts(
+    prepared: Spectrum, signal: Tensor, *starts: Tensor, differences: bool = False, starts_from: int = 0
+) -> Tensor:
+    """:func:`apply_fft` with the options of the primitive: fused with the copies around the transforms, if it may."""
+    if signal.dtype == prepared.dtype and signal.numel() and fits_fused(prepared, signal, *starts):
+        return convolve_fused(signal, prepared, Options(differences, starts[0] if starts else None, starts_from))
+    assert _COMPOSED is not None
+    result: Tensor = _COMPOSED(prepared, signal, *starts, differences=differences, starts_from=starts_from)
+    return result
+
+
+KERNELS["fft"] = replace(KERNELS["fft"], apply=_apply_fft_with_starts)

@@ -1,0 +1,73 @@
+"""One solve by another library, run by the interpreter that has it: prints seconds and the solution's end as JSON.
+
+``python _ode_peers.py LIBRARY PROBLEM STEPS``
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+END = 10.0
+PROBLEMS: dict[str, tuple[float, list[float]]] = {"relaxation": (0.6, [1.0]), "brusselator": (0.8, [1.2, 2.8])}
+
+
+def relaxation(t: float, y: Any) -> Any:
+    return -y
+
+
+def brusselator(t: float, y: Any) -> Any:
+    return np.array([1.0 - 4.0 * y[0] + y[0] ** 2 * y[1], 3.0 * y[0] - y[0] ** 2 * y[1]])
+
+
+def with_pycaputo(problem: str, steps: int) -> list[float]:
+    from pycaputo.controller import make_fixed_controller
+    from pycaputo.derivatives import CaputoDerivative
+    from pycaputo.events import StepFailed
+    from pycaputo.fode.caputo import PECE
+    from pycaputo.stepping import evolve
+
+    alpha, y0 = PROBLEMS[problem]
+    method = PECE(
+        ds=tuple(CaputoDerivative(alpha) for _ in y0),
+        control=make_fixed_controller(END / steps, tstart=0.0, tfinal=END),
+        source=relaxation if problem == "relaxation" else brusselator,
+        y0=(np.array(y0),),
+        corrector_iterations=1,
+    )
+    last: Any = None
+    for event in evolve(method, dtinit=END / steps):
+        if isinstance(event, StepFailed):
+            raise RuntimeError("a step failed")
+        last = event
+    return [float(value) for value in last.y]
+
+
+def with_numfracpy(problem: str, steps: int) -> list[float]:
+    import numfracpy
+
+    alpha, y0 = PROBLEMS[problem]
+    with contextlib.redirect_stdout(io.StringIO()):
+        if problem == "relaxation":
+            return [float(numfracpy.FODE(relaxation, y0, [0.0, END], END / steps, alpha)[1][-1])]
+        parts = [lambda state, i=i: brusselator(state[0], state[1:])[i] for i in range(2)]
+        found = numfracpy.SystemFODEs(parts, y0, [0.0, END], END / steps, [alpha, alpha])
+    return [float(component[-1]) for component in found[1]]
+
+
+def main() -> None:
+    library, problem, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    solve = {"pycaputo": with_pycaputo, "numfracpy": with_numfracpy}[library]
+    begin = time.process_time()
+    end = solve(problem, steps)
+    print(json.dumps({"seconds": time.process_time() - begin, "end": end}))
+
+
+if __name__ == "__main__":
+    main()

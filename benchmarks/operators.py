@@ -1,0 +1,186 @@
+"""Caputo derivatives: beside other libraries, beside the bare FFT pair, and on a card.
+
+``python benchmarks/operators.py [--peers PYTHON] [--device cuda]``. ``PYTHON`` is an interpreter whose environment has
+differint, pycaputo and numfracpy; without it their columns are left out. The bare pair is what any method by FFT must
+pay: one transform of the samples, one back, the transform of the weights kept (SciPy on the host, PyTorch on a card).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _common import heading, print_table, show, timed_in_rounds, write_json
+from scipy import fft
+
+import hpfracc as hf
+
+ALPHA = 0.5
+SIZES = (100, 1000, 10_000, 100_000, 1_000_000)
+#: Sizes up to which a contestant finishes within a minute.
+REACH = {
+    "pycaputo L1": 10_000,
+    "differint GL": 100_000,
+    "differint RL": 1000,
+    "numfracpy L1": 1000,
+}
+
+
+def ours(n: int, method: str) -> dict[str, Any]:
+    """Error and time of one method, with the bare pair beside it."""
+    t = np.linspace(0.0, 1.0, n)
+    samples = t**3
+    exact = math.gamma(4.0) / math.gamma(4.0 - ALPHA) * t ** (3.0 - ALPHA)
+    operator = hf.Caputo(ALPHA, method)
+    step = 1.0 / (n - 1)
+    size = fft.next_fast_len(2 * n - 1, real=True)
+    kept = fft.rfft(np.ones(n), size)
+
+    def bare() -> Any:
+        return fft.irfft(fft.rfft(samples, size) * kept, size)[:n]
+
+    def call() -> Any:
+        return operator(samples, step=step)
+
+    def call_with_points() -> Any:
+        return operator(samples, t)
+
+    for _ in range(400 if n < 10**6 else 100):
+        value = call()
+    error = float(np.max(np.abs(value - exact)) / np.max(np.abs(exact)))
+    times = timed_in_rounds({"auto": call, "t": call_with_points, "bare": bare}, 1.5)
+    return {"n": n, "method": method, "seconds": times["auto"], "t": times["t"], "bare": times["bare"], "error": error}
+
+
+def peers(python: str) -> list[dict[str, Any]]:
+    """What the others' own environment says."""
+    jobs = [(name, n, ALPHA) for name, reach in REACH.items() for n in SIZES if n <= reach]
+    script = Path(__file__).parent / "peers" / "derivatives.py"
+    found = subprocess.run([python, str(script), json.dumps(jobs)], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in found.stdout.splitlines()]
+
+
+def host(python: str | None) -> dict[str, Any]:
+    """The tables of this machine's processor."""
+    rows = [ours(n, method) for n in SIZES for method in ("l1-2", "l1")]
+    print(f"\nCaputo derivative of order {ALPHA} of t^3 on [0, 1], NumPy in and out; error over the largest value")
+    print_table(
+        ("points", "method", "error", "step=", "t=", "bare FFT pair", "step= / bare", "t= / bare"),
+        [
+            (
+                f"{row['n']:,}",
+                row["method"],
+                f"{row['error']:.1e}",
+                show(row["seconds"]),
+                show(row["t"]),
+                show(row["bare"]),
+                f"{row['seconds'] / row['bare']:.2f}",
+                f"{row['t'] / row['bare']:.2f}",
+            )
+            for row in rows
+        ],
+    )
+    data: dict[str, Any] = {"ours": rows}
+    if python:
+        others = peers(python)
+        table = []
+        for other in others:
+            if "failure" in other:
+                table.append((f"{other['n']:,}", other["name"], other["failure"][:60], "", "", ""))
+                continue
+            # Of ours, those at least as exact with the same samples; the fastest of them.
+            same = [row for row in rows if row["n"] == other["n"] and row["error"] <= 1.02 * other["error"]]
+            best = min(same, key=lambda row: row["seconds"], default=None)
+            table.append(
+                (
+                    f"{other['n']:,}",
+                    other["name"],
+                    f"{other['error']:.1e}",
+                    show(other["seconds"]),
+                    "none as exact" if best is None else f"{best['method']} {show(best['seconds'])}",
+                    "" if best is None else f"{other['seconds'] / best['seconds']:,.0f}x",
+                )
+            )
+        print("\nother libraries, same samples; beside each our fastest method that is at least as exact")
+        print_table(("points", "peer", "error", "peer takes", "ours", "ours is faster by"), table)
+        data["peers"] = others
+    return data
+
+
+def card(device: str) -> dict[str, Any]:
+    """Resident tensors: forward, and forward with backward, beside the bare pair with autograd."""
+    import torch
+
+    rows = []
+    for shape in ((10_000_000,), (4096, 1024), (1_000_000,)):
+        for dtype in (torch.float64, torch.float32):
+            x = torch.randn(shape, dtype=dtype, device=device)
+            tracked = x.clone().requires_grad_()
+            n = shape[-1]
+            operator, step = hf.Caputo(ALPHA), 1.0 / (n - 1)
+            size = 2 * n
+            kept = torch.fft.rfft(torch.randn(n, dtype=dtype, device=device), n=size)
+            slope = torch.randn_like(x)
+
+            def bare(v: Any, size: int = size, kept: Any = kept, n: int = n) -> Any:
+                return torch.fft.irfft(torch.fft.rfft(v, n=size) * kept, n=size)[..., :n]
+
+            def call(v: Any, operator: Any = operator, step: float = step) -> Any:
+                return operator(v, step=step)
+
+            def trained(f: Callable[[Any], Any], v: Any = tracked, slope: Any = slope) -> Any:
+                return torch.autograd.grad(f(v), v, slope)
+
+            for _ in range(60):
+                call(x)
+                trained(call)
+                torch.cuda.synchronize()
+            contest = {
+                "auto": lambda call=call, x=x: call(x),
+                "bare": lambda bare=bare, x=x: bare(x),
+                "auto+": lambda trained=trained, call=call: trained(call),
+                "bare+": lambda trained=trained, bare=bare: trained(bare),
+            }
+            rows.append({"shape": shape, "dtype": str(dtype), **timed_in_rounds(contest, 2.0, torch.cuda.synchronize)})
+    print(f"\nCaputo derivative of order {ALPHA} (l1-2), tensors resident on the card")
+    print_table(
+        ("shape", "dtype", "forward", "bare", "ratio", "forward + backward", "bare", "ratio"),
+        [
+            (
+                " x ".join(f"{n:,}" for n in row["shape"]),
+                row["dtype"].removeprefix("torch."),
+                show(row["auto"]),
+                show(row["bare"]),
+                f"{row['auto'] / row['bare']:.2f}",
+                show(row["auto+"]),
+                show(row["bare+"]),
+                f"{row['auto+'] / row['bare+']:.2f}",
+            )
+            for row in rows
+        ],
+    )
+    return {"card": rows}
+
+
+def main() -> None:
+    """The tables asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peers", help="an interpreter that has differint, pycaputo and numfracpy")
+    parser.add_argument("--device", help="also measure tensors resident there, such as cuda")
+    parser.add_argument("--only-device", action="store_true", help="leave the host's tables out")
+    options = parser.parse_args()
+    print(heading("Caputo derivatives"))
+    data = {} if options.only_device else host(options.peers)
+    if options.device:
+        data |= card(options.device)
+    write_json("operators", data)
+
+
+if __name__ == "__main__":
+    main()

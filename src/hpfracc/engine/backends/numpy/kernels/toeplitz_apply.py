@@ -1,0 +1,156 @@
+"""Symmetric Toeplitz products in NumPy: the sum, or one padded transform by ``scipy.fft``."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.numpy.nonfinite import all_finite
+from hpfracc.engine.primitives.base import Call
+from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes, read_axes
+
+__all__ = ["KERNELS"]
+
+Array = np.ndarray[Any, Any]
+
+_CONTRACT = ToeplitzApply()
+# inf - inf inside a transform is no news: what must not come through is repaired, and the rest is the answer.
+_QUIET = np.errstate(all="ignore")
+
+
+class Spectrum(NamedTuple):
+    """The transform of the weights, continued to both sides and padded to ``sizes``; real for real weights.
+
+    ``used`` are the taps along each axis, ``rows`` the shape of the weights without them.
+    """
+
+    transform: Array
+    sizes: tuple[int, ...]
+    used: tuple[int, ...]
+    rows: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that keeping it takes."""
+        return int(self.transform.nbytes)
+
+
+@_QUIET
+def apply_direct(weights: Array, signal: Array, *, axes: Any = -1) -> Array:
+    """The sum itself, by ``numpy.convolve`` for each row."""
+    call = _CONTRACT.describe(weights, signal, axes=axes)
+    result = np.zeros(call.shape, signal.dtype)
+    if not result.size or not call.facts["taps"]:
+        return result
+    (axis,), (taps,), (n,) = call.facts["axes"], call.facts["used"], call.facts["points"]
+    out = np.moveaxis(result, axis, -1)
+    weights, signal = np.moveaxis(weights, axis, -1)[..., :taps], np.moveaxis(signal, axis, -1)
+    weights = np.concatenate([weights[..., :0:-1], weights], axis=-1)
+    weights = np.broadcast_to(weights, (*out.shape[:-1], weights.shape[-1]))
+    signal = np.broadcast_to(signal, out.shape)
+    for index in np.ndindex(out.shape[:-1]):
+        out[index] = np.convolve(signal[index], weights[index])[taps - 1 : taps - 1 + n]
+    return result
+
+
+@_QUIET
+def apply_fft(weights: Array, signal: Array, *, axes: Any = -1, workers: int = 1) -> Array:
+    """Transform, multiply, transform back."""
+    call = _CONTRACT.describe(weights, signal, axes=axes)
+    return _apply(_spectrum(weights, call, workers), signal, call.facts["axes"], workers)
+
+
+@_QUIET
+def prepare_fft(weights: Array, call: Call) -> Spectrum:
+    """The transform of the weights for signals of as many points."""
+    return _spectrum(weights.astype(call.dtype, copy=False), call, 1)
+
+
+@_QUIET
+def apply_prepared(prepared: Spectrum, signal: Array, *, axes: Any = -1, workers: int = 1) -> Array:
+    """Apply weights whose transform was kept: two transforms instead of three."""
+    return _apply(prepared, signal, read_axes(axes, signal.ndim), workers)
+
+
+def _spectrum(weights: Array, call: Call, workers: int) -> Spectrum:
+    axes, used, rows = call.facts["axes"], call.facts["used"], call.facts["rows"]
+    sizes = padded_sizes(call.facts["points"], used)
+    if not call.facts["taps"] or not weights.size:
+        return Spectrum(weights[..., :0], sizes, used, rows)
+    for axis, taps, size in zip(axes, used, sizes, strict=True):
+        weights = _continued(np.moveaxis(weights, axis, -1)[..., :taps], size)
+        weights = np.moveaxis(weights, -1, axis)
+    fft = _scipy_fft()
+    if weights.dtype.kind == "c":
+        return Spectrum(fft.fftn(weights, axes=axes, workers=workers), sizes, used, rows)
+    # Even in every axis, so that its transform is real.
+    transform = np.ascontiguousarray(fft.rfftn(weights, axes=axes, workers=workers).real)
+    return Spectrum(transform, sizes, used, rows)
+
+
+def _continued(weights: Array, size: int) -> Array:
+    """``w[0], w[1], ..., 0, ..., w[1]``: a period of ``size`` points, the same from both sides."""
+    taps = weights.shape[-1]
+    made = np.zeros((*weights.shape[:-1], size), weights.dtype)
+    made[..., :taps] = weights
+    made[..., size - taps + 1 :] = weights[..., :0:-1]
+    return made
+
+
+def _apply(prepared: Spectrum, signal: Array, axes: tuple[int, ...], workers: int) -> Array:
+    points = tuple(signal.shape[axis] for axis in axes)
+    if not prepared.transform.size or not signal.size:
+        return np.zeros(np.broadcast_shapes(prepared.rows, signal.shape), signal.dtype)
+    result = _product(prepared, signal, axes, points, workers)
+    if all(taps >= n for taps, n in zip(prepared.used, points, strict=True)):
+        return result  # a bad sample reaches every output of its transform, as it should
+    first = tuple(0 if axis in axes else slice(None) for axis in range(-result.ndim, 0))
+    if all_finite(result[first]) or all_finite(signal):
+        return result
+    bad = ~np.isfinite(signal)
+    clean = _product(prepared, np.where(bad, signal.dtype.type(0), signal), axes, points, workers)
+    for axis, taps in zip(axes, prepared.used, strict=True):
+        bad = np.moveaxis(_reach(np.moveaxis(bad, axis, -1), taps), -1, axis)
+    return np.where(bad, signal.dtype.type(np.nan), clean)
+
+
+def _product(prepared: Spectrum, signal: Array, axes: tuple[int, ...], points: tuple[int, ...], workers: int) -> Array:
+    fft = _scipy_fft()
+    real = signal.dtype.kind != "c"
+    spectrum = (fft.rfftn if real else fft.fftn)(signal, prepared.sizes, axes=axes, workers=workers)
+    fits = np.broadcast_shapes(spectrum.shape, prepared.transform.shape) == spectrum.shape
+    spectrum = np.multiply(spectrum, prepared.transform, out=spectrum if fits else None)
+    back = fft.irfftn if real else fft.ifftn
+    full = back(spectrum, prepared.sizes, axes=axes, workers=workers, overwrite_x=True)
+    del spectrum
+    part = [slice(None)] * full.ndim
+    for axis, n in zip(axes, points, strict=True):
+        part[axis] = slice(n)
+    return np.array(full[tuple(part)], order="C")
+
+
+def _reach(bad: Array, taps: int) -> Array:
+    """Whether a sample less than ``taps`` away, along the last axis, is bad."""
+    count = np.cumsum(bad, axis=-1)
+    n = bad.shape[-1]
+    last = np.minimum(np.arange(n) + taps - 1, n - 1)
+    before = np.arange(n) - taps
+    earlier = np.where(before >= 0, count[..., np.maximum(before, 0)], 0)
+    return np.asarray(count[..., last] - earlier > 0)
+
+
+@functools.cache
+def _scipy_fft() -> ModuleType:
+    """Imported when it is first needed: that takes 0.2 s."""
+    return importlib.import_module("scipy.fft")
+
+
+KERNELS: dict[str, Kernel] = {
+    "direct": Kernel(apply_direct),
+    "fft": Kernel(apply_fft, prepare_fft, apply_prepared),
+}

@@ -1,0 +1,71 @@
+"""Differences and starting weights around a causal convolution, for every backend that does not fuse them with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpfracc.engine.backends.base import Kernel
+
+__all__ = ["on_host", "with_starts"]
+
+Array = np.ndarray[Any, Any]
+
+# inf - inf between samples is no news.
+_QUIET = np.errstate(all="ignore")
+
+
+def with_starts(
+    kernel: Kernel, differences: Callable[[Any], Any], add_starts: Callable[[Any, Any, Any, int], Any]
+) -> Kernel:
+    """A kernel of the plain sum, with the options of the primitive in front of it and behind it.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        ``run(weights, signal)`` and, perhaps, ``prepare`` and ``apply(prepared, signal)``.
+    differences : callable
+        ``differences(signal)``: those of neighbours along the last axis, 0 at the first point.
+    add_starts : callable
+        ``add_starts(result, signal, starts, first)``: the result, which is the kernel's own and may be written to,
+        with ``starts[j] * signal[..., first + j]`` added from that point on.
+    """
+
+    def around(sum_of: Callable[..., Any]) -> Callable[..., Any]:
+        def call(
+            weights: Any, signal: Any, *starts: Any, differences: bool = False, starts_from: int = 0, **options: Any
+        ) -> Any:
+            signal = take_differences(signal) if differences else signal
+            result = sum_of(weights, signal, **options)
+            return add_starts(result, signal, starts[0], starts_from) if starts else result
+
+        return call
+
+    take_differences = differences
+    apply = None if kernel.apply is None else around(kernel.apply)
+    return Kernel(around(kernel.run), kernel.prepare, apply, plain=kernel)
+
+
+@_QUIET
+def _differences(signal: Array) -> Array:
+    """``signal[n] - signal[n-1]`` along the last axis, 0 at the first point, into one buffer."""
+    result = np.empty(signal.shape, signal.dtype)
+    np.subtract(signal[..., 1:], signal[..., :-1], out=result[..., 1:])
+    # Not 0 by decree: the difference of a bad sample with itself is bad.
+    np.subtract(signal[..., :1], signal[..., :1], out=result[..., :1])
+    return result
+
+
+@_QUIET
+def _add_starts(result: Array, signal: Array, starts: Array, first: int) -> Array:
+    """``result``, written to, with ``starts[j] * signal[..., first + j]`` added from that point on."""
+    for j, row in enumerate(starts, first):
+        result[..., j:] += signal[..., j : j + 1] * row[j:]
+    return result
+
+
+def on_host(kernel: Kernel) -> Kernel:
+    """:func:`with_starts` for kernels of NumPy's arrays."""
+    return with_starts(kernel, _differences, _add_starts)

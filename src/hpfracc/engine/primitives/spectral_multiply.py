@@ -1,0 +1,289 @@
+"""Contract of the spectral multiplication: transform, multiply by a symbol, transform back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from hpfracc.engine.primitives._operands import (
+    broadcast,
+    complex_of,
+    dtype_bytes,
+    elements,
+    normal_axis,
+    read_dtype,
+    shape_of,
+)
+from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
+from hpfracc.engine.primitives._transform_matrices import along, inverse_matrix, transform_matrix, whole_symbol
+from hpfracc.engine.primitives._trigonometric import TRIGONOMETRIC
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["KINDS", "Plan", "SpectralMultiply", "is_half", "plan_axes"]
+
+_TAKES = INEXACT | INTEGERS
+KINDS = ("fft", *TRIGONOMETRIC)
+
+
+class Plan(NamedTuple):
+    """The axes by kind, counted from the end.
+
+    ``waves`` are those of cosine and sine transforms with their kinds, ``turns`` those of Fourier transforms in the
+    order given: the last of these is halved where the result is real.
+    """
+
+    waves: tuple[tuple[int, str], ...]
+    turns: tuple[int, ...]
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """All of them."""
+        return (*(axis for axis, _ in self.waves), *self.turns)
+
+
+def plan_axes(axes: Any, kinds: Any, ndim: int) -> Plan:
+    """Check ``axes`` and ``kinds`` for a signal of so many axes."""
+    name = SpectralMultiply.name
+    chosen = list(axes) if isinstance(axes, Sequence) else [axes]
+    named = [kinds] * len(chosen) if isinstance(kinds, str) else list(kinds)
+    if not chosen:
+        raise InvalidInputError(f"{name}: axes={axes!r} names no axis; give at least one")
+    if len(named) != len(chosen):
+        raise InvalidInputError(f"{name}: {len(named)} kinds for {len(chosen)} axes; give one for each, or one for all")
+    numbers = [normal_axis(name, axis, ndim) - ndim for axis in chosen]
+    if len(set(numbers)) < len(numbers):
+        raise InvalidInputError(f"{name}: axes={axes!r} names an axis twice; name each once")
+    for kind in named:
+        if kind not in KINDS:
+            raise InvalidInputError(f"{name}: kind {kind!r} is not a transform; use {', '.join(KINDS)}")
+    pairs = list(zip(numbers, named, strict=True))
+    return Plan(
+        tuple((axis, kind) for axis, kind in pairs if kind != "fft"),
+        tuple(axis for axis, kind in pairs if kind == "fft"),
+    )
+
+
+def is_half(points: int, given: int) -> bool:
+    """Whether a symbol with ``given`` frequencies along the halved axis has those from 0 up, and no others."""
+    return given != 1 and given == points // 2 + 1
+
+
+@final
+class SpectralMultiply(Primitive):
+    """``spectral_multiply(symbol, signal, axes=-1, kinds="fft", real=None)``: transform, times ``symbol``, back.
+
+    ``axes`` is an axis of the signal or several, ``kinds`` the transform along all of them or one for each. Index
+    ``k`` of the symbol along such an axis of ``n`` points stands for
+
+    - ``"fft"``: ``exp(2 pi i k j / n)``, in the order of ``numpy.fft.fftfreq``: periodic;
+    - ``"dct2"``: ``cos(pi k (j + 1/2) / n)``: bounded, free ends half a step outside (the path graph);
+    - ``"dct1"``: ``cos(pi k j / (n - 1))``: free ends at the first and last point;
+    - ``"dst1"``: ``sin(pi (k + 1) (j + 1) / (n + 1))``: zero one step outside;
+    - ``"dst2"``: ``sin(pi (k + 1) (j + 1/2) / n)``: zero half a step outside.
+
+    ``symbol`` broadcasts against the spectrum, which has the signal's shape, and may have more leading axes; so has the
+    result then. Work is done in the signal's precision (integers: float64).
+
+    The result is real if signal and symbol are, complex otherwise. A real symbol of a real signal must be even,
+    ``symbol[-k] = symbol[k]`` (else say ``real=False``), and ``real=True`` promises of a complex one that it is
+    Hermitian, ``symbol[-k] = conj(symbol[k])``, which makes the result real. For a real result only the frequencies
+    from 0 up of the last Fourier axis are looked at, ``n // 2 + 1`` of them, and a symbol may have just those.
+
+    A sample that is not finite makes its whole transform so, and no other. Differentiable in both operands.
+    """
+
+    name = "spectral_multiply"
+    operands = ("symbol", "signal")
+    prepared_operand = 0
+    casts = False
+
+    def describe(
+        self, symbol: Any, signal: Any, *, axes: Any = -1, kinds: Any = "fft", real: bool | None = None
+    ) -> Call:
+        """Check both operands; ``facts``: ``waves``, ``turns``, ``real`` (the result), ``fits``, ``spectrum_bytes``."""
+        factor = read_dtype(self.name, "symbol", symbol, _TAKES)
+        sampled = read_dtype(self.name, "signal", signal, _TAKES)
+        dtype = sampled if sampled in INEXACT else "float64"
+        points, given = shape_of(signal), shape_of(symbol)
+        if not points:
+            raise ShapeError(f"{self.name}: signal has no axis to transform along; give it at least one")
+        plan = plan_axes(axes, kinds, len(points))
+        is_real = self._is_real(plan, dtype, factor, real)
+        if not is_real:
+            dtype = complex_of(dtype)
+        spectrum = list(points)
+        for axis, kind in plan.waves:
+            if kind == "dct1" and points[axis] == 1:
+                raise ShapeError(f"{self.name}: 'dct1' along axis {axis} of 1 point; it needs 2, or use 'dct2'")
+        if is_real and plan.turns:
+            axis = plan.turns[-1]
+            if len(given) >= -axis and is_half(points[axis], given[axis]):
+                spectrum[axis] = given[axis]
+        self._check_symbol(plan, tuple(spectrum), points, given)
+        full = [*broadcast(self.name, given, tuple(spectrum))]
+        chosen = plan.axes
+        for axis in chosen:
+            full[axis] = points[axis]
+        length = math.prod(points[axis] for axis in chosen)
+        batch = math.prod(size for axis, size in enumerate(full, -len(full)) if axis not in chosen)
+        size, item = elements(tuple(full)), dtype_bytes(dtype)
+        symbol_bytes = elements(given) * item * (2 if is_real and factor.startswith("complex") else 1)
+        return Call(
+            operation=self.name,
+            batch=batch,
+            length=length,
+            dtype=dtype,
+            shape=tuple(full),
+            input_bytes=symbol_bytes + elements(points) * item,
+            output_bytes=size * item,
+            facts={
+                "waves": plan.waves,
+                "turns": plan.turns,
+                "real": is_real,
+                "fits": size == elements(points),
+                "spectrum_bytes": self._spectrum_bytes(plan, points, dtype),
+            },
+        )
+
+    @staticmethod
+    def _spectrum_bytes(plan: Plan, points: tuple[int, ...], dtype: str) -> int:
+        size = elements(points) * dtype_bytes(dtype)
+        if dtype.startswith("complex") or not plan.turns:
+            return size
+        along = points[plan.turns[-1]]
+        return size // max(1, along) * 2 * (along // 2 + 1)
+
+    def _is_real(self, plan: Plan, dtype: str, factor: str, real: Any) -> bool:
+        if real not in (None, True, False):
+            raise InvalidInputError(f"{self.name}: real={real!r}; use True, False or None")
+        sampled, weighted = not dtype.startswith("complex"), not factor.startswith("complex")
+        if not real:
+            return sampled and weighted and real is None
+        if not sampled:
+            raise InvalidInputError(f"{self.name}: real=True for a signal of dtype {dtype}; give its real part")
+        if not weighted and not plan.turns:
+            raise InvalidInputError(
+                f"{self.name}: real=True with a complex symbol and no Fourier axis; give the symbol's real part"
+            )
+        return True
+
+    def _check_symbol(
+        self, plan: Plan, spectrum: tuple[int, ...], points: tuple[int, ...], given: tuple[int, ...]
+    ) -> None:
+        for axis in plan.axes:
+            if len(given) >= -axis and given[axis] not in (1, spectrum[axis]):
+                raise ShapeError(
+                    f"{self.name}: symbol has {given[axis]} frequencies along axis {axis}, where the signal has "
+                    f"{points[axis]} points; give as many, or 1 for all"
+                )
+
+    def work(self, call: Call, algorithm: str) -> float:
+        """``n log n`` for each transform of all axes."""
+        return float(call.batch * call.length * max(1.0, math.log2(max(1, call.length))))
+
+    def workspace(self, call: Call, algorithm: str) -> int:
+        """The spectrum, where it cannot become the result; those of cosines made of Fourier transforms, at the most."""
+        if not call.batch * call.length:
+            return 0
+        spectrum: int = call.facts["spectrum_bytes"]
+        # What a symbol with more rows than the signal multiplies is not its own place.
+        product = 0 if call.facts["fits"] else call.output_bytes
+        if algorithm == "scipy":
+            return product + (spectrum if call.facts["real"] and call.facts["turns"] else 0)
+        return product + spectrum + (4 * call.output_bytes if call.facts["waves"] else 0)
+
+    def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
+        """A real symbol along the last axis, periodic: a fractional Laplacian of each row."""
+        real = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+        return (ArraySpec(shape[-1:] or (1,), real), ArraySpec(shape or (1,), dtype)), {}
+
+    def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
+        """A product with the matrix of each transform, and with its inverse, in extended precision."""
+        call = self.describe(*arrays, **params)
+        precision = np.finfo(call.dtype).dtype
+        symbol, signal = (
+            np.asarray(array).astype(np.result_type(precision, array.dtype) if array.dtype.kind == "c" else precision)
+            for array in map(np.asarray, arrays)
+        )
+        symbol, signal = symbol.astype(np.clongdouble), signal.astype(np.clongdouble)
+        chosen = [*call.facts["waves"], *((axis, "fft") for axis in call.facts["turns"])]
+        if call.facts["real"] and call.facts["turns"]:
+            axis = call.facts["turns"][-1]
+            if symbol.ndim >= -axis and is_half(signal.shape[axis], symbol.shape[axis]):
+                symbol = whole_symbol(symbol, signal.shape[axis], call.facts["turns"])
+        with np.errstate(all="ignore"):
+            for axis, kind in chosen:
+                signal = along(signal, axis, transform_matrix(kind, signal.shape[axis]))
+            signal = signal * symbol
+            for axis, kind in chosen:
+                signal = along(signal, axis, inverse_matrix(kind, signal.shape[axis]))
+        signal = np.broadcast_to(signal, call.shape)
+        return np.ascontiguousarray(signal.real if call.facts["real"] else signal).astype(call.dtype)
+
+    def cases(self, dtype: str) -> Iterator[Case]:
+        """Each kind and mixtures of them, odd and even lengths, batches, layouts, and symbols of every shape."""
+        real = not dtype.startswith("complex")
+        number = "float32" if dtype in ("float32", "complex64") else "float64"
+        for kind in KINDS:
+            for points in (2 if kind == "dct1" else 1, 7, 12):
+                symbol = _even_symbol(number, (points,), (-1,) if kind == "fft" else ())
+                yield Case(
+                    f"{kind} of {points}", (symbol, samples(dtype, points, 1)), {"kinds": kind}, points in (7, 12)
+                )
+            x = samples(dtype, (3, 2, 9), 2)
+            symbol = _even_symbol(number, (9,), (-1,) if kind == "fft" else ())
+            yield Case(f"{kind} batched", (symbol, x), {"kinds": kind}, differentiable=True)
+            yield Case(f"{kind} along the first axis", (symbol[:, None, None], np.moveaxis(x, -1, 0)), _at(0, kind))
+            yield Case(f"{kind} strided", (strided_view(symbol), strided_view(x)), {"kinds": kind})
+            yield Case(f"{kind} reversed", (reversed_view(symbol), reversed_view(x)), {"kinds": kind})
+            yield Case(f"{kind} of no rows", (symbol, samples(dtype, (0, 9), 3)), {"kinds": kind})
+            yield Case(f"{kind} of no points", (samples(number, 1, 3), samples(dtype, (2, 0), 3)), {"kinds": kind})
+        x = samples(dtype, (2, 5, 6, 4), 4)
+        symbol = _even_symbol(number, (5, 6, 4), (-3, -2, -1))
+        yield Case("three axes", (symbol, x), {"axes": (-3, -2, -1)}, differentiable=True)
+        yield Case("four axes", (_even_symbol(number, (2, 5, 6, 4), (0, 1, 2, 3)), x), {"axes": (0, 1, 2, 3)})
+        mixed = {"axes": [1, 3, 2], "kinds": ["dst1", "fft", "dct2"]}
+        yield Case("mixed", (_even_symbol(number, (5, 6, 4), (-1,)), x), mixed, differentiable=True)
+        yield Case("a symbol each", (_even_symbol(number, (2, 5, 6, 4), (-1,)), x), {})
+        yield Case("more axes in the symbol", (_even_symbol(number, (3, 1, 4), (-1,)), x[0, 0]), {}, True)
+        yield Case("one factor for all", (samples(number, 1, 5), x), {"axes": (-1, -2)})
+        yield Case("a number", (samples(number, (), 5), x), {"kinds": "dst1"})
+        if real:
+            half = _even_symbol(number, (5, 6, 3), (-3, -2))
+            yield Case("half a symbol", (half, x), {"axes": (-3, -2, -1)}, differentiable=True)
+            wave = _hermitian("complex64" if number == "float32" else "complex128", 9)
+            yield Case("a Hermitian symbol", (wave, samples(dtype, (2, 9), 6)), {"real": True}, differentiable=True)
+            yield Case("half a Hermitian symbol", (wave[:5], samples(dtype, (2, 9), 6)), {"real": True})
+            both = {"axes": (-2, -1), "kinds": ("dct2", "fft"), "real": True}
+            yield Case("Hermitian and cosines", (wave, samples(dtype, (4, 9), 6)), both)
+            if dtype == "float64":
+                yield Case("integers", (symbol[0, 0], np.arange(-2, 2)), {})
+                yield Case("a symbol of integers", (np.array([3, 1, 2, 1]), x), {})
+        else:
+            yield Case("a complex symbol", (samples(dtype, (6, 4), 7), x), {"axes": (-2, -1)}, differentiable=True)
+            yield Case("a complex symbol of cosines", (samples(dtype, 4, 7), x), {"kinds": "dct2"})
+            yield Case("a complex symbol of a real signal", (samples(dtype, 4, 7), samples(number, (3, 4), 8)), {})
+            asked = {"real": False}
+            yield Case("a one-sided symbol", (samples(number, 4, 7), samples(number, (3, 4), 8)), asked)
+
+
+def _at(axis: int, kind: str) -> dict[str, Any]:
+    return {"axes": axis, "kinds": kind}
+
+
+def _even_symbol(dtype: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Real numbers that do not change when all frequencies of ``axes`` change sign."""
+    symbol = samples(dtype, shape, 9)
+    mirrored = symbol
+    for axis in axes:
+        mirrored = np.roll(np.flip(mirrored, axis), 1, axis)
+    return np.asarray((symbol + mirrored) / np.asarray(2, dtype))
+
+
+def _hermitian(dtype: str, n: int) -> np.ndarray[Any, Any]:
+    """The frequencies of a real signal."""
+    return np.fft.fft(samples("float64", n, 10)).astype(dtype)

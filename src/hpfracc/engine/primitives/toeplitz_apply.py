@@ -1,0 +1,209 @@
+"""Contract of the symmetric Toeplitz product: a sum over both sides, weighted by distance."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.primitives._operands import (
+    broadcast,
+    complex_of,
+    dtype_bytes,
+    elements,
+    normal_axis,
+    read_dtype,
+    shape_of,
+)
+from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["ToeplitzApply", "padded_sizes", "read_axes", "several_axes"]
+
+_TAKES = INEXACT | INTEGERS
+
+
+def read_axes(axes: Any, ndim: int) -> tuple[int, ...]:
+    """``axes`` of a signal with ``ndim`` axes, counted from the end and in their order."""
+    name = ToeplitzApply.name
+    chosen = tuple(axes) if isinstance(axes, Sequence) else (axes,)
+    if not chosen:
+        raise InvalidInputError(f"{name}: axes={axes!r} names no axis; give at least one")
+    numbers = sorted(normal_axis(name, axis, ndim) - ndim for axis in chosen)
+    if len(set(numbers)) < len(numbers):
+        raise InvalidInputError(f"{name}: axes={axes!r} names an axis twice; name each once")
+    return tuple(numbers)
+
+
+def padded_sizes(points: Sequence[int], taps: Sequence[int]) -> tuple[int, ...]:
+    """Points of the cyclic sums that do not wrap into the signal's own, along each axis."""
+    return tuple(fast_length(max(1, n + used - 1)) for n, used in zip(points, taps, strict=True))
+
+
+def several_axes(call: Call) -> str | None:
+    """Why a direct sum does not serve a call, or None."""
+    count = len(call.facts["axes"])
+    return None if count == 1 else f"it sums along one axis, not {count} at once; fft takes any number"
+
+
+@final
+class ToeplitzApply(Primitive):
+    r"""``y[..., n] = sum_k weights[..., |n - k|] * signal[..., k]``, or the same over several ``axes`` at once.
+
+    Over the axes (a, b) it is ``y[n, m] = sum_{k, l} weights[|n - k|, |m - l|] signal[k, l]``. ``weights`` has those
+    axes where the signal has them, counted from the last, with any number of taps; of more than there are points the
+    excess is not used, and beyond the last they count as zero. All other axes broadcast. Work is done in the signal's
+    precision (integers: float64), complex if either operand is.
+
+    A sample that is not finite reaches the outputs whose sum involves it, and no other. Differentiable in both
+    operands; for real weights the operator is its own adjoint.
+
+    Algorithms: ``direct`` is the sum along one axis, about ``2 n K`` steps; ``fft`` a padded transform, a product with
+    that of the weights continued to both sides, and back.
+    """
+
+    name = "toeplitz_apply"
+    operands = ("weights", "signal")
+    prepared_operand = 0
+
+    def describe(self, weights: Any, signal: Any, *, axes: Any = -1) -> Call:
+        """Check both operands; ``facts``: ``axes``, ``points`` and ``used`` taps along them, ``rows`` of weights."""
+        kernel = read_dtype(self.name, "weights", weights, _TAKES)
+        sampled = read_dtype(self.name, "signal", signal, _TAKES)
+        dtype = sampled if sampled in INEXACT else "float64"
+        if kernel.startswith("complex"):
+            dtype = complex_of(dtype)
+        given, shape = shape_of(weights), shape_of(signal)
+        if not shape:
+            raise ShapeError(f"{self.name}: signal has no axis to sum along; give it at least one")
+        chosen = read_axes(axes, len(shape))
+        if len(given) < -chosen[0]:
+            raise ShapeError(
+                f"{self.name}: weights have shape {given}; they need the axes {chosen} of the signal, with their taps"
+            )
+        points = tuple(shape[axis] for axis in chosen)
+        used = tuple(min(given[axis], shape[axis]) for axis in chosen)
+        ones = [1 if axis in chosen else size for axis, size in enumerate(given, -len(given))]
+        full = list(shape)
+        for axis in chosen:
+            full[axis] = 1
+        rows = [*broadcast(self.name, tuple(ones), tuple(full))]
+        batch = elements(tuple(rows))
+        for axis, size in zip(chosen, points, strict=True):
+            rows[axis] = size
+        length, item = math.prod(points), dtype_bytes(dtype)
+        return Call(
+            operation=self.name,
+            batch=batch,
+            length=length,
+            dtype=dtype,
+            shape=tuple(rows),
+            input_bytes=(elements(given) + elements(shape)) * item,
+            output_bytes=batch * length * item,
+            facts={
+                "axes": chosen,
+                "points": points,
+                "used": used,
+                "taps": math.prod(used),
+                "rows": tuple(ones),
+                "weight_rows": elements(tuple(ones)),
+                "prepared_for": (chosen, points),
+            },
+        )
+
+    def work(self, call: Call, algorithm: str) -> float:
+        """Multiplications, up to a constant."""
+        if algorithm == "direct":
+            n, taps = call.length, call.facts["taps"]
+            return float(call.batch * max(0, n * (2 * taps - 1) - taps * (taps - 1)))
+        size = math.prod(padded_sizes(call.facts["points"], call.facts["used"]))
+        return float(call.batch * size * math.log2(max(2, size)))
+
+    def workspace(self, call: Call, algorithm: str) -> int:
+        """Padded spectra of weights and signal, and the padded result; for a direct sum one row and what hangs over."""
+        taps: int = call.facts["taps"]
+        weight_rows: int = call.facts["weight_rows"]
+        if not call.batch * call.length * taps:
+            return 0
+        if algorithm == "direct":
+            return (2 * call.length + 6 * taps) * call.itemsize
+        size = math.prod(padded_sizes(call.facts["points"], call.facts["used"]))
+        if call.dtype.startswith("complex"):
+            return (call.batch + weight_rows) * size * call.itemsize
+        # Half a spectrum of complex numbers takes as much as the row of real ones that it came from; that of the
+        # weights is real, and the result is cut out of its row once the spectrum is gone.
+        return (2 * call.batch * size + weight_rows * size // 2) * call.itemsize - call.output_bytes
+
+    def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
+        """As many weights as points: a fractional derivative in space."""
+        return (ArraySpec(shape[-1:] or (1,), dtype), ArraySpec(shape or (1,), dtype)), {}
+
+    def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
+        """Sum over every distance, both ways, in extended precision."""
+        call = self.describe(*arrays, **params)
+        wide = np.clongdouble if call.dtype.startswith("complex") else np.longdouble
+        weights, signal = (np.asarray(array).astype(call.dtype).astype(wide) for array in arrays)
+        axes, points, used = (call.facts[name] for name in ("axes", "points", "used"))
+        result: np.ndarray[Any, Any] = np.zeros(call.shape, wide)
+        reach = [range(1 - taps, taps) for taps in used]
+        with np.errstate(invalid="ignore"):
+            for lags in itertools.product(*reach):
+                distance = _index(weights.ndim, axes, [slice(abs(lag), abs(lag) + 1) for lag in lags])
+                there = _index(result.ndim, axes, [_part(lag, n) for lag, n in zip(lags, points, strict=True)])
+                here = _index(signal.ndim, axes, [_part(-lag, n) for lag, n in zip(lags, points, strict=True)])
+                result[there] += weights[distance] * signal[here]
+        return result.astype(call.dtype)
+
+    def cases(self, dtype: str) -> Iterator[Case]:
+        """Each relation of the two lengths, batches, several axes, and memory layouts."""
+
+        def case(name: str, weights: Any, signal: Any, differentiable: bool = False, **params: Any) -> Case:
+            arrays = (samples(dtype, weights, 1), samples(dtype, signal, 2))
+            return Case(name, arrays, params, differentiable)
+
+        yield case("plain", 16, 16, True)
+        yield case("one point", 1, 1, True)
+        yield case("one tap", 1, 4)
+        yield case("short weights", 5, 24, True)
+        yield case("long weights", 90, 50, True)
+        yield case("batched", 20, (3, 4, 20), True)
+        yield case("broadcast weights", (3, 1, 16), (4, 16), True)
+        yield case("more axes in the weights", (2, 1, 8), 8)
+        yield case("several blocks of taps", 1500, 1500)
+        yield case("along the first axis", (9, 1, 1), (9, 2, 3), True, axes=0)
+        yield case("along the middle axis", (4, 7, 1), (4, 7, 3), axes=1)
+        yield case("two axes", (6, 7), (2, 6, 7), True, axes=(-2, -1))
+        yield case("two axes apart", (5, 1, 4), (6, 3, 7), axes=(0, 2))
+        yield case("three axes", (3, 4, 5), (3, 4, 5), True, axes=(0, 1, 2))
+        yield case("no points", 4, 0)
+        yield case("no rows", 4, (0, 6))
+        yield case("no taps", 0, 6)
+        weights, signal = samples(dtype, 24, 3), samples(dtype, (3, 40), 4)
+        yield Case("strided", (strided_view(weights), strided_view(signal)))
+        yield Case("reversed", (reversed_view(weights), reversed_view(signal)))
+        yield Case("transposed", (weights, np.ascontiguousarray(signal.T).T))
+        yield Case("repeated rows", (weights, np.broadcast_to(signal[0], (4, 40))))
+        if dtype == "float64":
+            yield Case("integers", (weights, np.arange(-8, 9)))
+        elif dtype.startswith("complex"):
+            real = "float64" if dtype == "complex128" else "float32"
+            yield Case("complex weights alone", (weights, samples(real, 40, 7)))
+            yield Case("complex signal alone", (samples(real, 24, 8), signal))
+
+
+def _part(lag: int, n: int) -> slice:
+    """The outputs that a sample ``lag`` before them reaches."""
+    return slice(max(0, lag), n + min(0, lag))
+
+
+def _index(ndim: int, axes: Sequence[int], parts: Sequence[slice]) -> tuple[slice, ...]:
+    """An index with ``parts`` at ``axes`` and everything elsewhere."""
+    index = [slice(None)] * ndim
+    for axis, part in zip(axes, parts, strict=True):
+        index[axis] = part
+    return tuple(index)

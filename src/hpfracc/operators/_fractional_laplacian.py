@@ -1,0 +1,146 @@
+"""The fractional Laplacian, in one to three dimensions (or more)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._function import Function
+from hpfracc.operators._order import Order, read_order
+from hpfracc.operators._periodic import first_point, sampled
+from hpfracc.operators._several_axes import call_over_axes
+from hpfracc.operators._values import Samples
+from hpfracc.operators.rules._laplacian import Dirichlet, Integral, LaplacianRule, Neumann, Periodic
+
+__all__ = ["FractionalLaplacian", "fractional_laplacian"]
+
+_WHO = "the fractional Laplacian"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FractionalLaplacian(FractionalOperator):
+    r"""Fractional Laplacian :math:`(-\Delta)^{\alpha/2}`: positive, of order alpha, the power :math:`s = \alpha/2`.
+
+    .. math:: (-\Delta)^{\alpha/2} f(x) = C_{d,\alpha} \,\mathrm{p.v.}\!\int_{\mathbb{R}^d}
+        \frac{f(x) - f(y)}{|x-y|^{d+\alpha}}\,dy, \quad \text{of waves } |\kappa|^\alpha e^{i\kappa\cdot x}.
+
+    alpha = 2 is minus the Laplacian; the Riesz derivative is minus this. On a bounded set there are several operators
+    of this name, which differ: ``method`` says which.
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order, twice the power; a tensor or JAX array carries its derivative.
+    method : str
+        - ``"integral"`` (what ``"auto"`` takes): the integral above over the whole space, f being zero outside its
+          samples. :math:`0 < \alpha \le 2`. Order 2 where f continued by zero is smooth.
+        - ``"periodic"``: by Fourier series; samples over a period, without its end. Any alpha: a negative one is the
+          Riesz potential of f without its mean.
+        - ``"dirichlet"``: the spectral power with f zero on the edge, by sine series; samples at the points inside,
+          ``np.linspace(a, b, n + 2)[1:-1]``. Any alpha.
+        - ``"neumann"``: the spectral power with free ends, by cosine series; samples at the middles of n cells.
+
+    Notes
+    -----
+    ``axis`` may be several axes, ``t`` then has a grid for each, and ``step`` one number or one for each: the operator
+    is that of their space, not a sum over axes. A callable is sampled at the grid that is given: ``f(x)``, or ``f(x,
+    y)`` with arrays of all points (``np.meshgrid(..., indexing="ij")``). Every value depends on every sample: one that
+    is not finite makes the whole result of its batch so.
+    """
+
+    alpha: Any
+    method: str = "auto"
+
+    definition: ClassVar[str] = "fractional_laplacian"
+    short_names: ClassVar[tuple[str, ...]] = ("laplacian", "FL")
+    formula: ClassVar[str] = r"(-\Delta)^{\alpha/2} f"
+    rules: ClassVar[Any] = {
+        "integral": Integral(),
+        "periodic": Periodic(),
+        "dirichlet": Dirichlet(),
+        "neumann": Neumann(),
+    }
+
+    def __call__(
+        self,
+        f: Any,
+        t: Any = None,
+        *,
+        step: Any = None,
+        axis: int | Sequence[int] = -1,
+        origin: Any = None,
+        factor: Any = None,
+        rtol: Any = None,
+        backend: Any = None,
+        full_output: bool = False,
+    ) -> Any:
+        """Apply the operator along an axis, or over several.
+
+        Parameters
+        ----------
+        f : array_like or callable
+            Samples, with any further axes, or a function that is sampled at the grid.
+        t : array_like or sequence of array_like, optional
+            The points along the axis, or those along each of the axes.
+        step : float or sequence of float, optional
+            Their distance instead, one for all axes or one for each.
+        axis : int or sequence of int
+            The axes of space.
+        origin, factor, rtol : None
+            Of other operators; this one has no use for them and refuses them.
+        backend : str, optional
+            Where the engine is to do the work.
+        full_output : bool
+            Give an :class:`OperatorResult` instead of the value alone.
+        """
+        for name, option in (("origin", origin), ("factor", factor), ("rtol", rtol)):
+            if option is not None:
+                raise InvalidInputError(f"{name}={option!r}: {_WHO} has no use for it; leave it out")
+        if isinstance(axis, Sequence):
+            return call_over_axes(self, f, t, step=step, axes=axis, backend=backend, full_output=full_output)
+        return FractionalOperator.__call__(self, f, t, step=step, axis=axis, backend=backend, full_output=full_output)
+
+    def _start_of(self, t: Any, origin: Any) -> Any:
+        return first_point(t, origin, _WHO)
+
+    def _chosen(self) -> tuple[LaplacianRule, Order]:
+        """The method and the order it has to serve."""
+        rule = pick_rule(self.rules, self.method, _WHO)
+        order = read_order(self.alpha)
+        assert isinstance(rule, LaplacianRule)
+        if isinstance(rule, Integral) and order.known is not None and not 0.0 < order.known <= 2.0:
+            raise InvalidInputError(
+                f"alpha={order.known:g}: {_WHO} by its integral has an order in (0, 2]; use method='periodic' or "
+                "'dirichlet' for others"
+            )
+        return rule, order
+
+    def _of_samples(self, samples: Samples) -> Outcome:
+        rule, order = self._chosen()
+        return apply_rule(rule, samples, order, _WHO)
+
+    def _of_function(self, function: Function) -> Outcome:
+        return self._of_samples(sampled(function, _WHO))
+
+
+def fractional_laplacian(f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", **options: Any) -> Any:
+    r"""Fractional Laplacian :math:`(-\Delta)^{\alpha/2}` of samples or of a callable, over one axis or several.
+
+    ``alpha`` and ``method`` are those of :class:`FractionalLaplacian`; the ``options`` (``step``, ``axis``,
+    ``backend``, ``full_output``) those of its call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> x = np.linspace(0.0, 2.0 * np.pi, 16, endpoint=False)
+    >>> f = np.cos(x)[:, None] * np.cos(2 * x)
+    >>> value = hf.fractional_laplacian(f, (x, x), 1.5, method="periodic", axis=(0, 1))
+    >>> bool(np.allclose(value, (1 + 4) ** 0.75 * f))
+    True
+    """
+    return FractionalLaplacian(alpha, method)(f, t, **options)

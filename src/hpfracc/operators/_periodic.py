@@ -1,0 +1,177 @@
+"""Periodic functions given as callables: their trigonometric polynomial, and an operator of its waves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hpfracc.engine.execution.api import matmul
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators._base import Outcome
+from hpfracc.operators._function import Function
+from hpfracc.operators._grids import Grid, read_grid, read_number, to_host
+from hpfracc.operators._order import Order
+from hpfracc.operators._values import Samples, constant, join, real_dtype
+from hpfracc.operators.rules._periodic import PeriodicRule, wave_powers
+
+__all__ = ["check_period", "first_point", "of_periodic_function", "sampled"]
+
+#: Numbers of samples over a period that are tried, one after the other.
+_COUNTS = (16, 32, 64, 128, 256, 512, 1024)
+#: Where the values cannot be looked at, being traced, this many are taken and the result says so.
+_BLIND = 128
+#: Coefficients this small beside the largest value, in units of eps, are rounding.
+_ROUNDING = 20.0
+#: Coefficients are followed so far below the tolerance: differentiation amplifies what is left out.
+_RESERVE = 1e-4
+#: Values a period apart may differ by so much of the largest.
+_PERIODIC = 1e-6
+#: Points of the result that are worked on together.
+_CHUNK = 8192
+
+
+def first_point(t: Any, origin: Any, who: str) -> Any:
+    """The beginning of the points of a callable, for an operator that has no origin of its own."""
+    if origin is not None:
+        raise InvalidInputError(f"origin={origin!r}: {who} has no origin, it looks to both sides; leave it out")
+    return None if t is None else float(np.min(to_host(t), initial=np.inf))
+
+
+def read_period(period: Any) -> float | None:
+    """A positive length, or None."""
+    if period is None:
+        return None
+    length = read_number("period", period)
+    if length <= 0.0:
+        raise InvalidInputError(f"period={length:g} is not positive; give the length after which f repeats itself")
+    return length
+
+
+def check_period(grid: Grid, period: Any, who: str) -> None:
+    """Refuse samples that do not cover the period which the caller named."""
+    step = grid.require_uniform(who)
+    length = read_period(period)
+    if length is None:
+        return
+    try:
+        covered = grid.n * float(to_host(step))
+    except Exception:  # a traced step
+        return
+    if abs(covered - length) > 1e-6 * length:
+        hint = (
+            " (the last sample repeats the first: drop it)"
+            if abs(covered - float(to_host(step)) - length) < 1e-6 * length
+            else ""
+        )
+        raise InvalidInputError(
+            f"{who}: {grid.n} samples {float(to_host(step)):.6g} apart cover {covered:.6g}, not the period "
+            f"{length:.6g}{hint}; use np.linspace(0, period, n, endpoint=False)"
+        )
+
+
+def sampled(function: Function, who: str) -> Samples:
+    """A callable's values at the points that were given, which must be a uniform grid then."""
+    _refuse_factor(function, who)
+    if function.shape == ():
+        raise InvalidInputError(
+            f"{who} of a callable is taken from its values at t, and t is a single point; give the whole grid"
+        )
+    grid = read_grid(function.points, None, None, len(function.points))
+    return Samples(function.at(function.points), grid, function.backend)
+
+
+def _refuse_factor(function: Function, who: str) -> None:
+    if function.factor != 0.0:
+        raise InvalidInputError(f"factor={function.factor:g}: {who} has no origin for a power to start from")
+
+
+def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, period: Any, who: str) -> Outcome:
+    """Sample a period more and more finely until the waves have died out, and apply ``rule`` to those at every point.
+
+    The points may lie anywhere.
+    """
+    _refuse_factor(function, who)
+    length = read_period(period)
+    if length is None:
+        raise InvalidInputError(
+            f"{who} of a callable needs its period; give period= (such as 2 * np.pi), or samples of one period"
+        )
+    start = function.origin
+    values, level, resolved, looked = _fit(function, start, length)
+    count = values.shape[-1]
+    if looked:
+        _refuse_jump(function, start, length, float(np.abs(to_host(values)).max(initial=0.0)))
+    waves = np.arange(1, (count - 1) // 2 + 1)
+    angles = 2.0 * math.pi / count * np.outer(np.arange(count), waves)
+    cosines, sines = (
+        matmul(values, constant(2.0 / count * table, values), backend=function.backend)
+        for table in (np.cos(angles), np.sin(angles))
+    )
+    mean = matmul(values, constant(np.full((count, 1), 1.0 / count), values), backend=function.backend)
+    xp, alpha = order.xp, order.value
+    parts = []
+    for first in range(0, len(function.points), _CHUNK):
+        places = (function.points[first : first + _CHUNK] - start) / length
+        turns = 2.0 * math.pi * np.outer(waves, places - np.floor(places))
+        with xp.scope():
+            c, s = rule.phase(xp, alpha)
+            powers = wave_powers(xp, alpha, 2.0 * math.pi / length * waves).reshape(-1, 1)
+            cosine, sine = xp.array(np.cos(turns)), xp.array(np.sin(turns))
+            tables = powers * (cosine * c - sine * s), powers * (sine * c + cosine * s)
+            rest = wave_powers(xp, alpha, np.zeros(1)) * c * xp.array(np.ones((1, len(places))))
+        parts.append(
+            sum(
+                (
+                    matmul(part, constant(table, part), backend=function.backend)
+                    for part, table in zip((cosines, sines), tables, strict=True)
+                ),
+                matmul(mean, constant(rest, mean), backend=function.backend),
+            )
+        )
+    value = parts[0] if len(parts) == 1 else join(parts)
+
+    def error() -> float:
+        known = order.known if order.known is not None else 0.0
+        size = (2.0 * math.pi / length * waves) ** known
+        return float(level * np.sqrt((size**2).sum()))
+
+    if not looked:
+        message = f"{count} samples of a period; f is traced, so that its waves could not be looked at"
+    elif resolved:
+        message = f"{count} samples of a period, whose highest waves fell to rounding"
+    else:
+        message = f"{count} samples of a period did not resolve f to the tolerance: it is not smooth enough"
+    return Outcome(value, "spectral", error, resolved, message)
+
+
+def _fit(function: Function, start: float, length: float) -> tuple[Any, float, bool, bool]:
+    """Values over a period, the size of their highest waves, whether that is small, and whether it could be seen."""
+    values, level = None, math.nan
+    for count in _COUNTS:
+        values = function.at(start + length * np.arange(count) / count)
+        try:
+            host = to_host(values)
+        except Exception:  # traced or mapped: choose without looking
+            if count < _BLIND:
+                continue
+            return values, math.nan, False, False
+        largest = float(np.abs(host).max(initial=0.0))
+        waves = np.abs(np.fft.fft(host)).reshape(-1, count).max(axis=0) / count
+        level = float(waves[count // 2 - count // 8 : count // 2 + count // 8 + 1].max())
+        rounding = _ROUNDING * float(np.finfo(real_dtype(values)).eps)
+        if level <= max(rounding, _RESERVE * function.rtol) * largest:
+            return values, max(level, 0.01 * rounding * largest), True, True
+    return values, level, False, True
+
+
+def _refuse_jump(function: Function, start: float, length: float, largest: float) -> None:
+    """Refuse a function that is something else a period later."""
+    ends = to_host(function.at(np.array([start, start + length])))
+    jump = float(np.abs(ends[..., 1] - ends[..., 0]).max(initial=0.0))
+    if jump > max(_PERIODIC, function.rtol) * largest:
+        raise InvalidInputError(
+            f"f changes by {jump:.3g} from t={start:g} to t={start + length:g}, a period={length:g} later; "
+            "give its true period, or use an operator that does not need one"
+        )

@@ -1,0 +1,87 @@
+"""The Weyl integral of periodic functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators._base import FractionalOperator, Outcome
+from hpfracc.operators._function import Function
+from hpfracc.operators._order import read_order
+from hpfracc.operators._periodic import first_point
+from hpfracc.operators._values import Samples
+from hpfracc.operators._weyl import Weyl
+from hpfracc.operators.rules._periodic import WeylWaves
+
+__all__ = ["WeylIntegral", "weyl_integral"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WeylIntegral(FractionalOperator):
+    r"""Weyl integral of a periodic function without mean: the inverse of the Weyl derivative.
+
+    .. math:: I^\alpha f(x) = \sum_{k \ne 0} (i\kappa_k)^{-\alpha}\, c_k\, e^{i\kappa_k x}, \quad
+        \kappa_k = 2\pi k / L.
+
+    The integral of a constant over all the past does not exist: the mean of f is left out. ``full_output`` says so.
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order, positive; a tensor or JAX array carries its derivative.
+    method : str
+        ``"spectral"``, which ``"auto"`` takes.
+    period : float, optional
+        As for :class:`Weyl`.
+    """
+
+    alpha: Any
+    method: str = "auto"
+    period: Any = None
+
+    definition: ClassVar[str] = "weyl"
+    short_names: ClassVar[tuple[str, ...]] = ("W",)
+    kind: ClassVar[str] = "integral"
+    formula: ClassVar[str] = r"\sum_{k \ne 0} (i\kappa_k)^{-\alpha}\, c_k\, e^{i\kappa_k x}"
+    rules: ClassVar[Any] = {"spectral": WeylWaves()}
+
+    def _start_of(self, t: Any, origin: Any) -> Any:
+        return first_point(t, origin, "the Weyl integral")
+
+    def _derivative(self) -> Weyl:
+        order = read_order(self.alpha)
+        if order.known is not None and order.known <= 0.0:
+            raise InvalidInputError(f"alpha={order.known:g} is not the order of an integral; use weyl for derivatives")
+        return Weyl(-self.alpha, self.method, self.period)
+
+    def _of_samples(self, samples: Samples) -> Outcome:
+        return _told(self._derivative()._of_samples(samples))
+
+    def _of_function(self, function: Function) -> Outcome:
+        return _told(self._derivative()._of_function(function))
+
+
+def _told(outcome: Outcome) -> Outcome:
+    told = "; ".join(part for part in (outcome.message, "the mean of f is left out") if part)
+    return Outcome(outcome.value, outcome.method, outcome.error, outcome.converged, told)
+
+
+def weyl_integral(
+    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", period: Any = None, **options: Any
+) -> Any:
+    """Weyl integral of samples over a period, or of a periodic callable; the mean is left out.
+
+    ``alpha``, ``method`` and ``period`` are those of :class:`WeylIntegral`; the ``options`` (``step``, ``axis``,
+    ``rtol``, ``backend``, ``full_output``) those of its call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> x = np.linspace(0.0, 2.0 * np.pi, 32, endpoint=False)
+    >>> bool(np.allclose(hf.weyl_integral(np.cos(x), x, 1.0), np.sin(x)))
+    True
+    """
+    return WeylIntegral(alpha, method, period)(f, t, **options)
