@@ -63,7 +63,7 @@ $(VENV)/.light: $(VENV)/.made pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.full: $(VENV)/.made pyproject.toml constraints.txt
-	$(INSTALL) --editable '.[test,dev,numba,torch,jax]'
+	$(INSTALL) --editable '.[test,dev,numba,torch,jax,sklearn]'
 	@touch $@
 
 # mypy counts the optional libraries as Any, so they need not be there.

@@ -23,6 +23,7 @@ HOMES = {
     "dask": ("distributed",),
     "distributed": ("distributed",),
     "matplotlib": ("solvers.ode._plot",),
+    "sklearn": ("ml._differencer",),
 }
 
 

@@ -101,6 +101,13 @@ def _history(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any]
     return 2 * sum_direct(times, sizes, *parameters, **params)
 
 
+def _chirp_transform(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """The norm of each row times that of a chirp, as of a convolution by FFT."""
+    size = max(1, call.length + call.facts["points"])
+    norm = np.sqrt((np.abs(arrays[0]) ** 2).sum(-1, keepdims=True, dtype=np.float64))
+    return (1 + math.log2(size)) * math.sqrt(size) * norm
+
+
 def _exact(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
     return 0.0
 
@@ -117,6 +124,7 @@ _SCALES: dict[str, Callable[[Call, Sequence[np.ndarray], Mapping[str, Any], np.n
     "toeplitz_apply": _toeplitz,
     "exponential_recurrence": _recurrence,
     "history_sum": _history,
+    "chirp_transform": _chirp_transform,
 }
 
 

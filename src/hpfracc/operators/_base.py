@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAST",
+    "UNIFORM",
     "FractionalOperator",
     "OperatorResult",
     "Outcome",
@@ -296,6 +297,10 @@ def order_beside(order: Order, values: Any) -> Order:
     return order
 
 
+#: A uniform grid to choose a rule for where there are no samples yet.
+UNIFORM = Grid(2, 0.0, 1.0)
+
+
 def pick_rule(operator: FractionalOperator, method: str, who: str, grid: Grid) -> Rule:
     """The rule that ``method`` names on this grid, the first one for ``"auto"``, or an error with the names there are.
 
@@ -323,7 +328,7 @@ def streamed_rule(operator: FractionalOperator, method: str, who: str, order: Or
         raise InvalidInputError(f"alpha={order.known:g}: {who} of whole order has no memory to stream; use differences")
     if method in FAST:
         raise InvalidInputError(f"{who}: a stream is fast by itself; leave method='fast' out, or name a uniform rule")
-    return pick_rule(operator, method, who, Grid(2, 0.0, 1.0)), order
+    return pick_rule(operator, method, who, UNIFORM), order
 
 
 def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:

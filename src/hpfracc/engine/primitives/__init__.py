@@ -7,6 +7,7 @@ import difflib
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.primitives.bitwise_xor import BitwiseXor
 from hpfracc.engine.primitives.causal_convolution import CausalConvolution
+from hpfracc.engine.primitives.chirp_transform import ChirpTransform
 from hpfracc.engine.primitives.elementwise import Elementwise
 from hpfracc.engine.primitives.exponential_recurrence import ExponentialRecurrence
 from hpfracc.engine.primitives.fft import FourierTransform
@@ -34,6 +35,7 @@ PRIMITIVES: dict[str, Primitive] = {
         ToeplitzApply(),
         ExponentialRecurrence(),
         HistorySum(),
+        ChirpTransform(),
     )
 }
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-import hpfracc as hf
 from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
 from hpfracc.cli.demo.chapters import Context
 from hpfracc.cli.demo.chart import Chart, Line
 from hpfracc.engine.selection.explain import format_seconds
+from hpfracc.operators._caputo import caputo
+from hpfracc.operators._grunwald_letnikov import grunwald_letnikov
 from hpfracc.special import mittag_leffler
 
 __all__ = ["build"]
@@ -123,9 +124,7 @@ def _one(n: int, method: str) -> dict[str, float]:
     samples, exact = _signal(t), _exact(t)
 
     def run() -> Array:
-        found = (
-            hf.grunwald_letnikov(samples, t, _ALPHA) if method == "gl" else hf.caputo(samples, t, _ALPHA, method=method)
-        )
+        found = grunwald_letnikov(samples, t, _ALPHA) if method == "gl" else caputo(samples, t, _ALPHA, method=method)
         return np.asarray(found)
 
     value = run()
@@ -155,7 +154,7 @@ def _from_the_formula() -> tuple[float, str, float]:
 
     t = np.linspace(0.0, _END, 200)
     begin = time.perf_counter()
-    found = hf.caputo(f, t, _ALPHA)
+    found = caputo(f, t, _ALPHA)
     seconds = time.perf_counter() - begin
     exact = _exact(t)
     error = float(np.max(np.abs(found - exact)) / np.max(np.abs(exact)))
@@ -184,7 +183,7 @@ def _paper(title: str, description: str, lines: list[Line], low: float, high: fl
 
 def _shape() -> Chart:
     t = np.linspace(0.0, _END, _SHAPE_POINTS)
-    signal, half, whole = _signal(t), hf.caputo(_signal(t), t, _ALPHA), hf.caputo(_signal(t), t, 1.0)
+    signal, half, whole = _signal(t), caputo(_signal(t), t, _ALPHA), caputo(_signal(t), t, 1.0)
     lines = [
         _curve("signal", "numpy", t, signal),
         _curve("derivative", "plain", t, np.asarray(whole)),
@@ -226,7 +225,7 @@ def _family() -> Chart:
     t = np.linspace(0.0, _END, _SHAPE_POINTS)
     lines, values = [], []
     for number, alpha in enumerate(_ORDERS):
-        row = np.asarray(hf.caputo(_signal, t, alpha)) if alpha else _signal(t)
+        row = np.asarray(caputo(_signal, t, alpha)) if alpha else _signal(t)
         lines.append(_curve(f"{alpha:g}", f"order{number}", t, row))
         values.append(row)
     return _paper(

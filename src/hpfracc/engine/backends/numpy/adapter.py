@@ -51,6 +51,7 @@ class NumpyAdapter(HostAdapter):
         ),
         "history_sum": (KernelSpec("history_sum", "direct", INEXACT, threads=True),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT),),
+        "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, threads=True),),
     }
 
 

@@ -14,6 +14,7 @@ from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
+from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["ADAPTER", "TorchAdapter"]
 
@@ -75,6 +76,7 @@ class TorchAdapter(Adapter):
         ),
         "history_sum": (KernelSpec("history_sum", "direct", INEXACT, differentiable=True),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, differentiable=True),),
+        "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, differentiable=True),),
     }
 
     def __init__(self) -> None:
@@ -124,6 +126,12 @@ class TorchAdapter(Adapter):
         except IndexError:
             pair = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         return _EventTimer(torch.cuda, device, pair, idle)
+
+    def clock(self) -> DeviceClock:
+        """CUDA events on the current stream, for the profiler."""
+        from hpfracc.engine.backends.torch.clock import CLOCK
+
+        return CLOCK
 
     def free_bytes(self, device: str) -> int | None:
         """What the driver has free and what PyTorch's own pool holds unused; None for the host."""

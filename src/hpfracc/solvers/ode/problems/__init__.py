@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hpfracc.solvers.ode.problems._base import Reference, TestEquation, stored_reference
 from hpfracc.solvers.ode.problems._bagley_torvik import bagley_torvik
+from hpfracc.solvers.ode.problems._base import Reference, TestEquation, stored_reference
 from hpfracc.solvers.ode.problems._brusselator import brusselator
 from hpfracc.solvers.ode.problems._diethelm import diethelm
 from hpfracc.solvers.ode.problems._duffing import duffing
