@@ -191,6 +191,26 @@ def test_weights_are_those_of_numpy(alpha: Any):
         assert found.first[(slice(None), *index)].numpy() == pytest.approx(scale * first, rel=1e-8)
 
 
+def test_torch_func_and_forward_mode_go_through():
+    """torch.func.grad, vmap over starts and a forward derivative are those of autograd."""
+
+    def final(alpha: Any, y0: Any) -> Any:
+        return torch_solution(alpha, y0, torch.tensor([1.0, 3.0], dtype=torch.float64)).sum()
+
+    alpha, y0 = (
+        torch.tensor(0.7, dtype=torch.float64, requires_grad=True),
+        torch.tensor([1.2, 2.8], dtype=torch.float64),
+    )
+    (expected,) = torch.autograd.grad(final(alpha, y0), alpha)
+    plain = alpha.detach()
+    assert float(torch.func.grad(final)(plain, y0)) == pytest.approx(float(expected), rel=1e-10)
+    _, forward = torch.func.jvp(lambda a: final(a, y0), (plain,), (torch.ones_like(plain),))
+    assert float(forward) == pytest.approx(float(expected), rel=1e-10)
+    starts = torch.stack([y0, y0 + 0.1])
+    mapped = torch.func.vmap(lambda start: final(0.7, start))(starts)
+    assert mapped.tolist() == pytest.approx([float(final(0.7, start)) for start in starts], rel=1e-12)
+
+
 def test_half_as_wide_numbers_stay_so():
     """float32 in, float32 out, near the float64 answer."""
     y = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), torch.ones(1), 0.5, step=0.01).y
