@@ -17,8 +17,9 @@ from hpfracc.profiling.timelines import Timeline
 
 __all__ = ["Lane", "Session"]
 
-#: Pairs of marks that wait to be read before old ones are looked at: the device is usually done with those.
-_PENDING, _AT_ONCE = 256, 32
+#: Pairs of marks that wait to be read before old ones are looked at: reading a pair can take longer than setting it, so
+#: that is left to when the profile is read, up to so many events as a driver holds without trouble.
+_PENDING, _AT_ONCE = 8192, 32
 
 #: Lanes up to which every thread has one of its own.
 _DISTINCT = 64

@@ -10,7 +10,7 @@ import torch
 __all__ = ["CLOCK", "TorchClock"]
 
 #: Idle events kept for each device.
-_MOST_IDLE = 1024
+_MOST_IDLE = 16_384
 
 
 class TorchClock:
@@ -21,6 +21,8 @@ class TorchClock:
 
     def __init__(self) -> None:
         self._idle: dict[str, deque[Any]] = {}
+        #: PyTorch's streams by their numbers: making the object for one takes longer than recording on it.
+        self._streams: dict[tuple[int, ...], Any] = {}
 
     def in_use(self) -> bool:
         """Whether PyTorch has a context on a card."""
@@ -44,12 +46,20 @@ class TorchClock:
             event = idle.pop()
         except IndexError:
             event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(_index(device)))
+        event.record(self._current(device))
         return event
 
     def is_idle(self, device: str) -> bool:
         """Whether the current stream has nothing left to do."""
-        return bool(torch.cuda.current_stream(_index(device)).query())
+        return bool(self._current(device).query())
+
+    def _current(self, device: str) -> Any:
+        """The stream that work is given to now."""
+        number: tuple[int, ...] = torch._C._cuda_getCurrentStream(_index(device))
+        stream = self._streams.get(number)
+        if stream is None:
+            stream = self._streams[number] = torch.cuda.current_stream(_index(device))
+        return stream
 
     def has_passed(self, mark: Any) -> bool:
         """Whether the device has reached the event."""
