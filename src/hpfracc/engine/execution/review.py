@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from functools import partial
@@ -16,6 +17,7 @@ from hpfracc.engine.execution.planning import bind_verdict, learns
 from hpfracc.engine.execution.recovery import RECHECK
 from hpfracc.engine.execution.rescue import rescue, run_cut
 from hpfracc.engine.execution.timing import pending_times
+from hpfracc.engine.execution.watching import watch_compilation
 from hpfracc.engine.selection.choose import Option
 
 __all__ = ["attend"]
@@ -50,9 +52,11 @@ def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, An
     marks = None if first else read_marks(request, arm)  # a first call compiles, which is no part of the next
     if timer is not None:
         timer.start()
+    watched = watch_compilation(arm) if first else contextlib.nullcontext()
     begin = time.perf_counter()
     try:
-        result = bound.run(*arrays, **params)
+        with watched:
+            result = bound.run(*arrays, **params)
     except Exception as error:
         return rescue(plan, bound, arrays, params, error)
     seconds = time.perf_counter() - begin

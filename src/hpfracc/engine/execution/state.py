@@ -20,6 +20,7 @@ from hpfracc.engine.memory.forecast import forecasts
 from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.memory.spans import spans
 from hpfracc.engine.selection import knowledge, selector, wisdom
+from hpfracc.profiling import recorder
 
 __all__ = ["reset"]
 
@@ -51,3 +52,4 @@ def reset() -> None:
     hardware.reset()
     wisdom.reset_warnings()
     trail.forget_last()
+    recorder.reset()

@@ -19,6 +19,7 @@ from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import BackendUnavailableError, OutOfMemoryError
+from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["Job", "PieceTooLargeError"]
 
@@ -96,7 +97,8 @@ class Job:
         bound = plan.bound
         begin = time.perf_counter()
         try:
-            result = bound.run(*operands, **params)
+            with spans.span(self.primitive.name, "batch", metadata={"piece": self.pieces + 1}):
+                result = bound.run(*operands, **params)
         except Exception as error:
             adapter = registry.adapter(bound.arm.backend)
             if classify(error, adapter) is Failure.MEMORY:

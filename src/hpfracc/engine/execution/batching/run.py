@@ -22,6 +22,7 @@ from hpfracc.engine.memory.units import parse_bytes
 from hpfracc.engine.primitives._operands import shape_of
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import HpfraccError, InvalidInputError, OutOfMemoryError
+from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["run"]
 
@@ -196,7 +197,8 @@ class _Batch:
 
     def _chunk(self, stacked: StackedOperation | StackedFunction, part: Sequence[int]) -> Sequence[Any] | None:
         try:
-            return stacked.run(part)
+            with spans.span(getattr(self.func, "__name__", "batch"), "batch", metadata={"items": len(part)}):
+                return stacked.run(part)
         except OutOfMemoryError:
             raise
         except Exception as error:
