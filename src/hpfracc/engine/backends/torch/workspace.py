@@ -40,7 +40,8 @@ def convolution_fft(call: Call, arm: Arm) -> int:
         return 0
     size = fast_length(n + taps - 1) * call.itemsize
     if arm.on_host:
-        return around_bytes(call) + (5 * call.batch + 2 * rows + 1) * size // 2
+        # The result is a part of the padded product, and a transform has one row of scratch.
+        return around_bytes(call) + max(0, (2 * call.batch + rows + 1) * size - call.output_bytes)
     # Padded, transformed, the copy that the way back destroys, its result, and cuFFT's own work area; the result of the
     # call comes after the last three are gone.
     return around_bytes(call) + max(0, (5 * call.batch + rows) * size - call.output_bytes)
@@ -73,5 +74,5 @@ def fft(call: Call, arm: Arm) -> int:
 
 def mittag_leffler(call: Call, arm: Arm) -> int:
     """Everything in double precision, sorted into bands, and the fractions of one block."""
-    each = {"float32": 80, "float64": 68, "complex64": 92, "complex128": 76}[call.dtype]
+    each = {"float32": 80, "float64": 44, "complex64": 92, "complex128": 76}[call.dtype]
     return call.length * each + (1 << 22)
