@@ -83,7 +83,7 @@ class TorchAdapter(Adapter):
         "matmul": _default("matmul", INEXACT),
         "fft": _default("fft", INEXACT, workspace=workspace.fft),
         "elementwise": _default("elementwise", INEXACT),
-        "reduction": _default("reduction", INEXACT | _NARROW, workspace=workspace.nothing),
+        "reduction": _default("reduction", INEXACT | _NARROW, workspace=workspace.reduction),
         "bitwise_xor": _default("bitwise_xor", INTEGERS, differentiable=False),
         "mittag_leffler": (
             KernelSpec("mittag_leffler", "contour", INEXACT, differentiable=True, workspace=workspace.mittag_leffler),
