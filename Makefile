@@ -14,6 +14,8 @@ SHELL := bash
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+# Processes that share the tests: as many as there are cores.
+JOBS ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -28,7 +30,7 @@ demo: $(VENV)/.light
 	$(BIN)/hpfracc demo
 
 test: $(VENV)/.full
-	$(BIN)/python -m pytest -m "not slow and not bench" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not slow and not bench" $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -63,7 +65,7 @@ $(VENV)/.light: $(VENV)/.made pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.full: $(VENV)/.made pyproject.toml constraints.txt
-	$(INSTALL) --editable '.[test,dev,numba,torch,jax]'
+	$(INSTALL) --editable '.[test,dev,numba,torch,jax,sklearn]'
 	@touch $@
 
 # mypy counts the optional libraries as Any, so they need not be there.

@@ -19,6 +19,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hpfracc.profiling.clocks import DeviceClock, plug_in
+
 if TYPE_CHECKING:
     from hpfracc import errors
     from hpfracc._config import config, use_backend
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
         causal_convolution,
         elementwise,
         explain,
+        exponential_recurrence,
         fft,
+        history_sum,
         last_decision,
         matmul,
         operation,
@@ -40,55 +44,121 @@ if TYPE_CHECKING:
     )
     from hpfracc.engine.selection.selector import IntelligentBackendSelector, select_optimal_backend
     from hpfracc.engine.workload import WorkloadCharacteristics
+    from hpfracc.ml._differencer import FractionalDifferencer
+    from hpfracc.operators._atangana_baleanu import AtanganaBaleanu, atangana_baleanu
+    from hpfracc.operators._atangana_baleanu_integral import AtanganaBaleanuIntegral, atangana_baleanu_integral
+    from hpfracc.operators._atangana_baleanu_riemann import AtanganaBaleanuRiemann, atangana_baleanu_riemann
     from hpfracc.operators._base import FractionalOperator, OperatorResult
     from hpfracc.operators._caputo import Caputo, caputo
+    from hpfracc.operators._caputo_fabrizio import CaputoFabrizio, caputo_fabrizio
+    from hpfracc.operators._caputo_fabrizio_integral import CaputoFabrizioIntegral, caputo_fabrizio_integral
+    from hpfracc.operators._caputo_hadamard import CaputoHadamard, caputo_hadamard
+    from hpfracc.operators._fractional_difference import fractional_difference
+    from hpfracc.operators._fractional_fft import fractional_fft
     from hpfracc.operators._fractional_laplacian import FractionalLaplacian, fractional_laplacian
+    from hpfracc.operators._frft import frft
+    from hpfracc.operators._graded_grid import graded_grid
     from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov, grunwald_letnikov
+    from hpfracc.operators._hadamard import Hadamard, hadamard
+    from hpfracc.operators._hadamard_integral import HadamardIntegral, hadamard_integral
+    from hpfracc.operators._marchaud import Marchaud, marchaud
+    from hpfracc.operators._psi_caputo import PsiCaputo, psi_caputo
     from hpfracc.operators._registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators._riemann_liouville import RiemannLiouville, riemann_liouville
     from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral, riemann_liouville_integral
     from hpfracc.operators._riesz import Riesz, riesz
+    from hpfracc.operators._stream import OperatorStream
+    from hpfracc.operators._tempered import TemperedRiemannLiouville, tempered
+    from hpfracc.operators._tempered_caputo import TemperedCaputo, tempered_caputo
+    from hpfracc.operators._tempered_integral import TemperedIntegral, tempered_integral
+    from hpfracc.operators._variable_order import VariableOrder, variable_order
     from hpfracc.operators._weyl import Weyl, weyl
     from hpfracc.operators._weyl_integral import WeylIntegral, weyl_integral
     from hpfracc.solvers.ode._fdeint import fdeint
     from hpfracc.solvers.ode._result import FODEResult
     from hpfracc.solvers.ode._solve import solve_fode
+    from hpfracc.special._mittag_leffler import mittag_leffler, mittag_leffler_derivative
+    from hpfracc.special._mittag_leffler_matrix import mittag_leffler_matrix
+    from hpfracc.special._wright import m_wright, wright
+    from hpfracc.special.binomial import generalized_binomial
+    from hpfracc.special.gamma_beta import beta, digamma, gamma, incomplete_beta
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AtanganaBaleanu",
+    "AtanganaBaleanuIntegral",
+    "AtanganaBaleanuRiemann",
     "BackendType",
     "Caputo",
+    "CaputoFabrizio",
+    "CaputoFabrizioIntegral",
+    "CaputoHadamard",
     "FODEResult",
+    "FractionalDifferencer",
     "FractionalLaplacian",
     "FractionalOperator",
     "GrunwaldLetnikov",
+    "Hadamard",
+    "HadamardIntegral",
     "IntelligentBackendSelector",
+    "Marchaud",
     "Operation",
     "OperatorResult",
+    "OperatorStream",
+    "PsiCaputo",
     "RiemannLiouville",
     "RiemannLiouvilleIntegral",
     "Riesz",
+    "TemperedCaputo",
+    "TemperedIntegral",
+    "TemperedRiemannLiouville",
+    "VariableOrder",
     "Weyl",
     "WeylIntegral",
     "WorkloadCharacteristics",
     "__version__",
+    "atangana_baleanu",
+    "atangana_baleanu_integral",
+    "atangana_baleanu_riemann",
+    "beta",
     "bitwise_xor",
     "caputo",
+    "caputo_fabrizio",
+    "caputo_fabrizio_integral",
+    "caputo_hadamard",
     "causal_convolution",
     "config",
     "create_fractional_derivative",
     "create_fractional_integral",
+    "digamma",
     "elementwise",
     "errors",
     "explain",
+    "exponential_recurrence",
     "fdeint",
     "fft",
+    "fractional_difference",
+    "fractional_fft",
     "fractional_laplacian",
+    "frft",
+    "gamma",
+    "generalized_binomial",
+    "graded_grid",
     "grunwald_letnikov",
+    "hadamard",
+    "hadamard_integral",
+    "history_sum",
+    "incomplete_beta",
     "last_decision",
+    "m_wright",
+    "marchaud",
     "matmul",
+    "mittag_leffler",
+    "mittag_leffler_derivative",
+    "mittag_leffler_matrix",
     "operation",
+    "psi_caputo",
     "reduction",
     "riemann_liouville",
     "riemann_liouville_integral",
@@ -97,44 +167,90 @@ __all__ = [
     "solve_fode",
     "spectral_multiply",
     "stencil_relax",
+    "tempered",
+    "tempered_caputo",
+    "tempered_integral",
     "toeplitz_apply",
     "use_backend",
+    "variable_order",
     "weyl",
     "weyl_integral",
+    "wright",
 ]
 
 #: The module each public name is loaded from; a name that stands for a whole module has no entry.
 _HOMES: dict[str, str] = {
+    "AtanganaBaleanu": "hpfracc.operators._atangana_baleanu",
+    "AtanganaBaleanuIntegral": "hpfracc.operators._atangana_baleanu_integral",
+    "AtanganaBaleanuRiemann": "hpfracc.operators._atangana_baleanu_riemann",
     "BackendType": "hpfracc.engine.backends.registry",
     "Caputo": "hpfracc.operators._caputo",
+    "CaputoFabrizio": "hpfracc.operators._caputo_fabrizio",
+    "CaputoFabrizioIntegral": "hpfracc.operators._caputo_fabrizio_integral",
+    "CaputoHadamard": "hpfracc.operators._caputo_hadamard",
     "FODEResult": "hpfracc.solvers.ode._result",
+    "FractionalDifferencer": "hpfracc.ml._differencer",
     "FractionalLaplacian": "hpfracc.operators._fractional_laplacian",
     "FractionalOperator": "hpfracc.operators._base",
     "GrunwaldLetnikov": "hpfracc.operators._grunwald_letnikov",
+    "Hadamard": "hpfracc.operators._hadamard",
+    "HadamardIntegral": "hpfracc.operators._hadamard_integral",
     "IntelligentBackendSelector": "hpfracc.engine.selection.selector",
+    "Marchaud": "hpfracc.operators._marchaud",
     "Operation": "hpfracc.engine.execution.api",
     "OperatorResult": "hpfracc.operators._base",
+    "OperatorStream": "hpfracc.operators._stream",
+    "PsiCaputo": "hpfracc.operators._psi_caputo",
     "RiemannLiouville": "hpfracc.operators._riemann_liouville",
     "RiemannLiouvilleIntegral": "hpfracc.operators._riemann_liouville_integral",
     "Riesz": "hpfracc.operators._riesz",
+    "TemperedCaputo": "hpfracc.operators._tempered_caputo",
+    "TemperedIntegral": "hpfracc.operators._tempered_integral",
+    "TemperedRiemannLiouville": "hpfracc.operators._tempered",
+    "VariableOrder": "hpfracc.operators._variable_order",
     "Weyl": "hpfracc.operators._weyl",
     "WeylIntegral": "hpfracc.operators._weyl_integral",
     "WorkloadCharacteristics": "hpfracc.engine.workload",
+    "atangana_baleanu": "hpfracc.operators._atangana_baleanu",
+    "atangana_baleanu_integral": "hpfracc.operators._atangana_baleanu_integral",
+    "atangana_baleanu_riemann": "hpfracc.operators._atangana_baleanu_riemann",
+    "beta": "hpfracc.special.gamma_beta",
     "bitwise_xor": "hpfracc.engine.execution.api",
     "caputo": "hpfracc.operators._caputo",
+    "caputo_fabrizio": "hpfracc.operators._caputo_fabrizio",
+    "caputo_fabrizio_integral": "hpfracc.operators._caputo_fabrizio_integral",
+    "caputo_hadamard": "hpfracc.operators._caputo_hadamard",
     "causal_convolution": "hpfracc.engine.execution.api",
     "config": "hpfracc._config",
     "create_fractional_derivative": "hpfracc.operators._registry",
     "create_fractional_integral": "hpfracc.operators._registry",
+    "digamma": "hpfracc.special.gamma_beta",
     "elementwise": "hpfracc.engine.execution.api",
     "explain": "hpfracc.engine.execution.api",
+    "exponential_recurrence": "hpfracc.engine.execution.api",
     "fdeint": "hpfracc.solvers.ode._fdeint",
     "fft": "hpfracc.engine.execution.api",
+    "fractional_difference": "hpfracc.operators._fractional_difference",
+    "fractional_fft": "hpfracc.operators._fractional_fft",
     "fractional_laplacian": "hpfracc.operators._fractional_laplacian",
+    "frft": "hpfracc.operators._frft",
+    "gamma": "hpfracc.special.gamma_beta",
+    "generalized_binomial": "hpfracc.special.binomial",
+    "graded_grid": "hpfracc.operators._graded_grid",
     "grunwald_letnikov": "hpfracc.operators._grunwald_letnikov",
+    "hadamard": "hpfracc.operators._hadamard",
+    "hadamard_integral": "hpfracc.operators._hadamard_integral",
+    "history_sum": "hpfracc.engine.execution.api",
+    "incomplete_beta": "hpfracc.special.gamma_beta",
     "last_decision": "hpfracc.engine.execution.api",
+    "m_wright": "hpfracc.special._wright",
+    "marchaud": "hpfracc.operators._marchaud",
     "matmul": "hpfracc.engine.execution.api",
+    "mittag_leffler": "hpfracc.special._mittag_leffler",
+    "mittag_leffler_derivative": "hpfracc.special._mittag_leffler",
+    "mittag_leffler_matrix": "hpfracc.special._mittag_leffler_matrix",
     "operation": "hpfracc.engine.execution.api",
+    "psi_caputo": "hpfracc.operators._psi_caputo",
     "reduction": "hpfracc.engine.execution.api",
     "riemann_liouville": "hpfracc.operators._riemann_liouville",
     "riemann_liouville_integral": "hpfracc.operators._riemann_liouville_integral",
@@ -143,11 +259,26 @@ _HOMES: dict[str, str] = {
     "solve_fode": "hpfracc.solvers.ode._solve",
     "spectral_multiply": "hpfracc.engine.execution.api",
     "stencil_relax": "hpfracc.engine.execution.api",
+    "tempered": "hpfracc.operators._tempered",
+    "tempered_caputo": "hpfracc.operators._tempered_caputo",
+    "tempered_integral": "hpfracc.operators._tempered_integral",
     "toeplitz_apply": "hpfracc.engine.execution.api",
     "use_backend": "hpfracc._config",
+    "variable_order": "hpfracc.operators._variable_order",
     "weyl": "hpfracc.operators._weyl",
     "weyl_integral": "hpfracc.operators._weyl_integral",
+    "wright": "hpfracc.special._wright",
 }
+
+
+def _device_clocks() -> list[DeviceClock]:
+    from hpfracc.engine.backends.registry import device_clocks
+
+    return device_clocks()
+
+
+# The profiler lies below the backends and is handed their clocks: by the roof, which alone may know both.
+plug_in(_device_clocks)
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,8 @@ EXTRAS: dict[str, str] = {
     "igraph": "graph",
     "networkx": "graph",
     "rustworkx": "graph",
+    "joblib": "parallel",
+    "sklearn": "sklearn",
 }
 
 

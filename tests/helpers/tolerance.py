@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.engine.backends.numpy.kernels.history_sum import sum_direct
 from hpfracc.engine.primitives.base import Call
 
 #: Units of rounding that count as "a few".
@@ -91,6 +92,29 @@ def _stencil(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any]
     return (reached + prices) * max(1, call.facts["reach"])
 
 
+def _recurrence(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """All terms that a value could be the sum of: every weight with every sample; double precision all the way."""
+    _, weights, _, signal, initial = (np.where(np.isfinite(array), np.abs(array), 0) for array in arrays)
+    sizes = signal.astype(np.float64).sum(-1, keepdims=True) + initial.max(-1, keepdims=True, initial=0)
+    return (1 + weights.sum()) * sizes
+
+
+def _history(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """The sum with every sample at its size, of weights that are right to a few units each."""
+    times, signal, *parameters = arrays
+    if call.facts["kernel"] == "tabulated":
+        parameters = [parameters[0], np.abs(parameters[1])]
+    sizes = np.abs(np.where(np.isfinite(signal), signal, 0)).astype(np.float64)
+    return 2 * sum_direct(times, sizes, *parameters, **params)
+
+
+def _chirp_transform(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """The norm of each row times that of a chirp, as of a convolution by FFT."""
+    size = max(1, call.length + call.facts["points"])
+    norm = np.sqrt((np.abs(arrays[0]) ** 2).sum(-1, keepdims=True, dtype=np.float64))
+    return (1 + math.log2(size)) * math.sqrt(size) * norm
+
+
 def _exact(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
     return 0.0
 
@@ -106,6 +130,9 @@ _SCALES: dict[str, Callable[[Call, Sequence[np.ndarray], Mapping[str, Any], np.n
     "spectral_multiply": _spectral,
     "toeplitz_apply": _toeplitz,
     "stencil_relax": _stencil,
+    "exponential_recurrence": _recurrence,
+    "history_sum": _history,
+    "chirp_transform": _chirp_transform,
 }
 
 

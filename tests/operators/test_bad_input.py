@@ -79,6 +79,81 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "factor too low": (lambda: hf.caputo(np.sin, T, 0.5, factor=-1.0), InvalidInputError, "it must exceed -1"),
     "rtol of zero": (lambda: hf.caputo(np.sin, T, 0.5, rtol=0.0), InvalidInputError, "rtol=0 is not a tolerance"),
+    "Caputo-Fabrizio above 1": (
+        lambda: hf.caputo_fabrizio(X, T, 1.5),
+        InvalidInputError,
+        "alpha=1.5: the Caputo-Fabrizio derivative is defined for 0 < alpha < 1",
+    ),
+    "Atangana-Baleanu at 0": (lambda: hf.atangana_baleanu(X, T, 0.0), InvalidInputError, "alpha=0: .* 0 < alpha < 1"),
+    "Atangana-Baleanu below 0": (lambda: hf.atangana_baleanu_integral(X, T, -0.5), InvalidInputError, "alpha=-0.5"),
+    "normalisation": (
+        lambda: hf.caputo_fabrizio(X, T, 0.5, normalisation=lambda a: -a),
+        InvalidInputError,
+        "normalisation=-0.5 at this order; use a positive number",
+    ),
+    "bounded memory of a pole": (
+        lambda: hf.caputo_fabrizio(lambda t: t**-0.5, T[1:], 0.5, factor=-0.5),
+        InvalidInputError,
+        "f is infinite at the origin",
+    ),
+    "method of a bounded memory": (
+        lambda: hf.atangana_baleanu(np.sin, T, 0.5, method="spectral"),
+        InvalidInputError,
+        "a callable takes 'auto' or 'quadrature'",
+    ),
+    "Marchaud of order 0": (lambda: hf.marchaud(X, T, 0.0), InvalidInputError, "alpha=0: the order of a Marchaud"),
+    "Marchaud before": (lambda: hf.marchaud(X, T, 0.5, before="last"), InvalidInputError, "before='last' is not known"),
+    "Marchaud before nan": (lambda: hf.marchaud(X, T, 0.5, before=math.nan), InvalidInputError, "before=nan is not"),
+    "Marchaud with a factor": (
+        lambda: hf.marchaud(np.sqrt, T, 0.5, before=1.0, factor=0.5),
+        InvalidInputError,
+        "factor=0.5 with before=1.0",
+    ),
+    "negative rate": (lambda: hf.tempered(X, T, 0.5, -1.0), InvalidInputError, "rate=-1: a memory is tempered by"),
+    "nan rate": (lambda: hf.tempered_caputo(X, T, 0.5, math.nan), InvalidInputError, "rate=nan is not finite"),
+    "tempered of order 0": (lambda: hf.tempered(X, T, -0.5), InvalidInputError, "use tempered_integral"),
+    "centred above 2": (
+        lambda: hf.tempered(X, T, 2.5, centred=True),
+        InvalidInputError,
+        "alpha=2.5: the centred tempered derivative is defined for 0 < alpha <= 2",
+    ),
+    "tempered too far": (
+        lambda: hf.tempered(np.sin, np.linspace(0.0, 1.0, 3000), 0.5, 1e6),
+        InvalidInputError,
+        "needs 3000 polynomials.*give samples",
+    ),
+    "orders in two intervals": (
+        lambda: hf.variable_order(X, T, 0.5 + T),
+        InvalidInputError,
+        r"alpha runs from 0.5 to 1.5; a derivative of variable order keeps within one interval",
+    ),
+    "orders too few": (
+        lambda: hf.variable_order(X, T, np.full(3, 0.5)),
+        ShapeError,
+        r"alpha has shape \(3,\); it must have one order for each of 11 samples",
+    ),
+    "an order that is nan": (
+        lambda: hf.variable_order(X, T, lambda t: np.where(t > 0.5, np.nan, 0.5)),
+        InvalidInputError,
+        "alpha is nan at a point",
+    ),
+    "no variable order": (lambda: hf.variable_order(X, T), InvalidInputError, "alpha=None is no order"),
+    "order at nowhere": (lambda: hf.variable_order(X, T, 0.5, at="x"), InvalidInputError, "at='x' is not known"),
+    "order at s above 1": (
+        lambda: hf.variable_order(X, T, 1.5, at="s"),
+        InvalidInputError,
+        r"takes orders in \(0, 1\]",
+    ),
+    "order of the lag of a callable": (
+        lambda: hf.variable_order(np.sin, T, 0.5, at="t-s"),
+        InvalidInputError,
+        "takes samples, not a callable",
+    ),
+    "rule of the order at s": (
+        lambda: hf.variable_order(X, T, 0.5, at="s", method="l1-2"),
+        InvalidInputError,
+        "method='l1-2' is for at='t'",
+    ),
     "definition": (
         lambda: hf.create_fractional_derivative(0.5, "caputto"),
         InvalidInputError,
@@ -99,6 +174,13 @@ def test_refused_with_the_value_and_the_remedy(name: str):
     with pytest.raises(kind, match=words) as caught:
         call()
     assert isinstance(caught.value, ValueError | TypeError)
+
+
+def test_a_traced_order_of_a_callable_under_a_mittag_leffler_memory_is_refused():
+    """Its kernel has no derivative in the order there; samples have."""
+    torch = pytest.importorskip("torch")
+    with pytest.raises(InvalidInputError, match="takes a plain order.*give samples"):
+        hf.atangana_baleanu(torch.sin, torch.tensor([0.5]), torch.tensor(0.5))
 
 
 def test_what_a_callable_raises_is_kept_with_a_note():

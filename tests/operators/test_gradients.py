@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from tests.helpers.definitions import BELOW_ONE
 
 T = np.linspace(0.0, 1.0, 12)
 X = np.cos(3.0 * T) + T**2
@@ -17,6 +18,15 @@ RULES = [
     *((hf.RiemannLiouville, method) for method in ("l1-2", "cq2", "cq4")),
     *((hf.GrunwaldLetnikov, method) for method in hf.GrunwaldLetnikov.rules),
     *((hf.RiemannLiouvilleIntegral, method) for method in ("simpson", "trapezoid", "cq3")),
+    (hf.Marchaud, "l1-2"),
+    *((operator, method) for operator in (hf.CaputoFabrizio, hf.AtanganaBaleanu) for method in operator.rules),
+    (hf.AtanganaBaleanuRiemann, "quadratic"),
+    (hf.AtanganaBaleanuIntegral, "simpson"),
+    (hf.CaputoFabrizioIntegral, "simpson"),
+    *((hf.TemperedCaputo, method) for method in hf.TemperedCaputo.rules),
+    (hf.TemperedRiemannLiouville, "cq2"),
+    (hf.TemperedIntegral, "simpson"),
+    (hf.VariableOrder, "l1-2"),
 ]
 #: Long enough for the tails of the weights, which are made in another way than their heads.
 LONG = 700
@@ -25,7 +35,7 @@ LONG = 700
 def slope(operator: Any, method: str, alpha: float, x: np.ndarray, step: float) -> np.ndarray:
     """The derivative in the order, by differences of the NumPy answer."""
     small = 1e-5
-    up, down = (operator(alpha + e, method)(x, step=step)[..., 1:] for e in (small, -small))
+    up, down = (operator(alpha + e, method=method)(x, step=step)[..., 1:] for e in (small, -small))
     return (up - down) / (2.0 * small)
 
 
@@ -34,13 +44,26 @@ def slope(operator: Any, method: str, alpha: float, x: np.ndarray, step: float) 
 def test_torch_gradcheck(operator: Any, method: str, alpha: float):
     """gradcheck in samples, order and step, in float64, beyond the origin."""
     torch = pytest.importorskip("torch")
+    if operator in BELOW_ONE and alpha > 1.0:
+        alpha = 0.8
     inputs = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (X, alpha, STEP)]
     assert torch.autograd.gradcheck(
-        lambda x, a, h: operator(a, method)(x, step=h)[..., 1:], inputs, atol=1e-5, rtol=1e-4
+        lambda x, a, h: operator(a, method=method)(x, step=h)[..., 1:], inputs, atol=1e-5, rtol=1e-4
     )
 
 
-@pytest.mark.parametrize("operator", [hf.Caputo, hf.GrunwaldLetnikov, hf.RiemannLiouvilleIntegral])
+@pytest.mark.parametrize(
+    "operator",
+    [
+        hf.Caputo,
+        hf.GrunwaldLetnikov,
+        hf.RiemannLiouvilleIntegral,
+        hf.CaputoFabrizio,
+        hf.AtanganaBaleanu,
+        hf.TemperedCaputo,
+        hf.VariableOrder,
+    ],
+)
 def test_torch_second_derivatives(operator: Any):
     """gradgradcheck in samples and order."""
     torch = pytest.importorskip("torch")
@@ -55,6 +78,9 @@ def test_torch_second_derivatives(operator: Any):
         (hf.RiemannLiouville, "cq2"),
         (hf.GrunwaldLetnikov, "wsgl"),
         (hf.RiemannLiouvilleIntegral, "simpson"),
+        (hf.CaputoFabrizio, "quadratic"),
+        (hf.AtanganaBaleanu, "quadratic"),
+        (hf.TemperedCaputo, "l1-2"),
     ],
 )
 def test_the_order_has_the_same_slope_in_torch_and_jax_over_many_points(operator: Any, method: str):
@@ -66,15 +92,58 @@ def test_the_order_has_the_same_slope_in_torch_and_jax_over_many_points(operator
     scale = np.abs(right).max()
 
     def by_torch(a: Any) -> Any:
-        return operator(a, method)(torch.tensor(x), step=1.0 / (LONG - 1))[1:]
+        return operator(a, method=method)(torch.tensor(x), step=1.0 / (LONG - 1))[1:]
 
     one = torch.tensor(1.0, dtype=torch.float64)
     _, tangent = torch.func.jvp(by_torch, (torch.tensor(0.4, dtype=torch.float64),), (one,))
     np.testing.assert_allclose(tangent.numpy(), right, atol=1e-7 * scale, rtol=0)
     with jax.enable_x64(True):
-        by_jax = jax.jit(lambda a: operator(a, method)(x, step=1.0 / (LONG - 1))[1:])
+        by_jax = jax.jit(lambda a: operator(a, method=method)(x, step=1.0 / (LONG - 1))[1:])
         _, tangent = jax.jvp(by_jax, (0.4,), (1.0,))
     np.testing.assert_allclose(np.asarray(tangent), right, atol=1e-7 * scale, rtol=0)
+
+
+def test_rates_orders_in_time_and_callables_carry_gradients():
+    """The rate of tempering, an order for each point in all three types, and a callable under an exponential memory."""
+    torch = pytest.importorskip("torch")
+
+    def tracked(value: Any) -> Any:
+        return torch.tensor(value, dtype=torch.float64, requires_grad=True)
+
+    x, rate, orders = tracked(X), tracked(1.5), tracked(0.3 + 0.4 * T)
+    for operator in (hf.tempered, hf.tempered_caputo, hf.tempered_integral):
+        assert torch.autograd.gradcheck(lambda r, h, op=operator: op(X, None, 0.4, r, step=h)[1:], (rate, tracked(0.1)))
+    assert torch.autograd.gradcheck(lambda r: hf.tempered(x.detach(), T, 1.4, r, centred=True)[1:], (rate,))
+    for at in ("t", "s", "t-s"):
+        assert torch.autograd.gradcheck(
+            lambda x, a, h, at=at: hf.variable_order(x, step=h, alpha=a, at=at), (x, orders, tracked(STEP)), atol=1e-5
+        )
+    at = torch.linspace(0.0, 1.0, 4, dtype=torch.float64)
+    assert torch.autograd.gradcheck(
+        lambda c, a: hf.caputo_fabrizio(lambda s: torch.cos(c * s), at, a), (tracked(2.0), tracked(0.4)), atol=1e-5
+    )
+    assert torch.autograd.gradcheck(
+        lambda c, r: hf.tempered(lambda s: torch.sin(c * s), at, 0.4, r)[1:], (tracked(2.0), rate), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("operator", "outside"),
+    [
+        (hf.CaputoFabrizio, 1.2),
+        (hf.AtanganaBaleanu, 1.2),
+        (hf.AtanganaBaleanu, 0.01),
+        (hf.TemperedCaputo, 1.2),
+        (hf.VariableOrder, 1.2),
+    ],
+)
+def test_a_traced_order_outside_the_definition_is_nan_not_wrong(operator: Any, outside: float):
+    """Where the value of an order cannot be looked at and is not served, the answer is nan; where it is, right."""
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True):
+        traced = jax.jit(lambda a: operator(a)(X, step=STEP))
+        assert np.isnan(np.asarray(traced(outside))[1:]).all()
+        np.testing.assert_allclose(np.asarray(traced(0.6)), operator(0.6)(X, step=STEP), atol=1e-11)
 
 
 def test_torch_func_transforms():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special as scipy_special
@@ -16,7 +17,7 @@ Z = np.concatenate([np.linspace(-20.3, 50.2, 400), [1e-8, -1e-8, 0.5]])
 NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
 NEEDS_JAX = pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
 CALLS = [
-    (special.gamma, scipy_special.gamma, (Z,), 1e-13),
+    (special.gamma, scipy_special.gamma, (Z,), 2e-15),
     (special.digamma, scipy_special.digamma, (np.linspace(0.1, 30, 99),), 1e-12),
     (special.beta, scipy_special.beta, (2.5, np.array([1.0, 30.0, 100.0, -1.3])), 1e-12),
     (special.incomplete_beta, scipy_special.betainc, (2.0, 3.5, np.linspace(0, 1, 9)), 1e-11),
@@ -50,6 +51,24 @@ def test_jax_arrays_are_computed_by_jax(ours, theirs, operands, rtol):
         value = jax.jit(lambda x: ours(*operands[:-1], x))(last)
         assert isinstance(value, jax.Array)
         np.testing.assert_allclose(value, theirs(*operands), rtol=rtol)
+
+
+def gamma_of(library: str, z: np.ndarray) -> np.ndarray:
+    if library == "torch":
+        return special.gamma(importlib.import_module("torch").tensor(z)).numpy()
+    jax = importlib.import_module("jax")
+    with jax.enable_x64(True):
+        return np.asarray(jax.jit(special.gamma)(jax.numpy.asarray(z)))
+
+
+@pytest.mark.parametrize("library", [pytest.param("torch", marks=NEEDS_TORCH), pytest.param("jax", marks=NEEDS_JAX)])
+def test_gamma_keeps_its_digits_and_signs(library: str):
+    """Within 5 units of rounding of mpmath's values from -170 to the end of the range, signs included."""
+    z = np.concatenate([np.linspace(-169.87, 171.6, 700), [1e-300, -1e-8, -3.0000001, 15.999999, 16.0, -16.000001]])
+    right = np.array([float(mpmath.gamma(mpmath.mpf(float(point)))) for point in z])
+    np.testing.assert_allclose(gamma_of(library, z), right, rtol=5 * 2.3e-16)
+    ends = gamma_of(library, np.array([171.7, 1e10, np.inf, -300.5, -np.inf, np.nan, 0.0]))
+    np.testing.assert_array_equal(np.abs(ends), [np.inf, np.inf, np.inf, 0.0, np.nan, np.nan, np.inf])
 
 
 @NEEDS_TORCH

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,14 +14,31 @@ from hpfracc._arrays import PAIR_KINDS, device_of, library_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import InvalidInputError
+from hpfracc.operators._exponentials import LEAST_TOLERANCE
 from hpfracc.operators._function import Function, read_function
-from hpfracc.operators._grids import Grid, read_grid
+from hpfracc.operators._grids import Grid, read_grid, read_number
 from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, as_values, check_axis, join, move_axis
 
-__all__ = ["FractionalOperator", "OperatorResult", "Outcome", "apply_rule", "order_beside", "pick_rule"]
+if TYPE_CHECKING:
+    from hpfracc.operators._stream import OperatorStream
+
+__all__ = [
+    "FAST",
+    "UNIFORM",
+    "FractionalOperator",
+    "OperatorResult",
+    "Outcome",
+    "apply_rule",
+    "order_beside",
+    "pick_rule",
+    "streamed_rule",
+]
+
+#: The names of the method that keeps its memory as a sum of exponentials.
+FAST = ("fast", "soe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +112,12 @@ class FractionalOperator(ABC):
     formula: ClassVar[str]
     #: The rules for uniform grids by the name ``method=`` knows them by; the first is the default.
     rules: ClassVar[Mapping[str, Rule]] = {}
+    #: The rules for any increasing grid, in the same way; ``"fast"`` among them serves uniform grids too.
+    any_grid_rules: ClassVar[Mapping[str, Rule]] = {}
     #: The grids it takes.
     grids: ClassVar[tuple[str, ...]] = ("uniform",)
+    #: Where it starts if neither ``origin`` nor samples' points say so; None for 0.
+    usual_origin: ClassVar[float | None] = None
 
     def __call__(
         self,
@@ -128,7 +149,8 @@ class FractionalOperator(ABC):
         factor : float, optional
             For a callable: it is ``(t - origin)**factor`` times a smooth function, which is kept exact.
         rtol : float, optional
-            For a callable: tolerance relative to the largest value; 1e-10 by default.
+            For a callable: tolerance relative to the largest value; for ``method="fast"``: that of the kernel. 1e-10
+            by default.
         backend : str, optional
             Where the engine is to do the work.
         full_output : bool
@@ -145,6 +167,8 @@ class FractionalOperator(ABC):
                 with np.errstate(invalid="ignore"):
                     return again(Samples(f, Grid(f.shape[-1], 0.0, step), backend))
         problem: Samples | Function
+        if origin is None and (t is None or callable(f)):
+            origin = self.usual_origin
         if callable(f) and not hasattr(f, "dtype"):
             if step is not None:
                 raise InvalidInputError(
@@ -155,15 +179,16 @@ class FractionalOperator(ABC):
             run: Callable[[Any], Outcome] = self._of_function
             start = problem.origin
         else:
-            for name, option in (("factor", factor), ("rtol", rtol)):
-                if option is not None:
-                    raise InvalidInputError(f"{name}={option!r} is for callables; samples have no use for it")
+            if factor is not None:
+                raise InvalidInputError(f"factor={factor!r} is for callables; samples have no use for it")
+            tolerance = None if rtol is None else self._tolerance(rtol)
             values = as_values(f, self._order_like(), step)
             axis = check_axis(axis, values.ndim)
             values = move_axis(values, axis, -1)
-            problem = Samples(values, read_grid(t, step, origin, values.shape[-1]), backend)
+            grid = read_grid(t, step, origin, values.shape[-1])
+            problem = Samples(values, self._own_grid(grid, t), backend, tolerance)
             run = self._of_samples
-            start = problem.grid.origin
+            start = grid.origin
         # A JAX order is float64 inside, whatever the user's setting: the samples keep their dtype.
         with namespace_of(self._order_like()).scope(), composite() as decisions:
             outcome = run(problem)
@@ -189,6 +214,52 @@ class FractionalOperator(ABC):
         """Where the operator starts on a callable, None for 0; those that look to both sides say it themselves."""
         return origin
 
+    def _tolerance(self, rtol: Any) -> float:
+        """The tolerance of a fast memory; no other method for samples has one."""
+        if getattr(self, "method", None) not in FAST:
+            raise InvalidInputError(
+                f"rtol={rtol!r} is for callables and for method='fast'; other methods for samples have no use for it"
+            )
+        number = read_number("rtol", rtol)
+        if not LEAST_TOLERANCE <= number < 1.0:
+            raise InvalidInputError(f"rtol={number:g} is out of reach; use {LEAST_TOLERANCE:g} up to 1, such as 1e-10")
+        return number
+
+    def stream(self, step: float, *, rtol: float = 1e-6, axis: int = -1) -> OperatorStream:
+        """The same operator for a signal that comes in chunks, with a memory that does not grow.
+
+        Parameters
+        ----------
+        step : float
+            Distance of the samples.
+        rtol : float
+            How far the values may be from those of the whole signal, relative to their maximum.
+        axis : int
+            The axis of each chunk along which the points lie.
+
+        Returns
+        -------
+        OperatorStream
+            ``push(chunk)`` gives the values at the chunk's points.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import hpfracc as hf
+        >>> f = np.sin(np.linspace(0.0, 20.0, 2001))
+        >>> stream = hf.Caputo(0.5).stream(0.01)
+        >>> values = np.concatenate([stream.push(chunk) for chunk in np.array_split(f, 7)])
+        >>> bool(np.allclose(values, hf.caputo(f, step=0.01, alpha=0.5), atol=1e-6))
+        True
+        """
+        from hpfracc.operators._stream import OperatorStream
+
+        return OperatorStream(self, step, rtol=rtol, axis=axis)
+
+    def _streamed(self) -> tuple[Rule, Order]:
+        """The rule and the order of a stream of this operator."""
+        raise InvalidInputError(f"{type(self).__name__} has no streaming form; give it the whole signal")
+
     def _met_before(self, f: Any, step: float, axis: Any) -> Callable[[Samples], Any] | None:
         """What to do with samples of a kind met before, along the last axis and with a step that is one."""
         kind = type(f)
@@ -197,11 +268,18 @@ class FractionalOperator(ABC):
         # A bool is no axis, though it counts as a number.
         if type(axis) is not int or axis not in (-1, f.ndim - 1) or type(self._order_like()) is not float:
             return None
-        return _again.get((self, f.shape[-1], f.dtype))
+        try:
+            return _again.get((self, f.shape[-1], f.dtype))
+        except TypeError:  # an operator with an array among its fields is met anew every time
+            return None
 
     def _order_like(self) -> Any:
         """What decides the library beside the samples: the order."""
         return getattr(self, "alpha", None)
+
+    def _own_grid(self, grid: Grid, t: Any) -> Grid:
+        """The grid in the operator's own variable, where that is not the caller's ``t``."""
+        return grid
 
     @abstractmethod
     def _of_samples(self, samples: Samples) -> Outcome:
@@ -219,21 +297,44 @@ def order_beside(order: Order, values: Any) -> Order:
     return order
 
 
-def pick_rule(rules: Mapping[str, Rule], method: str, who: str) -> Rule:
-    """The rule that ``method`` names, the first one for ``"auto"``, or an error with the names there are."""
+#: A uniform grid to choose a rule for where there are no samples yet.
+UNIFORM = Grid(2, 0.0, 1.0)
+
+
+def pick_rule(operator: FractionalOperator, method: str, who: str, grid: Grid) -> Rule:
+    """The rule that ``method`` names on this grid, the first one for ``"auto"``, or an error with the names there are.
+
+    A fast memory is approximate, so it is never taken for its speed: it has to be asked for by its name.
+    """
+    anywhere = operator.any_grid_rules
+    if method in FAST and "fast" in anywhere:
+        return anywhere["fast"]
+    rules = operator.rules if grid.uniform or not anywhere else anywhere
     if method == "auto":
         return next(iter(rules.values()))
     found = rules.get(method)
     if found is None:
-        raise InvalidInputError(
-            f"{who} has no method {method!r} for samples on a uniform grid; use 'auto' or one of {', '.join(rules)}"
-        )
+        names = ", ".join(dict.fromkeys([*rules, *(["fast"] if "fast" in anywhere else [])]))
+        kind = "a uniform grid" if rules is operator.rules else "a grid that is not uniform"
+        raise InvalidInputError(f"{who} has no method {method!r} for samples on {kind}; use 'auto' or one of {names}")
     return found
 
 
+def streamed_rule(operator: FractionalOperator, method: str, who: str, order: Order) -> tuple[Rule, Order]:
+    """The rule for uniform grids that a stream keeps to; orders that have no fading memory are refused."""
+    if not order.plain or order.known is None:
+        raise InvalidInputError(f"the order of a stream of {who} is a plain number; give float(alpha)")
+    if order.is_integer:
+        raise InvalidInputError(f"alpha={order.known:g}: {who} of whole order has no memory to stream; use differences")
+    if method in FAST:
+        raise InvalidInputError(f"{who}: a stream is fast by itself; leave method='fast' out, or name a uniform rule")
+    return pick_rule(operator, method, who, UNIFORM), order
+
+
 def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
-    """Apply a rule to samples on a uniform grid, with its distance from its companion as the error estimate."""
-    samples.grid.require_uniform(f"{who} by {rule.name!r}")
+    """Apply a rule to samples, with its distance from its companion as the error estimate."""
+    if not rule.any_grid:
+        samples.grid.require_uniform(f"{who} by {rule.name!r}")
     order = order_beside(order, samples.values)
     rule.check(samples, order, who)
     # Non-finite samples are data, and inf - inf is no accident.

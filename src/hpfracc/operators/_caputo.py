@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import FAST, FractionalOperator, Outcome, apply_rule, pick_rule, streamed_rule
 from hpfracc.operators._function import Function
-from hpfracc.operators._order import read_order
+from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+from hpfracc.operators._rule import Rule
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples
+from hpfracc.operators.rules._any_l1 import AnyGridL1, FastL1
+from hpfracc.operators.rules._any_slopes import AnyGridDifferences
 from hpfracc.operators.rules._differences import Differences
 from hpfracc.operators.rules._l1 import L1
 from hpfracc.operators.rules._l12 import L12
@@ -34,8 +37,9 @@ class Caputo(FractionalOperator):
         The order; a tensor or JAX array carries its derivative.
     method : str
         For samples on a uniform grid ``"l1-2"`` (order n + 2 - alpha; what ``"auto"`` takes) or ``"l1"`` (order
-        n + 1 - alpha); for callables ``"spectral"`` or ``"graded"``, ``"auto"`` trying the first and falling to the
-        second.
+        n + 1 - alpha), on any other ``"l1"`` (what ``"auto"`` takes); on every grid ``"fast"`` (or ``"soe"``), which is
+        L1 with its memory as a sum of exponentials; for callables ``"spectral"`` or ``"graded"``, ``"auto"`` trying the
+        first and falling to the second.
     ceiling : int, optional
         The integer n, needed only where ``alpha`` is traced and lies above 1; 1 is taken if it is not given, and the
         result is nan where that is wrong.
@@ -55,15 +59,23 @@ class Caputo(FractionalOperator):
     short_names: ClassVar[tuple[str, ...]] = ("C",)
     formula: ClassVar[str] = r"\frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f^{(n)}(s)\,ds"
     rules: ClassVar[Any] = {"l1-2": L12(), "l1": L1()}
+    any_grid_rules: ClassVar[Any] = {"l1": AnyGridL1(), "fast": FastL1()}
+    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_order(self.alpha, ceiling=self.ceiling)
-        rule = pick_rule(self.rules, self.method, "the Caputo derivative")
+        rule = pick_rule(self, self.method, "the Caputo derivative", samples.grid)
         if order.known is not None and order.known < 0.0:
-            return RiemannLiouvilleIntegral(-self.alpha)._of_samples(samples)
+            return RiemannLiouvilleIntegral(-self.alpha, "fast" if self.method in FAST else "auto")._of_samples(samples)
         if order.is_integer:
-            rule = Differences()
+            rule = Differences() if samples.grid.uniform else AnyGridDifferences()
         return apply_rule(rule, samples, order, "the Caputo derivative")
+
+    def _streamed(self) -> tuple[Rule, Order]:
+        order = read_order(self.alpha, ceiling=self.ceiling)
+        if order.known is not None and order.known < 0.0:
+            return RiemannLiouvilleIntegral(-self.alpha)._streamed()
+        return streamed_rule(self, self.method, "the Caputo derivative", order)
 
     def _of_function(self, function: Function) -> Outcome:
         order = read_order(self.alpha, ceiling=self.ceiling)

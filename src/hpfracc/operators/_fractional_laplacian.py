@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import UNIFORM, FractionalOperator, Outcome, apply_rule, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._periodic import first_point, sampled
@@ -109,7 +109,7 @@ class FractionalLaplacian(FractionalOperator):
 
     def _chosen(self) -> tuple[LaplacianRule, Order]:
         """The method and the order it has to serve."""
-        rule = pick_rule(self.rules, self.method, _WHO)
+        rule = pick_rule(self, self.method, _WHO, UNIFORM)
         order = read_order(self.alpha)
         assert isinstance(rule, LaplacianRule)
         if isinstance(rule, Integral) and order.known is not None and not 0.0 < order.known <= 2.0:

@@ -46,6 +46,8 @@ class Function:
         Handed on to every engine call.
     scope : callable
         A context with the user's own settings of array libraries, in which f is called.
+    own_to_user : callable or None
+        From ``points``, where they are in an operator's own variable, to the one that f takes.
     """
 
     f: Callable[[Any], Any]
@@ -58,6 +60,7 @@ class Function:
     shape: tuple[int, ...]
     backend: Any = None
     scope: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+    own_to_user: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] | None = None
 
     @property
     def end(self) -> float:
@@ -66,6 +69,8 @@ class Function:
 
     def at(self, points: np.ndarray[Any, Any]) -> Any:
         """The values at ``points``, shape ``(..., n)``, in the caller's library; refuses a wrong shape or a nan."""
+        if self.own_to_user is not None:
+            points = self.own_to_user(points)
         given = points_like(points, self.like)
         try:
             with self.scope():

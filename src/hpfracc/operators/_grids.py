@@ -11,7 +11,16 @@ import numpy as np
 from hpfracc._arrays import is_array, is_tracer, library_of, tracks_gradient
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["Grid", "read_grid", "read_number", "read_points", "require_increasing", "to_host"]
+__all__ = [
+    "Grid",
+    "read_grid",
+    "read_number",
+    "read_points",
+    "require_increasing",
+    "rounding_of",
+    "to_host",
+    "uniform_step",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +38,15 @@ class Grid:
         None on any other.
     points : numpy.ndarray or None
         The points in float64, None where only a step was given.
+    traced : array or None
+        The caller's own points where they carry a derivative and are not uniform.
     """
 
     n: int
     origin: float
     step: Any
     points: np.ndarray[Any, Any] | None = None
+    traced: Any = None
 
     @property
     def uniform(self) -> bool:
@@ -93,19 +105,19 @@ def read_grid(t: Any, step: Any, origin: Any, n: int) -> Grid:
             f"origin={start:g} but the samples start at t[0]={first:g}: the memory in between is not known; "
             "give samples from the origin on, or f as a callable"
         )
-    step = _uniform_step(points, dtype_of(t))
+    step = uniform_step(points, rounding_of(t) * max(abs(first), abs(float(points[-1]))))
     if step is None:
         require_increasing(points)
     elif library_of(t) in ("torch", "jax") and tracks_gradient(t):
         step = (t[-1] - t[0]) / (n - 1)
-    return Grid(n, first, step, points)
+    traced = t if step is None and library_of(t) in ("torch", "jax") and tracks_gradient(t) else None
+    return Grid(n, first, step, points, traced)
 
 
-def dtype_of(t: Any) -> np.dtype[Any]:
-    """The floating dtype the points were rounded to."""
-    if is_array(t) and str(t.dtype).removeprefix("torch.") in ("float32", "float16", "bfloat16"):
-        return np.dtype("float32")
-    return np.dtype("float64")
+def rounding_of(t: Any) -> float:
+    """The relative rounding of the points as they were given."""
+    single = is_array(t) and str(t.dtype).removeprefix("torch.") in ("float32", "float16", "bfloat16")
+    return float(np.finfo("float32" if single else "float64").eps)
 
 
 def read_points(t: Any) -> np.ndarray[Any, Any]:
@@ -157,8 +169,8 @@ def read_number(name: str, value: Any) -> float:
 _BLOCK = 8192
 
 
-def _uniform_step(points: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> float | None:
-    """The step of points that are equally far apart within rounding, else None.
+def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
+    """The step of points that are equally far apart within their absolute ``rounding``, else None.
 
     ``linspace`` rounds each point once; a sum of steps drifts by up to n roundings, which is let pass up to a
     thousandth of a step.
@@ -170,7 +182,6 @@ def _uniform_step(points: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> float |
     step = (last - first) / (n - 1)
     if not (step > 0.0 and math.isfinite(step)):
         return None
-    rounding = float(np.finfo(dtype).eps) * max(abs(first), abs(last))
     allowed = max(4.0 * rounding, min(n * rounding, 1e-3 * step))
     # Block by block: each stays in cache, and points that are not uniform show in the first.
     ramp = np.arange(min(n, _BLOCK), dtype=np.float64) * step

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule, streamed_rule
 from hpfracc.operators._function import Function
-from hpfracc.operators._order import read_order
+from hpfracc.operators._order import Order, read_order
+from hpfracc.operators._rule import Rule
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples
 from hpfracc.operators.rules._grunwald import Grunwald, WeightedGrunwald
@@ -46,8 +47,12 @@ class GrunwaldLetnikov(FractionalOperator):
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_order(self.alpha, ceiling=self.ceiling)
-        rule = pick_rule(self.rules, self.method, "the Grünwald-Letnikov derivative")
+        rule = pick_rule(self, self.method, "the Grünwald-Letnikov derivative", samples.grid)
         return apply_rule(rule, samples, order, "the Grünwald-Letnikov derivative")
+
+    def _streamed(self) -> tuple[Rule, Order]:
+        order = read_order(self.alpha, ceiling=self.ceiling)
+        return streamed_rule(self, self.method, "the Grünwald-Letnikov derivative", order)
 
     def _of_function(self, function: Function) -> Outcome:
         order = read_order(self.alpha, ceiling=self.ceiling)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import FAST, FractionalOperator, Outcome, apply_rule, pick_rule, streamed_rule
 from hpfracc.operators._function import Function
-from hpfracc.operators._order import read_order
+from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+from hpfracc.operators._rule import Rule
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples
+from hpfracc.operators.rules._any_initial import AnyGridInitialTerms
+from hpfracc.operators.rules._any_l1 import AnyGridL1, FastL1
+from hpfracc.operators.rules._any_slopes import AnyGridDifferences
 from hpfracc.operators.rules._differences import Differences
 from hpfracc.operators.rules._initial import WithInitialTerms
 from hpfracc.operators.rules._l1 import L1
@@ -36,8 +40,8 @@ class RiemannLiouville(FractionalOperator):
         The order; a tensor or JAX array carries its derivative.
     method : str
         For samples on a uniform grid ``"l1-2"`` (order n + 2 - alpha; what ``"auto"`` takes), ``"l1"`` (n + 1 - alpha),
-        both with the initial terms added, or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; for
-        callables ``"spectral"`` or ``"graded"``.
+        both with the initial terms added, or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; on any other
+        ``"l1"`` or ``"fast"``, as for :class:`Caputo`; for callables ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
         The integer n, needed only where ``alpha`` is traced and lies above 1; see :class:`Caputo`.
     """
@@ -50,15 +54,23 @@ class RiemannLiouville(FractionalOperator):
     short_names: ClassVar[tuple[str, ...]] = ("RL",)
     formula: ClassVar[str] = r"\frac{1}{\Gamma(n-\alpha)} \frac{d^n}{dt^n} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f(s)\,ds"
     rules: ClassVar[Any] = {"l1-2": WithInitialTerms(L12()), "l1": WithInitialTerms(L1()), **QUADRATURES}
+    any_grid_rules: ClassVar[Any] = {"l1": AnyGridInitialTerms(AnyGridL1()), "fast": AnyGridInitialTerms(FastL1())}
+    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_order(self.alpha, ceiling=self.ceiling)
-        rule = pick_rule(self.rules, self.method, "the Riemann-Liouville derivative")
+        rule = pick_rule(self, self.method, "the Riemann-Liouville derivative", samples.grid)
         if order.known is not None and order.known < 0.0:
-            return RiemannLiouvilleIntegral(-self.alpha, "auto")._of_samples(samples)
+            return RiemannLiouvilleIntegral(-self.alpha, "fast" if self.method in FAST else "auto")._of_samples(samples)
         if order.is_integer:
-            rule = Differences()
+            rule = Differences() if samples.grid.uniform else AnyGridDifferences()
         return apply_rule(rule, samples, order, "the Riemann-Liouville derivative")
+
+    def _streamed(self) -> tuple[Rule, Order]:
+        order = read_order(self.alpha, ceiling=self.ceiling)
+        if order.known is not None and order.known < 0.0:
+            return RiemannLiouvilleIntegral(-self.alpha)._streamed()
+        return streamed_rule(self, self.method, "the Riemann-Liouville derivative", order)
 
     def _of_function(self, function: Function) -> Outcome:
         order = read_order(self.alpha, ceiling=self.ceiling)

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule, streamed_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
+from hpfracc.operators._rule import Rule
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples
+from hpfracc.operators.rules._any_trapezoid import AnyGridTrapezoid, FastTrapezoid
 from hpfracc.operators.rules._quadrature import QUADRATURES
 from hpfracc.operators.rules._simpson import Simpson
 from hpfracc.operators.rules._trapezoid import Trapezoid
@@ -31,8 +33,9 @@ class RiemannLiouvilleIntegral(FractionalOperator):
         The order, positive (0 gives f itself); a tensor or JAX array carries its derivative.
     method : str
         For samples on a uniform grid ``"simpson"`` (order 3 + alpha, at most 4; what ``"auto"`` takes from three
-        samples on), ``"trapezoid"`` (order 2) or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; for
-        callables ``"spectral"`` or ``"graded"``.
+        samples on), ``"trapezoid"`` (order 2) or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; on
+        any other ``"trapezoid"`` (what ``"auto"`` takes) or ``"fast"`` (``"soe"``), the same rule with its memory as a
+        sum of exponentials; for callables ``"spectral"`` or ``"graded"``.
     """
 
     alpha: Any
@@ -43,17 +46,22 @@ class RiemannLiouvilleIntegral(FractionalOperator):
     kind: ClassVar[str] = "integral"
     formula: ClassVar[str] = r"\frac{1}{\Gamma(\mu)} \int_{t_0}^{t} (t-s)^{\mu-1} f(s)\,ds"
     rules: ClassVar[Any] = {"simpson": Simpson(), "trapezoid": Trapezoid(), **QUADRATURES}
+    any_grid_rules: ClassVar[Any] = {"trapezoid": AnyGridTrapezoid(), "fast": FastTrapezoid()}
+    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = self._order()
-        rule = pick_rule(self.rules, self.method, "the Riemann-Liouville integral")
-        if self.method == "auto" and samples.n == 2:
+        rule = pick_rule(self, self.method, "the Riemann-Liouville integral", samples.grid)
+        if self.method == "auto" and samples.n == 2 and samples.grid.uniform:
             rule = Trapezoid()
         if order.known == 0.0:
             return Outcome(samples.values * 1, "identity")
         if rule.name in QUADRATURES:
             order = order.negated()
         return apply_rule(rule, samples, order, "the Riemann-Liouville integral")
+
+    def _streamed(self) -> tuple[Rule, Order]:
+        return streamed_rule(self, self.method, "the Riemann-Liouville integral", self._order())
 
     def _of_function(self, function: Function) -> Outcome:
         return differentiate(function, self._order().negated(), self.method, initial_terms=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import UNIFORM, FractionalOperator, Outcome, apply_rule, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._periodic import check_period, first_point, of_periodic_function, sampled
@@ -72,7 +72,7 @@ class Riesz(FractionalOperator):
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = self._order()
-        rule = pick_rule(self.rules, self.method, _WHO)
+        rule = pick_rule(self, self.method, _WHO, samples.grid)
         if isinstance(rule, RieszWaves):
             check_period(samples.grid, self.period, _WHO)
         elif self.period is not None:
@@ -80,7 +80,7 @@ class Riesz(FractionalOperator):
         return apply_rule(rule, samples, order, _WHO)
 
     def _of_function(self, function: Function) -> Outcome:
-        rule = pick_rule(self.rules, self.method, _WHO)
+        rule = pick_rule(self, self.method, _WHO, UNIFORM)
         if isinstance(rule, RieszWaves):
             return of_periodic_function(function, rule, self._order(), self.period, _WHO)
         return self._of_samples(sampled(function, _WHO))

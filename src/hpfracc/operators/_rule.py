@@ -1,4 +1,4 @@
-"""What a method for samples on a uniform grid is."""
+"""What a method for samples is."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Rule(ABC):
     cost: ClassVar[str] = "O(n log n)"
     #: The rule whose distance from this one estimates the error, or None.
     companion: ClassVar[Rule | None] = None
+    #: Whether it takes any increasing grid, or uniform ones only.
+    any_grid: ClassVar[bool] = False
     #: Whether applying it makes a single engine call, so that there is nothing to collect around it.
     one_call: ClassVar[bool] = False
 

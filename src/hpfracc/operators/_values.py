@@ -21,6 +21,7 @@ __all__ = [
     "as_values",
     "check_axis",
     "constant",
+    "cumulate",
     "join",
     "join_rows",
     "move_axis",
@@ -46,11 +47,14 @@ class Samples:
         Where they were taken.
     backend : str or None
         Handed on to every engine call.
+    rtol : float or None
+        Relative tolerance of a memory that is approximated, where the caller gave one.
     """
 
     values: Any
     grid: Grid
     backend: Any = None
+    rtol: float | None = None
 
     @property
     def n(self) -> int:
@@ -188,6 +192,15 @@ def add_from(value: Any, start: int, change: Any) -> Any:
         value[..., start:] += change
         return value
     return join([value[..., :start], value[..., start:] + change])
+
+
+def cumulate(values: Any) -> Any:
+    """Running sums along the last axis."""
+    library = library_of(values)
+    if library == "torch":
+        return sys.modules["torch"].cumsum(values, -1)
+    module = sys.modules["jax"].numpy if library == "jax" else sys.modules[library]
+    return module.cumsum(values, axis=-1)
 
 
 def join(parts: Sequence[Any]) -> Any:

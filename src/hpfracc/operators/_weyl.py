@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import UNIFORM, FractionalOperator, Outcome, apply_rule, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import read_order
 from hpfracc.operators._periodic import check_period, first_point, of_periodic_function
@@ -59,12 +59,12 @@ class Weyl(FractionalOperator):
         return first_point(t, origin, _WHO)
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        rule = pick_rule(self.rules, self.method, _WHO)
+        rule = pick_rule(self, self.method, _WHO, samples.grid)
         check_period(samples.grid, self.period, _WHO)
         return apply_rule(rule, samples, read_order(self.alpha), _WHO)
 
     def _of_function(self, function: Function) -> Outcome:
-        pick_rule(self.rules, self.method, _WHO)
+        pick_rule(self, self.method, _WHO, UNIFORM)
         return of_periodic_function(function, WeylWaves(), read_order(self.alpha), self.period, _WHO)
 
 

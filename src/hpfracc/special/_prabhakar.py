@@ -20,8 +20,8 @@ from hpfracc.engine.primitives._mittag_leffler_plan import (
     check_parameters,
     choose_parabola,
     parabola,
-    reciprocal_gammas,
 )
+from hpfracc.engine.primitives._reciprocal_gamma import reciprocal_gammas
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 
 __all__ = ["prabhakar"]

@@ -1,10 +1,10 @@
-"""A chart on log-log paper, drawn as SVG: lines named where they end, points that tell more when pointed at."""
+"""A chart on log-log or plain paper, as SVG: lines named where they end, points that tell more when pointed at."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hpfracc.cli.demo.blocks import escape
@@ -50,7 +50,7 @@ _NARROW = _Frame("narrow", 360, 440, 46, 62, 40, 42, 11)
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over x, both axes logarithmic.
+    """Lines over x.
 
     Attributes
     ----------
@@ -60,10 +60,14 @@ class Chart:
         What the axes are.
     lines : sequence of Line
         The last one is drawn on top.
-    marks : sequence of Mark
-        Places named above the drawing.
     x_ticks, y_ticks : sequence of (value, label)
         Where grid lines go.
+    marks : sequence of Mark
+        Places named above the drawing.
+    linear : bool
+        Whether the axes are plain instead of logarithmic.
+    dots : bool
+        Whether points are drawn, and tell more when pointed at; not for curves of hundreds.
     """
 
     title: str
@@ -74,6 +78,8 @@ class Chart:
     x_ticks: Sequence[tuple[float, str]]
     y_ticks: Sequence[tuple[float, str]]
     marks: Sequence[Mark] = ()
+    linear: bool = False
+    dots: bool = True
 
     def to_html(self) -> str:
         """Both drawings; the page's width shows one of them."""
@@ -81,7 +87,7 @@ class Chart:
         return f'<figure class="chart">{drawings}</figure>'
 
     def _draw(self, frame: _Frame) -> str:
-        scale = _Scale(frame, [x for x, _ in self.x_ticks], [y for y, _ in self.y_ticks])
+        scale = _Scale(frame, [x for x, _ in self.x_ticks], [y for y, _ in self.y_ticks], linear=self.linear)
         # Another for each chart: names must not repeat within a page.
         title = f"{frame.name}-{hashlib.sha256(self.title.encode()).hexdigest()[:8]}"
         parts = [
@@ -136,7 +142,8 @@ class Chart:
         points = [(scale.x(x), scale.y(y), told) for x, y, told in line.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
         dots = "".join(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{escape(told)}</title></circle>' for x, y, told in points
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{escape(told)}</title></circle>'
+            for x, y, told in (points if self.dots else ())
         )
         halo = f'<polyline class="halo" points="{path}"/>' if line.kind.startswith("auto") else ""
         return f'<g class="line {escape(line.kind)}">{halo}<polyline points="{path}"/>{dots}</g>'
@@ -167,19 +174,20 @@ class Chart:
 class _Scale:
     """From values to places on the paper."""
 
-    def __init__(self, frame: _Frame, xs: Sequence[float], ys: Sequence[float]) -> None:
+    def __init__(self, frame: _Frame, xs: Sequence[float], ys: Sequence[float], *, linear: bool = False) -> None:
         self._frame = frame
-        self._x0, self._x1 = math.log(min(xs)), math.log(max(xs))
-        self._y0, self._y1 = math.log(min(ys)), math.log(max(ys))
+        self._bend: Callable[[float], float] = float if linear else math.log
+        self._x0, self._x1 = self._bend(min(xs)), self._bend(max(xs))
+        self._y0, self._y1 = self._bend(min(ys)), self._bend(max(ys))
 
     def x(self, value: float) -> float:
         """Across."""
-        share = (math.log(value) - self._x0) / (self._x1 - self._x0)
+        share = (self._bend(value) - self._x0) / (self._x1 - self._x0)
         return self._frame.left + share * (self._frame.width - self._frame.left - self._frame.right)
 
     def y(self, value: float) -> float:
         """Down."""
-        share = (math.log(value) - self._y0) / (self._y1 - self._y0)
+        share = (self._bend(value) - self._y0) / (self._y1 - self._y0)
         low, high = self._frame.height - self._frame.bottom, self._frame.top
         return low - share * (low - high)
 

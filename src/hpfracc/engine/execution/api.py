@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from hpfracc._config import check_backend
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.execution.custom import OwnOperation, operation
 from hpfracc.engine.execution.operation import Operation
-from hpfracc.engine.execution.planning import make_request
-from hpfracc.engine.execution.trail import composite, dry_run, last_decision
+from hpfracc.engine.execution.planning import as_array, make_request
+from hpfracc.engine.execution.trail import aside, composite, dry_run, last_decision
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.explain import Explanation
@@ -25,12 +27,15 @@ from hpfracc.errors import InvalidInputError
 __all__ = [
     "Operation",
     "OwnOperation",
+    "aside",
     "bitwise_xor",
     "causal_convolution",
     "composite",
     "elementwise",
     "explain",
+    "exponential_recurrence",
     "fft",
+    "history_sum",
     "last_decision",
     "matmul",
     "operation",
@@ -43,6 +48,7 @@ __all__ = [
 causal_convolution = get_operation("causal_convolution")
 matmul = get_operation("matmul")
 fft = get_operation("fft")
+history_sum = get_operation("history_sum")
 reduction = get_operation("reduction")
 bitwise_xor = get_operation("bitwise_xor")
 spectral_multiply = get_operation("spectral_multiply")
@@ -72,6 +78,68 @@ def elementwise(expression: str, *, backend: Any = None, **arrays: Any) -> Any:
     array([1., 3.])
     """
     return _elementwise(*arrays.values(), expression=expression, names=tuple(arrays), backend=backend)
+
+
+_exponential_recurrence = get_operation("exponential_recurrence")
+
+
+def exponential_recurrence(
+    rates: Any,
+    weights: Any,
+    steps: Any,
+    signal: Any,
+    *,
+    initial: Any = None,
+    degree: int | None = None,
+    lagged: bool = False,
+    final: bool = False,
+    backend: Any = None,
+) -> Any:
+    r"""A fading memory: decaying states that take in a signal, summed with weights at every step.
+
+    .. math:: s_{j,n} = e^{-\lambda_j \tau_n} s_{j,n-1} + b_{j,n} x_n, \qquad y_n = \sum_j w_j s_{j,n}.
+
+    Parameters
+    ----------
+    rates, weights : array_like, shape (J,)
+        Decay of each term, and its share of the sum.
+    steps : float or array_like, shape (n,)
+        One step for all, or each its own.
+    signal : array_like, shape (..., n)
+        The inputs, along the last axis.
+    initial : array_like, shape (..., J), optional
+        The states before the first step; 0 by default.
+    degree : int, optional
+        How an input arrives: at the end of its step (None, ``b = 1``), or spread over it like ``u**degree``, at most 4.
+    lagged : bool
+        Leave the newest input out of each value: what came before, seen from now.
+    final : bool
+        Give the states after the last step too, with which the next call goes on.
+    backend : str, optional
+        Where to run it.
+
+    Returns
+    -------
+    array, or a pair of arrays with ``final=True``
+        The values, shape ``(..., n)``, and the final states, ``(..., J)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> y, state = hf.exponential_recurrence([np.log(2.0)], [1.0], 1.0, np.array([1.0, 0.0, 0.0]), final=True)
+    >>> y, state
+    (array([1.  , 0.5 , 0.25]), array([0.25]))
+    """
+    rates = as_array(rates)
+    if initial is None:
+        initial = np.zeros(rates.shape[-1:] or (1,))
+    options = {"degree": degree, "lagged": lagged, "final": final}
+    result = _exponential_recurrence(rates, weights, steps, signal, initial, backend=backend, **options)
+    if not final:
+        return result
+    n = result.shape[-1] - rates.shape[0]
+    return result[..., :n], result[..., n:]
 
 
 def explain(what: Any, *args: Any, **kwargs: Any) -> Explanation:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
 
 from hpfracc.engine.selection.decision import Decision
 
-__all__ = ["Mode", "composite", "current", "dry_run", "last_decision", "note", "replace_last"]
+__all__ = ["Mode", "aside", "composite", "current", "dry_run", "last_decision", "note", "replace_last"]
 
 
 class Mode:
@@ -93,3 +95,17 @@ class dry_run(_Block):
     """Inside the block engine calls decide but do not compute: each hands back zeros of the right kind."""
 
     dry = True
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Inside the block engine calls compute, even in a dry run, and leave no trace: for weights that are kept.
+
+    What a dry run puts in their place would otherwise be kept as well.
+    """
+    outer = _trail.get()
+    token = _trail.set(Mode(outer.last if type(outer) is Mode else outer, dry=False))
+    try:
+        yield
+    finally:
+        _trail.reset(token)

@@ -7,8 +7,11 @@ import difflib
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.primitives.bitwise_xor import BitwiseXor
 from hpfracc.engine.primitives.causal_convolution import CausalConvolution
+from hpfracc.engine.primitives.chirp_transform import ChirpTransform
 from hpfracc.engine.primitives.elementwise import Elementwise
+from hpfracc.engine.primitives.exponential_recurrence import ExponentialRecurrence
 from hpfracc.engine.primitives.fft import FourierTransform
+from hpfracc.engine.primitives.history_sum import HistorySum
 from hpfracc.engine.primitives.matmul import Matmul
 from hpfracc.engine.primitives.mittag_leffler import MittagLeffler
 from hpfracc.engine.primitives.reduction import Reduction
@@ -32,6 +35,9 @@ PRIMITIVES: dict[str, Primitive] = {
         SpectralMultiply(),
         ToeplitzApply(),
         StencilRelax(),
+        ExponentialRecurrence(),
+        HistorySum(),
+        ChirpTransform(),
     )
 }
 

@@ -14,6 +14,9 @@ of fractions w_k / (p_k - z), p_k = s_k^a, and three things are put right exactl
   the asymptotic region.
 
 For |z| <= radius the power series is used. With integer a and b nothing is left to integrate: E is elementary.
+
+A derivative in b multiplies the integrand by -log s: so the weights, the residues (log s* for log s) and 1/Gamma (its
+own derivative) change, and nothing else does. One in a is (d/da) E = z (d/dz) (d/db) E.
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from scipy import special
 
+from hpfracc.engine.primitives._reciprocal_gamma import reciprocal_gammas
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
@@ -37,7 +40,6 @@ __all__ = [
     "choose_parabola",
     "make_plan",
     "parabola",
-    "reciprocal_gammas",
 ]
 
 #: Shifts of the trapezoid rule's nodes, in steps. Real z needs the first two only.
@@ -48,8 +50,9 @@ _LARGEST_GAMMA = 100.0
 _MOST_TAYLOR = 72
 #: Nodes are looked for up to this u: e^s has fallen to nothing, whatever power of s stands beside it.
 _FARTHEST = 24.0
-#: How much wider the second parabola is: poles on the one have Im u = 1/2 on the other.
-_WIDENING = 4.0
+#: How much wider the second parabola is: poles on the one have Im u = 0.37 on the other, and e^s is not yet so large
+#: that small values drown in its rounding (at 4 first derivatives near alpha = 1 had lost three digits more).
+_WIDENING = 2.5
 _STEPS = [k / 128 for k in range(38, 8, -1)] + [k / 512 for k in range(35, 2, -1)]
 #: Parameters beyond these leave the range of float64 through the Gamma function itself.
 _LIMIT = 150.0
@@ -87,18 +90,19 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything about a derivative of E_{alpha,beta} that does not depend on z.
+    """Everything about a derivative of E_{alpha,beta} that does not depend on z: ``order`` in z, ``logs`` in beta.
 
     ``wide`` holds the bands once more, with parabolas that stand away from the poles close to the usual ones. Values do
-    not mind those, and first derivatives hardly, but each order divides by the distance.
+    not mind those, but each derivative divides by the distance: 7e-14 were lost at the first.
     """
 
     alpha: float
     beta: float
     order: int
+    logs: int
     taylor: np.ndarray
     radius: float
-    inverse: np.ndarray  # 1/Gamma(beta - alpha k)
+    inverse: np.ndarray  # 1/Gamma(beta - alpha k), or a derivative of it
     bands: tuple[Band, ...]
     wide: tuple[Band, ...]
     edges: np.ndarray
@@ -106,21 +110,6 @@ class Plan:
     negative: tuple[Pole, ...]
     correction: float  # z^(1/a) = z^r (1 + correction log z), r the float nearest to 1/a
     closed: bool  # integer parameters: poles on the cut count, and no integral remains
-
-
-def reciprocal_gammas(alpha: float, beta: float, count: int) -> np.ndarray:
-    """``1/Gamma(beta + alpha k)`` for k < count, with exact arguments: near a zero half an ulp is all the digits."""
-    values = np.empty(count)
-    argument, increment = Fraction(beta), Fraction(alpha)
-    for k in range(count):
-        nearest, x = round(argument), float(argument)
-        if nearest > 0:
-            values[k] = special.rgamma(x)
-        else:
-            sine = math.sin(math.pi * float(argument - nearest)) * (-1.0 if nearest % 2 else 1.0)
-            values[k] = sine / math.pi * math.gamma(1.0 - x)
-        argument += increment
-    return values
 
 
 def check_parameters(alpha: float, beta: float) -> None:
@@ -137,11 +126,11 @@ def check_parameters(alpha: float, beta: float) -> None:
 
 
 @lru_cache(maxsize=256)
-def make_plan(alpha: float, beta: float, order: int = 0) -> Plan:
-    """The tables for the ``order``-th derivative of E_{alpha,beta}; a few milliseconds the first time."""
+def make_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) -> Plan:
+    """The tables for a derivative of E_{alpha,beta}, ``order`` times in z and ``logs`` in beta; some milliseconds."""
     check_parameters(alpha, beta)
-    taylor, radius = _power_series(alpha, beta, 0, 0.0)
-    closed = alpha == int(alpha) and beta == int(beta)
+    taylor, radius = _power_series(alpha, beta, 0, logs, 0.0)
+    closed = alpha == int(alpha) and beta == int(beta) and not logs
     if closed:
         # 1/Gamma vanishes at 0, -1, ...: the expansion in 1/z ends and its rest is zero.
         terms = max(0, math.ceil(beta / alpha) - 1)
@@ -149,20 +138,21 @@ def make_plan(alpha: float, beta: float, order: int = 0) -> Plan:
         bands: tuple[Band, ...] = (Band(radius, terms, 1.0, 1.0, 0.0, True, (), ()),)
     else:
         most = int(min(_MOST_TERMS, max(1.0, (_LARGEST_GAMMA + beta) / alpha)))
-        inverse = reciprocal_gammas(-alpha, beta, most + 1)
-        bands = _make_bands(alpha, beta, radius, inverse)
+        inverse = reciprocal_gammas(-alpha, beta, most + 1, logs)
+        bands = _make_bands(alpha, beta, logs, radius, inverse)
     edges = np.array([band.lower for band in bands])
     if order:
-        taylor, radius = _power_series(alpha, beta, order, radius)
+        taylor, radius = _power_series(alpha, beta, order, logs, radius)
     return Plan(
         alpha=alpha,
         beta=beta,
         order=order,
+        logs=logs,
         taylor=taylor,
         radius=radius,
         inverse=inverse,
         bands=bands,
-        wide=tuple(_widened(alpha, beta, band) for band in bands) if order > 1 else (),
+        wide=tuple(_widened(alpha, beta, logs, band) for band in bands) if order else (),
         edges=edges,
         positive=_poles(alpha, beta, 0, closed),
         negative=_poles(alpha, beta, 1, closed),
@@ -171,25 +161,25 @@ def make_plan(alpha: float, beta: float, order: int = 0) -> Plan:
     )
 
 
-def _power_series(alpha: float, beta: float, order: int, least: float) -> tuple[np.ndarray, float]:
+def _power_series(alpha: float, beta: float, order: int, logs: int, least: float) -> tuple[np.ndarray, float]:
     """Coefficients of the derivative, and the radius (``least`` or more) where they suffice and hardly cancel."""
     count = min(_MOST_TAYLOR + 16 * order, max(3, int((_LIMIT + 20.0 - beta) // alpha) + 1 - order))
-    coefficients = reciprocal_gammas(alpha, beta, count + order)[order:]
+    coefficients = reciprocal_gammas(alpha, beta, count + order, logs)[order:]
     coefficients *= np.array([float(math.perm(k + order, order)) for k in range(count)])
     with np.errstate(divide="ignore"):
-        logs = np.log(np.abs(coefficients))
+        heights = np.log(np.abs(coefficients))
     # The term that the value is made of near zero: the first, unless 1/Gamma(beta) is close to nothing.
-    leading = next(k for k in range(count) if logs[k] > logs[: k + 2].max() - 3.0)
+    leading = next(k for k in range(count) if heights[k] > heights[: k + 2].max() - 3.0)
     orders = np.arange(count)
     radius, kept = 2.0**-12, count
     for quarter in range(-48, 1600):
-        terms = logs + orders * (quarter / 4 * math.log(2.0))
+        terms = heights + orders * (quarter / 4 * math.log(2.0))
         largest = float(terms[leading:].max())
         total = float(np.exp(terms[leading:] - largest).sum()) * math.exp(min(largest, 700.0))
         ends = float(terms[-2:].max()) < largest + math.log(_EPS / 8)
         start = math.exp(min(float(terms[leading]), 700.0))
         # Where a value begins to cancel it does so no less as integral and exponentials.
-        steady = total <= 2.5 * start or (order == 0 and total <= _alternative(alpha, beta, 2.0 ** (quarter / 4)))
+        steady = total <= 2.5 * start or (order == 0 and total <= _alternative(alpha, beta, logs, 2.0 ** (quarter / 4)))
         if radius >= least and (not (ends and steady) or largest > 690.0):
             break
         radius = 2.0 ** (quarter / 4)
@@ -197,10 +187,10 @@ def _power_series(alpha: float, beta: float, order: int, least: float) -> tuple[
     return coefficients[:kept], radius
 
 
-def _make_bands(alpha: float, beta: float, radius: float, inverse: np.ndarray) -> tuple[Band, ...]:
+def _make_bands(alpha: float, beta: float, logs: int, radius: float, inverse: np.ndarray) -> tuple[Band, ...]:
     """Bands outwards from ``radius`` until the expansion alone is enough."""
     orders = np.arange(float(inverse.size))
-    sizes, powers = _integrand(alpha, beta, orders)
+    sizes, powers = _integrand(alpha, beta, logs, orders)
     ratio = 2.0 ** max(0.5, alpha / 3)
     bands: list[Band] = []
     lower = radius
@@ -209,7 +199,7 @@ def _make_bands(alpha: float, beta: float, radius: float, inverse: np.ndarray) -
         rest = (sizes / np.maximum(powers, lower)).sum(axis=1) * lower**-orders
         kept = np.abs(inverse) * upper**-orders
         kept[0] = 0.0
-        value = np.maximum(np.maximum.accumulate(kept), _least_residue(alpha, beta, upper))
+        value = np.maximum(np.maximum.accumulate(kept), _least_residue(alpha, beta, logs, upper))
         # What is added up, terms counted less as they are right to the last place; not much more than need be.
         losses = rest + 0.1 * np.cumsum(np.where(orders > 0, np.abs(inverse), 0.0) * lower**-orders)
         sparing = losses <= 4.0 * losses.min()
@@ -219,7 +209,7 @@ def _make_bands(alpha: float, beta: float, radius: float, inverse: np.ndarray) -
         # As few terms as make the rest, and with it its rounding, small against the value; else the least loss.
         small = sparing & (rest < 0.02 * value)
         terms = int(np.argmax(small) if small.any() else np.argmin(losses))
-        bands.append(_make_band(alpha, beta, lower, terms, 1.0))
+        bands.append(_make_band(alpha, beta, logs, lower, terms, 1.0))
         lower = upper
     # The expansion alone, with fewer terms the farther out.
     while True:
@@ -234,51 +224,54 @@ def _make_bands(alpha: float, beta: float, radius: float, inverse: np.ndarray) -
             return tuple(bands)
 
 
-def _integrand(alpha: float, beta: float, orders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _integrand(alpha: float, beta: float, logs: int, orders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sizes of the weights, and of s^a, after each number of terms: enough to choose that number by."""
     exponents = (beta - alpha * orders)[:, None]
     mu = np.maximum(1.0, exponents)
     nodes, widths = parabola(1.0, 0.1640625, np.arange(120) + 0.5)
-    logs = np.log(mu * np.abs(nodes))
-    return 2 * np.exp(np.log(mu * np.abs(widths)) + mu * nodes.real - (exponents - alpha) * logs), np.exp(alpha * logs)
+    heights = np.log(mu * np.abs(nodes))
+    sizes = 2 * np.exp(np.log(mu * np.abs(widths)) + mu * nodes.real - (exponents - alpha) * heights)
+    return sizes * np.abs(heights + 1j * np.angle(nodes)) ** logs, np.exp(alpha * heights)
 
 
-def _alternative(alpha: float, beta: float, radius: float) -> float:
+def _alternative(alpha: float, beta: float, logs: int, radius: float) -> float:
     """Size of what the value at ``-radius`` is added up from outside the power series' range."""
-    size = _least_residue(alpha, beta, radius)
-    if alpha == int(alpha) and beta == int(beta):
+    size = _least_residue(alpha, beta, logs, radius)
+    if alpha == int(alpha) and beta == int(beta) and not logs:
         return size
-    sizes, powers = _integrand(alpha, beta, np.zeros(1))
+    sizes, powers = _integrand(alpha, beta, logs, np.zeros(1))
     return size + float((sizes / np.maximum(powers, radius)).sum())
 
 
-def _least_residue(alpha: float, beta: float, radius: float) -> float:
+def _least_residue(alpha: float, beta: float, logs: int, radius: float) -> float:
     """Size of the smallest exponential term that is there for every direction of z; none below alpha = 1."""
     if alpha < 1:
         return 0.0
     s = min(radius ** (1 / alpha), 600.0)
-    return float(s ** (1 - beta) / alpha * math.exp(s * math.cos(math.pi / alpha)))
+    height = abs(complex(math.log(s), math.pi / alpha)) ** logs
+    return float(s ** (1 - beta) / alpha * math.exp(s * math.cos(math.pi / alpha)) * height)
 
 
-def _make_band(alpha: float, beta: float, lower: float, terms: int, widening: float) -> Band:
+def _make_band(alpha: float, beta: float, logs: int, lower: float, terms: int, widening: float) -> Band:
     exponent = beta - terms * alpha
     mu, step, reach = choose_parabola(math.ceil(4 * max(exponent, 0.0)) / 4, widening)
     points, weights = [], []
     for offset in OFFSETS:
         nodes, widths = parabola(mu, step, np.arange(math.ceil(_FARTHEST / step)) + offset)
-        logs = np.log(nodes)
-        sizes = nodes.real - (exponent - alpha) * logs.real + np.log(np.abs(widths))
+        heights = np.log(nodes)
+        sizes = nodes.real - (exponent - alpha) * heights.real + np.log(np.abs(widths))
         count = int(np.nonzero(sizes > sizes.max() + math.log(_EPS / 16))[0][-1]) + 1
-        weight = widths[:count] * np.exp(nodes[:count]) * _power(nodes[:count], logs[:count], alpha - exponent)
+        weight = widths[:count] * np.exp(nodes[:count]) * _power(nodes[:count], heights[:count], alpha - exponent)
+        weight = weight * (-heights[:count]) ** logs
         if offset == 0.0:
             weight[0] *= 0.5  # on the axis, and its own conjugate
-        points.append(_power(nodes[:count], logs[:count], alpha))
+        points.append(_power(nodes[:count], heights[:count], alpha))
         weights.append(weight)
     return Band(lower, terms, mu, step, reach, False, tuple(points), tuple(weights))
 
 
-def _widened(alpha: float, beta: float, band: Band) -> Band:
-    return band if band.elementary else _make_band(alpha, beta, band.lower, band.terms, _WIDENING)
+def _widened(alpha: float, beta: float, logs: int, band: Band) -> Band:
+    return band if band.elementary else _make_band(alpha, beta, logs, band.lower, band.terms, _WIDENING)
 
 
 def _power(base: np.ndarray, logs: np.ndarray, exponent: float) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hpfracc.engine.primitives._mittag_leffler_plan import OFFSETS, Plan, Pole
 
-__all__ = ["Namespace", "Poles", "Strip", "add_residues", "choose_offset", "find_poles", "is_close"]
+__all__ = ["Namespace", "Poles", "Strip", "add_residues", "choose_offset", "find_poles", "is_close", "whole_power"]
 
 #: Exponents beyond this are taken out before exp and put back at the end, so that no inf - inf arises.
 _LARGE = 600.0
@@ -169,7 +169,7 @@ def add_residues(
         value = jet[order] * float(math.factorial(order))
         value = value if complex_z else xp.real(value)
         if order:
-            value = value * (1.0 / z) ** order
+            value = value * whole_power(1.0 / z, order)
         total = total + xp.where(alive, pole.weight * value, 0.0 * total)
     factor = xp.exp(excess / 2)
     if not complex_z:
@@ -182,17 +182,22 @@ def add_residues(
 
 
 def _residue(tools: Namespace, plan: Plan, order: int, pole: Poles, excess: Any) -> Jet:
-    """``s^(1-b) e^s / a`` as a series; ``exp(excess)`` is left out."""
+    """``s^(1-b) e^s / a``, times a power of ``-log s``, as a series; ``exp(excess)`` is left out."""
     xp, alpha, power = tools.xp, plan.alpha, 1 - plan.beta
     real, imag = xp.real(pole.s), xp.imag(pole.s)
     plain = pole.size**power * xp.exp(xp.where(real < _LARGE, real, _LARGE))
     joined = xp.exp(real + power * xp.log(pole.size) - excess)
     size = xp.where((excess > 0) | (real > _LARGE), joined, plain)
     value = _unit(tools, imag) * pole.phase * (size / alpha)
-    if not order:
-        return [value]
-    exponent = [pole.s * c for c in _binomials(1 / alpha, order)]
-    return _multiply(_exponential(exponent, value, order), _binomials(power / alpha, order), order)
+    jet: Jet = [value]
+    if order:
+        exponent = [pole.s * c for c in _binomials(1 / alpha, order)]
+        jet = _multiply(_exponential(exponent, value, order), _binomials(power / alpha, order), order)
+    if plan.logs:
+        height = [-xp.log(pole.s), *((-1.0) ** k / (k * alpha) for k in range(1, order + 1))]
+        for _ in range(plan.logs):
+            jet = _multiply(jet, height, order)
+    return jet
 
 
 def _share(tools: Namespace, plan: Plan, strip: Strip, order: int, pole: Poles, log_q: Any, offset: Any) -> Jet:
@@ -215,6 +220,17 @@ def _share(tools: Namespace, plan: Plan, strip: Strip, order: int, pole: Poles, 
             total = total + q[k] * share[n - k]
         share.append(total * first)
     return share
+
+
+def whole_power(base: Any, exponent: int) -> Any:
+    """By multiplication: libraries take a complex power through its logarithm, which costs digits."""
+    power: Any = None
+    while exponent:
+        if exponent & 1:
+            power = base if power is None else power * base
+        base = base * base
+        exponent >>= 1
+    return 1.0 if power is None else power
 
 
 def _binomials(exponent: float, order: int) -> list[float]:

@@ -17,6 +17,7 @@ from hpfracc.engine.primitives._mittag_leffler_poles import (
     choose_offset,
     find_poles,
     is_close,
+    whole_power,
 )
 
 __all__ = ["band_value", "leibniz", "mirrored", "taylor_value"]
@@ -44,7 +45,12 @@ def band_value(tools: Namespace, plan: Plan, index: int, z: Any, sign: int = 0) 
     if not plan.wide or not poles:
         return value
     close = is_close(tools, _strip(band), poles)
-    return tools.xp.where(close, _with_integral(tools, plan, plan.wide[index], z, poles, expansion), value)
+    if bool(close.any()):
+        near = z[close]
+        value[close] = _with_integral(
+            tools, plan, plan.wide[index], near, find_poles(tools, plan, near, sign), expansion[close]
+        )
+    return value
 
 
 def _strip(band: Band) -> Strip:
@@ -69,8 +75,9 @@ def leibniz(terms: Any, inverse: Any, order: int, sums: list[Any]) -> Any:
     rising: Any = 1.0
     for j in range(1, order + 1):
         rising = rising * (terms + j - 1.0) * -1.0
-        total = total + rising * float(math.comb(order, j) * math.factorial(order - j)) * inverse**j * sums[order - j]
-    return total * inverse**terms
+        share = rising * float(math.comb(order, j) * math.factorial(order - j))
+        total = total + share * whole_power(inverse, j) * sums[order - j]
+    return total * (whole_power(inverse, terms) if isinstance(terms, int) else inverse**terms)
 
 
 def _expansion(plan: Plan, band: Band, z: Any) -> Any:
@@ -80,7 +87,7 @@ def _expansion(plan: Plan, band: Band, z: Any) -> Any:
     for k in range(band.terms, 0, -1):
         rising = float(math.perm(k + order - 1, order) * (-1) ** order)
         total = (total - float(plan.inverse[k]) * rising) * inverse
-    return total * inverse**order if order else total
+    return total * whole_power(inverse, order) if order else total
 
 
 def _integral(tools: Namespace, band: Band, z: Any, order: int, offset: Any) -> list[Any]:

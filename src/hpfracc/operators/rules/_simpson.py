@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 from numpy.polynomial import polynomial as poly
 
-from hpfracc.operators._namespace import Namespace
+from hpfracc.operators._namespace import NUMPY, Namespace
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import binomial_coefficients, power_sum
@@ -86,6 +86,25 @@ def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any, Any, Any]:
     return weights * scale, first * scale, second[1:] * scale, third[2:] * scale
 
 
+def first_weights(mu: float, k: np.ndarray[Any, Any]) -> tuple[Any, Any, Any]:
+    """What the first three samples get beside the weights at given points k >= 65, but for ``1 / Gamma(mu)``."""
+    centre = 2.0 * (k // 2) + 1.0
+    bent, flat, tilted = (_moments(NUMPY, mu, centre, row) for row in _pair_moments(10))
+    q0, q1, q2 = (part[1:] for part in _first_interval(NUMPY, mu, np.concatenate([[1.0], k])))
+    odd = k % 2 == 1
+    newest = bent - tilted
+    return np.where(odd, q0 - flat, -newest), np.where(odd, q1 - newest, 0.0), np.where(odd, q2, 0.0)
+
+
+def _pair_moments(terms: int) -> tuple[list[float], list[float], list[float]]:
+    """Moments about the middle of a pair of its even half-parabola, its arch and its odd half-parabola."""
+    return (
+        [1.0 / (j + 3) if j % 2 == 0 else 0.0 for j in range(terms)],
+        [2.0 / (j + 1) - 2.0 / (j + 3) if j % 2 == 0 else 0.0 for j in range(terms)],
+        [1.0 / (j + 2) if j % 2 == 1 else 0.0 for j in range(terms)],
+    )
+
+
 def _interleave(xp: Namespace, even: Any, odd: Any, n: int) -> Any:
     size = min(even.shape[0], odd.shape[0])
     joined: Any = xp.concatenate([even[:size].reshape(-1, 1), odd[:size].reshape(-1, 1)], 1)
@@ -101,9 +120,7 @@ def _pairs(xp: Namespace, mu: Any, count: int) -> tuple[Any, Any, Any]:
     # 1/centre is at most 1/3, and 1/65 from i = 32 on.
     for low, high, terms in ((1, min(count, 32), 38), (32, max(count, 32), 10)):
         centre = 2.0 * np.arange(low, max(high, low), dtype=np.float64) + 1.0
-        bent = _moments(xp, mu, centre, [1.0 / (j + 3) if j % 2 == 0 else 0.0 for j in range(terms)])
-        tilted = _moments(xp, mu, centre, [1.0 / (j + 2) if j % 2 == 1 else 0.0 for j in range(terms)])
-        flat = _moments(xp, mu, centre, [2.0 / (j + 1) - 2.0 / (j + 3) if j % 2 == 0 else 0.0 for j in range(terms)])
+        bent, flat, tilted = (_moments(xp, mu, centre, row) for row in _pair_moments(terms))
         for part, value in zip(parts, (bent - tilted, flat, bent + tilted), strict=True):
             part.append(value)
     c, b, a = (xp.concatenate(part)[:count] for part in parts)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import special
 
+from hpfracc.engine.primitives._gamma import gamma_value
 from hpfracc.errors import UnsupportedDtypeError
 
 __all__ = ["beta", "digamma", "gamma", "incomplete_beta"]
@@ -22,15 +23,9 @@ def _operands(name: str, *values: Any) -> tuple[jax.Array, ...]:
 
 @jax.custom_jvp
 def _gamma(z: jax.Array) -> jax.Array:
-    # Products bring |z| into [1, 3), where log Gamma is small and exp keeps its digits; far out exp must do.
-    shift = jnp.clip(jnp.floor(z) - 1.0, -24.0, 24.0)
-    base = z - shift
-    product = jnp.ones_like(z)
-    for k in range(24):
-        product = jnp.where(shift > k, product * (base + k), product)
-        product = jnp.where(shift < -k, product / (z + k), product)
-    sign = jnp.where((base < 0) & (jnp.mod(jnp.floor(base), 2.0) == 1.0), -1.0, 1.0)
-    return sign * jnp.exp(special.gammaln(base)) * product
+    with jax.enable_x64(True):
+        value: jax.Array = gamma_value(jnp, z.astype(jnp.float64)).astype(z.dtype)
+        return value
 
 
 @_gamma.defjvp

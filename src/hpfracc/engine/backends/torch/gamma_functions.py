@@ -8,6 +8,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
+from hpfracc.engine.primitives._gamma import gamma_value
 from hpfracc.errors import UnsupportedDtypeError
 
 __all__ = ["beta", "digamma", "gamma", "incomplete_beta"]
@@ -55,17 +56,7 @@ class _Gamma(torch.autograd.Function):
 
 
 def _gamma(z: Tensor) -> Tensor:
-    """Products bring |z| into [1, 3), where log Gamma is small and exp keeps its digits; far out exp must do."""
-    wide = z.to(torch.float64)
-    shift = torch.clamp(torch.floor(wide) - 1.0, -24.0, 24.0)
-    base = wide - shift
-    product = torch.ones_like(wide)
-    for k in range(24):
-        product = torch.where(shift > k, product * (base + k), product)
-        product = torch.where(shift < -k, product / (wide + k), product)
-    sign = torch.where((base < 0) & (torch.remainder(torch.floor(base), 2.0) == 1.0), -1.0, 1.0)
-    value = sign * torch.exp(torch.special.gammaln(base)) * product
-    return value.to(z.dtype)
+    return gamma_value(torch, z.to(torch.float64)).to(z.dtype)
 
 
 def gamma(z: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""``mittag_leffler`` in NumPy: z sorted into the plan's bands, each evaluated in blocks that fit the cache."""
+"""``mittag_leffler`` in NumPy."""
 
 from __future__ import annotations
 
@@ -7,56 +7,15 @@ from typing import Any
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.primitives._mittag_leffler_numpy import evaluate
 from hpfracc.engine.primitives._mittag_leffler_plan import make_plan
-from hpfracc.engine.primitives._mittag_leffler_poles import Namespace
-from hpfracc.engine.primitives._mittag_leffler_sum import band_value, taylor_value
 
 __all__ = ["KERNELS", "mittag_leffler_contour"]
-
-#: Values of z taken at once: with some 50 nodes each, the fractions of a block stay within a megabyte.
-_BLOCK = 1024
-
-
-def _join(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
-    value = np.empty(np.broadcast(real, imag).shape, np.complex128)
-    value.real, value.imag = real, imag
-    return value
-
-
-_TOOLS = Namespace(np, _join, np.asarray)
 
 
 def mittag_leffler_contour(z: Any, *, alpha: float, beta: float = 1.0, order: int = 0) -> np.ndarray:
     """The ``order``-th derivative of E_{alpha,beta} at ``z``, in the dtype of ``z``."""
-    z = np.asarray(z)
-    plan = make_plan(float(alpha), float(beta), int(order))
-    complex_z = np.iscomplexobj(z)
-    points = np.ravel(z).astype(np.complex128 if complex_z else np.float64, copy=False)
-    values = np.empty_like(points)
-    radius = np.abs(points)
-    # nan, from z, stays below every edge and goes through the power series.
-    band_of = np.where(radius > plan.radius, np.searchsorted(plan.edges, radius, side="right") - 1, -1)
-    with np.errstate(all="ignore"):
-        for index in np.unique(band_of):
-            where = np.nonzero(band_of == index)[0]
-            if index < 0:
-                values[where] = taylor_value(plan, points[where])
-                continue
-            sides = (where,) if complex_z else (where[points[where] > 0], where[points[where] < 0])
-            for side, sign in zip(sides, (0,) if complex_z else (1, -1), strict=True):
-                for start in range(0, side.size, _BLOCK):
-                    block = side[start : start + _BLOCK]
-                    values[block] = band_value(_TOOLS, plan, int(index), points[block], sign)
-        if np.isinf(radius).any():
-            values = _at_infinity(plan.alpha, points, radius, values)
-    return values.reshape(z.shape).astype(z.dtype, copy=False)
-
-
-def _at_infinity(alpha: float, points: np.ndarray, radius: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Limits along the real axis: inf to the right, 0 to the left below alpha = 2; elsewhere there is none."""
-    limit = np.where(points.real > 0, np.inf, 0.0 if alpha < 2 else np.nan)
-    limit = np.where(points.imag == 0, limit, np.nan)
-    return np.where(np.isinf(radius), limit, values)
+    return evaluate(np.asarray(z), make_plan(float(alpha), float(beta), int(order)))
 
 
 KERNELS: dict[str, Kernel] = {"contour": Kernel(mittag_leffler_contour)}

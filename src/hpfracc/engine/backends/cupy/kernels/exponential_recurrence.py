@@ -1,0 +1,63 @@
+"""Exponential recurrence in CuPy: stretches of the signal side by side."""
+
+from __future__ import annotations
+
+import cupy
+import numpy as np
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.primitives._recurrence_blocks import Tools, own_steps, taint, uniform_steps
+
+__all__ = ["KERNELS", "recur_blocked"]
+
+_TOOLS = Tools(
+    cupy,
+    lambda array, like: cupy.asarray(array),
+    lambda parts, axis: cupy.concatenate(parts, axis),
+    lambda array, like: array.astype(like.dtype, copy=False),
+)
+#: States that go side by side: enough to fill a card, few enough that the passes over them stay small.
+_TOGETHER = 1 << 19
+
+
+def recur_blocked(
+    rates: cupy.ndarray,
+    weights: cupy.ndarray,
+    steps: cupy.ndarray,
+    signal: cupy.ndarray,
+    initial: cupy.ndarray,
+    *,
+    degree: int | None = None,
+    lagged: bool = False,
+    final: bool = False,
+) -> cupy.ndarray:
+    """Values, and behind them the final states if asked for."""
+    rates, weights, steps = (array.astype(np.float64, copy=False) for array in (rates, weights, steps))
+    complex_ = "c" in (signal.dtype.kind, initial.dtype.kind)
+    batch = np.broadcast_shapes(signal.shape[:-1], initial.shape[:-1])
+    n, terms = signal.shape[-1], len(rates)
+    wide = np.complex128 if complex_ else np.float64
+    x = cupy.broadcast_to(signal.astype(wide), (*batch, n))
+    start = cupy.broadcast_to(initial.astype(wide), (*batch, terms))
+    kind = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
+    result = cupy.zeros((*batch, n + terms * final), np.result_type(kind, np.complex64) if complex_ else kind)
+    if not n or not terms or not result.size:
+        if final:
+            result[..., n:] = start
+        return result
+    operand, from_ = (cupy.where(cupy.isfinite(array), array, 0) for array in (x, start))
+    if steps.size == 1:
+        y, last = uniform_steps(_TOOLS, rates, weights, steps.reshape(()), operand, from_, degree, lagged)
+    else:
+        # As many stretches as the square root of the steps at most: the states are carried from one to the next.
+        rows = terms * max(1, result.size // result.shape[-1])
+        together = max(1, min(_TOGETHER // rows, int(np.sqrt(n))))
+        y, last = own_steps(_TOOLS, rates, weights, steps, operand, from_, degree, lagged, together)
+    y, last = taint(_TOOLS, y, last, x, start, lagged)
+    result[..., :n] = y
+    if final:
+        result[..., n:] = last
+    return result
+
+
+KERNELS: dict[str, Kernel] = {"blocked": Kernel(recur_blocked)}

@@ -1,0 +1,50 @@
+"""History sum in CuPy: blocks of weights, each made, used and forgotten."""
+
+from __future__ import annotations
+
+import cupy
+import numpy as np
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.primitives._history_weights import block_of_weights
+from hpfracc.engine.primitives._recurrence_blocks import Tools
+
+__all__ = ["KERNELS", "sum_direct"]
+
+_TOOLS = Tools(
+    cupy,
+    lambda array, like: cupy.asarray(array),
+    lambda parts, axis: cupy.concatenate(parts, axis),
+    lambda array, like: array.astype(like.dtype, copy=False),
+)
+#: Weights of a block, 128 MiB of them: enough to fill a card.
+_BLOCK = 1 << 24
+
+
+def sum_direct(
+    times: cupy.ndarray, signal: cupy.ndarray, *parameters: cupy.ndarray, kernel: str = "power"
+) -> cupy.ndarray:
+    """The sum, a block of outputs at a time."""
+    n = signal.shape[-1]
+    kind = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
+    x = signal.astype(np.complex128 if kind.kind == "c" else np.float64)
+    result = cupy.zeros(x.shape, kind)
+    if not result.size:
+        return result
+    times = times.astype(np.float64, copy=False)
+    options = tuple(parameter.astype(np.float64, copy=False) for parameter in parameters)
+    if kernel != "tabulated":
+        options = tuple(option.reshape(()) for option in options)
+        x[..., 0] = 0.0
+    operand = cupy.where(cupy.isfinite(x), x, 0)
+    low = 0
+    while low < n:
+        high = min(n, low + max(1, _BLOCK // n))
+        weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high))
+        result[..., low:high] = operand[..., first:high] @ weights.T.astype(x.dtype, copy=False)
+        low = high
+    seen = cupy.cumsum(~cupy.isfinite(x), -1) > 0
+    return cupy.where(seen, kind.type(np.nan), result)
+
+
+KERNELS: dict[str, Kernel] = {"direct": Kernel(sum_direct)}

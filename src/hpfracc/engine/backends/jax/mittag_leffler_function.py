@@ -1,0 +1,75 @@
+"""E_{a,b}(z) in JAX where a parameter is an array, traced or not, through which derivatives flow.
+
+The tables that the parameters decide on cannot be made from values that are not there yet, so the value comes from
+NumPy through a callback, under jit and vmap too; the derivative rule calls the same function one order higher.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
+
+from hpfracc._arrays import is_tracer
+from hpfracc.engine.primitives._mittag_leffler_numpy import evaluate
+from hpfracc.engine.primitives._mittag_leffler_plan import check_parameters, make_plan
+from hpfracc.engine.primitives._reciprocal_gamma import MOST_DERIVATIVES
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["of_parameters"]
+
+
+def of_parameters(z: Any, alpha: Any, beta: Any) -> jax.Array:
+    """E_{alpha,beta}(z); parameters that are traced and lie outside the definition give nan."""
+    if not any(map(is_tracer, (alpha, beta))):
+        check_parameters(float(alpha), float(beta))
+    with jax.enable_x64(True):
+        z = jnp.asarray(z)
+        if not jnp.issubdtype(z.dtype, jnp.inexact):
+            z = z.astype(jnp.float64)
+        numbers = [jnp.asarray(value, dtype=jnp.float64).reshape(()) for value in (alpha, beta)]
+        value: jax.Array = _function(0, 0, z, *numbers)
+    return value
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _function(order: int, logs: int, z: jax.Array, alpha: jax.Array, beta: jax.Array) -> jax.Array:
+    if logs > MOST_DERIVATIVES:
+        raise InvalidInputError(
+            f"derivative {logs} of the Mittag-Leffler function in its parameters; there are those up to "
+            f"{MOST_DERIVATIVES}: differentiate it less often in alpha and beta"
+        )
+    shape = jax.ShapeDtypeStruct(z.shape, z.dtype)
+    value: jax.Array = jax.pure_callback(partial(_value, order, logs), shape, z, alpha, beta, vmap_method="sequential")
+    return value
+
+
+def _value(order: int, logs: int, z: Any, alpha: Any, beta: Any) -> np.ndarray:
+    points, a, b = np.asarray(z), float(alpha), float(beta)
+    try:
+        check_parameters(a, b)
+    except InvalidInputError:  # an error inside a callback would not be ours any more when it arrives
+        return np.full_like(points, math.nan)
+    return evaluate(points, make_plan(a, b, order, logs))
+
+
+@partial(_function.defjvp, symbolic_zeros=True)
+def _slopes(order: int, logs: int, primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+    z, alpha, beta = primals
+    total = jnp.zeros_like(z)
+    if not isinstance(tangents[0], SymbolicZero):
+        total = total + tangents[0] * _function(order + 1, logs, z, alpha, beta)
+    if not isinstance(tangents[1], SymbolicZero):
+        # (d/da) E = z (d/dz) (d/db) E, differentiated `order` times more.
+        slope = z * _function(order + 1, logs + 1, z, alpha, beta)
+        if order:
+            slope = slope + order * _function(order, logs + 1, z, alpha, beta)
+        total = total + tangents[1].astype(total.dtype) * slope
+    if not isinstance(tangents[2], SymbolicZero):
+        total = total + tangents[2].astype(total.dtype) * _function(order, logs + 1, z, alpha, beta)
+    return _function(order, logs, z, alpha, beta), total

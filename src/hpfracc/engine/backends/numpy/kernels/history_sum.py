@@ -1,0 +1,61 @@
+"""History sum in NumPy: blocks of weights, each made, used and forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.numpy.nonfinite import all_finite
+from hpfracc.engine.primitives._history_weights import block_of_weights
+from hpfracc.engine.primitives._recurrence_blocks import Tools
+from hpfracc.engine.workers import run_blocks
+
+__all__ = ["KERNELS", "sum_direct"]
+
+Array = np.ndarray[Any, Any]
+
+_TOOLS = Tools(
+    np, lambda array, like: array, lambda parts, axis: np.concatenate(parts, axis), lambda array, like: array
+)
+#: Weights of a block: with what they are made of they stay in a second-level cache.
+_BLOCK = 1 << 16
+
+
+@np.errstate(all="ignore")
+def sum_direct(times: Array, signal: Array, *parameters: Array, kernel: str = "power", workers: int = 1) -> Array:
+    """The sum, a block of outputs at a time; threads share the blocks."""
+    n = signal.shape[-1]
+    kind = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
+    x = signal.astype(np.complex128 if kind.kind == "c" else np.float64)
+    result = np.zeros(x.shape, kind)
+    if not result.size:
+        return result
+    times = np.asarray(times, np.float64)
+    options = tuple(np.asarray(parameter, np.float64) for parameter in parameters)
+    if kernel != "tabulated":
+        options = tuple(option.reshape(()) for option in options)
+        x[..., 0] = 0.0
+    clean = all_finite(x)
+    operand = x if clean else np.where(np.isfinite(x), x, 0)
+
+    @np.errstate(all="ignore")
+    def work(some: list[tuple[int, int]]) -> None:
+        for low, high in some:
+            weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high))
+            result[..., low:high] = operand[..., first:high] @ weights.T
+
+    blocks, low = [], 0
+    while low < n:
+        high = min(n, low + max(1, _BLOCK // (low + 1)), low + 256)
+        blocks.append((low, high))
+        low = high
+    # Dealt out in turn: the later a block, the longer it takes.
+    run_blocks(work, [blocks[part::workers] for part in range(workers)], workers)
+    if not clean:
+        result[np.logical_or.accumulate(~np.isfinite(x), -1)] = np.nan
+    return result
+
+
+KERNELS: dict[str, Kernel] = {"direct": Kernel(sum_direct)}

@@ -1,0 +1,67 @@
+"""History sum in PyTorch: blocks of weights, each made, used and forgotten.
+
+Compositions of PyTorch's own operations, differentiable in times, signal and parameters; where autograd keeps what it
+needs for the way back, a block's weights are made again there instead.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.torch.nonfinite import clean
+from hpfracc.engine.primitives._history_weights import block_of_weights
+from hpfracc.engine.primitives._recurrence_blocks import Tools
+
+__all__ = ["KERNELS", "sum_direct"]
+
+
+def _array(array: np.ndarray[Any, Any], like: Tensor) -> Tensor:
+    return torch.as_tensor(array, device=like.device)
+
+
+_TOOLS = Tools(torch, _array, lambda parts, axis: torch.cat(parts, axis), lambda array, like: array.to(like.dtype))
+#: Weights of a block on the host, where they should stay in cache, and on a card.
+_BLOCK = {True: 1 << 17, False: 1 << 24}
+
+
+def sum_direct(times: Tensor, signal: Tensor, *parameters: Tensor, kernel: str = "power") -> Tensor:
+    """The sum, a block of outputs at a time."""
+    n = signal.shape[-1]
+    inexact = signal.is_floating_point() or signal.is_complex()
+    kind = signal.dtype if inexact else torch.float64
+    x = signal.to(torch.complex128 if kind.is_complex else torch.float64)
+    if not x.numel():
+        return (x * 0).to(kind)
+    times = times.to(torch.float64)
+    options = tuple(parameter.to(torch.float64) for parameter in parameters)
+    if kernel != "tabulated":
+        options = tuple(option.reshape(()) for option in options)
+        x = torch.cat([torch.zeros_like(x[..., :1]), x[..., 1:]], -1)
+    operand = clean(x)
+    tensors = (times, operand, *options)
+    mapped = any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
+    keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors) and not mapped
+    parts, low = [], 0
+    while low < n:
+        high = min(n, low + max(1, _BLOCK[x.is_cpu] // (low + 1)), low + 2048)
+        inputs = (kernel, times, operand, low, high, *options)
+        again = keeps and n > 256
+        parts.append(checkpoint(_block, *inputs, use_reentrant=False) if again else _block(*inputs))
+        low = high
+    seen = torch.cumsum(~torch.isfinite(x.detach()), -1) > 0
+    return torch.where(seen, math.nan, torch.cat(parts, -1)).to(kind)
+
+
+def _block(kernel: str, times: Tensor, x: Tensor, low: int, high: int, *options: Tensor) -> Tensor:
+    weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high))
+    return x[..., first:high] @ weights.T.to(x.dtype)
+
+
+KERNELS: dict[str, Kernel] = {"direct": Kernel(sum_direct)}

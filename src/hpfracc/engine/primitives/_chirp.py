@@ -1,0 +1,111 @@
+"""Phases of chirps, right to the last place at any length, in any array namespace.
+
+A chirp is ``exp(-2 pi i r m^2)`` with whole m. At a million points ``r m^2`` has lost twelve digits of its fraction,
+and the fraction is all that counts. Here r is cut into pieces of 26 bits and so is the whole number ``m^2``: every
+product of two pieces is exact, and those that are whole are not even formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Tools", "chirps", "turns"]
+
+_BITS = 26
+_ROOM = 1 << _BITS
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a backend lends.
+
+    Attributes
+    ----------
+    range : callable
+        ``range(start, stop)``: whole numbers as int64.
+    float : callable
+        Those as float64.
+    round : callable
+        To the nearest whole number.
+    hold : callable
+        The same array, through which no derivative flows.
+    unit : callable
+        ``exp(2 pi i t)`` of float64 t.
+    join : callable
+        Arrays one after the other along the last axis.
+    zeros : callable
+        ``zeros(like, count)``: so many along the last axis, the others as ``like`` has them.
+    """
+
+    range: Callable[[int, int], Any]
+    float: Callable[[Any], Any]
+    round: Callable[[Any], Any]
+    hold: Callable[[Any], Any]
+    unit: Callable[[Any], Any]
+    join: Callable[[list[Any]], Any]
+    zeros: Callable[[Any, int], Any]
+
+
+def turns(tools: Tools, rate: Any, rest: Any, index: Any, largest: int) -> Any:
+    """``(rate + rest) index^2`` less whole turns, from -1/2 to 1/2; ``rate`` carries its derivative.
+
+    ``rate`` has a last axis of length 1 to broadcast along ``index``; ``rest`` (or None) is what float64 could not hold
+    of it. ``largest`` bounds ``abs(index)``, below 2^31.
+    """
+    squares = index * index
+    whole = tools.float(squares)
+    held = tools.hold(rate)
+    pieces = [
+        tools.float((squares >> (_BITS * j)) & (_ROOM - 1)) * float(_ROOM**j)
+        for j in range(-(-(largest * largest).bit_length() // _BITS))
+    ]
+    left = held - tools.round(held)
+    scale = 1.0
+    total = 0.0 * whole * left
+    for i in range(len(pieces)):
+        # The next 26 bits of the rate: whole multiples of 2^-26(i+1), so that products with later pieces are whole.
+        scale *= _ROOM
+        part = tools.round(left * scale) / scale
+        left = left - part
+        for piece in pieces[: i + 1]:
+            product = part * piece
+            total = total + (product - tools.round(product))
+    last = left * whole
+    total = total + (last - tools.round(last))
+    if rest is not None:
+        total = total + tools.hold(rest) * whole
+    total = total - tools.round(total)
+    return total + (rate - held) * whole
+
+
+def chirps(
+    tools: Tools, rates: Any, given: int, points: int, offsets: tuple[float, float], size: int
+) -> tuple[Any, Any, Any]:
+    """The factors before, between and after the convolution; the middle one in the order of a cyclic one of ``size``.
+
+    ``n k = (n^2 + k^2 - (k - n)^2) / 2`` turns the sum into one; indices are doubled, so that halves become whole.
+    """
+    start, stop = (round(2 * offset) for offset in offsets)
+    low = rates[..., 3:] if rates.shape[-1] == 6 else None
+
+    def factor(terms: tuple[tuple[int, float], ...], begin: int, count: int) -> Any:
+        parts = [rates[..., i : i + 1] * share for i, share in terms]
+        rest = None if low is None else sum(low[..., i : i + 1] * share for i, share in terms)
+        rate = parts[0]
+        if len(parts) == 2:
+            rate = parts[0] + parts[1]
+            # What the sum has lost, after Knuth: at large n it counts.
+            other = rate - parts[0]
+            lost = (parts[0] - (rate - other)) + (parts[1] - other)
+            rest = lost if rest is None else rest + lost
+        index = 2 * tools.range(0, count) + begin
+        return tools.unit(-turns(tools, rate, rest, index, max(abs(begin), abs(begin + 2 * count))))
+
+    before = factor(((0, 0.25), (1, 0.125)), start, given)
+    after = factor(((2, 0.25), (1, 0.125)), stop, points)
+    ahead = factor(((1, -0.125),), stop - start, points)
+    behind = factor(((1, -0.125),), stop - start - 2 * (given - 1), given - 1)
+    between = tools.join([ahead, tools.zeros(ahead, size - given - points + 1), behind])
+    return before, between, after

@@ -1,0 +1,168 @@
+"""Contract of the chirp transform: multiply by a chirp, convolve with one, multiply by a third."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.engine.primitives._cuts import Cut, outer_cuts
+from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.primitives._operands import (
+    broadcast,
+    complex_of,
+    dtype_bytes,
+    elements,
+    read_dtype,
+    shape_of,
+    whole_number,
+)
+from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["ChirpTransform", "transform_length"]
+
+_TAKES = INEXACT | INTEGERS
+#: Twice an index is squared in 62 bits.
+_MOST_POINTS = 1 << 29
+
+
+def transform_length(given: int, points: int) -> int:
+    """Points of the padded Fourier transforms."""
+    return fast_length(max(1, given + points - 1))
+
+
+@final
+class ChirpTransform(Primitive):
+    r"""``chirp_transform(x, rates, points=None, offsets=(0.0, 0.0))``: a Fourier sum of any spacing, between chirps.
+
+    ``y[..., k] = e(r2 K^2) sum_n e(r0 N^2 + r1 N K) x[..., n]`` with ``e(t) = exp(-2 pi i t)``, ``N = n + offsets[0]``,
+    ``K = k + offsets[1]`` and k below ``points`` (as many as are given, by default). ``x`` has shape ``(..., n)``,
+    ``rates`` ``(..., 3)``: r0, r1, r2, real, in float64; with ``(..., 6)`` the last three are what float64 could not
+    hold of the first. Leading axes broadcast. Offsets are multiples of one half.
+
+    With rates ``(0, 1/n, 0)`` it is the Fourier transform, with ``(0, r, 0)`` the fractional one of Bailey and
+    Swarztrauber, in general a sampled linear canonical transform. Phases are reduced exactly, so that nothing is lost
+    at large n but what the rates themselves have lost: a rate that is wrong by d moves the last phase by ``d n^2``.
+
+    The result is complex, in the precision of ``x``. A sample that is not finite spoils every point of its row.
+    Differentiable in both operands.
+
+    Algorithms: ``fft``, three padded transforms, of which one is kept with the chirps under a key; the key must name
+    ``points`` and ``offsets`` too.
+    """
+
+    name = "chirp_transform"
+    operands = ("x", "rates")
+    prepared_operand = 1
+    casts = False
+
+    def describe(
+        self, x: Any, rates: Any, *, points: int | None = None, offsets: tuple[float, float] = (0.0, 0.0)
+    ) -> Call:
+        """Check the call; ``facts``: ``result`` (a dtype), ``points``, ``offsets`` and ``rate_rows``."""
+        dtype = read_dtype(self.name, "x", x, _TAKES)
+        dtype = dtype if dtype in INEXACT else "float64"
+        read_dtype(self.name, "rates", rates, FLOATS | INTEGERS)
+        shape, rows = shape_of(x), shape_of(rates)
+        if not shape:
+            raise ShapeError(f"{self.name}: x has no axis to transform along; give it at least one")
+        if not rows or rows[-1] not in (3, 6):
+            raise ShapeError(
+                f"{self.name}: rates have shape {rows}; they are three numbers along the last axis (or three and three)"
+            )
+        given = shape[-1]
+        wanted = given if points is None else whole_number(self.name, "points", points)
+        if wanted < 0 or max(given, wanted) > _MOST_POINTS:
+            raise InvalidInputError(f"{self.name}: points={wanted} for {given} samples; use 0 to {_MOST_POINTS:,}")
+        self._check_offsets(offsets)
+        batch = shape[:-1] if len(rows) == 1 else broadcast(self.name, shape[:-1], rows[:-1])
+        result = complex_of(dtype)
+        return Call(
+            operation=self.name,
+            batch=elements(batch),
+            length=given,
+            dtype=dtype,
+            shape=(*batch, wanted),
+            input_bytes=elements(shape) * dtype_bytes(dtype) + elements(rows) * 8,
+            output_bytes=elements(batch) * wanted * dtype_bytes(result),
+            facts={
+                "result": result,
+                "points": wanted,
+                "offsets": tuple(map(float, offsets)),
+                "rate_rows": elements(rows[:-1]),
+            },
+        )
+
+    def _check_offsets(self, offsets: Any) -> None:
+        try:
+            first, second = offsets
+            fits = all(2 * offset == round(2 * offset) and abs(offset) <= _MOST_POINTS for offset in (first, second))
+        except (TypeError, ValueError, OverflowError):
+            fits = False
+        if not fits:
+            raise InvalidInputError(f"{self.name}: offsets={offsets!r}; use two multiples of 0.5, such as (-4, -4.5)")
+
+    def work(self, call: Call, algorithm: str) -> float:
+        """``L log L`` with L the padded length, for each row."""
+        size = transform_length(call.length, call.facts["points"])
+        return float(call.batch * size * max(1.0, math.log2(size)))
+
+    def workspace(self, call: Call, algorithm: str) -> int:
+        """Padded spectra of rows and chirps, and the chirps while their phases are reduced, in double precision."""
+        size = transform_length(call.length, call.facts["points"])
+        return int(size * (2 * call.batch * dtype_bytes(call.facts["result"]) + 80 * max(1, call.facts["rate_rows"])))
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Rows."""
+        return outer_cuts(map(shape_of, arrays), call.shape, (-1,))
+
+    def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
+        """As many points as samples, one set of rates for all rows."""
+        real = "float32" if dtype in ("float32", "complex64") else "float64"
+        return (ArraySpec(shape or (1,), dtype), ArraySpec((3,), real)), {}
+
+    def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
+        """The sum as it is defined, in extended precision, its phases as exact fractions."""
+        call = self.describe(*arrays, **params)
+        first, second = (round(2 * offset) for offset in call.facts["offsets"])
+        x = np.asarray(arrays[0]).astype(call.dtype).astype(np.clongdouble)
+        rates = np.asarray(arrays[1], np.float64)
+        n = 2 * np.arange(call.length).astype(object)[:, None] + first
+        k = 2 * np.arange(call.facts["points"]).astype(object) + second
+        phases = np.zeros((*rates.shape[:-1], call.length, call.facts["points"]), np.longdouble)
+        for row in np.ndindex(rates.shape[:-1]):
+            r = [sum(map(Fraction, map(float, rates[row][i::3]))) / 4 for i in range(3)]
+            phases[row] = (n * n * r[0] + n * k * r[1] + k * k * r[2]) % 1
+        kernel = np.exp(-2j * np.arccos(np.longdouble(-1)) * phases)
+        result = (x[..., :, None] * kernel).sum(-2)
+        return np.asarray(np.broadcast_to(result, call.shape).astype(call.facts["result"]))
+
+    def cases(self, dtype: str) -> Iterator[Case]:
+        """Rates of every size and sign, more and fewer points than samples, offsets, batches, memory layouts."""
+        rates = np.array([0.013, 0.1, -0.027])
+        x = samples(dtype, 12, 1)
+        yield Case("a few", (samples(dtype, 3, 11), rates), {"offsets": (-1.0, -0.5)}, differentiable=True)
+        yield Case("Fourier", (samples(dtype, 40, 2), np.array([0.0, 1 / 40, 0.0])))
+        yield Case("large rates", (samples(dtype, 33, 3), np.array([7.3, -12.9, 101.7])))
+        yield Case("one point", (x[:1], rates))
+        yield Case("more points", (x, rates), {"points": 31})
+        yield Case("fewer points", (samples(dtype, 101, 4), rates), {"points": 5})
+        yield Case("centred", (x, rates), {"offsets": (-6.0, -5.5)})
+        yield Case("far away", (x, rates), {"offsets": (-900.5, 4000.0), "points": 20})
+        yield Case("batched", (samples(dtype, (3, 4, 15), 5), rates), {"offsets": (0.5, -7.0)})
+        many = np.linspace(-0.4, 0.4, 12).reshape(4, 3)
+        yield Case("rates for each row", (samples(dtype, (2, 4, 3), 12), many), {"offsets": (-1.0, -1.0)}, True)
+        yield Case("rates in two parts", (x, np.concatenate([rates, 1e-9 * rates])))
+        yield Case("no samples", (x[:0], rates), {"points": 4})
+        yield Case("no points", (x, rates), {"points": 0})
+        yield Case("no rows", (samples(dtype, (0, 6), 7), rates))
+        yield Case("strided", (strided_view(samples(dtype, (3, 20), 8)), rates))
+        yield Case("reversed", (reversed_view(samples(dtype, (3, 20), 9)), rates))
+        yield Case("transposed", (samples(dtype, (20, 3), 10).T, rates))
+        if dtype == "float64":
+            yield Case("integers", (np.arange(-3, 9), np.array([1, 2, 3])))

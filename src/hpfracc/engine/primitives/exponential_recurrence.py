@@ -1,0 +1,191 @@
+"""Contract of the exponential recurrence: a fading memory that costs the same at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.engine.primitives._arrivals import MOST_DEGREE, arrival
+from hpfracc.engine.primitives._cuts import Cut, outer_cuts
+from hpfracc.engine.primitives._operands import (
+    broadcast,
+    dtype_bytes,
+    elements,
+    read_dtype,
+    real_of,
+    shape_of,
+    whole_number,
+)
+from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["ExponentialRecurrence"]
+
+_REAL = FLOATS | INTEGERS
+
+
+@final
+class ExponentialRecurrence(Primitive):
+    r"""``s_j <- a_j s_j + b_j x``, summed over j with weights, along the last axis.
+
+    .. math:: s_{j,n} = e^{-\lambda_j \tau_n} s_{j,n-1} + b_{j,n} x_n, \qquad y_n = \sum_j w_j s_{j,n}.
+
+    ``rates`` (:math:`\lambda`, decay of each term) and ``weights`` have shape ``(J,)``; ``steps`` (:math:`\tau`) is one
+    number (uniform) or has shape ``(n,)``; ``signal`` has shape ``(..., n)`` and ``initial``, the states before the
+    first step, ``(..., J)``, leading axes of the two broadcasting. ``degree`` says how :math:`x_n` arrives: None, all
+    of it at the end of its step, ``b = 1``; a whole number p from 0 to 4, spread over the step like :math:`u^p`,
+    :math:`b = \int_0^1 u^p e^{-\lambda\tau(1-u)} du`. With ``lagged`` the sum leaves the newest input out,
+    :math:`y_n = \sum_j w_j e^{-\lambda_j \tau_n} s_{j,n-1}`: what came before, seen from now. With ``final`` the result
+    has shape ``(..., n + J)``: after the values the states that the last step left, which continue the recurrence as
+    the next call's ``initial``.
+
+    The result has the dtype of the signal (integers: float64); states and coefficients are kept in double precision
+    whatever it is, for a slow term in single precision forgets by rounding alone. From the first non-finite sample of a
+    row on its values are nan, and so are its final states. Differentiable in all five operands.
+
+    Algorithms: ``direct`` goes step by step; ``blocked`` takes many stretches of the signal side by side, by matrix
+    products where the step is uniform.
+    """
+
+    name = "exponential_recurrence"
+    operands = ("rates", "weights", "steps", "signal", "initial")
+    casts = False
+
+    def describe(
+        self,
+        rates: Any,
+        weights: Any,
+        steps: Any,
+        signal: Any,
+        initial: Any,
+        *,
+        degree: int | None = None,
+        lagged: bool = False,
+        final: bool = False,
+    ) -> Call:
+        """Check the operands; ``facts``: ``terms``, ``uniform`` and ``final``."""
+        dtype = read_dtype(self.name, "signal", signal, INEXACT | INTEGERS)
+        start = read_dtype(self.name, "initial", initial, INEXACT | INTEGERS)
+        for name, operand in (("rates", rates), ("weights", weights), ("steps", steps)):
+            read_dtype(self.name, name, operand, _REAL)
+        if dtype not in INEXACT:
+            dtype = "float64"
+        if start.startswith("complex") and not dtype.startswith("complex"):
+            dtype = "complex64" if dtype == "float32" else "complex128"
+        if degree is not None and not 0 <= whole_number(self.name, "degree", degree) <= MOST_DEGREE:
+            raise InvalidInputError(
+                f"{self.name}: degree={degree!r}; use None for inputs at the end of their step, or 0 to {MOST_DEGREE}"
+            )
+        for name, flag in (("lagged", lagged), ("final", final)):
+            if not isinstance(flag, bool):
+                raise InvalidInputError(f"{self.name}: {name}={flag!r}; use True or False")
+        points, states, terms = shape_of(signal), shape_of(initial), shape_of(rates)
+        if not points or not states:
+            name, shape = ("signal", points) if not points else ("initial", states)
+            raise ShapeError(f"{self.name}: {name} has shape {shape}; it needs at least one axis, the last")
+        if len(terms) != 1 or shape_of(weights) != terms or states[-1] != terms[0]:
+            raise ShapeError(
+                f"{self.name}: rates {terms}, weights {shape_of(weights)} and the last axis of initial {states} "
+                "must have one and the same number of terms"
+            )
+        length = points[-1]
+        uniform = shape_of(steps) in ((), (1,))
+        if not uniform and shape_of(steps) != (length,):
+            raise ShapeError(
+                f"{self.name}: steps has shape {shape_of(steps)}; give one number, or one for each of {length}"
+            )
+        batch = points[:-1] if states[:-1] in ((), points[:-1]) else broadcast(self.name, points[:-1], states[:-1])
+        size, item, long = elements(batch), dtype_bytes(dtype), length + (terms[0] if final else 0)
+        return Call(
+            operation=self.name,
+            batch=size,
+            length=length,
+            dtype=dtype,
+            shape=(*batch, long),
+            input_bytes=(elements(points) + elements(states)) * item + (2 * terms[0] + elements(shape_of(steps))) * 8,
+            output_bytes=size * long * item,
+            facts={"terms": terms[0], "uniform": uniform, "final": final},
+        )
+
+    def work(self, call: Call, algorithm: str) -> float:
+        """Steps times terms, for each row; steps of their own cost an exponential each."""
+        exponentials = 0 if call.facts["uniform"] else 10
+        return float((call.batch + exponentials) * call.length * max(1, call.facts["terms"]))
+
+    def workspace(self, call: Call, algorithm: str) -> int:
+        """A copy of the signal in double precision, and the states of the stretches that go side by side."""
+        wide = 16 if call.dtype.startswith("complex") else 8
+        together: int = min(max(1, call.length), 4096) * call.facts["terms"] * 6
+        terms: int = call.facts["terms"]
+        return call.batch * (2 * call.length + terms + together) * wide
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Rows of the signal and their states."""
+        return outer_cuts((None, None, None, shape_of(arrays[3]), shape_of(arrays[4])), call.shape, (-1,))
+
+    def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
+        """Forty terms, as the memory of a fractional derivative has at six digits."""
+        terms, step = ArraySpec((40,), real_of(dtype)), ArraySpec((), real_of(dtype))
+        return (terms, terms, step, ArraySpec(shape or (1,), dtype), ArraySpec((40,), dtype)), {}
+
+    def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
+        """Step by step in extended precision."""
+        call = self.describe(*arrays, **params)
+        wide = np.clongdouble if call.dtype.startswith("complex") else np.longdouble
+        rates, weights, steps = (np.asarray(array).astype(np.longdouble) for array in arrays[:3])
+        batch, n = call.shape[:-1], call.length
+        x = np.broadcast_to(np.asarray(arrays[3]).astype(wide), (*batch, n))
+        state = np.broadcast_to(np.asarray(arrays[4]).astype(wide), (*batch, call.facts["terms"])).copy()
+        state[~np.isfinite(state).all(-1)] = np.nan
+        steps = np.broadcast_to(steps.reshape(-1), (n,))
+        result: np.ndarray[Any, Any] = np.zeros((*batch, n), wide)
+        for k in range(n):
+            z = rates * steps[k]
+            state = np.exp(-z) * state
+            before = state @ weights
+            state = state + arrival(np, z, params.get("degree")) * x[..., k, None]
+            state[~np.isfinite(x[..., k])] = np.nan
+            result[..., k] = before if params.get("lagged") else state @ weights
+        return (np.concatenate([result, state], -1) if call.facts["final"] else result).astype(call.dtype)
+
+    def cases(self, dtype: str) -> Iterator[Case]:
+        """Uniform steps and others, each way of arriving, states in and out, and lengths beyond one stretch."""
+
+        def case(
+            name: str,
+            terms: int,
+            signal: tuple[int, ...],
+            steps: int | None = None,
+            *,
+            start: tuple[int, ...] = (),
+            smooth: bool = False,
+            **params: Any,
+        ) -> Case:
+            rates = np.geomspace(0.01, 30.0, terms) if terms else np.zeros(0)
+            taken = np.array(0.1) if steps is None else 0.02 + 0.2 * np.abs(samples("float64", steps, 7))
+            operands = (rates, samples("float64", terms, 1), taken, samples(dtype, signal, 2))
+            initial = samples(dtype, (*start, terms), 3) if start or "final" in params else np.zeros(terms, dtype)
+            return Case(name, (*operands, initial), params, differentiable=smooth)
+
+        yield case("plain", 5, (12,), smooth=True)
+        yield case("final states", 4, (3, 9), start=(3,), smooth=True, final=True)
+        yield case("own steps", 4, (10,), 10, smooth=True, final=True, degree=0)
+        yield case("lagged, own steps", 3, (2, 8), 8, smooth=True, lagged=True, degree=1)
+        yield case("lagged, spread", 6, (2, 40), lagged=True, degree=0, final=True)
+        yield case("long", 7, (2, 1500), start=(2,), final=True)
+        yield case("longest, one term", 1, (20_000,), final=True)
+        yield case("long, own steps", 7, (2, 1500), 1500, start=(2,), final=True, degree=0)
+        yield case("lagged, long, own steps", 5, (1100,), 1100, lagged=True, degree=3)
+        yield case("one point, states broadcast", 3, (2, 1, 1), 1, start=(4,), final=True)
+        yield case("no points", 3, (2, 0), final=True)
+        yield case("no rows", 3, (0, 6), final=True)
+        yield case("no terms", 0, (2, 5), final=True)
+        plain = case("strided", 4, (3, 10), 10, start=(3,), final=True)
+        yield Case("strided", tuple(map(strided_view, plain.arrays)), plain.params)
+        yield Case("reversed", tuple(map(reversed_view, plain.arrays)), plain.params)
+        if dtype == "float64":
+            whole = np.arange(-3, 6)
+            yield Case("whole numbers", (np.array([1, 2]), np.array([1, -1]), np.array(1), whole, np.array([0, 1])))

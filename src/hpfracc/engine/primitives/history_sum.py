@@ -1,0 +1,151 @@
+"""Contract of the history sum: the causal sum with weights of both times, for grids that are not uniform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.engine.primitives._cuts import Cut, outer_cuts
+from hpfracc.engine.primitives._history_weights import KINDS, block_of_weights
+from hpfracc.engine.primitives._operands import dtype_bytes, elements, read_dtype, real_of, shape_of
+from hpfracc.engine.primitives._recurrence_blocks import Tools
+from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["HistorySum"]
+
+_REAL = FLOATS | INTEGERS
+_TOOLS = Tools(
+    np, lambda array, like: array, lambda parts, axis: np.concatenate(parts, axis), lambda array, like: array
+)
+
+
+@final
+class HistorySum(Primitive):
+    r"""``y[..., n] = sum_{k <= n} K(t[n]; t[k-1], t[k]) x[..., k]``, with weights of both times.
+
+    ``times`` has shape ``(n,)`` and rises, ``signal`` ``(..., n)``; the parameters of the kernel follow. By ``kernel``:
+
+    ``"power"``, with ``exponent`` p > -1: the mean of :math:`(t_n - s)^p` over the interval from :math:`t_{k-1}` to
+    :math:`t_k`, exactly; ``"tempered"``, with ``exponent`` and ``tempering`` :math:`\sigma`: the same times
+    :math:`e^{-\sigma (t_n - t_k)}`; ``"logarithmic"``, with ``exponent``: the mean of :math:`(\log(t_n/s))^p` over the
+    interval in :math:`\log s` (times are positive). For these three x belongs to the interval that ends at its point,
+    so that the first one counts nowhere. ``"tabulated"``, with ``knots`` and ``table``: the value at
+    :math:`t_n - t_k` of straight lines between the knots, the last value beyond; x belongs to its point.
+
+    The result has the dtype of the signal (integers: float64); weights are made and summed in double precision. From
+    the first non-finite sample of a row on its values are nan. Differentiable in times, signal and parameters.
+
+    Algorithms: ``direct`` makes each weight where it is used: n^2/2 of them, and no more memory than the signal's.
+    """
+
+    name = "history_sum"
+    operands = ("times", "signal", "parameters*")
+    casts = False
+
+    def describe(self, times: Any, signal: Any, *parameters: Any, kernel: str = "power") -> Call:
+        """Check operands and parameters; ``facts``: ``kernel``."""
+        dtype = read_dtype(self.name, "signal", signal, INEXACT | INTEGERS)
+        if dtype not in INEXACT:
+            dtype = "float64"
+        names = KINDS.get(kernel) if isinstance(kernel, str) else None
+        if names is None:
+            raise InvalidInputError(f"{self.name}: kernel={kernel!r}; use one of {', '.join(KINDS)}")
+        if len(parameters) != len(names):
+            raise InvalidInputError(
+                f"{self.name}: the {kernel} kernel takes {' and '.join(names)} after times and signal; "
+                f"{len(parameters)} were given"
+            )
+        for name, operand in (("times", times), *zip(names, parameters, strict=True)):
+            read_dtype(self.name, name, operand, _REAL)
+        points = shape_of(signal)
+        if not points or shape_of(times) != points[-1:]:
+            raise ShapeError(
+                f"{self.name}: times has shape {shape_of(times)} for a signal of shape {points}; "
+                "give one time for each point of its last axis"
+            )
+        shapes = [shape_of(parameter) for parameter in parameters]
+        if kernel == "tabulated":
+            if len(shapes[0]) != 1 or shapes[0] != shapes[1] or shapes[0][0] < 2:
+                raise ShapeError(
+                    f"{self.name}: knots {shapes[0]} and table {shapes[1]}; give two or more of each, as many"
+                )
+        elif any(elements(shape) != 1 for shape in shapes):
+            raise ShapeError(f"{self.name}: {' and '.join(names)} of shape {shapes}; give one number for each")
+        size, item = elements(points), dtype_bytes(dtype)
+        return Call(
+            operation=self.name,
+            batch=elements(points[:-1]),
+            length=points[-1],
+            dtype=dtype,
+            shape=points,
+            input_bytes=size * item + (points[-1] + sum(map(elements, shapes))) * 8,
+            output_bytes=size * item,
+            facts={"kernel": kernel},
+        )
+
+    def work(self, call: Call, algorithm: str) -> float:
+        """Pairs of points: a weight for each, which costs as much as some ten products with it."""
+        return float((call.batch + 10) * call.length**2 / 2)
+
+    def workspace(self, call: Call, algorithm: str) -> int:
+        """A block of weights, and the signal in double precision."""
+        wide = 16 if call.dtype.startswith("complex") else 8
+        return 2 * call.batch * call.length * wide + min(call.length**2, 1 << 20) * 64
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Rows of the signal."""
+        return outer_cuts((None, shape_of(arrays[1]), *(None for _ in arrays[2:])), call.shape, (-1,))
+
+    def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
+        """The kernel of a half-derivative."""
+        shape = shape or (1,)
+        real = real_of(dtype)
+        return (ArraySpec(shape[-1:], real), ArraySpec(shape, dtype), ArraySpec((), real)), {"kernel": "power"}
+
+    def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
+        """The whole matrix of weights, in extended precision."""
+        call = self.describe(*arrays, **params)
+        wide = np.clongdouble if call.dtype.startswith("complex") else np.longdouble
+        times, *parameters = (np.asarray(array).astype(np.longdouble) for array in (arrays[0], *arrays[2:]))
+        x = np.asarray(arrays[1]).astype(wide)
+        if call.facts["kernel"] != "tabulated":
+            parameters = [parameter.reshape(()) for parameter in parameters]
+        if not call.length:
+            return x.astype(call.dtype)
+        weights, first = block_of_weights(_TOOLS, call.facts["kernel"], times, tuple(parameters), (0, call.length))
+        bad = ~np.isfinite(x)
+        bad[..., :first] = False
+        result = np.where(bad | ~np.isfinite(x), 0, x)[..., first:] @ weights.T
+        seen = np.logical_or.accumulate(bad, -1)
+        return np.where(seen, np.nan, result).astype(call.dtype)
+
+    def cases(self, dtype: str) -> Iterator[Case]:
+        """Each kernel, graded and clustered grids, and more points than fit a block."""
+        half = np.array(-0.5)
+
+        def times(n: int, start: float = 0.0) -> np.ndarray[Any, Any]:
+            return start + np.cumsum(0.3 + np.abs(samples("float64", n, 5)))
+
+        # Steps not much below 1: the second derivative in the times is checked against differences.
+        grid = np.arange(10) + 0.1 * samples("float64", 10, 6)
+        yield Case("power", (grid, samples(dtype, (10,), 1), half), {"kernel": "power"}, differentiable=True)
+        smooth = {"kernel": "tempered"}
+        yield Case("tempered", (times(9), samples(dtype, (2, 9), 1), half, np.array([0.7])), smooth, True)
+        yield Case("logarithmic", (times(9, 1.0), samples(dtype, (3, 9), 2), half), {"kernel": "logarithmic"}, True)
+        table = (np.linspace(0.0, 5.0, 11), samples("float64", 11, 4))
+        yield Case("tabulated", (times(15), samples(dtype, (2, 15), 2), *table), {"kernel": "tabulated"})
+        graded = np.linspace(0.0, 1.0, 60) ** 8  # steps from 6e-15 to 0.1
+        yield Case("graded, growing", (graded, samples(dtype, (2, 2, 60), 3), np.array(0.8)), {"kernel": "power"})
+        yield Case("several blocks", (times(1050), samples(dtype, (1050,), 3), half), {"kernel": "power"})
+        yield Case("one point", (times(1), samples(dtype, (3, 1), 3), half), {"kernel": "power"})
+        yield Case("no points", (times(0), samples(dtype, (3, 0), 3), half), {"kernel": "power"})
+        yield Case("no rows", (times(5), samples(dtype, (0, 5), 3), half), {"kernel": "power"})
+        rows = samples(dtype, (3, 14), 3)
+        yield Case("strided", (strided_view(times(14)), strided_view(rows), half), {"kernel": "power"})
+        yield Case("reversed", (reversed_view(times(14)), reversed_view(rows), half), {"kernel": "power"})
+        if dtype == "float64":
+            yield Case("whole numbers", (np.arange(8), np.arange(8), np.array(1)), {"kernel": "power"})

@@ -1,0 +1,149 @@
+"""Fractional differencing as a step of a scikit-learn pipeline, without needing scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.operators._fractional_difference import difference_width, fractional_difference
+
+__all__ = ["FractionalDifferencer"]
+
+_PARAMETERS = ("d", "window", "threshold")
+
+
+@final
+class FractionalDifferencer:
+    """Fractional differences of the columns of a table, rows in order of time.
+
+    A transformer in the sense of scikit-learn, which need not be installed. It has no state but its parameters: a call
+    of :meth:`transform` takes its rows as one whole series, before which there is nothing. So transform a series
+    before you split it, or put the last ``width - 1`` rows in front of the next part; each value looks back only.
+
+    Parameters
+    ----------
+    d : float, default 0.5
+        The order of the difference.
+    window : int, optional
+        How many rows a value looks back on; all by default.
+    threshold : float, optional
+        Instead of ``window``: leave out the weights after the last one that is this large.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Columns seen by :meth:`fit`.
+    width_ : int or None
+        Rows that a value looks back on; None without window and threshold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> series = np.cumsum(np.ones((5, 1)), axis=0)
+    >>> differ = hf.FractionalDifferencer(d=0.5).fit(series)
+    >>> bool(np.allclose(differ.inverse_transform(differ.transform(series)), series))
+    True
+    """
+
+    n_features_in_: int
+    width_: int | None
+
+    def __init__(self, d: float = 0.5, *, window: int | None = None, threshold: float | None = None) -> None:
+        self.d = d
+        self.window = window
+        self.threshold = threshold
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; ``deep`` is there for scikit-learn and changes nothing."""
+        return {name: getattr(self, name) for name in _PARAMETERS}
+
+    def set_params(self, **params: Any) -> FractionalDifferencer:
+        """Set parameters by name."""
+        for name, value in params.items():
+            if name not in _PARAMETERS:
+                raise InvalidInputError(
+                    f"FractionalDifferencer has no parameter {name!r}; use {', '.join(_PARAMETERS)}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def fit(self, X: Any, y: Any = None) -> FractionalDifferencer:  # noqa: N803 (scikit-learn's name)
+        """Check the parameters against a table of rows (times) by columns; ``y`` is not used."""
+        table = _as_table(X)
+        fractional_difference(table[:1], self.d, self.window, self.threshold, axis=0)
+        self.n_features_in_ = table.shape[1]
+        self.width_ = self.window
+        if self.threshold is not None:
+            self.width_ = difference_width(self.d, self.threshold)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray[Any, Any]:  # noqa: N803
+        """Differences of every column, as many rows as were given."""
+        return self._apply(X, inverse=False)
+
+    def inverse_transform(self, X: Any) -> np.ndarray[Any, Any]:  # noqa: N803
+        """The table whose differences these are."""
+        return self._apply(X, inverse=True)
+
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray[Any, Any]:  # noqa: N803
+        """:meth:`fit`, then :meth:`transform`."""
+        return self.fit(X, y).transform(X)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray[Any, Any]:
+        """The names of the columns, which stay what they are; ``x0``, ``x1``, ... where none are given."""
+        if input_features is None:
+            input_features = [f"x{i}" for i in range(self.n_features_in_)]
+        return np.asarray(input_features, dtype=object)
+
+    def _apply(self, table: Any, *, inverse: bool) -> np.ndarray[Any, Any]:
+        table = _as_table(table)
+        expected = getattr(self, "n_features_in_", table.shape[1])
+        if table.shape[1] != expected:
+            raise ShapeError(
+                f"X has {table.shape[1]} features, but FractionalDifferencer is expecting {expected} features as "
+                "input; give the columns it was fitted with, or fit it anew"
+            )
+        found = fractional_difference(table, self.d, self.window, self.threshold, axis=0, inverse=inverse)
+        return np.ascontiguousarray(found)
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks of its estimators: it is scikit-learn that calls this."""
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(preserves_dtype=["float64", "float32"]),
+            input_tags=InputTags(allow_nan=True),
+            requires_fit=False,
+        )
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items() if value is not None)
+        return f"FractionalDifferencer({shown})"
+
+
+def _as_table(given: Any) -> np.ndarray[Any, Any]:
+    """Rows by columns, in float32 or float64."""
+    if hasattr(given, "toarray"):
+        raise UnsupportedDtypeError("X is sparse, and differences of it are not; convert it with X.toarray()")
+    table = np.asarray(given)
+    if table.dtype.kind == "c":
+        raise InvalidInputError(
+            "Complex data not supported in a table of features; use hpfracc.fractional_difference for complex series"
+        )
+    if table.dtype not in (np.float32, np.float64):
+        table = table.astype(np.float64)
+    if table.ndim != 2:
+        raise ShapeError(
+            f"X has shape {table.shape}; give rows by columns. Reshape your data: X.reshape(-1, 1) is one series"
+        )
+    for count, what in zip(table.shape, ("sample", "feature"), strict=True):
+        if not count:
+            raise ShapeError(
+                f"Found array with 0 {what}(s) (shape={table.shape}) while a minimum of 1 is required; give one"
+            )
+    return table

@@ -1,0 +1,83 @@
+"""The Atangana-Baleanu derivative in the sense of Riemann and Liouville."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, final
+
+from hpfracc.operators._atangana_baleanu import AtanganaBaleanu, of_function
+from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, order_beside, pick_rule
+from hpfracc.operators._function import Function
+from hpfracc.operators._memory_kernel import normalised, read_memory_order
+from hpfracc.operators._values import Samples
+from hpfracc.operators.rules._differences import Differences
+from hpfracc.operators.rules._mittag_leffler import kernel_at_points
+
+__all__ = ["AtanganaBaleanuRiemann", "atangana_baleanu_riemann"]
+
+_WHO = "the Atangana-Baleanu derivative (Riemann-Liouville)"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AtanganaBaleanuRiemann(FractionalOperator):
+    r"""Atangana-Baleanu derivative in the sense of Riemann and Liouville (ABR): not zero on constants.
+
+    .. math:: D^\alpha f(t) = \frac{B(\alpha)}{1-\alpha} \frac{d}{dt} \int_{t_0}^{t}
+        E_\alpha\Big(-\frac{\alpha}{1-\alpha}(t-s)^\alpha\Big) f(s)\,ds, \quad 0 < \alpha < 1.
+
+    It is :class:`AtanganaBaleanu` and the term :math:`\frac{B(\alpha)}{1-\alpha} E_\alpha(-\frac{\alpha}{1-\alpha}
+    (t-t_0)^\alpha) f(t_0)`, finite at the origin too; the inverse of :class:`AtanganaBaleanuIntegral`.
+
+    Parameters
+    ----------
+    alpha, method, normalisation
+        As for :class:`AtanganaBaleanu`, with the same orders of accuracy.
+
+    References
+    ----------
+    A. Atangana, D. Baleanu, Thermal Science 20 (2016) 763-769.
+    """
+
+    alpha: Any
+    method: str = "auto"
+    normalisation: Any = 1.0
+
+    definition: ClassVar[str] = "atangana_baleanu_riemann"
+    short_names: ClassVar[tuple[str, ...]] = ("ABR",)
+    formula: ClassVar[str] = (
+        r"\frac{B(\alpha)}{1-\alpha} \frac{d}{dt} \int_{t_0}^{t}"
+        r" E_\alpha\Big(-\frac{\alpha}{1-\alpha}(t-s)^\alpha\Big) f(s)\,ds"
+    )
+    rules: ClassVar[Any] = AtanganaBaleanu.rules
+
+    def _of_samples(self, samples: Samples) -> Outcome:
+        order = read_memory_order(self.alpha, _WHO)
+        rule = pick_rule(self, self.method, _WHO, samples.grid)
+        if order.known == 1.0:
+            return normalised(apply_rule(Differences(), samples, order, _WHO), self.normalisation, order)
+        outcome = apply_rule(rule, samples, order, _WHO)
+        term = samples.values[..., :1] * kernel_at_points(samples, order_beside(order, samples.values))
+        return normalised(replace(outcome, value=outcome.value + term), self.normalisation, order)
+
+    def _of_function(self, function: Function) -> Outcome:
+        return of_function(function, self.alpha, self.method, self.normalisation, initial_term=True)
+
+
+def atangana_baleanu_riemann(
+    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", normalisation: Any = 1.0, **options: Any
+) -> Any:
+    """Atangana-Baleanu derivative, in the sense of Riemann and Liouville, of samples or of a callable.
+
+    ``alpha``, ``method`` and ``normalisation`` are those of :class:`AtanganaBaleanuRiemann`; the ``options`` (``step``,
+    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.linspace(0.0, 1.0, 5)
+    >>> hf.atangana_baleanu_riemann(np.ones(5), t, 0.5).round(4)  # of a constant: 2 E_0.5(-sqrt(t))
+    array([2.    , 1.2314, 1.0463, 0.9343, 0.8552])
+    """
+    return AtanganaBaleanuRiemann(alpha, method, normalisation)(f, t, **options)

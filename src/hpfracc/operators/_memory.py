@@ -1,0 +1,82 @@
+"""What rules for any grid share: times that may carry a derivative, their steps, and the fading terms of a power."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import library_of
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators._exponentials import exponential_nodes, exponential_sum, node_weights
+from hpfracc.operators._order import Order
+from hpfracc.operators._values import Samples
+
+__all__ = ["FAST_RTOL", "fading_terms", "power", "reach_of", "refuse_traced_points", "steps_of", "times_of"]
+
+#: Relative error of the kernel where the caller names none.
+FAST_RTOL = 1e-10
+#: Powers that a traced order, which cannot be looked at, may stand for.
+_TRACED = (0.02, 1.0)
+
+
+def times_of(samples: Samples) -> Any:
+    """The points, with their derivative where they carry one."""
+    grid = samples.grid
+    return grid.times() if grid.traced is None else grid.traced
+
+
+def reach_of(samples: Samples, first: int) -> Any:
+    """The distances of the points from number ``first`` on from the origin, with their derivative."""
+    times = times_of(samples)
+    return times[first:] - times[0]
+
+
+def power(base: Any, exponent: Any, order: Order) -> Any:
+    """``base ** exponent`` of positive numbers, of which both may carry a derivative; in double precision."""
+    if library_of(base) == "torch":
+        return base.double() ** exponent
+    if library_of(base) == "jax":
+        return base.astype("float64") ** exponent
+    return order.xp.power(base, exponent)
+
+
+def refuse_traced_points(samples: Samples, order: Order) -> None:
+    """Say so where the derivative with respect to the points would not be complete."""
+    if samples.grid.traced is not None and order.ceiling > 1:
+        raise InvalidInputError(
+            f"t carries a derivative, which orders above 1 do not have on this grid (alpha={order.known}); "
+            "detach t, or use an order of at most 1"
+        )
+
+
+def steps_of(samples: Samples) -> tuple[Any, Any]:
+    """The steps as a recurrence takes them, one number on a uniform grid, and each step for itself."""
+    grid = samples.grid
+    if grid.traced is not None:
+        widths = grid.traced[1:] - grid.traced[:-1]
+        return widths, widths
+    widths = np.diff(grid.times())
+    if grid.uniform and np.ndim(grid.step) == 0 and isinstance(grid.step, float):
+        return grid.step, np.full(grid.n - 1, grid.step)
+    return widths, widths
+
+
+def fading_terms(samples: Samples, order: Order, beta: Any) -> tuple[Any, Any]:
+    """Rates and weights of ``r**-beta`` for all distances on the grid, ``beta`` written with ``order``.
+
+    For a plain order few terms, for one that carries a derivative more, at nodes that do not depend on it.
+    """
+    points = samples.grid.times()
+    shortest, longest = float(np.diff(points).min()), float(points[-1] - points[0])
+    rtol = FAST_RTOL if samples.rtol is None else samples.rtol
+    if order.plain:
+        found = exponential_sum(float(beta), shortest, longest, rtol)
+        return found.rates, found.weights
+    least, most = _TRACED if order.known is None else (known := _read(beta), known)
+    nodes = exponential_nodes(least, most, shortest, longest, rtol)
+    return nodes.rates, node_weights(order.xp, beta, nodes)
+
+
+def _read(beta: Any) -> float:
+    return float(beta.detach() if hasattr(beta, "detach") else beta)

@@ -1,0 +1,152 @@
+"""Operators with a bounded memory kernel, Caputo-Fabrizio's and Atangana-Baleanu's: what they share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators._base import Outcome
+from hpfracc.operators._function import Function
+from hpfracc.operators._grids import read_number, to_host
+from hpfracc.operators._order import Order, read_order
+from hpfracc.operators._values import constant, join, real_dtype, scalar
+
+__all__ = ["Kernel", "integrate_function", "normalised", "read_memory_order"]
+
+#: Numbers of points of the double exponential rule that are tried, one after the other.
+_COUNTS = (48, 96, 192, 384, 768, 1536)
+#: Where the values cannot be looked at, being traced, this many are taken and the result says so.
+_BLIND = 192
+#: Half the interval of that rule: beyond it the points are within 1e-24 of the ends.
+_WIDTH = 3.6
+#: Values of f that are worked on together.
+_CHUNK = 2**18
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel K that falls from K(0) = 1, and how fast it falls: at lags u > 0, as arrays of the order's library."""
+
+    value: Callable[[Array], Any]
+    fall: Callable[[Array], Any]
+
+
+def read_memory_order(alpha: Any, who: str) -> Order:
+    """An order in (0, 1], or an error."""
+    order = read_order(alpha)
+    if order.known is not None and not 0.0 < order.known <= 1.0:
+        raise InvalidInputError(
+            f"alpha={order.known:g}: {who} is defined for 0 < alpha < 1 (1 is the ordinary derivative); "
+            "take whole derivatives of f first, or use caputo"
+        )
+    return order
+
+
+def normalised(outcome: Outcome, normalisation: Any, order: Order, *, divide: bool = False) -> Outcome:
+    """The outcome times (or divided by) the normalisation at this order: a number, or a function of the order."""
+    factor = normalisation(order.value) if callable(normalisation) else normalisation
+    try:
+        known = float(to_host(factor))
+    except Exception:  # traced: its value cannot be looked at
+        known = None
+    else:
+        known = read_number("normalisation", known)
+        if known <= 0.0:
+            raise InvalidInputError(
+                f"normalisation={known:g} at this order; use a positive number, or a function of alpha"
+            )
+    if known == 1.0 and not callable(normalisation):
+        return outcome
+    return _scaled(outcome, 1.0 / factor if divide else factor)
+
+
+def _scaled(outcome: Outcome, factor: Any) -> Outcome:
+    factor, error = scalar(factor, outcome.value), outcome.error
+    return replace(
+        outcome,
+        value=outcome.value * factor,
+        error=None if error is None else lambda: error() * abs(factor),
+        again=None,
+    )
+
+
+def integrate_function(function: Function, order: Order, kernel: Kernel, method: str, *, initial_term: bool) -> Outcome:
+    r"""The integral of f' against a kernel, over 1 - alpha, for a callable f whose derivative is not known.
+
+    .. math:: \int_{t_0}^{t} K(t-s) f'(s)\,ds = K(t-t_0)\,[f(t) - f(t_0)]
+        + \int_0^{t-t_0} [-K'(u)]\,[f(t) - f(t-u)]\,du,
+
+    the integral on the right by the double exponential rule, which minds neither the power of u with which K falls at 0
+    nor one of f at the origin; its points are doubled until the answer stands.
+
+    Parameters
+    ----------
+    function, order, kernel
+        f with the wanted points, alpha, and the kernel.
+    method : str
+        ``"auto"`` or ``"quadrature"``.
+    initial_term : bool
+        Whether to add :math:`K(t-t_0) f(t_0)`, what the derivative of the integral has beside the integral of f'.
+    """
+    if method not in ("auto", "quadrature"):
+        raise InvalidInputError(f"method={method!r} is for samples; a callable takes 'auto' or 'quadrature'")
+    if function.factor < 0.0:
+        raise InvalidInputError(f"factor={function.factor:g}: f is infinite at the origin, where f(t0) is needed")
+    here, first = function.at(function.points), function.at(np.array([function.origin]))
+    lag = function.points - function.origin
+    end = kernel.value(np.where(lag > 0.0, lag, 1.0))
+    at_origin = constant(np.where(lag > 0.0, 0.0, 1.0), here)
+    # At the origin itself K is 1.
+    end = constant(end, here) * (1.0 - at_origin) + at_origin
+    outside = end * (here if initial_term else here - first)
+    value, change, looked = _quadrature(function, kernel, here, lag, _COUNTS[0]), math.inf, True
+    for count in _COUNTS[1:]:
+        try:
+            to_host(value)
+        except Exception:  # traced or mapped
+            value, looked = _quadrature(function, kernel, here, lag, _BLIND), False
+            break
+        finer = _quadrature(function, kernel, here, lag, count)
+        change = float(np.abs(to_host(finer) - to_host(value)).max(initial=0.0))
+        size = float(np.abs(to_host(finer + outside)).max(initial=0.0))
+        floor = 10.0 * float(np.finfo(real_dtype(here)).eps) * float(np.abs(to_host(here)).max(initial=0.0))
+        value = finer
+        if change <= max(function.rtol * size, floor):
+            break
+    converged = looked and change <= max(function.rtol * size, floor)
+    if not looked:
+        message = f"{_BLIND} points of quadrature; f is traced, so that its values could not be looked at"
+    elif converged:
+        message = f"{count} points of quadrature"
+    else:
+        message = f"{count} points of quadrature, which were not enough: f may be noisy or discontinuous; give samples"
+    found = Outcome(outside + value, "quadrature", (lambda: change) if looked else None, converged, message)
+    return _scaled(found, 1.0 / (1.0 - order.value))
+
+
+def _quadrature(function: Function, kernel: Kernel, here: Any, lag: Array, count: int) -> Any:
+    place = _WIDTH * np.linspace(-1.0, 1.0, count)
+    turn = np.pi * np.sinh(place)
+    left, right = 1.0 / (1.0 + np.exp(-turn)), 1.0 / (1.0 + np.exp(turn))
+    weight = left * right * np.pi * np.cosh(place) * (2.0 * _WIDTH / (count - 1))
+    parts = []
+    size = max(1, _CHUNK // count)
+    for start in range(0, len(lag), size):
+        length = lag[start : start + size, None]
+        u = length * left
+        # From the nearer end, so that both ends keep their digits.
+        points = np.where(left < 0.5, function.points[start : start + size, None] - u, function.origin + length * right)
+        safe = np.where(u > 0.0, u, 1.0)
+        fall = kernel.fall(safe.reshape(-1)).reshape(*u.shape)
+        before = function.at(points.reshape(-1))
+        before = before.reshape(*before.shape[:-1], *u.shape)
+        change = here[..., start : start + size, None] - before
+        parts.append((change * constant(fall, here) * constant(length * weight, here)).sum(-1))
+    return parts[0] if len(parts) == 1 else join(parts)

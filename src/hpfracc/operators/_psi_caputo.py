@@ -1,0 +1,170 @@
+"""The psi-Caputo derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from hpfracc._arrays import library_of, tracks_gradient
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.operators._base import FractionalOperator, Outcome
+from hpfracc.operators._caputo import Caputo
+from hpfracc.operators._change import function_in, image_grid
+from hpfracc.operators._function import Function
+from hpfracc.operators._grids import Grid, rounding_of, to_host
+from hpfracc.operators._values import Samples
+
+__all__ = ["PsiCaputo", "psi_caputo"]
+
+_WHO = "the psi-Caputo derivative"
+#: Halvings of an interval that leave nothing of it in float64.
+_HALVINGS = 64
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PsiCaputo(FractionalOperator):
+    r"""Caputo derivative with respect to another function psi, which increases.
+
+    .. math:: D^{\alpha,\psi} f(t) = \frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} \psi'(s)
+        \big(\psi(t)-\psi(s)\big)^{n-\alpha-1} \Big(\frac{1}{\psi'(s)}\frac{d}{ds}\Big)^n f(s)\,ds,
+        \quad n = \lceil\alpha\rceil.
+
+    With :math:`x = \psi(t) - \psi(t_0)` it is the Caputo derivative of f in x: psi = t gives Caputo's, psi = log t
+    Caputo-Hadamard's, psi = t^rho Katugampola's (in Caputo's sense, up to its factor rho^alpha). It takes
+    :math:`(\psi-\psi(t_0))^p` to :math:`\Gamma(p+1)/\Gamma(p+1-\alpha)\,(\psi-\psi(t_0))^{p-\alpha}`, and constants to
+    zero. The derivative of psi is not needed: it disappears with the change of variable.
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order; a tensor or JAX array carries its derivative.
+    psi : callable or array_like
+        The increasing function, of an array of points (NumPy's), or its samples at the points of f.
+    inverse : callable, optional
+        The inverse of psi, for callables f; found by bisection if it is not given.
+    method : str
+        As for :class:`Caputo`: on points that psi takes to a uniform grid ``"l1-2"`` (order n + 2 - alpha in the step
+        of psi) or ``"l1"`` (n + 1 - alpha), on others ``"l1"`` or ``"fast"``; for callables ``"spectral"`` or
+        ``"graded"``.
+    ceiling : int, optional
+        The integer n, needed only where ``alpha`` is traced and lies above 1.
+
+    References
+    ----------
+    R. Almeida, Commun. Nonlinear Sci. Numer. Simul. 44 (2017) 460-481.
+    """
+
+    alpha: Any
+    psi: Any
+    inverse: Callable[[Any], Any] | None = None
+    method: str = "auto"
+    ceiling: int | None = None
+
+    definition: ClassVar[str] = "psi_caputo"
+    formula: ClassVar[str] = (
+        r"\frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} \psi'(s) \big(\psi(t)-\psi(s)\big)^{n-\alpha-1}"
+        r" \Big(\frac{1}{\psi'(s)}\frac{d}{ds}\Big)^n f(s)\,ds"
+    )
+    rules: ClassVar[Any] = Caputo.rules
+    any_grid_rules: ClassVar[Any] = Caputo.any_grid_rules
+    grids: ClassVar[tuple[str, ...]] = ("uniform in psi", "any")
+
+    def _own_grid(self, grid: Grid, t: Any) -> Grid:
+        if grid.traced is not None or (library_of(grid.step) in ("torch", "jax") and tracks_gradient(grid.step)):
+            raise InvalidInputError(
+                f"{_WHO} carries no derivative in the step or the points: psi is called with numbers; "
+                "detach them, or use caputo on the points of psi"
+            )
+        if callable(self.psi):
+            images = self._images(grid.times())
+        else:
+            images = to_host(self.psi).astype(np.float64)
+            if images.shape != (grid.n,):
+                raise ShapeError(f"psi has shape {images.shape} but f has {grid.n} samples; give psi at each point")
+        _require_rising(images, grid.times())
+        largest = max(abs(float(images[0])), abs(float(images[-1])))
+        return image_grid(images - images[0], rounding_of(t) * largest)
+
+    def _images(self, points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        images = np.asarray(to_host(self.psi(points)), dtype=np.float64)
+        if images.shape != points.shape:
+            raise ShapeError(
+                f"psi returned shape {images.shape} for {len(points)} points; it must return one value a point: "
+                "give np.vectorize(psi) if it takes single numbers only"
+            )
+        return images
+
+    def _of_samples(self, samples: Samples) -> Outcome:
+        outcome = Caputo(self.alpha, self.method, self.ceiling)._of_samples(samples)
+        # What it would do again it would do with a step of t.
+        return replace(outcome, again=None)
+
+    def _of_function(self, function: Function) -> Outcome:
+        if not callable(self.psi):
+            raise InvalidInputError("psi is given by samples, but f is a callable; give psi as a callable too")
+        start = float(self._images(np.array([function.origin]))[0])
+        images = self._images(function.points)
+        _require_rising(images, function.points)
+        if not start <= images[0]:
+            raise InvalidInputError(
+                f"psi does not increase: {start:g} at the origin {function.origin:g} and {images[0]:g} at "
+                f"t={function.points[0]:g}"
+            )
+        inner = Caputo(self.alpha, self.method, self.ceiling)
+        return inner._of_function(function_in(function, images - start, lambda x: self._invert(x + start, function)))
+
+    def _invert(self, images: np.ndarray[Any, Any], function: Function) -> np.ndarray[Any, Any]:
+        """The points at which psi has these values, between the origin and the last wanted point."""
+        if self.inverse is not None:
+            return np.asarray(to_host(self.inverse(images)), dtype=np.float64)
+        # A single wanted point at the origin leaves an interval of no length, which is widened as the fit does.
+        length = function.end - function.origin or 1e-3
+        low, high = np.zeros_like(images), np.full_like(images, length)
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            below = self._images(function.origin + middle) < images
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return np.asarray(function.origin + 0.5 * (low + high))
+
+
+def _require_rising(images: np.ndarray[Any, Any], points: np.ndarray[Any, Any]) -> None:
+    wrong = np.flatnonzero(~(np.diff(images) > 0.0) | ~np.isfinite(images[1:]))
+    if wrong.size or not np.isfinite(images[:1]).all():
+        j = int(wrong[0]) if wrong.size else 0
+        later = min(j + 1, len(images) - 1)
+        raise InvalidInputError(
+            f"psi must be finite and increase, but is {images[j]:g} at t={points[j]:g} and {images[later]:g} at "
+            f"t={points[later]:g}; use an increasing function such as np.log or np.sqrt"
+        )
+
+
+def psi_caputo(
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    psi: Any = None,
+    *,
+    inverse: Callable[[Any], Any] | None = None,
+    method: str = "auto",
+    ceiling: int | None = None,
+    **options: Any,
+) -> Any:
+    """psi-Caputo derivative of samples or of a callable.
+
+    ``alpha``, ``psi``, ``inverse``, ``method`` and ``ceiling`` are those of :class:`PsiCaputo`; the ``options``
+    (``step``, ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> float(np.round(hf.psi_caputo(lambda t: t**4, 1.0, 0.5, np.square), 10))  # psi^2: 2 / Gamma(2.5)
+    1.5045055561
+    """
+    if psi is None:
+        raise InvalidInputError("psi is not given; use an increasing function such as np.log, or its samples")
+    return PsiCaputo(alpha, psi, inverse, method, ceiling)(f, t, **options)

@@ -1,0 +1,216 @@
+"""An operator fed chunk after chunk: the newest samples as they are, everything older in a few decaying states."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc._arrays import device_of, dtype_name, library_of
+from hpfracc.engine.execution.api import causal_convolution, exponential_recurrence
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.operators._exponentials import LEAST_TOLERANCE
+from hpfracc.operators._grids import Grid, read_number
+from hpfracc.operators._stream_plans import WINDOW, StreamPlan, plan_stream
+from hpfracc.operators._values import Samples, as_values, check_axis, constant, join, move_axis, zeros
+
+__all__ = ["OperatorStream"]
+
+#: The far weights are made this much better than the values are promised: their errors add up along the signal.
+_MARGIN = 1e-3
+
+
+@final
+class OperatorStream:
+    """A fractional operator on a signal that never ends.
+
+    Made by :meth:`FractionalOperator.stream`. The values are those of the same rule on the whole signal, within
+    ``rtol`` of their maximum, however the signal is cut into chunks; the state does not grow with it. Can be pickled at
+    any time, and goes on where it was. One stream serves one signal (of any batch shape) from one thread.
+
+    Attributes
+    ----------
+    operator : FractionalOperator
+        What is applied.
+    method : str
+        The rule that it keeps to.
+    step, rtol : float
+        As given.
+    count : int
+        Points pushed so far.
+    state_size : int
+        Numbers kept for each row: the newest samples and the decaying states.
+
+    Notes
+    -----
+    Derivatives of orders that are not whole; integrals of orders below 1, for the memory of others does not fade.
+    """
+
+    def __init__(self, operator: Any, step: Any, *, rtol: Any = 1e-6, axis: int = -1) -> None:
+        self.operator = operator
+        self.step = read_number("step", step)
+        if self.step <= 0.0:
+            raise InvalidInputError(f"step={self.step:g} is not positive; give the distance of neighbouring samples")
+        self.rtol = read_number("rtol", rtol)
+        if not LEAST_TOLERANCE / _MARGIN <= self.rtol < 1.0:
+            raise InvalidInputError(
+                f"rtol={self.rtol:g} is out of reach of a stream; use {LEAST_TOLERANCE / _MARGIN:g} up to 1, say 1e-6"
+            )
+        self.axis = axis
+        self._prepare()
+        self.reset()
+
+    def _prepare(self) -> None:
+        self._rule, self._order = self.operator._streamed()
+        self.method: str = self._rule.name
+        self._plan: StreamPlan = plan_stream(self._rule, self._order, _MARGIN * self.rtol, type(self.operator).__name__)
+
+    def reset(self) -> None:
+        """Forget everything that was pushed: the next chunk starts a new signal."""
+        self.count = 0
+        self._head: Any = None  # the first samples, until they are no longer needed
+        self._last: Any = None  # the samples that the next inputs look back on
+        self._window: Any = None  # the newest inputs
+        self._states: list[Any] = []
+        self._firsts: list[Any] = []
+
+    @property
+    def state_size(self) -> int:
+        """Numbers kept for each row."""
+        plan = self._plan
+        terms = len(plan.far.rates) * (1 if plan.alternating is None else 2)
+        return terms + WINDOW + plan.lookback
+
+    def push(self, chunk: Any) -> Any:
+        """The operator at the points of ``chunk``.
+
+        Parameters
+        ----------
+        chunk : array_like
+            The next samples, any number of them along the stream's axis; leading axes, dtype and library stay those of
+            the first chunk.
+
+        Returns
+        -------
+        array
+            Shaped like the chunk, of its own kind.
+        """
+        values = as_values(chunk)
+        axis = check_axis(self.axis, values.ndim)
+        values = self._like_before(move_axis(values, axis, -1))
+        with _wide(values):
+            result = self._advance(values)
+        return move_axis(result, -1, axis) if axis != -1 else result
+
+    def _like_before(self, values: Any) -> Any:
+        """The chunk in the dtype of the stream, or an error that says what differs from the chunks before."""
+        known = self._head if self._last is None else self._last
+        if known is None:
+            return values
+        for what, before, now in (
+            ("library", library_of(known), library_of(values)),
+            ("device", device_of(known), device_of(values)),
+        ):
+            if before != now:
+                raise InvalidInputError(
+                    f"the stream began with {what} {before}, this chunk has {now}; reset() or convert it"
+                )
+        if tuple(known.shape[:-1]) != tuple(values.shape[:-1]):
+            raise ShapeError(
+                f"the stream began with rows of shape {tuple(known.shape[:-1])}, this chunk has "
+                f"{tuple(values.shape[:-1])}; reset() starts a new signal"
+            )
+        if dtype_name(known) != dtype_name(values):
+            raise UnsupportedDtypeError(
+                f"the stream began with dtype {dtype_name(known)}, this chunk has {dtype_name(values)}; convert it"
+            )
+        return values
+
+    def _advance(self, x: Any) -> Any:
+        if self.count >= WINDOW:
+            return self._beyond(x)
+        missing = WINDOW - self.count
+        first, rest = x[..., :missing], x[..., missing:]
+        self._head = first * 1 if self._head is None else join([self._head, first])
+        values = self._at_head(first.shape[-1])
+        self.count += first.shape[-1]
+        if self.count < WINDOW:
+            return values
+        head, plan = self._head, self._plan
+        self._window = plan.inputs(head)
+        self._last = head[..., WINDOW - plan.lookback :]
+        self._firsts = plan.firsts(head)
+        terms = len(plan.far.rates)
+        self._states = [_wider(zeros(head, terms)) for _ in range(1 if plan.alternating is None else 2)]
+        self._head = None
+        return join([values, self._beyond(rest)]) if rest.shape[-1] else values
+
+    def _at_head(self, new: int) -> Any:
+        """The rule itself on the first samples, with zeros for those to come, of which it must not know."""
+        head = self._head
+        n = head.shape[-1]
+        padded = join([head, zeros(head, WINDOW - n)]) if n < WINDOW else head
+        with np.errstate(invalid="ignore"):
+            return self._rule.apply(Samples(padded, Grid(WINDOW, 0.0, self.step)), self._order)[..., n - new : n]
+
+    def _beyond(self, x: Any) -> Any:
+        n, plan = x.shape[-1], self._plan
+        if n == 0:
+            return x * 1
+        seen = join([self._last, x])
+        with np.errstate(invalid="ignore"):
+            fresh = plan.inputs(seen)[..., plan.lookback :]
+        inputs = join([self._window, fresh])
+        near = causal_convolution(plan.near, inputs[..., 1:])[..., WINDOW - 1 :]
+        far = self._far(_wider(inputs[..., :n]))
+        numbers = np.arange(self.count, self.count + n, dtype=np.float64)
+        for first, weights in zip(self._firsts, plan.start(numbers), strict=True):
+            far = far + _wider(first) * constant(weights, far)
+        self._last = seen[..., seen.shape[-1] - plan.lookback :] * 1
+        self._window = inputs[..., inputs.shape[-1] - WINDOW :] * 1
+        self.count += n
+        return (near + _cast(far, dtype_name(near))) * self.step**plan.scale
+
+    def _far(self, delayed: Any) -> Any:
+        """What the inputs older than the window contribute; ``delayed`` are those that leave it."""
+        plan, n = self._plan, delayed.shape[-1]
+        value, self._states[0] = exponential_recurrence(
+            plan.far.rates, plan.far.weights, 1.0, delayed, initial=self._states[0], final=True
+        )
+        if plan.alternating is not None:
+            # A weight times (-1)^lag: the same on the signal with every other input turned, turned back.
+            signs = constant(1.0 - 2.0 * ((self.count + np.arange(n)) % 2), delayed)
+            turned, self._states[1] = exponential_recurrence(
+                plan.far.rates, plan.alternating, 1.0, delayed * signs, initial=self._states[1], final=True
+            )
+            value = value + turned * signs
+        return value
+
+    def __getstate__(self) -> dict[str, Any]:
+        made = ("_rule", "_order", "_plan", "method")
+        return {name: value for name, value in self.__dict__.items() if name not in made}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    def __repr__(self) -> str:
+        return f"<stream of {self.operator!r} by {self.method!r}, {self.count} points so far>"
+
+
+def _wide(values: Any) -> contextlib.AbstractContextManager[Any]:
+    """Double precision for the states, whatever JAX is set to."""
+    return sys.modules["jax"].enable_x64(True) if library_of(values) == "jax" else contextlib.nullcontext()
+
+
+def _wider(values: Any) -> Any:
+    """In double precision: a slow state in single precision forgets by rounding alone."""
+    return _cast(values, "complex128" if dtype_name(values).startswith("complex") else "float64")
+
+
+def _cast(values: Any, name: str) -> Any:
+    if library_of(values) == "torch":
+        return values.to(getattr(sys.modules["torch"], name))
+    return values.astype(name)

@@ -1,0 +1,251 @@
+"""How each rule for uniform grids is streamed: its inputs, its weights near and far, and what its first samples weigh.
+
+Every such rule is ``y[n] = scale (sum_k w[k] u[n-k] + sum_i v_i S_i[n])``: a causal convolution of inputs u, which come
+from the last few samples, and weights of the first samples. The weights from lag ``WINDOW`` on are the Laplace
+transform of a measure, for they are integrals over powers, or binomials: so a few decaying terms stand for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import legendre
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators._exponentials import Exponentials, compress, exponential_nodes, exponential_sum, node_weights
+from hpfracc.operators._namespace import NUMPY
+from hpfracc.operators._order import Order
+from hpfracc.operators._rule import Rule
+from hpfracc.operators._sequences import binomial, binomials, tangent_defect, trapezoid_defect
+from hpfracc.operators._values import join, zeros
+from hpfracc.operators.rules import _grunwald, _initial, _l1, _l12, _simpson, _trapezoid
+from hpfracc.operators.rules._increments import binomial_polynomial, forward_differences, increments, start_points
+
+__all__ = ["WINDOW", "StreamPlan", "plan_stream"]
+
+Array = np.ndarray[Any, Any]
+
+#: Lags whose weights are kept as they are, and first samples that are kept until the values need them no more.
+WINDOW = 192
+#: The lag up to which the far weights keep their tolerance: some 35 years of samples at a kilohertz.
+HORIZON = 2.0**40
+#: Gauss nodes for integrals over one or two steps of exponentials that fall by less than a quarter along them.
+_X, _W = legendre.leggauss(12)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """What a stream needs to know of its rule.
+
+    Attributes
+    ----------
+    inputs : callable
+        From samples, the inputs at the same points; from ``lookback`` on they take that many samples before their own.
+    near : numpy.ndarray
+        The first ``WINDOW`` weights.
+    far : Exponentials
+        The weights from there on: ``far(m)`` is that of lag ``WINDOW + m``.
+    alternating : numpy.ndarray or None
+        Weights, at the rates of ``far``, of what the weights of even lags have more than the mean, and odd ones less.
+    firsts : callable
+        From the first ``WINDOW`` samples, the numbers ``v_i``, each with one point along the last axis.
+    start : callable
+        From point numbers of at least ``WINDOW``, what each of them weighs: a list of arrays.
+    scale : float
+        The exponent of the step.
+    """
+
+    inputs: Callable[[Any], Any]
+    lookback: int
+    near: Array
+    far: Exponentials
+    alternating: Array | None
+    firsts: Callable[[Any], list[Any]]
+    start: Callable[[Array], list[Array]]
+    scale: float
+
+
+def plan_stream(rule: Rule, order: Order, rtol: float, who: str) -> StreamPlan:
+    """The plan of a rule, or an error where it has none."""
+    alpha = float(order.value)
+    if isinstance(rule, _initial.WithInitialTerms):
+        return _with_initial_terms(plan_stream(rule.rule, order, rtol, who), order)
+    if isinstance(rule, _l1.L1 | _l12.L12):
+        return _increment_plan(rule, order, rtol)
+    if isinstance(rule, _grunwald.Grunwald | _grunwald.WeightedGrunwald):
+        _require_fading(alpha > -1.0, alpha, who)
+        return _binomial_plan(rule, order, rtol)
+    if isinstance(rule, _trapezoid.Trapezoid):
+        _require_fading(alpha < 1.0, alpha, who)
+        return _trapezoid_plan(alpha, rtol)
+    if isinstance(rule, _simpson.Simpson):
+        _require_fading(alpha < 1.0, alpha, who)
+        return _simpson_plan(alpha, rtol)
+    raise InvalidInputError(
+        f"{who} by {rule.name!r} cannot be streamed; use one of the rules l1, l1-2, gl, wsgl, trapezoid or simpson"
+    )
+
+
+def _require_fading(fades: bool, alpha: float, who: str) -> None:
+    if not fades:
+        raise InvalidInputError(
+            f"alpha={alpha:g}: the memory of {who} does not fade, so that no fixed state holds it; stream the order "
+            "less its whole part and add up the values, step times each"
+        )
+
+
+def _power(beta: float, rtol: float, shift: int = 0) -> Exponentials:
+    """``(WINDOW + m)**-beta`` for every later lag; ``shift`` lags before that it still holds."""
+    found = exponential_sum(beta, float(WINDOW - shift), HORIZON, rtol)
+    return Exponentials(found.rates, found.weights * np.exp(-found.rates * WINDOW))
+
+
+def _over(rates: Array, low: float, high: float, density: Callable[[Array], Array]) -> Array:
+    """The integral of ``density(u) exp(-rate u)`` from ``low`` to ``high``."""
+    u = 0.5 * (high + low) + 0.5 * (high - low) * _X
+    return np.asarray(np.exp(-np.multiply.outer(rates, u)) @ (density(u) * _W * 0.5 * (high - low)))
+
+
+def _increment_plan(rule: Rule, order: Order, rtol: float) -> StreamPlan:
+    """L1 and L1-2: integrals of ``s^-beta`` over a step, and of its second derivative against a parabola."""
+    n = order.ceiling
+    beta = float(order.value) - (n - 1)
+    factor = (1.0 - beta) * float(NUMPY.rgamma(2.0 - beta))
+    power = _power(beta, rtol, 1)
+    rates = power.rates
+    share = _over(rates, 0.0, 1.0, np.ones_like)
+    if isinstance(rule, _l12.L12):
+        bend = 0.5 * rates * _over(rates, 0.0, 1.0, lambda u: u * (1.0 - u))
+        share = share - bend * np.expm1(rates)
+        near = np.asarray(_l12._make_weights(NUMPY, beta, WINDOW)[0])
+    else:
+        near = np.asarray(_l1._make_weights(NUMPY, beta, WINDOW)[0])
+
+    def start(k: Array) -> list[Array]:
+        return [-np.asarray(trapezoid_defect(NUMPY, 1.0 - beta, k - 1.0, 4)) * float(NUMPY.rgamma(2.0 - beta))]
+
+    bends = isinstance(rule, _l12.L12)
+    return StreamPlan(
+        inputs=lambda x: increments(x, n),
+        lookback=1 if n == 1 else start_points(n) + 1,
+        near=near,
+        far=Exponentials(rates, factor * power.weights * share),
+        alternating=None,
+        firsts=(lambda head: [increments(head, n)[..., 1:2]]) if bends else lambda head: [],
+        start=start if bends else lambda k: [],
+        scale=-float(order.value),
+    )
+
+
+def _with_initial_terms(plan: StreamPlan, order: Order) -> StreamPlan:
+    """What Riemann-Liouville adds to Caputo."""
+    n, alpha = order.ceiling, float(order.value)
+
+    def firsts(head: Any) -> list[Any]:
+        differences = forward_differences(head[..., : 1 if n == 1 else start_points(n) + 1])
+        slopes = [
+            sum(
+                (float(binomial_polynomial(i)[k]) * differences[i] for i in range(k + 1, len(differences))),
+                differences[k] * float(binomial_polynomial(k)[k]),
+            )
+            for k in range(n)
+        ]
+        return [*plan.firsts(head), *slopes]
+
+    def start(j: Array) -> list[Array]:
+        terms = [math.factorial(k) * float(NUMPY.rgamma(k + 1.0 - alpha)) * j ** (k - alpha) for k in range(n)]
+        return [*plan.start(j), *terms]
+
+    return StreamPlan(plan.inputs, plan.lookback, plan.near, plan.far, None, firsts, start, plan.scale)
+
+
+def _binomial_plan(rule: Rule, order: Order, rtol: float) -> StreamPlan:
+    r"""Grünwald's sums, of binomials with an upper number between -1 and 0.
+
+    .. math:: (-1)^k \binom{\gamma}{k} = \frac{1}{\Gamma(-\gamma) \Gamma(1+\gamma)} \int_0^\infty (e^\lambda-1)^\gamma
+        e^{-\lambda k} d\lambda, \quad -1 < \gamma < 0.
+    """
+    alpha = float(order.value)
+    m = max(order.ceiling, 0)
+    gamma = alpha - m
+    nodes = exponential_nodes(1.0 + gamma, 1.0 + gamma, WINDOW - 1.0, HORIZON, 0.5 * rtol)
+    rates = nodes.rates
+    # As for the power of the same decay, but for a constant and (e^r - 1)^g in place of r^g.
+    size = float(NUMPY.rgamma(-gamma))
+    safe = np.where(rates > 0.0, rates, 1.0)
+    growth = np.where(rates > 0.0, (np.expm1(safe) / safe) ** gamma, 1.0)
+    masses = size * np.asarray(node_weights(NUMPY, 1.0 + gamma, nodes)) * growth
+    found = compress(rates, masses, HORIZON, 0.5 * rtol * size * HORIZON ** (-1.0 - gamma))
+    shift = 0.5 * alpha if isinstance(rule, _grunwald.WeightedGrunwald) else 0.0
+    make = _grunwald._make_weighted if shift else _grunwald._make_weights
+    weights = found.weights * np.exp(-found.rates * WINDOW) * (1.0 - shift * np.expm1(found.rates))
+
+    def inputs(x: Any) -> Any:
+        steps = x
+        for _ in range(m):
+            steps = steps[..., 1:] - steps[..., :-1]
+        return join([zeros(x, m), steps]) if m else x * 1
+
+    def start(k: Array) -> list[Array]:
+        return [_binomials_at(alpha - i - 1.0, k - i, shift) for i in range(m)]
+
+    return StreamPlan(
+        inputs=inputs,
+        lookback=m,
+        near=np.asarray(make(NUMPY, alpha, WINDOW, m)),
+        far=Exponentials(found.rates, weights),
+        alternating=None,
+        firsts=lambda head: forward_differences(head[..., :m]) if m else [],
+        start=start,
+        scale=-alpha,
+    )
+
+
+def _binomials_at(gamma: float, k: Array, shift: float) -> Array:
+    last = np.asarray(binomials(NUMPY, gamma, 129))[-1]
+    value = np.asarray(binomial(NUMPY, gamma, k, last))
+    return value + shift * (value - np.asarray(binomial(NUMPY, gamma, k - 1.0, last))) if shift else value
+
+
+def _trapezoid_plan(mu: float, rtol: float) -> StreamPlan:
+    """Integrals of ``s^(mu-1)`` against hats."""
+    power = _power(1.0 - mu, rtol, 1)
+    hat = _over(power.rates, 0.0, 1.0, lambda u: 1.0 - u) + _over(power.rates, -1.0, 0.0, lambda u: 1.0 + u)
+    scale = float(NUMPY.rgamma(mu + 2.0))
+    weights, _ = _trapezoid._make_weights(NUMPY, mu, WINDOW)
+    return StreamPlan(
+        inputs=lambda x: x * 1,
+        lookback=0,
+        near=np.asarray(weights),
+        far=Exponentials(power.rates, mu * (mu + 1.0) * scale * power.weights * hat),
+        alternating=None,
+        firsts=lambda head: [head[..., :1]],
+        start=lambda k: [-scale * np.asarray(tangent_defect(NUMPY, mu + 1.0, k, 9))],
+        scale=mu,
+    )
+
+
+def _simpson_plan(mu: float, rtol: float) -> StreamPlan:
+    """Integrals of ``s^(mu-1)`` against the three parabolas of a pair of intervals; lags of one parity are alike."""
+    power = _power(1.0 - mu, rtol, 2)
+    rates = power.rates
+    newest = _over(rates, -1.0, 1.0, lambda u: 0.5 * u * (u - 1.0)) * np.exp(-rates)
+    oldest = _over(rates, -1.0, 1.0, lambda u: 0.5 * u * (u + 1.0)) * np.exp(rates)
+    middle = _over(rates, -1.0, 1.0, lambda u: 1.0 - u * u)
+    scale = float(NUMPY.rgamma(mu))
+    even, odd = (scale * power.weights * share for share in (newest + oldest, middle))
+    weights = np.asarray(_simpson._make_weights(NUMPY, mu, WINDOW)[0])
+    return StreamPlan(
+        inputs=lambda x: x * 1,
+        lookback=0,
+        near=weights,
+        far=Exponentials(rates, 0.5 * (even + odd)),
+        alternating=0.5 * (even - odd),
+        firsts=lambda head: [head[..., i : i + 1] for i in range(3)],
+        start=lambda k: [scale * part for part in _simpson.first_weights(mu, k)],
+        scale=mu,
+    )

@@ -1,0 +1,299 @@
+"""Orders that vary: the constant-order operator at a few Chebyshev orders, interpolated where each order is wanted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import device_of, is_array, library_of
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.operators._base import Outcome, pick_rule
+from hpfracc.operators._function import Function
+from hpfracc.operators._grids import Grid, to_host
+from hpfracc.operators._namespace import NUMPY, Namespace, namespace_of
+from hpfracc.operators._order import read_order
+from hpfracc.operators._rule import Rule
+from hpfracc.operators._sequences import power_differences, trapezoid_defects
+from hpfracc.operators._spectral import differentiate
+from hpfracc.operators._values import Samples, constant, join, scalar, zeros
+from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators.rules._increments import increments
+from hpfracc.operators.rules._l1 import L1
+
+__all__ = ["Varying", "of_function", "of_samples"]
+
+_WHO = "the derivative of variable order"
+#: Orders for a callable, whose values reach over as many decades as its points.
+_NODES_OF_FUNCTIONS = 40
+#: Names the weights of constant orders.
+_PIECES = "varying"
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Varying:
+    """An order as a callable, an array or a number, and the integer next above it where that cannot be read."""
+
+    alpha: Any
+    ceiling: int | None
+
+    def at(self, points: Array, what: str) -> Any:
+        """The order at each point, as a float64 array of its own library; ``what`` names the points."""
+        if self.alpha is None or isinstance(self.alpha, bool | str):
+            raise InvalidInputError(f"alpha={self.alpha!r} is no order; give a number, an array or a function")
+        alpha = self.alpha(points) if callable(self.alpha) and not is_array(self.alpha) else self.alpha
+        xp = namespace_of(alpha) if library_of(alpha) in ("torch", "jax") else NUMPY
+        try:
+            with xp.scope():
+                values = xp.array(alpha)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"alpha is no array of real orders ({error}); give numbers such as 0.5") from None
+        if values.shape == ():
+            with xp.scope():
+                values = values + xp.array(np.zeros(len(points)))
+        if tuple(values.shape) != (len(points),):
+            raise ShapeError(f"alpha has shape {tuple(values.shape)}; it must have one order for each of {what}")
+        return values
+
+    def interval(self, values: Any) -> int:
+        """The integer n with ``n - 1 < alpha <= n`` for all of them, or an error."""
+        try:
+            known = to_host(values)
+        except Exception:  # traced or mapped
+            return 1 if self.ceiling is None else self.ceiling
+        if not np.isfinite(known).all():
+            raise InvalidInputError(f"alpha is {known[~np.isfinite(known)][0]} at a point; orders are finite")
+        low, high = float(known.min()), float(known.max())
+        n = math.ceil(high)
+        if n < 1 or low <= n - 1 or (self.ceiling is not None and self.ceiling != n):
+            raise InvalidInputError(
+                f"alpha runs from {low:g} to {high:g}; a derivative of variable order keeps within one interval "
+                f"(n-1, n] of whole numbers from 0 on{'' if self.ceiling is None else f', here ceiling={self.ceiling}'}"
+            )
+        return n
+
+
+def _nodes(n: int, count: int) -> Array:
+    """Chebyshev orders of (n-1, n)."""
+    return n - 0.5 + 0.5 * np.cos((np.arange(count) + 0.5) * np.pi / count)
+
+
+def _shares(xp: Namespace, alpha: Any, n: int, count: int, known: bool) -> Any:
+    """What the operator at each Chebyshev order weighs at each order alpha, shape (count, points)."""
+    angles = (np.arange(count) + 0.5) * np.pi / count
+    matrix = 2.0 / count * np.cos(np.arange(count) * angles[:, None])
+    matrix[:, 0] *= 0.5
+    x = 2.0 * (alpha - n) + 1.0
+    table = [0.0 * x + 1.0, x]
+    for _ in range(count - 2):
+        table.append(2.0 * x * table[-1] - table[-2])
+    shares = xp.matmul(xp.array(matrix), xp.stack(table))
+    return shares if known else xp.where((alpha > n - 1) & (alpha <= n), shares, math.nan)
+
+
+def _beside(alpha: Any, values: Any) -> tuple[Namespace, Any]:
+    """The orders on the device of the samples, in a library that can be multiplied with them."""
+    if library_of(alpha) in ("torch", "jax") and library_of(alpha) != library_of(values):
+        raise InvalidInputError(
+            f"alpha gives arrays of {library_of(alpha)} but f is of {library_of(values)}; convert them to one library"
+        )
+    if library_of(alpha) == "torch" and device_of(alpha) != device_of(values):
+        alpha = alpha.to(values.device)
+    return (namespace_of(alpha) if library_of(alpha) in ("torch", "jax") else NUMPY), alpha
+
+
+def _is_known(alpha: Any) -> bool:
+    try:
+        to_host(alpha)
+    except Exception:  # traced or mapped
+        return False
+    return True
+
+
+def of_samples(samples: Samples, varying: Varying, at: str, operator: Any) -> Outcome:
+    """The derivative of samples, its order depending on ``at``, by the method and the rules of ``operator``."""
+    method = operator.method
+    if at == "t":
+        return _by_time(samples, varying, pick_rule(operator, method, _WHO, samples.grid))
+    samples.grid.require_uniform(f"{_WHO} at={at!r}")
+    if method not in ("auto", "l1"):
+        raise InvalidInputError(f"method={method!r} is for at='t'; for at={at!r} use 'auto' or 'l1'")
+    rule = L1()
+    rule.check(samples, read_order(0.5), _WHO)
+    times = samples.grid.times() - (samples.grid.origin if at == "t-s" else 0.0)
+    alpha = varying.at(times, f"{samples.n} samples")
+    if varying.interval(alpha) != 1:
+        raise InvalidInputError(f"at={at!r} takes orders in (0, 1]; use at='t' above")
+    xp, alpha = _beside(alpha, samples.values)
+    with np.errstate(invalid="ignore"):
+        value = (_by_past if at == "s" else _by_lag)(samples, xp, alpha)
+    return Outcome(value, "l1")
+
+
+def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
+    x = samples.values
+    alpha = varying.at(samples.grid.times(), f"{samples.n} samples")
+    n = varying.interval(alpha)
+    xp, alpha = _beside(alpha, x)
+    rule.check(samples, read_order(n - 0.5), _WHO)
+    unit, scale, reach = samples, None, float(samples.n)
+    if samples.grid.uniform:
+        unit, scale = replace(samples, grid=Grid(samples.n, 0.0, 1.0)), _scale(samples, alpha)
+    else:
+        # At its own step the kernel runs from the shortest step to the longest lag.
+        times = samples.grid.times()
+        reach = max(1.0, times[-1] - times[0]) / min(1.0, float(np.diff(times).min()))
+    count = 24 + round(math.log(reach))
+    with xp.scope():
+        shares = _shares(xp, alpha, n, count, _is_known(alpha))
+
+    def apply(rule: Rule) -> Any:
+        total: Any = None
+        with np.errstate(invalid="ignore"):
+            for share, node in zip(shares, _nodes(n, count), strict=True):
+                part = rule.apply(unit, read_order(float(node))) * constant(share, x)
+                total = part if total is None else total + part
+            return total if scale is None else total * scale
+
+    value = apply(rule)
+    companion = rule.companion
+
+    def error() -> Any:
+        assert companion is not None
+        distance = abs(value - apply(companion))
+        blind = min(rule.measured_from(read_order(n - 0.5)), samples.n)
+        return join([distance[..., :blind] + math.nan, distance[..., blind:]])
+
+    return Outcome(value, rule.name, None if companion is None else error)
+
+
+def _scale(samples: Samples, alpha: Any) -> Any:
+    """``step ** -alpha`` at each point, ready to be multiplied with the values."""
+    x, step = samples.values, samples.grid.step
+    if library_of(step) in ("torch", "jax"):
+        return scalar(step, x) ** (-constant(alpha, x))
+    xp = namespace_of(alpha) if library_of(alpha) in ("torch", "jax") else NUMPY
+    with xp.scope():
+        return constant(xp.exp(-alpha * math.log(float(step))), x)
+
+
+def _by_past(samples: Samples, xp: Namespace, alpha: Any) -> Any:
+    """Each increment spread over the Chebyshev orders by the orders at its two ends, and each share convolved."""
+    x = samples.values
+    count = 24 + round(math.log(samples.n))
+    with xp.scope():
+        shares = _shares(xp, alpha, 1, count, _is_known(alpha))
+    steps, scale, none = increments(x, 1)[..., 1:], _scale(samples, alpha), zeros(x, 1)
+    total: Any = None
+    for row, node in zip(shares, _nodes(1, count), strict=True):
+        order = read_order(float(node))
+        mean, tilt = weights_of(_PIECES, _make_pieces, order, samples.n)
+        key = weights_key(_PIECES, order, samples.n)
+        share = constant(row, x) * scale
+        middle, slope = 0.5 * (share[1:] + share[:-1]), share[1:] - share[:-1]
+        part = samples.convolve(mean, join([none, steps * middle]), (key, "mean"))
+        part = part + samples.convolve(tilt, join([none, steps * slope]), (key, "tilt"))
+        total = part if total is None else total + part
+    return total
+
+
+def _by_lag(samples: Samples, xp: Namespace, alpha: Any) -> Any:
+    """One convolution, with weights spread over the Chebyshev orders in the same way."""
+    x, n = samples.values, samples.n
+    count = 24 + round(math.log(n))
+    with xp.scope():
+        shares = _shares(xp, alpha, 1, count, _is_known(alpha))
+    scale = _scale(samples, alpha)
+    weights: Any = 0.0
+    for row, node in zip(shares, _nodes(1, count), strict=True):
+        mean, tilt = weights_of(_PIECES, _make_pieces, read_order(float(node)), n)
+        share = constant(row, x) * scale
+        weights = weights + 0.5 * (share[1:] + share[:-1]) * constant(mean[:-1], x)
+        weights = weights - (share[1:] - share[:-1]) * constant(tilt[:-1], x)
+    steps = increments(x, 1)
+    return join([steps[..., :1], samples.convolve(weights, steps[..., 1:])])
+
+
+def _make_pieces(xp: Namespace, order: Any, n: int) -> tuple[Any, Any]:
+    """Mean and tilt over every interval of the kernel of a constant order, at step 1."""
+    scale = xp.rgamma(2.0 - order)
+    return power_differences(xp, 1.0 - order, n) * scale, trapezoid_defects(xp, 1.0 - order, n) * scale
+
+
+def of_function(function: Function, varying: Varying, at: str, method: str) -> Outcome:
+    """The derivative of a callable."""
+    if at == "t-s":
+        raise InvalidInputError("at='t-s' takes samples, not a callable; give f(t) on a uniform grid")
+    wanted = function.points
+    kept = replace(function, f=_remembered(function.f))
+    if at == "t":
+        alpha = varying.at(wanted, f"{len(wanted)} points")
+        n = varying.interval(alpha)
+        xp, alpha = _beside(alpha, function.at(wanted[:1]))
+        with xp.scope():
+            shares = _shares(xp, alpha, n, _NODES_OF_FUNCTIONS, _is_known(alpha))
+        found = [
+            differentiate(kept, read_order(float(node)), method, initial_terms=False)
+            for node in _nodes(n, _NODES_OF_FUNCTIONS)
+        ]
+        return _combined([(one, constant(share, one.value)) for one, share in zip(found, shares, strict=True)])
+    if is_array(varying.alpha):
+        raise InvalidInputError("at='s' of a callable needs the order between the points; give alpha as a callable")
+    if function.factor != 0.0:
+        raise InvalidInputError(f"factor={function.factor:g}: at='s' needs a derivative at the origin; give samples")
+
+    def slope(points: Array) -> Any:
+        return differentiate(replace(kept, points=points), read_order(1.0), "auto", initial_terms=False).value
+
+    found_parts = []
+    slopes = _remembered(lambda t: slope(to_host(t).astype(np.float64)))
+    for index, node in enumerate(_nodes(1, _NODES_OF_FUNCTIONS)):
+
+        def part(t: Any, index: int = index) -> Any:
+            alpha = varying.at(to_host(t).astype(np.float64), "the points of f")
+            if varying.interval(alpha) != 1:
+                raise InvalidInputError("at='s' takes orders in (0, 1]; use at='t' above")
+            values = slopes(t)
+            xp, alpha = _beside(alpha, values)
+            with xp.scope():
+                share = _shares(xp, alpha, 1, _NODES_OF_FUNCTIONS, True)[index]
+            return values * constant(share, values)
+
+        inner = replace(function, f=part, axis=-1)
+        found_parts.append((differentiate(inner, read_order(float(node) - 1.0), method, initial_terms=False), 1.0))
+    return _combined(found_parts)
+
+
+def _combined(parts: list[tuple[Outcome, Any]]) -> Outcome:
+    total = sum((one.value * share for one, share in parts[1:]), parts[0][0].value * parts[0][1])
+    first = parts[0][0]
+
+    def error() -> float:
+        return float(max(float(np.max(to_host(one.error()))) for one, _ in parts if one.error is not None))
+
+    methods = {one.method for one, _ in parts}
+    return Outcome(
+        total,
+        first.method if len(methods) == 1 else "graded",
+        error if all(one.error is not None for one, _ in parts) else None,
+        all(one.converged for one, _ in parts),
+        f"at {len(parts)} constant orders; the first: {first.message}",
+    )
+
+
+def _remembered(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """f, called once for each array of points: every order asks for the same ones."""
+    seen: dict[bytes, Any] = {}
+
+    def call(t: Any) -> Any:
+        key = to_host(t).tobytes()
+        if key not in seen:
+            seen[key] = f(t)
+        return seen[key]
+
+    return call

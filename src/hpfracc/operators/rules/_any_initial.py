@@ -1,0 +1,61 @@
+"""Riemann-Liouville from Caputo on any grid: the same rule and the initial terms."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from hpfracc.operators._memory import power, reach_of
+from hpfracc.operators._order import Order
+from hpfracc.operators._rule import Rule
+from hpfracc.operators._values import Samples, constant, join
+from hpfracc.operators.rules._any_slopes import head_by_polynomials, slopes_at_start
+from hpfracc.operators.rules._increments import start_points
+from hpfracc.operators.rules._quadrature import value_at_origin
+
+__all__ = ["AnyGridInitialTerms"]
+
+
+@final
+class AnyGridInitialTerms(Rule):
+    r"""A rule for the Caputo derivative on any grid, and what Riemann-Liouville adds to it.
+
+    .. math:: D^\alpha_{RL} f(t) = D^\alpha_C f(t)
+        + \sum_{k=0}^{n-1} \frac{f^{(k)}(t_0)}{\Gamma(k+1-\alpha)} (t-t_0)^{k-\alpha}.
+
+    The order is that of the Caputo rule, at a fixed t beyond the origin. Above order 1 the initial derivatives come
+    from the first n + 3 samples, and the points before those from the samples so far. At the origin itself the value is
+    infinite, with the sign of f there (for 0 < alpha < 1), and 0 if the first sample is 0.
+    """
+
+    any_grid = True
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.cost = rule.cost  # type: ignore[misc]
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the Caputo rule."""
+        return self.rule.name
+
+    def accuracy(self, alpha: float) -> float:
+        """That of the Caputo rule."""
+        return self.rule.accuracy(alpha)
+
+    def least_points(self, order: Order) -> int:
+        """That of the Caputo rule."""
+        return self.rule.least_points(order)
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """The Caputo rule, and one product for each initial term."""
+        x, n, points = samples.values, order.ceiling, samples.grid.times()
+        value = self.rule.apply(samples, order)
+        known = 1 if n == 1 else start_points(n)
+        tail = value[..., known:]
+        reach = reach_of(samples, known)
+        for k, slope in enumerate(slopes_at_start(x, points, n - 1)):
+            with order.xp.scope():
+                term = order.guard(order.xp.rgamma(k + 1.0 - order.value)) * power(reach, k - order.value, order)
+            tail = tail + slope * constant(term, x)
+        head = head_by_polynomials(samples, order, 0) if n > 1 else []
+        return join([value_at_origin(x[..., :1], order), *head, tail])

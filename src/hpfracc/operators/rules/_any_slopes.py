@@ -1,0 +1,135 @@
+"""Derivatives of whole order on any grid, and the first points of rules that need more samples than there are yet."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators._order import Order
+from hpfracc.operators._rule import Rule
+from hpfracc.operators._values import Samples, constant, join, scalar
+from hpfracc.operators.rules._increments import DIFFERENCE_ORDER, start_points
+
+__all__ = ["AnyGridDifferences", "head_by_polynomials", "slopes", "slopes_at_start"]
+
+Array = np.ndarray[Any, Any]
+
+
+def slopes(x: Any, points: Array, m: int) -> Any:
+    """The m-th derivative at every point, from the last ``m + 4`` samples; at the first points from the first so many.
+
+    Order 4 on grids whose neighbouring steps are of one size.
+    """
+    if m == 0:
+        return x
+    count = m + DIFFERENCE_ORDER
+    n = len(points)
+    window = np.lib.stride_tricks.sliding_window_view(points, count)[:, ::-1]  # newest first
+    weights = difference_weights(window - window[:, :1], m)
+    later = sum(x[..., count - 1 - i : n - i] * constant(np.ascontiguousarray(weights[:, i]), x) for i in range(count))
+    first = [_combine(x, difference_weights((points[:count] - points[j])[None], m)[0]) for j in range(count - 1)]
+    return join([*first, later])
+
+
+def slopes_at_start(x: Any, points: Array, most: int) -> list[Any]:
+    """Derivatives 0 to ``most`` at the first point, from the first ``most + 4`` samples."""
+    head = points[: most + DIFFERENCE_ORDER]
+    later = [_combine(x, difference_weights((head - head[0])[None], k)[0]) for k in range(1, most + 1)]
+    return [x[..., :1], *later]
+
+
+def difference_weights(at: Array, m: int) -> Array:
+    """Weights of the m-th derivative at 0 of the polynomials through points ``at``, shape ``(..., count)``.
+
+    References
+    ----------
+    B. Fornberg, Math. Comp. 51 (1988) 699-706.
+    """
+    count = at.shape[-1]
+    points = [at[..., i] for i in range(count)]
+    zero = np.zeros_like(points[0])
+    table = [[zero for _ in range(count)] for _ in range(m + 1)]
+    table[0][0] = zero + 1.0
+    before = zero + 1.0
+    for i in range(1, count):
+        product = zero + 1.0
+        for j in range(i):
+            gap = points[i] - points[j]
+            product = product * gap
+            if j == i - 1:
+                for k in range(min(i, m), 0, -1):
+                    table[k][i] = before * (k * table[k - 1][i - 1] - points[i - 1] * table[k][i - 1]) / product
+                table[0][i] = -before * points[i - 1] * table[0][i - 1] / product
+            for k in range(min(i, m), 0, -1):
+                table[k][j] = (points[i] * table[k][j] - k * table[k - 1][j]) / gap
+            table[0][j] = points[i] * table[0][j] / gap
+        before = product
+    return np.stack(table[m], -1)
+
+
+def _combine(x: Any, weights: Any) -> Any:
+    """``sum_k weights[k] x[..., k]``, one point."""
+    terms = [x[..., k : k + 1] * scalar(weight, x) for k, weight in enumerate(weights)]
+    return sum(terms[1:], terms[0])
+
+
+def head_by_polynomials(samples: Samples, order: Order, lowest: int) -> list[Any]:
+    """The operator at points 1 up to the last start point, of the polynomial through the samples so far.
+
+    ``lowest`` is the first power that counts: n for Caputo, 0 for Riemann-Liouville.
+    """
+    x, points = samples.values, samples.grid.times()
+    found = []
+    for i in range(1, start_points(order.ceiling)):
+        if i < lowest:
+            found.append(x[..., i : i + 1] * 0)
+            continue
+        length = float(points[i] - points[0])
+        u = (points[: i + 1] - points[0]) / length
+        inverse = np.linalg.inv(np.vander(u, increasing=True))
+        with order.xp.scope():
+            power = order.xp.power(length, -order.value)
+            factors = [math.factorial(p) * order.xp.rgamma(p + 1.0 - order.value) * power for p in range(i + 1)]
+            weights = [
+                order.guard(sum(factors[p] * float(inverse[p, k]) for p in range(lowest, i + 1))) for k in range(i + 1)
+            ]
+        found.append(_combine(x, weights))
+    return found
+
+
+@final
+class AnyGridDifferences(Rule):
+    r"""The derivative of whole order m on any grid: of the polynomial through the last m + 4 samples.
+
+    Order 4 where neighbouring steps are of one size. At the first m + 3 points through the samples so far, at the very
+    first m through the first m + 4.
+    """
+
+    name = "differences"
+    cost = "O(n)"
+    any_grid = True
+
+    def accuracy(self, alpha: float) -> float:
+        """4; order 0 is exact."""
+        return float(DIFFERENCE_ORDER)
+
+    def least_points(self, order: Order) -> int:
+        """``m + 4``, or 1 for order 0."""
+        return order.ceiling + DIFFERENCE_ORDER if order.ceiling else 1
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """Weighted differences."""
+        m, x, points = order.ceiling, samples.values, samples.grid.times()
+        if m == 0:
+            return x * 1
+        if samples.grid.traced is not None:
+            raise InvalidInputError("t carries a derivative, which whole orders do not have on this grid; detach t")
+        value = slopes(x, points, m)
+        head = [
+            _combine(x, difference_weights((points[: j + 1] - points[j])[None], m)[0])
+            for j in range(m, m + DIFFERENCE_ORDER - 1)
+        ]
+        return join([value[..., :m], *head, value[..., m + len(head) :]])

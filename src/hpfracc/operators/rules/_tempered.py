@@ -1,0 +1,145 @@
+"""A rule for samples, tempered: what it does to ``exp(rate t) f``, times ``exp(-rate t)``, without either factor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc._arrays import library_of
+from hpfracc.engine.execution.api import aside
+from hpfracc.operators._grids import Grid, to_host
+from hpfracc.operators._namespace import NUMPY, Namespace, namespace_of
+from hpfracc.operators._order import Order
+from hpfracc.operators._rule import Rule
+from hpfracc.operators._values import Samples, add_from, constant, join, scalar, zeros
+from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators.rules._quadrature import value_at_origin
+
+__all__ = ["Tempered"]
+
+
+@final
+class Tempered(Rule):
+    r"""A causal rule with a decay :math:`e^{-\lambda(t_k-t_j)}` upon what sample j adds to point k.
+
+    .. math:: D^{\alpha,\lambda} f(t_k) \approx \sum_{j=0}^{k} e^{-\lambda (k-j) h} A_{kj}\, f_j,
+
+    where A is what the rule does to samples. This is the rule applied to :math:`e^{\lambda t} f` and multiplied with
+    :math:`e^{-\lambda t}`, with the order of the rule for smooth f, but no factor is ever above 1: nothing overflows,
+    however large :math:`\lambda t` is. A is found by applying the rule to a few unit samples, from some place on it
+    depends on k - j alone, and it acts on differences :math:`f_j - e^{-\lambda h} f_{j-1}`, as often as the order asks.
+
+    References
+    ----------
+    F. Sabzikar, M. M. Meerschaert, J. Chen, J. Comput. Phys. 293 (2015) 14-28.
+    """
+
+    def __init__(self, rule: Rule, rate: Any = 0.0, *, integral: bool = False, singular: bool = False) -> None:
+        self.rule = rule
+        self.rate = rate
+        self.integral = integral
+        self.singular = singular
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the rule."""
+        return self.rule.name
+
+    @property
+    def companion(self) -> Rule | None:  # type: ignore[override]
+        """That of the rule, tempered too."""
+        other = self.rule.companion
+        return None if other is None else self._like(other, self.rate)
+
+    def at_rate(self, rate: Any) -> Tempered:
+        """The same with this rate of decay."""
+        return self._like(self.rule, rate)
+
+    def _like(self, rule: Rule, rate: Any) -> Tempered:
+        return Tempered(rule, rate, integral=self.integral, singular=self.singular)
+
+    def accuracy(self, alpha: float) -> float:
+        """That of the rule."""
+        return self.rule.accuracy(alpha)
+
+    def least_points(self, order: Order) -> int:
+        """That of the rule."""
+        return self.rule.least_points(order)
+
+    def measured_from(self, order: Order) -> int:
+        """That of the rule."""
+        return self.rule.measured_from(order)
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One causal convolution, and one product for each of the first samples."""
+        x, n = samples.values, samples.n
+        m = 0 if self.integral else max(order.ceiling, 0)
+        xp, ratio, (weights, *firsts), key = self._weights(samples, order, m)
+        scale = samples.scale(order.value if self.integral and order.ceiling > 0 else -order.value)
+        changes = x * scale
+        if m:
+            with xp.scope():
+                factor = scalar(ratio, x)
+            for _ in range(m):
+                changes = join([changes[..., :1], changes[..., 1:] - factor * changes[..., :-1]])
+        count = len(firsts)
+        value = zeros(changes, min(count, n))
+        if n > count:
+            value = join([value, samples.convolve(weights, changes[..., count:], key)])
+        for j, first in enumerate(firsts):
+            first = constant(first, x, None if key is None else (key, j))
+            value = add_from(value, j, changes[..., j : j + 1] * first)
+        if self.singular:
+            value = join([value_at_origin(x[..., :1], order), value[..., 1:]])
+        return value
+
+    def _weights(self, samples: Samples, order: Order, m: int) -> tuple[Namespace, Any, tuple[Any, ...], Hashable]:
+        """What they are written in, the decay over a step, the decayed weights, and their key if all is plain."""
+        n, step = samples.n, samples.grid.step
+        count = min(n, self.rule.least_points(order) + 2)
+        xp = next((space for space in (order.xp, _space(self.rate), _space(step)) if space is not NUMPY), NUMPY)
+        name = ("tempered", self.name, type(self.rule).__name__, self.integral, m)
+        if xp is NUMPY:
+            decay = float(self.rate) * float(to_host(step))
+            scheme = (*name, decay)
+            made = weights_of(
+                scheme, lambda _, alpha, n: _decayed(NUMPY, self._columns(order, n, m, count), decay), order, n
+            )
+            return xp, math.exp(-decay), made, weights_key(scheme, order, n)
+        with xp.scope():
+            rate = xp.array(np.float64(self.rate) if _space(self.rate) is NUMPY else self.rate)
+            decay = rate * xp.array(np.float64(step) if _space(step) is NUMPY else step)
+            columns = weights_of((*name, "columns"), lambda _, a, n: (self._columns(order, n, m, count),), order, n)[0]
+            return xp, xp.exp(-decay), _decayed(xp, xp.array(columns), decay), None
+
+    def _columns(self, order: Order, n: int, m: int, count: int) -> Any:
+        """What the rule, at step 1, gives for the m-fold sum of a unit sample at 0 .. count; shape (count + 1, n)."""
+        places = np.arange(n, dtype=np.float64) - np.arange(count + 1.0)[:, None]
+        basis = np.where(places >= 0.0, 1.0, 0.0) if m else (places == 0.0).astype(np.float64)
+        for _ in range(m - 1):
+            basis = np.cumsum(basis, axis=1)
+        xp = order.xp
+        with aside(), xp.scope(), np.errstate(invalid="ignore"):
+            table = self.rule.apply(
+                Samples(xp.array(basis), Grid(n, 0.0, 1.0), "numpy" if order.plain else None), order
+            )
+            if self.singular:
+                table = xp.concatenate([xp.array(np.zeros((count + 1, 1))), table[:, 1:]], 1)
+            # Before its sample a column is rounding of the transform.
+            return xp.where(xp.array(places) >= 0.0, table, 0.0)
+
+
+def _space(value: Any) -> Namespace:
+    return namespace_of(value) if library_of(value) in ("torch", "jax") else NUMPY
+
+
+def _decayed(xp: Namespace, columns: Any, decay: Any) -> tuple[Any, ...]:
+    """The weights that serve every later sample, and those of the first ones, each from its own point on."""
+    count, n = columns.shape[0] - 1, columns.shape[1]
+    fall = xp.exp(-decay * xp.array(np.arange(n, dtype=np.float64)))
+    firsts = [columns[j, j:] * fall[: n - j] for j in range(min(count, n))]
+    last = min(count, n)
+    return (columns[count, last:] * fall[: n - last], *firsts)

@@ -1,0 +1,98 @@
+"""Fractional differencing as a transformer of scikit-learn, and without it."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc._optional import is_installed
+
+TABLE = 50 + np.cumsum(np.random.default_rng(2).standard_normal((120, 3)), axis=0)
+NEEDS_SKLEARN = pytest.mark.skipif(not is_installed("sklearn"), reason="scikit-learn is not installed")
+
+
+@pytest.mark.parametrize("options", [{}, {"d": 0.8, "window": 15}, {"d": 0.3, "threshold": 1e-2}], ids=str)
+def test_differences_down_the_columns_and_back(options):
+    """``transform`` is the function along the rows, ``inverse_transform`` undoes it, pickled or not."""
+    differ = hf.FractionalDifferencer(**options)
+    found = differ.fit_transform(TABLE)
+    right = hf.fractional_difference(TABLE, **{"d": 0.5, **options}, axis=0)
+    np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
+    again = pickle.loads(pickle.dumps(differ))
+    np.testing.assert_allclose(again.inverse_transform(found), TABLE, rtol=1e-11)
+    assert again.get_params() == {"d": 0.5, "window": None, "threshold": None, **options}
+
+
+def test_the_width_is_told():
+    """None for the whole memory, else how many rows a value looks back on."""
+    assert hf.FractionalDifferencer().fit(TABLE).width_ is None
+    assert hf.FractionalDifferencer(window=9).fit(TABLE).width_ == 9
+    assert hf.FractionalDifferencer(d=0.4, threshold=1e-2).fit(TABLE).width_ == 11
+    assert hf.FractionalDifferencer().fit(TABLE).get_feature_names_out().tolist() == ["x0", "x1", "x2"]
+    assert repr(hf.FractionalDifferencer(d=0.4, window=3)) == "FractionalDifferencer(d=0.4, window=3)"
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (TABLE[:, 0], "Reshape your data"),
+        (TABLE[:0], "0 sample"),
+        (TABLE[:, :0], "0 feature"),
+        (TABLE[:, :2], "expecting 3 features"),
+        (TABLE + 1j, "Complex data not supported"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(table, words):
+    """Shape and dtype are named, with the remedy."""
+    with pytest.raises(hf.errors.InvalidInputError, match=words):
+        hf.FractionalDifferencer().fit(TABLE).transform(table)
+
+
+def test_parameters_are_checked_when_fitted():
+    """As scikit-learn has it, not in the constructor; unknown names are refused at once."""
+    with pytest.raises(hf.errors.InvalidInputError, match="window=0"):
+        hf.FractionalDifferencer(window=0).fit(TABLE)
+    with pytest.raises(hf.errors.InvalidInputError, match="no parameter 'order'"):
+        hf.FractionalDifferencer().set_params(order=1)
+
+
+def test_scikit_learn_is_not_needed():
+    """In a process that cannot import it, the transformer works."""
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "import numpy as np, hpfracc as hf\n"
+        "print(hf.FractionalDifferencer(d=1.0).fit_transform(np.array([[1.0], [4.0]])).tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[[1.0], [3.0]]"
+
+
+@NEEDS_SKLEARN
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_keeps_scikit_learn_s_own_rules():
+    """``check_estimator`` finds nothing but that the order of the rows matters, which it must."""
+    from sklearn.utils.estimator_checks import check_estimator
+
+    results = check_estimator(hf.FractionalDifferencer(), on_fail=None)
+    failed = {result["check_name"] for result in results if result["status"] == "failed"}
+    assert failed == {"check_methods_sample_order_invariance", "check_methods_subset_invariance"}
+    assert sum(result["status"] == "passed" for result in results) > 35
+
+
+@NEEDS_SKLEARN
+def test_in_a_pipeline_and_a_grid():
+    """Cloned, searched over and chained as any transformer is."""
+    from sklearn.linear_model import LinearRegression
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+
+    target = hf.fractional_difference(TABLE, 0.6, axis=0).sum(axis=1)
+    chain = make_pipeline(hf.FractionalDifferencer(), LinearRegression())
+    grid = {"fractionaldifferencer__d": [0.2, 0.6, 1.0]}
+    search = GridSearchCV(chain, grid, cv=[(np.arange(120), np.arange(120))]).fit(TABLE, target)
+    assert search.best_params_ == {"fractionaldifferencer__d": 0.6}

@@ -1,0 +1,142 @@
+"""Derivatives of the Mittag-Leffler function in its parameters."""
+
+from __future__ import annotations
+
+import importlib
+
+import mpmath
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc._optional import is_installed
+from hpfracc.engine.primitives._mittag_leffler_numpy import evaluate
+from hpfracc.engine.primitives._mittag_leffler_plan import make_plan
+from hpfracc.errors import InvalidInputError, PinnedBackendError
+
+NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
+NEEDS_JAX = pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
+PAIRS = [(0.3, 1.0), (0.7, 1.0), (0.95, 0.4), (1.0, 1.0), (1.4, 0.8), (2.0, 1.0), (2.5, 1.3)]
+Z = np.array([-3.0, -0.4, 0.0, 0.2, 1.3])
+
+
+def slope_of_reciprocal_gamma(x: mpmath.mpf) -> mpmath.mpf:
+    small = mpmath.mpf(10) ** -30
+    return (mpmath.rgamma(x + small) - mpmath.rgamma(x - small)) / (2 * small)
+
+
+def slopes(alpha: float, beta: float, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The derivatives in alpha and beta, their power series summed by mpmath in 90 digits."""
+    with mpmath.workdps(90):
+        steps = range(int(110 / alpha) + 30)
+        terms = [slope_of_reciprocal_gamma(mpmath.mpf(alpha) * k + mpmath.mpf(beta)) for k in steps]
+        in_alpha, in_beta = [], []
+        for point in map(mpmath.mpc, z):
+            powers = [point**k for k in range(len(terms))]
+            in_alpha.append(complex(mpmath.fsum(k * t * p for k, (t, p) in enumerate(zip(terms, powers, strict=True)))))
+            in_beta.append(complex(mpmath.fsum(t * p for t, p in zip(terms, powers, strict=True))))
+    return np.array(in_alpha), np.array(in_beta)
+
+
+def ours(alpha: float, beta: float, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return z * evaluate(z, make_plan(alpha, beta, 1, 1)), evaluate(z, make_plan(alpha, beta, 0, 1))
+
+
+@pytest.mark.parametrize(("alpha", "beta"), PAIRS)
+def test_slopes_agree_with_mpmath(alpha: float, beta: float):
+    """Relative error at most 1e-11, on the real axis and around the plane, through every band of |z|."""
+    radii = np.linspace(0.05, 14.0, 16) ** alpha
+    for z in (np.concatenate([-radii, radii[:12]]), radii * np.exp(1j * np.linspace(-3.1, 3.1, radii.size))):
+        for found, right in zip(ours(alpha, beta, z), slopes(alpha, beta, z), strict=True):
+            assert (np.abs(found - right) <= 1e-11 * np.abs(right)).all()
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.5, 1.0), (0.8, 0.8), (1.0, 1.0), (1.6, 2.0)])
+def test_slopes_far_out(alpha: float, beta: float):
+    """At large negative z the expansion in 1/z, differentiated by mpmath, with its exponentials."""
+    for z in (-300.0, -9e3):
+        with mpmath.workdps(40):
+
+            def expansion(b: mpmath.mpf, z: float = z) -> mpmath.mpf:
+                terms = [mpmath.rgamma(b - mpmath.mpf(alpha) * k) * mpmath.mpf(z) ** -k for k in range(1, 12)]
+                poles = mpmath.mpf(0)
+                if alpha > 1:
+                    s = mpmath.mpf(-z) ** (1 / mpmath.mpf(alpha)) * mpmath.expjpi(1 / mpmath.mpf(alpha))
+                    poles = 2 * (s ** (1 - b) * mpmath.exp(s) / alpha).real
+                return poles - mpmath.fsum(terms)
+
+            small = mpmath.mpf(10) ** -12
+            right = (expansion(mpmath.mpf(beta) + small) - expansion(mpmath.mpf(beta) - small)) / (2 * small)
+        found = evaluate(np.array([z]), make_plan(alpha, beta, 0, 1))[0]
+        assert found == pytest.approx(float(right), rel=1e-11)
+
+
+@NEEDS_TORCH
+@pytest.mark.parametrize(("alpha", "beta"), [(0.7, 1.0), (1.0, 1.0), (1.5, 0.8)])
+def test_gradients_in_torch(alpha: float, beta: float):
+    """gradcheck in z, alpha and beta, real and complex, forwards too; second derivatives at one pair."""
+    torch = importlib.import_module("torch")
+    z = torch.tensor(Z, requires_grad=True)
+    w = torch.tensor([-2 + 1j, 0.3 - 0.5j], dtype=torch.complex128, requires_grad=True)
+    a, b = (torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (alpha, beta))
+    assert torch.autograd.gradcheck(hf.mittag_leffler, (z, a, b), check_forward_ad=alpha == 1.0)
+    assert torch.autograd.gradcheck(hf.mittag_leffler, (w, a, b))
+    if alpha == 0.7:
+        few = torch.tensor([-3.0, 0.2], dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradgradcheck(hf.mittag_leffler, (few, a, b))
+    value = hf.mittag_leffler(z, a, b)
+    np.testing.assert_array_equal(value.detach().numpy(), hf.mittag_leffler(z.detach(), alpha, beta).numpy())
+
+
+@NEEDS_TORCH
+def test_learning_alpha_in_torch():
+    """Single precision stays single; vmap takes a row of alphas; the third derivative is refused."""
+    torch = importlib.import_module("torch")
+    alphas = torch.tensor([0.5, 0.7])
+    rows = torch.func.vmap(torch.func.grad(lambda a: hf.mittag_leffler(torch.tensor(-1.0), a)))(alphas)
+    assert rows.dtype == torch.float32
+    np.testing.assert_allclose(rows, [slopes(a, 1.0, np.array([-1.0]))[0][0].real for a in (0.5, 0.7)], rtol=1e-5)
+    slope = torch.func.grad(torch.func.grad(torch.func.grad(lambda a: hf.mittag_leffler(torch.tensor(-1.0), a))))
+    with pytest.raises(InvalidInputError, match="less often"):
+        slope(torch.tensor(0.5))
+
+
+@NEEDS_JAX
+def test_gradients_in_jax():
+    """grad and hessian, under jit and vmap, with alpha traced; nan outside the definition."""
+    jax = importlib.import_module("jax")
+
+    def total(a, b):
+        return hf.mittag_leffler(Z, a, b).sum()
+
+    in_alpha, in_beta = (part.real.sum() for part in slopes(0.7, 1.0, Z))
+    with jax.enable_x64(True):
+        for derivative in (jax.grad(total, (0, 1)), jax.jit(jax.grad(total, (0, 1)))):
+            np.testing.assert_allclose(derivative(0.7, 1.0), (in_alpha, in_beta), rtol=1e-11)
+        second = jax.jit(jax.hessian(total, (0, 1)))(0.7, 1.0)
+        ahead, behind = (jax.grad(total, (0, 1))(0.7 + e, 1.0) for e in (1e-5, -1e-5))
+        np.testing.assert_allclose(second[0], [(x - y) / 2e-5 for x, y in zip(ahead, behind, strict=True)], rtol=1e-7)
+        rows = jax.vmap(lambda a: total(a, 1.0))(np.array([0.5, 0.7]))
+        np.testing.assert_allclose(rows, [hf.mittag_leffler(Z, a).sum() for a in (0.5, 0.7)], rtol=1e-14)
+        assert np.isnan(jax.jit(total)(-0.7, 1.0))
+        with pytest.raises(InvalidInputError, match="less often"):
+            jax.grad(jax.grad(jax.grad(total)))(0.7, 1.0)
+    assert hf.mittag_leffler(jax.numpy.asarray([-1.0]), jax.numpy.asarray(0.5)).dtype == "float32"
+
+
+@NEEDS_TORCH
+@pytest.mark.parametrize(
+    ("alpha", "options", "error", "words"),
+    [
+        (-0.5, {}, InvalidInputError, "alpha=-0.5"),
+        (0.5, {"beta": 1e3}, InvalidInputError, "beta=1000.0"),
+        ([0.5, 0.6], {}, InvalidInputError, "one real number"),
+        (0.5, {"gamma": 2.0}, InvalidInputError, "gamma=2.0"),
+        (0.5, {"backend": "numpy"}, PinnedBackendError, "backend='numpy'"),
+    ],
+)
+def test_bad_parameters_are_named(alpha, options, error, words):
+    """As for plain numbers, a typed error with the value."""
+    torch = importlib.import_module("torch")
+    with pytest.raises(error, match=words):
+        hf.mittag_leffler(-1.0, torch.tensor(alpha, dtype=torch.float64), **options)
