@@ -216,9 +216,9 @@ def solve_fixed(
     """
     started = time.perf_counter()
     assert options.step is not None
-    grid = make_grid(problem.t0, problem.t1, options.step)
+    grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)
     table = make_tableau(problem, grid, scheme)
-    block = BLOCK if grid.steps > DIRECT_BELOW else grid.steps + 1
+    block = BLOCK if grid.count - 1 > DIRECT_BELOW else grid.count
     engine = Engine(table, scheme, block, options, RightHandSide(problem))
     return walk_grid(
         table, options, engine, block, (name, reason, "fft" if block == BLOCK else "direct"), started, guard

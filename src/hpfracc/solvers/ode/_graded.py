@@ -10,6 +10,7 @@ import numpy as np
 
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._refusals import refuse_compiled
 from hpfracc.solvers.ode._result import FODEResult, SolveDecision
 from hpfracc.solvers.ode._uniform import make_grid
 from hpfracc.solvers.ode._walk import StepError, walk_mesh
@@ -36,9 +37,7 @@ def refuse_graded(problem: Problem, options: Options, name: str) -> str | None:
         return f"method={name!r} takes constant orders"
     if np.any(problem.orders.known >= 1.0):
         return f"method={name!r} takes orders below 1, and alpha reaches {float(problem.orders.known.max()):g}"
-    if options.compile is True:
-        return f"method={name!r} is not compiled; leave compile out"
-    return None
+    return refuse_compiled(options, name)
 
 
 class DifferenceScheme:

@@ -48,8 +48,10 @@ class MeshSolution:
     ) -> None:
         self.problem, self.length, self.steps, self.grading, self.y = problem, length, steps, grading, y
         self.t_min = problem.t0
-        last = problem.t0 + length * ((y.shape[1] - 1) / steps) ** grading
-        self.t_max = last if end is None else end
+        if end is None:  # the last step is at t1, which t0 + (t1 - t0) need not be
+            known = y.shape[1] - 1
+            end = problem.t1 if known == steps else problem.t0 + length * (known / steps) ** grading
+        self.t_max = end
 
     def __call__(self, t: Any) -> Array:
         """The solution at ``t``, of shape (..., d) + t.shape."""
@@ -93,7 +95,8 @@ def walk_mesh(
     """
     started = time.perf_counter()
     length = problem.t1 - problem.t0
-    mesh = length * (np.arange(steps + 1) / steps) ** grading
+    # One more than may be taken: no mesh of a size that was never to be.
+    mesh = length * (np.arange(min(steps, options.max_steps + 1) + 1) / steps) ** grading
     states = [np.asarray(problem.y0).reshape(-1)]
     success, message = True, REACHED
     with progress_report(options.progress, problem.t0, problem.t1, decision.method) as report:
@@ -119,6 +122,8 @@ def walk_mesh(
     y = np.stack(states, axis=1)
     solution = MeshSolution(problem, length, steps, grading, y)
     times = problem.t0 + mesh[: y.shape[1]]
+    if times.size == steps + 1:
+        times[-1] = problem.t1
     watch = EventWatch(options.events, problem.args)
     end = None
     if options.events and y.shape[1] > 1:
@@ -130,7 +135,7 @@ def walk_mesh(
         solution = MeshSolution(problem, length, steps, grading, y, end)
         times, y = np.append(times[:kept], end), np.concatenate([y[:, :kept], at_end], axis=1)
     if options.t_eval is not None:
-        times = options.t_eval[options.t_eval <= solution.t_max * (1.0 + 1e-14)]
+        times = options.t_eval[options.t_eval <= solution.t_max]
         values = solution(times)
     else:
         values = y.reshape(*problem.shape, -1)

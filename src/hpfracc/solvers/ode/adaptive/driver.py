@@ -236,6 +236,8 @@ def _result(
     times = problem.t0 + np.array(current.times)
     if options.t_eval is not None:
         times = options.t_eval[: times.size]
+    elif current.times[-1] == problem.t1 - problem.t0:
+        times[-1] = problem.t1  # which t0 + (t1 - t0) need not be
     happened: tuple[Any, Any] = (None, None)
     if options.events:
         happened = current.events.collected(problem.shape, problem.dtype)

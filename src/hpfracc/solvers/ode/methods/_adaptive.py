@@ -10,7 +10,7 @@ import numpy as np
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
-from hpfracc.solvers.ode._refusals import starts_infinite
+from hpfracc.solvers.ode._refusals import refuse_compiled, starts_infinite
 from hpfracc.solvers.ode._result import FODEResult
 from hpfracc.solvers.ode.adaptive.driver import solve_adaptive
 
@@ -91,6 +91,4 @@ def _refuses(problem: Problem, options: Options, name: str) -> str | None:
         )
     if np.any(np.asarray(options.atol) <= 0.0):
         return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
-    if options.compile is True:
-        return f"method={name!r} is not compiled: it takes few steps, each of them long; leave compile out"
-    return None
+    return refuse_compiled(options, name)

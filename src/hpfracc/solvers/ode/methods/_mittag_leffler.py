@@ -13,6 +13,7 @@ from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._ml_weights import matrix_kernel
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._refusals import refuse_compiled
 from hpfracc.solvers.ode._result import FODEResult, SolveDecision
 from hpfracc.solvers.ode._uniform import make_grid
 from hpfracc.solvers.ode._walk import StepError, walk_mesh
@@ -73,9 +74,7 @@ class MittagLeffler(Method):
             return f"method={self.name!r} takes Caputo's derivative, and not derivative={problem.derivative!r}"
         if problem.orders.single is None:
             return f"method={self.name!r} takes one constant order for all components"
-        if options.compile is True:
-            return f"method={self.name!r} is not compiled; leave compile out"
-        return None
+        return refuse_compiled(options, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Predict and correct on the grid of ``step``."""
