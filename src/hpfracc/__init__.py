@@ -19,6 +19,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hpfracc.profiling.clocks import DeviceClock, plug_in
+
 if TYPE_CHECKING:
     from hpfracc import errors
     from hpfracc._config import config, use_backend
@@ -264,6 +266,16 @@ _HOMES: dict[str, str] = {
     "weyl_integral": "hpfracc.operators._weyl_integral",
     "wright": "hpfracc.special._wright",
 }
+
+
+def _device_clocks() -> list[DeviceClock]:
+    from hpfracc.engine.backends.registry import device_clocks
+
+    return device_clocks()
+
+
+# The profiler lies below the backends and is handed their clocks: by the roof, which alone may know both.
+plug_in(_device_clocks)
 
 
 def __getattr__(name: str) -> Any:

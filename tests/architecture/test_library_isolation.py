@@ -53,7 +53,7 @@ def test_libraries_stay_in_their_folders():
 @pytest.mark.parametrize(
     ("file", "text", "complaint"),
     [
-        ("engine/workload.py", "import torch", "imports torch outside engine.backends.torch and ml.torch and solvers.ode.tensors.on_torch"),
+        ("engine/workload.py", "import torch", "imports torch outside engine.backends.torch and ml.torch and solvers"),
         ("engine/workload.py", "def f():\n    import torch.fft", "imports torch outside"),
         ("engine/workload.py", "from jax import numpy as jnp", "imports jax outside"),
         ("engine/workload.py", "import_optional('cupy')", "imports cupy outside"),

@@ -18,6 +18,7 @@ import numpy as np
 from hpfracc._optional import EXTRAS
 from hpfracc.engine.primitives.base import Call
 from hpfracc.errors import MissingDependencyError
+from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["Adapter", "Arm", "DeviceTimer", "HostAdapter", "Kernel", "KernelSpec"]
 
@@ -167,6 +168,10 @@ class Adapter(ABC):
 
     def timer(self, device: str) -> DeviceTimer | None:
         """A timer in the device's own queue, or None where the library has none."""
+        return None
+
+    def clock(self) -> DeviceClock | None:
+        """The library's own clock for the profiler; asked for only once the library is imported."""
         return None
 
     def free_bytes(self, device: str) -> int | None:

@@ -60,6 +60,7 @@ class Plan:
         "bound",
         "decision",
         "expected",
+        "fresh",
         "interval",
         "knowledge",
         "option",
@@ -84,6 +85,8 @@ class Plan:
         self.peeks = 0
         self.interval = 0
         self.warm: set[str] = set()
+        #: Whether nothing planned before had compiled what the first arm compiles.
+        self.fresh = False
         self.adopt(bound, decision, option)
 
     def adopt(self, bound: Bound, decision: Decision, option: Option, expected: float = math.nan) -> None:

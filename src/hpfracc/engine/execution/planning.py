@@ -19,6 +19,7 @@ from hpfracc.engine.selection.candidates import Request
 from hpfracc.engine.selection.decide import Verdict, decide
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
 from hpfracc.engine.selection.placement import Placement, place
+from hpfracc.engine.selection.slots import compile_key
 from hpfracc.engine.selection.wish import wished
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -79,9 +80,24 @@ def make_plan(
     knowledge = knowledge_for(request.settings)
     verdict, bound = bind_verdict(request, knowledge, arrays)
     plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, request.settings.version)
+    plan.fresh = verdict.arm.spec.compiles != "never" and _is_new(compile_key(request, verdict.arm))
     if learns(request):
         plan.keep_for(0 if knowledge.is_first(verdict.option) else verdict.review_after, 0)
     return plan
+
+
+#: What plans had to compile, so that the first call of the next one is known to, or not to; for the profiler.
+_compiled: set[Hashable] = set()
+_MOST_COMPILED = 100_000
+
+
+def _is_new(key: Hashable) -> bool:
+    if key in _compiled:
+        return False
+    if len(_compiled) >= _MOST_COMPILED:
+        _compiled.clear()
+    _compiled.add(key)
+    return True
 
 
 def learns(request: Request) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from functools import partial
@@ -14,6 +15,7 @@ from hpfracc.engine.execution.plan import LOOK, REVIEW, Plan
 from hpfracc.engine.execution.planning import bind_verdict, learns
 from hpfracc.engine.execution.recovery import RECHECK, recover
 from hpfracc.engine.execution.timing import pending_times
+from hpfracc.engine.execution.watching import watch_compilation
 from hpfracc.engine.selection.choose import Option
 
 __all__ = ["attend"]
@@ -41,9 +43,11 @@ def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, An
     timer = adapter.timer(arm.device) if asynchronous and not first else None
     if timer is not None:
         timer.start()
+    watched = watch_compilation(arm) if first else contextlib.nullcontext()
     begin = time.perf_counter()
     try:
-        result = bound.run(*arrays, **params)
+        with watched:
+            result = bound.run(*arrays, **params)
     except Exception as error:
         return recover(plan, bound, arrays, params, error)
     seconds = time.perf_counter() - begin

@@ -12,6 +12,7 @@ from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.memory import budget
 from hpfracc.engine.selection import knowledge, selector, wisdom
+from hpfracc.profiling import recorder
 
 __all__ = ["reset"]
 
@@ -32,3 +33,4 @@ def reset() -> None:
     hardware.reset()
     wisdom.reset_warnings()
     trail.forget_last()
+    recorder.reset()

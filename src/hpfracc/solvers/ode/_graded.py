@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.solvers.ode._interpreted import refuse_compiled
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._refusals import refuse_compiled

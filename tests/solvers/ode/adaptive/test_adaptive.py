@@ -156,13 +156,13 @@ def test_batches_complex_numbers_and_orders_of_their_own():
 
 
 def test_a_long_run_keeps_little():
-    """To t = 1e4, through 48 oscillations of the load, with a t_eval: no more memory than to t = 100."""
+    """To t = 1e4, through 24 oscillations of the load, with a t_eval: no more memory than to t = 1000."""
     peaks = {}
-    for end, rtol in ((1e2, 1e-3), (1e4, 1e-3)):
+    for end, rtol in ((1e3, 1e-3), (1e4, 1e-3)):
         t = np.linspace(0.0, end, 11)
         tracemalloc.start()
         result = hf.solve_fode(
-            lambda t, y: math.cos(0.03 * t) - y,
+            lambda t, y: math.cos(0.015 * t) - y,
             (0.0, end),
             [0.0],
             0.7,
@@ -176,8 +176,8 @@ def test_a_long_run_keeps_little():
         assert result.success
         steps = result.stats["steps"]
     assert steps > 500
-    assert peaks[1e4] < 1.6 * peaks[1e2]
-    assert peaks[1e4] < 4e6
+    assert peaks[1e4] < 1.3 * peaks[1e3]
+    assert peaks[1e4] < 1.5e6
 
 
 def test_stiff_equations_change_to_newton_and_are_quick():

@@ -13,6 +13,7 @@ from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
+from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["ADAPTER", "CupyAdapter"]
 
@@ -113,6 +114,12 @@ class CupyAdapter(Adapter):
             except IndexError:
                 pair = cuda.Event(), cuda.Event()
             return _EventTimer(cuda, _index(device), pair, idle)
+
+    def clock(self) -> DeviceClock:
+        """CUDA events on the current stream, for the profiler."""
+        from hpfracc.engine.backends.cupy.clock import CLOCK
+
+        return CLOCK
 
     def free_bytes(self, device: str) -> int | None:
         """What the driver has free and what CuPy's own pool holds unused."""

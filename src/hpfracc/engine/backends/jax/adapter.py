@@ -17,6 +17,7 @@ from hpfracc.engine.memory.alias import unlocked
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.errors import BackendUnavailableError
+from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["ADAPTER", "JaxAdapter"]
 
@@ -158,6 +159,12 @@ class JaxAdapter(Adapter):
         for array in self._jax().live_arrays(target.platform):
             if not array.is_deleted() and target in array.devices():
                 array.block_until_ready()
+
+    def clock(self) -> DeviceClock:
+        """None that could set marks: JAX hides its queues, for the profiler."""
+        from hpfracc.engine.backends.jax.clock import CLOCK
+
+        return CLOCK
 
     def free_bytes(self, device: str) -> int | None:
         """What JAX may still take of its share of the card; None for the host, and where it keeps no count."""

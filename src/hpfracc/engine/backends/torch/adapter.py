@@ -14,6 +14,7 @@ from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
+from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["ADAPTER", "TorchAdapter"]
 
@@ -125,6 +126,12 @@ class TorchAdapter(Adapter):
         except IndexError:
             pair = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         return _EventTimer(torch.cuda, device, pair, idle)
+
+    def clock(self) -> DeviceClock:
+        """CUDA events on the current stream, for the profiler."""
+        from hpfracc.engine.backends.torch.clock import CLOCK
+
+        return CLOCK
 
     def free_bytes(self, device: str) -> int | None:
         """What the driver has free and what PyTorch's own pool holds unused; None for the host."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import time
 from typing import Any
@@ -43,7 +44,9 @@ class _Pass:
         self.solution: AdaptiveSolution | None = None
         if options.dense_output or problem.delays:
             self.solution = AdaptiveSolution(self.system)
-        self.errors: list[tuple[float, Array]] = []
+        self._error_times: list[float] = []
+        self._errors: list[Array] = []
+        self._before = self.system.start(0.0).astype(self.system.dtype)  # the state at the last look for events
         if problem.delays:
             assert self.solution is not None
             self.system.past, self.system.past_error = self.solution.state, self._error_then
@@ -111,9 +114,9 @@ class _Pass:
         return min(self.problem.delays, default=math.inf)
 
     def _error_then(self, then: float) -> Array:
-        times = [time for time, _ in self.errors]
-        index = int(np.searchsorted(times, then))
-        return self.errors[min(index, len(self.errors) - 1)][1] if self.errors else np.zeros(self.system.size)
+        """The estimated error at a time in the past: that of the step which reached it."""
+        index = bisect.bisect_left(self._error_times, then)
+        return self._errors[min(index, len(self._errors) - 1)] if self._errors else np.zeros(self.system.size)
 
     def _note_start(self) -> None:
         if self.wanted is None:
@@ -131,7 +134,8 @@ class _Pass:
         assert stepper is not None
         self.largest_error = np.maximum(self.largest_error, np.abs(stepper.error))
         if problem.delays:
-            self.errors.append((stepper.tau, stepper.error))
+            self._error_times.append(stepper.tau)
+            self._errors.append(stepper.error)
         if self.solution is not None:
             self.solution.add(stepper.pieces[-1], stepper.snapshots[-1])
         end = self._watch() if self.options.events else None
@@ -156,19 +160,18 @@ class _Pass:
         stepper, problem = self.stepper, self.problem
         assert stepper is not None
         piece, shape = stepper.pieces[-1], problem.shape
-        continuation = stepper.continuation()
+        continuation, before = stepper.continuation(), self._before
 
         def solution(t: float) -> Array:
             tau = min(max(t - problem.t0, piece.left), piece.right)
             if tau == piece.left:
-                return self._before.reshape(shape)
+                return before.reshape(shape)
             return np.asarray(continuation(np.array([tau]))[0].reshape(shape))
 
-        before = self._before
         states = np.stack([before.reshape(shape), stepper.y.reshape(shape)], axis=-1)
         times = np.array([problem.t0 + piece.left, problem.t0 + piece.right])
         end = self.events.watch(times, states, solution)
-        self._last = stepper.y
+        self._before = stepper.y
         if end is None:
             return None
         self.end = end
@@ -176,11 +179,6 @@ class _Pass:
         if self.solution is not None:
             self.solution.end_at(end)
         return end - problem.t0
-
-    @property
-    def _before(self) -> Array:
-        found: Array = getattr(self, "_last", self.system.start(0.0))
-        return found
 
 
 def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str, control: str) -> FODEResult:

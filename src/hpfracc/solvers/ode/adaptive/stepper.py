@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 #: Highest degree of the polynomials.
 HIGHEST = 5
-_KEPT_STENCILS = 512
+_KEPT_STENCILS = 128
 _MOST_TRIES = 60
 _SHORTEST = 1e-290
 

@@ -7,6 +7,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from hpfracc.solvers.ode._interpreted import refuse_compiled
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem

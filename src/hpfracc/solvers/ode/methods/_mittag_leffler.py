@@ -9,6 +9,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.ode._interpreted import refuse_compiled
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._ml_weights import matrix_kernel
 from hpfracc.solvers.ode._options import Options

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from hpfracc.solvers.ode.problems._bagley_torvik import bagley_torvik
 from hpfracc.solvers.ode.problems._base import Reference, TestEquation, stored_reference
-from hpfracc.solvers.ode.problems.bagley_torvik import bagley_torvik
-from hpfracc.solvers.ode.problems.brusselator import brusselator
-from hpfracc.solvers.ode.problems.diethelm import diethelm
-from hpfracc.solvers.ode.problems.duffing import duffing
-from hpfracc.solvers.ode.problems.lorenz import lorenz
-from hpfracc.solvers.ode.problems.lotka_volterra import lotka_volterra
-from hpfracc.solvers.ode.problems.pharmacokinetics import pharmacokinetics
-from hpfracc.solvers.ode.problems.relaxation import relaxation
-from hpfracc.solvers.ode.problems.viscoelastic import viscoelastic_oscillator
+from hpfracc.solvers.ode.problems._brusselator import brusselator
+from hpfracc.solvers.ode.problems._diethelm import diethelm
+from hpfracc.solvers.ode.problems._duffing import duffing
+from hpfracc.solvers.ode.problems._lorenz import lorenz
+from hpfracc.solvers.ode.problems._lotka_volterra import lotka_volterra
+from hpfracc.solvers.ode.problems._pharmacokinetics import pharmacokinetics
+from hpfracc.solvers.ode.problems._relaxation import relaxation
+from hpfracc.solvers.ode.problems._viscoelastic import viscoelastic_oscillator
 
 __all__ = [
     "Reference",

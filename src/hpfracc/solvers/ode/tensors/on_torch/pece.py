@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from hpfracc._arrays import tracks_gradient
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums
 from hpfracc.solvers.ode.tensors.weights import Weights
 
@@ -28,17 +29,20 @@ def solve_pece(
 ) -> torch.Tensor:
     """All states, shape (steps + 1, ..., d).
 
-    With gradients on, each block is run again during the backward pass (checkpointing) from what it was given: nothing
-    but states and values of the right-hand side is kept between.
+    Where autograd records, each block is run again during the backward pass (checkpointing) from what it was given:
+    nothing but states and values of the right-hand side is kept between. ``torch.func`` and forward mode go through
+    the same steps without that.
     """
-    tracked = torch.is_grad_enabled()
-    block = _Block(fun, t0, step, initial, weights, corrections, tracked)
+    f0 = fun(t0, initial[0])
+    seen = [f0, *initial, *weights]
+    wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in seen)
+    tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
+    block = _Block(fun, t0, step, initial, weights, corrections, any(map(tracks_gradient, seen)))
     sums = SegmentSums([weights.predictor, weights.corrector])
     count = -(-(steps + 1) // BLOCK)
     pending: list[torch.Tensor | None] = [None] * count  # what earlier blocks add to each, of shape (2, BLOCK, ...)
     states: list[torch.Tensor] = []
     values: list[torch.Tensor] = []
-    f0 = fun(t0, initial[0])
     for number in range(count):
         length = min(BLOCK, steps + 1 - number * BLOCK)
         given = pending[number]
@@ -82,10 +86,10 @@ class _Block:
         initial: list[torch.Tensor],
         weights: Weights,
         corrections: int,
-        tracked: bool,
+        apart: bool,
     ) -> None:
         self.fun, self.t0, self.step, self.initial = fun, t0, step, initial
-        self.weights, self.corrections, self.tracked = weights, corrections, tracked
+        self.weights, self.corrections, self.apart = weights, corrections, apart
         self.reversed = torch.stack([each[1 : BLOCK + 1].flip(0) for each in weights[:2]])
 
     def __call__(
@@ -93,7 +97,8 @@ class _Block:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         states: list[torch.Tensor] = []
         values: list[torch.Tensor] = []
-        store = None if self.tracked else f0.new_empty((length, *f0.shape))
+        # Values that carry a derivative stay apart; others are written into one block of memory.
+        store = None if self.apart else f0.new_empty((length, *f0.shape))
         for index in range(length):
             n = begin + index
             if n == 0:
