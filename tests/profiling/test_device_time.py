@@ -88,13 +88,13 @@ def test_a_device_nobody_knows_has_no_clock():
 
 
 def test_marks_are_pooled_and_read_without_waiting(plug: Plug):
-    """A thousand spans need a few hundred marks, and no span waits for the device."""
+    """Marks are used again once thousands wait to be read, and no span waits for the device."""
     clock, profiler = plug(), Profiler()
-    for _ in range(1000):
+    for _ in range(12_000):
         with profiler.profile("x", device="gpu"):
             clock.work(1e-6)
     assert clock.waits == 1  # the time line's own
-    assert clock.made < 700
+    assert clock.made < 17_000
     profiler.get_summary()
     assert clock.waits > 1
 
