@@ -184,7 +184,8 @@ class Engine:
             return
         finally:
             self.compile_seconds = time.perf_counter() - started
-        policy.note_compilation(self.compile_seconds)
+        if fun.fresh:  # one that was kept tells nothing of what the next will take
+            policy.note_compilation(self.compile_seconds)
         policy.note_kernel(self.scheme.kind, self.tableau.y.dtype)
         counted = getattr(self._stepper, "evaluations", 0)
         self._stepper = CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)

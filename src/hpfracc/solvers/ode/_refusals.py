@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpfracc.solvers.ode._engine import read_backend
-from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 
-__all__ = ["refuse_compiled", "refuse_plain", "starts_infinite"]
+__all__ = ["refuse_plain", "starts_infinite"]
 
 
 def starts_infinite(problem: Problem) -> bool:
@@ -17,15 +15,6 @@ def starts_infinite(problem: Problem) -> bool:
         return False
     broken = np.broadcast_to(problem.orders.known != np.ceil(problem.orders.known), problem.shape)
     return bool(np.any(problem.y0[broken] != 0))
-
-
-def refuse_compiled(options: Options, name: str) -> str | None:
-    """Why a method that steps with NumPy alone cannot run where something else was asked for."""
-    if options.compile is True:
-        return f"method={name!r} is not compiled; leave compile out"
-    if read_backend(options) == "numba":
-        return f"method={name!r} is not compiled, and backend 'numba' was asked for; leave that out"
-    return None
 
 
 def refuse_plain(problem: Problem, name: str, *, infinite: bool = False) -> str | None:

@@ -98,7 +98,7 @@ def walk_mesh(
     # One more than may be taken: no mesh of a size that was never to be.
     mesh = length * (np.arange(min(steps, options.max_steps + 1) + 1) / steps) ** grading
     states = [np.asarray(problem.y0).reshape(-1)]
-    success, message = True, REACHED
+    success, message, interrupted = True, REACHED, False
     with progress_report(options.progress, problem.t0, problem.t1, decision.method) as report:
         try:
             for state in advance(mesh):
@@ -117,7 +117,7 @@ def walk_mesh(
         except StepError as error:
             success, message = False, str(error)
         except KeyboardInterrupt:
-            success = False
+            success, interrupted = False, True
             message = f"Interrupted at t = {problem.t0 + mesh[len(states) - 1]:g}: here is the solution up to then."
     y = np.stack(states, axis=1)
     solution = MeshSolution(problem, length, steps, grading, y)
@@ -154,6 +154,7 @@ def walk_mesh(
             "step": float(np.diff(mesh).max()),
             "seconds": time.perf_counter() - started,
             "terminated": end is not None,
+            "interrupted": interrupted,
         },
         decision=decision,
         t_events=happened[0],

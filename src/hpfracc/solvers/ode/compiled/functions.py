@@ -28,10 +28,14 @@ class NotCompiledError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledFunction:
-    """A pointer for the kernels, and the numbers among the further arguments, which it reads at each call."""
+    """A pointer for the kernels, and the numbers among the further arguments, which it reads at each call.
+
+    ``fresh``: whether it was compiled just now, and not found where it was kept.
+    """
 
     pointer: Any
     parameters: Array
+    fresh: bool = True
 
     def __call__(self, t: float, y: Array, shape: tuple[int, ...]) -> Array:
         """The value at one point, of ``shape``."""
@@ -70,7 +74,7 @@ def compile_function(
         known = {}
     found = known.get(key)
     if found is not None and same_surroundings(found[1], around):
-        return CompiledFunction(found[0], parameters)
+        return CompiledFunction(found[0], parameters, fresh=False)
     pointer = _build(fun, (numbers, fixed), (shape, out_shape), dtype, listed)
     known[key] = (pointer, around)
     return CompiledFunction(pointer, parameters)

@@ -11,7 +11,7 @@ from hpfracc.solvers.ode._interpreted import refuse_compiled
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
-from hpfracc.solvers.ode._refusals import refuse_compiled, starts_infinite
+from hpfracc.solvers.ode._refusals import starts_infinite
 from hpfracc.solvers.ode._result import FODEResult
 from hpfracc.solvers.ode.adaptive.driver import solve_adaptive
 

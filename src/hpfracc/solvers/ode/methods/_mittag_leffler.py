@@ -14,7 +14,6 @@ from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._ml_weights import matrix_kernel
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
-from hpfracc.solvers.ode._refusals import refuse_compiled
 from hpfracc.solvers.ode._result import FODEResult, SolveDecision
 from hpfracc.solvers.ode._uniform import make_grid
 from hpfracc.solvers.ode._walk import StepError, walk_mesh

@@ -15,11 +15,11 @@ from hpfracc.operators._sequences import power_differences
 from hpfracc.solvers.ode._evaluation import Jacobian, RightHandSide
 from hpfracc.solvers.ode._fixed import walk_grid
 from hpfracc.solvers.ode._history import BLOCK
+from hpfracc.solvers.ode._interpreted import refuse_compiled
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._newton import Newton
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
-from hpfracc.solvers.ode._refusals import refuse_compiled
 from hpfracc.solvers.ode._result import FODEResult
 from hpfracc.solvers.ode._scheme import Tableau
 from hpfracc.solvers.ode._uniform import make_grid
