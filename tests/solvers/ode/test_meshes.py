@@ -229,3 +229,10 @@ def test_the_exponential_integrator_is_exact_between_its_steps_too(alpha: float)
         if dy0:
             exact += 0.5 * t * mittag_leffler(z, alpha, 2.0)
         np.testing.assert_allclose(found.sol(t)[0], exact, rtol=1e-9, atol=1e-9)
+
+
+def test_a_small_solution_is_solved_as_well_as_a_large_one():
+    """The equation of a step is solved relative to the solution."""
+    sizes = (1.0, 1e-12)
+    ends = [hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [s], 0.5, step=0.05, method="l1").y[0, -1] / s for s in sizes]
+    assert ends[0] == pytest.approx(ends[1], rel=1e-10)

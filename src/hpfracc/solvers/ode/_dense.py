@@ -83,11 +83,13 @@ class FixedSolution:
         near = (interval < _NEAR) & (self.problem.orders.known is not None)
         if np.any(near):
             nodes = min(_NEAR + 3, last + 1)
-            begin = self._beginning(self.grid.elapsed(0, nodes))
-            rest = self.y[:, :nodes] - begin
-            rest[~np.isfinite(rest)] = 0.0  # the origin of a Riemann-Liouville problem
-            part = self._cubic(rest, tau[near], interval[near])
-            found[:, near] = part + self._beginning(tau[near])
+            with np.errstate(divide="ignore", invalid="ignore"):  # the origin of a Riemann-Liouville problem
+                begin = self._beginning(self.grid.elapsed(0, nodes))
+                rest = self.y[:, :nodes] - begin
+                rest[~np.isfinite(rest)] = 0.0
+                part = self._cubic(rest, tau[near], interval[near])
+                found[:, near] = part + self._beginning(tau[near])
+            found[:, tau == 0.0] = self.y[:, :1]
         if not np.all(near):
             found[:, ~near] = self._cubic(self.y, tau[~near], interval[~near])
         return found

@@ -124,6 +124,8 @@ def _history(problem: Problem, states: int) -> Callable[[float], Array]:
 
 def solve_reduced(problem: Problem, options: Options, solve: Callable[[Problem, Options], FODEResult]) -> FODEResult:
     """Solve the system with ``solve``, and give back the part that is y."""
+    if options.compile is True:
+        raise InvalidInputError("compile=True: an equation of several terms is not compiled; leave compile out")
     d = problem.shape[-1]
     reduced = reduce_terms(problem)
     states = reduced.shape[-1] // d

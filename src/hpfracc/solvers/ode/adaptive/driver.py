@@ -103,10 +103,15 @@ class _Pass:
         self.success, self.message = False, message
 
     def _stops(self, length: float) -> list[tuple[float, bool]]:
-        """Where steps have to end: at the multiples of delays, where the solution is not smooth, and at the end."""
-        breaks: set[float] = set()
-        for lag in self.problem.delays:
-            breaks.update(lag * count for count in range(1, _MOST_BREAKS) if lag * count < length * (1.0 - 1e-12))
+        """Where steps have to end: at the sums of delays, where the solution is not smooth, and at the end."""
+        breaks: list[float] = []
+        layer = [0.0]  # sums of so many delays
+        for _ in range(1, _MOST_BREAKS):
+            sums = sorted(before + lag for before in layer for lag in self.problem.delays)
+            layer = _distinct([total for total in sums if total < length * (1.0 - 1e-12)], [])
+            breaks += _distinct(layer, breaks)
+            if not layer or len(breaks) >= _MOST_BREAKS * len(self.problem.delays):
+                break
         return [*((stop, True) for stop in sorted(breaks)), (length, False)]
 
     def _longest(self) -> float:
@@ -179,6 +184,15 @@ class _Pass:
         if self.solution is not None:
             self.solution.end_at(end)
         return end - problem.t0
+
+
+def _distinct(times: list[float], known: list[float]) -> list[float]:
+    """Those of ``times`` that differ from ``known`` and from each other by more than rounding."""
+    kept: list[float] = []
+    for time in times:
+        if all(abs(time - other) > 1e-12 * time for other in (*known, *kept[-1:])):
+            kept.append(time)
+    return kept
 
 
 def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str, control: str) -> FODEResult:

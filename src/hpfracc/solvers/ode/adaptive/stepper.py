@@ -218,7 +218,8 @@ class Stepper:
         self.error, self.moved = error, moved
         faded = self._largest * (self.tau / end)
         self._largest = np.maximum(np.abs(y), faded)
-        self.ratio = max(self.ratio, self._norm(error, self.atol + self.rtol * self._largest))
+        # Of every component: in a mean over many the error of one would be lost.
+        self.ratio = max(self.ratio, float((np.abs(error) / (self.atol + self.rtol * self._largest)).max()))
         self.tau, self.y = end, y
         self.values = list(values[: HIGHEST + 2])
         self.steps = [step, *self.steps[: HIGHEST + 1]]
@@ -302,7 +303,7 @@ class Stepper:
         size = self._norm(f, scale)
         step = self.length * 1e-3
         if size > 0.0:
-            step = min(step, (1e-2 / self.share / self.rtol / size) ** (1.0 / self.least))
+            step = min(step, _power(1e-2 / self.share / self.rtol / size, 1.0 / self.least))
         for _ in range(4):
             end = self.system.start(step).astype(self.system.dtype)
             for alpha, which in self.system.groups:
@@ -315,8 +316,13 @@ class Stepper:
             error = change * step**self.least / math.gamma(self.least + 2.0)
             if 0.05 <= error <= 1.0 or (error < 0.05 and step >= self.length * 1e-3):
                 break
-            step = min(step * (0.3 / max(error, 1e-12)) ** (1.0 / (2.0 * self.least)), self.length * 1e-3)
+            step = min(step * _power(0.3 / max(error, 1e-12), 0.5 / self.least), self.length * 1e-3)
         return max(step, 1e3 * _SHORTEST)
+
+
+def _power(base: float, exponent: float) -> float:
+    """``base**exponent``, with an end: small orders make large exponents."""
+    return math.exp(min(max(exponent * math.log(base), -690.0), 690.0))
 
 
 def _combine(rule: Array, values: Array) -> Array:

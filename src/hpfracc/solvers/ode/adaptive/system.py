@@ -83,9 +83,9 @@ class FlatSystem:
         states = []
         for lag in self.problem.delays:
             then = tau - lag
-            if then < 0.0 or (then == 0.0 and self.from_left):
+            if then < 0.0 or (self.from_left and then <= 1e-12 * tau):
                 assert self.problem.history is not None
-                given = np.asarray(self.problem.history(self.problem.t0 + then))
+                given = np.asarray(self.problem.history(self.problem.t0 + min(then, 0.0)))
                 try:
                     given = np.broadcast_to(given, self.shape)
                 except ValueError:
