@@ -18,6 +18,7 @@ EXTRAS: dict[str, str] = {
     "pynvml": "cuda",
     "dask": "dask",
     "matplotlib": "plot",
+    "joblib": "parallel",
     "sklearn": "sklearn",
 }
 

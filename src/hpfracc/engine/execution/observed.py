@@ -14,6 +14,7 @@ from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.execution.planning import learns
 from hpfracc.engine.execution.watching import queue_of, watch_compilation
 from hpfracc.engine.selection.decision import Decision
+from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
 from hpfracc.profiling.spans import Span, Told
 
@@ -43,14 +44,17 @@ def observe_call(
     if type(mode) is trail.Mode and mode.dry:  # nothing is computed, so there is nothing to time
         return operation.call_plainly(arrays, backend, weights_key, params)
     with Span(spans, operation.name, "call") as span:
-        plan = operation.plan_for(arrays, backend, weights_key, params)
-        device = _works_on(plan)
+        try:
+            plan: Plan | None = operation.plan_for(arrays, backend, weights_key, params)
+        except OutOfMemoryError:  # then the call is cut into pieces, or says so itself
+            plan = None
+        device = None if plan is None else _works_on(plan)
         if device is not None:
             span.device = spans.device_time(device)
             if span.device is not None:
                 span.device.begin()
         try:
-            with _watch_first(plan):
+            with _UNWATCHED if plan is None else _watch_first(plan):
                 return operation.call_plainly(arrays, backend, weights_key, params)
         finally:
             decided = trail.last_decision()

@@ -18,13 +18,14 @@ from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.observed import observe_call
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.execution.planning import as_array, hashable_options, make_plan, make_request, zeros_for
-from hpfracc.engine.execution.recovery import recover
+from hpfracc.engine.execution.rescue import cut_or_raise, make_room, rescue
 from hpfracc.engine.execution.review import attend
+from hpfracc.engine.memory.spans import spans as growth
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["Operation"]
@@ -84,6 +85,9 @@ class Operation:
             if key is not None:
                 plan = self._plans.get(key)
                 if plan is not None and plan.version == state.version:
+                    guard = plan.guard
+                    if guard is not None and (growth.active or not guard()):
+                        return self._call(arrays, backend, weights_key, params)
                     last = trail.current()
                     if last is not plan:
                         if type(last) is trail.Mode:
@@ -100,14 +104,26 @@ class Operation:
                         hash(weights_key)
                         return bound.run(one, two, weights_key=weights_key) if bare is None else bare(one, two)
                     except Exception as error:
-                        return recover(plan, bound, arrays, _with_key(self.name, weights_key, params), error)
+                        return rescue(plan, bound, arrays, _with_key(self.name, weights_key, params), error)
         mode = trail.current()
         if type(mode) is trail.Mode:
             return self._call_in_mode(mode, arrays, backend, weights_key, params)
         return self._call(arrays, backend, weights_key, params)
 
     def _call(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
-        plan = self.plan_for(arrays, backend, weights_key, params)
+        if not growth.active:
+            return self._planned(arrays, backend, weights_key, params)
+        growth.enter()
+        try:
+            return self._planned(arrays, backend, weights_key, params)
+        finally:
+            growth.leave(self.name)
+
+    def _planned(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
+        try:
+            plan = self.plan_for(arrays, backend, weights_key, params)
+        except OutOfMemoryError as error:
+            return cut_or_raise(self.primitive, arrays, _with_key(self.name, weights_key, params), backend, error)
         params = _with_key(self.name, weights_key, params)
         trail.note(plan)
         count = plan.tick()
@@ -117,7 +133,7 @@ class Operation:
         try:
             return bound.run(*arrays, **params)
         except Exception as error:
-            return recover(plan, bound, arrays, params, error)
+            return rescue(plan, bound, arrays, params, error)
 
     def call_plainly(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
         """The same as calling it, without a span around it."""
@@ -136,6 +152,8 @@ class Operation:
             options = dict(enumerate(hashable_options(self.name, params)))
             key = _key(arrays, backend, weights_key, options)
             plan = self._plans.get(key)
+        if plan is not None and plan.guard is not None and not plan.guard() and not make_room(plan):
+            plan = None
         if plan is None or plan.version != state.version:
             plan = self._new_plan(key, arrays, backend, weights_key, params)
         return plan

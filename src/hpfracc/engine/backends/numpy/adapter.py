@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, final
 
 from hpfracc.engine.backends.base import HostAdapter, KernelSpec
+from hpfracc.engine.backends.numpy import workspace
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.causal_convolution import fills_one_block
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
@@ -27,7 +28,14 @@ class NumpyAdapter(HostAdapter):
         "causal_convolution": (
             KernelSpec("causal_convolution", "direct", INEXACT),
             KernelSpec("causal_convolution", "fft", INEXACT, threads=True),
-            KernelSpec("causal_convolution", "blocked", INEXACT, threads=True, refuses=fills_one_block),
+            KernelSpec(
+                "causal_convolution",
+                "blocked",
+                INEXACT,
+                threads=True,
+                refuses=fills_one_block,
+                workspace=workspace.convolution_blocked,
+            ),
         ),
         "matmul": (
             KernelSpec("matmul", "default", INEXACT | INTEGERS),
@@ -38,12 +46,12 @@ class NumpyAdapter(HostAdapter):
             KernelSpec("fft", "scipy", INEXACT, threads=True),
         ),
         "elementwise": (
-            KernelSpec("elementwise", "default", INEXACT),
+            KernelSpec("elementwise", "default", INEXACT, workspace=workspace.elementwise),
             KernelSpec("elementwise", "blocked", INEXACT, threads=True),
         ),
         "reduction": (KernelSpec("reduction", "default", INEXACT | INTEGERS),),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS),),
-        "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT),),
+        "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, workspace=workspace.mittag_leffler),),
         "spectral_multiply": (KernelSpec("spectral_multiply", "scipy", INEXACT, threads=True),),
         "toeplitz_apply": (
             KernelSpec("toeplitz_apply", "direct", INEXACT, refuses=several_axes),
