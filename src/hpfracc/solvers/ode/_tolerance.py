@@ -108,6 +108,7 @@ def _give_up(result: FODEResult, ratios: list[float], steps: int, options: Optio
     result.success = False
     result.message = (
         f"rtol={options.rtol:g}, atol={options.atol} was not reached with {steps} steps of one size ({off}), and "
-        f"would take more than max_steps={options.max_steps}: loosen it, raise max_steps, or use a method of higher order."
+        f"would take more than max_steps={options.max_steps}: loosen it, raise max_steps, or use a method of higher "
+        "order."
     )
     return result

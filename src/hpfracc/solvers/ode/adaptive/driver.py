@@ -189,9 +189,9 @@ class _Pass:
 def _distinct(times: list[float], known: list[float]) -> list[float]:
     """Those of ``times`` that differ from ``known`` and from each other by more than rounding."""
     kept: list[float] = []
-    for time in times:
-        if all(abs(time - other) > 1e-12 * time for other in (*known, *kept[-1:])):
-            kept.append(time)
+    for each in times:
+        if all(abs(each - other) > 1e-12 * each for other in (*known, *kept[-1:])):
+            kept.append(each)
     return kept
 
 
