@@ -231,3 +231,22 @@ def test_the_error_of_one_component_is_not_lost_among_many():
     found = hf.solve_fode(fun, (0.0, 10.0), start, 1.0, rtol=1e-4, atol=1e-4)
     assert found.success
     assert np.max(np.abs(found.y[0] - np.cos(3.0 * found.t))) < 2e-4
+
+
+@pytest.mark.parametrize("alpha", [0.35, 0.9])
+def test_between_the_steps_of_a_stiff_equation_the_tolerance_holds_too(alpha: float):
+    """Where steps could be long because their own errors are damped, or because the right-hand side is constant."""
+    gamma = math.gamma
+    cases = (
+        (lambda t, y: gamma(alpha + 1.0) - 0.5 * (y**2 - (1.0 + t**alpha) ** 2), lambda t: 1.0 + t**alpha, 50.0),
+        (
+            lambda t, y: gamma(2.3) / gamma(2.3 - alpha) * t ** (1.3 - alpha) - 1e4 * (y - 1.0 - t**1.3),
+            lambda t: 1.0 + t**1.3,
+            10.0,
+        ),
+    )
+    for fun, exact, end in cases:
+        t = np.linspace(0.01, 1.0, 200) * end
+        found = hf.solve_fode(fun, (0.0, end), [1.0], alpha, rtol=1e-6, atol=1e-6, t_eval=t)
+        assert found.success and found.stats["switches"]
+        assert np.max(np.abs(found.y[0] - exact(t)) / (1e-6 + 1e-6 * exact(t))) < 3.0

@@ -72,7 +72,10 @@ class _Pass:
         length = problem.t1 - problem.t0
         self._note_start()
         try:
-            self.stepper = stepper = Stepper(self.system, length, options.rtol, options.atol, self._share)
+            between = self.solution is not None or self.wanted is not None or bool(options.events)
+            self.stepper = stepper = Stepper(
+                self.system, length, options.rtol, options.atol, self._share, between=between
+            )
             for stop, is_break in self._stops(length):
                 self.system.from_left = is_break
                 while stepper.tau < stop:
