@@ -163,8 +163,9 @@ class CausalConvolution(Primitive):
             # transformed together; a backend that takes them in groups needs less.
             return (call.batch * blocks * (3 * size - taps + 1) + weight_rows * size) * item
         # Half a spectrum of complex numbers takes as much as the row of real ones that it came from. A transform keeps
-        # a plan and a scratch row, which together take about one and a half rows more.
-        return (4 * call.batch + 2 * weight_rows + 3) * fast_length(n + taps - 1) * item // 2
+        # a plan and a scratch row, which together take about one and a half rows more, in single precision half a row.
+        scratch = 3 if call.dtype in ("float64", "complex128") else 1
+        return (4 * call.batch + 2 * weight_rows + scratch) * fast_length(n + taps - 1) * item // 2
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Rows; then time, where a piece needs the samples before it that the weights reach back to."""

@@ -72,7 +72,8 @@ def unseen(call: Call, algorithm: str) -> int:
     """The plan and the scratch row of a transform are the C library's own, which tracemalloc is not told of."""
     if call.operation != "causal_convolution" or algorithm != "fft":
         return 0
-    return 3 * fast_length(call.length + call.facts["taps"] - 1) * call.itemsize // 2
+    halves = 3 if call.dtype in ("float64", "complex128") else 1
+    return halves * fast_length(call.length + call.facts["taps"] - 1) * call.itemsize // 2
 
 
 def arm_of(name: str, algorithm: str) -> Arm:

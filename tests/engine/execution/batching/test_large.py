@@ -165,7 +165,7 @@ def test_a_result_without_room_asks_for_a_file() -> None:
 def show(*arguments: str) -> str:
     script = REPOSITORY / "benchmarks" / "memory.py"
     done = subprocess.run(
-        [sys.executable, str(script), *arguments],
+        [sys.executable, str(script), "--no-json", *arguments],
         capture_output=True,
         text=True,
         timeout=1000,

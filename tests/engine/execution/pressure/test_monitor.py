@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from hpfracc.engine.execution.pressure import monitor as module
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.pressure.monitor import MemoryMonitor, get_memory_monitor
+from hpfracc.engine.execution.pressure.profiled import grown_in_spans
 from hpfracc.engine.execution.pressure.readings import Reading, read_memory, watched_device
 from hpfracc.engine.memory.spans import span
 from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.recorder import shared
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -185,6 +188,17 @@ def test_growth_names_the_span(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.is_leak and found.bytes_per_second == pytest.approx(1e6, rel=0.05)
     assert next(iter(found.growers)) == "load"
     assert found.to_dict()["verdict"] == "growing"
+
+
+def test_spans_of_the_profiler_name_growth_too() -> None:
+    """While it reads memory around them; what a span inside another left is the inner one's alone."""
+    shared.memory = "all"
+    shared.enable()
+    kept = []
+    with shared.span("outer"), shared.span("inner"):
+        kept.append(np.ones(8_000_000))
+    found = grown_in_spans(10.0)
+    assert found["inner"] == pytest.approx(6.4e6, rel=0.2) and found.get("outer", 0.0) < 6e5
 
 
 def test_room_is_asked_of_the_budget() -> None:

@@ -75,7 +75,9 @@ class CupyAdapter(Adapter):
         ),
         "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature"),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, compiles="signature"),),
-        "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, compiles="signature"),),
+        "mittag_leffler": (
+            KernelSpec("mittag_leffler", "contour", INEXACT, compiles="signature", workspace=workspace.mittag_leffler),
+        ),
         "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, compiles="signature"),),
     }
 

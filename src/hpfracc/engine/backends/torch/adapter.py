@@ -83,7 +83,7 @@ class TorchAdapter(Adapter):
         "matmul": _default("matmul", INEXACT),
         "fft": _default("fft", INEXACT, workspace=workspace.fft),
         "elementwise": _default("elementwise", INEXACT),
-        "reduction": _default("reduction", INEXACT | _NARROW, workspace=workspace.nothing),
+        "reduction": _default("reduction", INEXACT | _NARROW, workspace=workspace.reduction),
         "bitwise_xor": _default("bitwise_xor", INTEGERS, differentiable=False),
         "mittag_leffler": (
             KernelSpec("mittag_leffler", "contour", INEXACT, differentiable=True, workspace=workspace.mittag_leffler),
@@ -158,7 +158,12 @@ class TorchAdapter(Adapter):
             return None
         cuda = import_optional("torch").cuda
         free, _ = cuda.mem_get_info(device)
-        return int(free) + int(cuda.memory_reserved(device)) - int(cuda.memory_allocated(device))
+        # The nested form: memory_reserved() and memory_allocated() each flatten all counters to read one.
+        counts = cuda.memory_stats_as_nested_dict(device)
+        if not counts:  # nothing was allocated yet
+            return int(free)
+        held, used = (int(counts[name]["all"]["current"]) for name in ("reserved_bytes", "allocated_bytes"))
+        return int(free) + held - used
 
     def release_memory(self, device: str) -> None:
         """Give the unused part of PyTorch's pool back to the driver."""

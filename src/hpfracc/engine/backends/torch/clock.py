@@ -23,6 +23,7 @@ class TorchClock:
         self._idle: dict[str, deque[Any]] = {}
         #: PyTorch's streams by their numbers: making the object for one takes longer than recording on it.
         self._streams: dict[tuple[int, ...], Any] = {}
+        self._indices: dict[str, int] = {}
 
     def in_use(self) -> bool:
         """Whether PyTorch has a context on a card."""
@@ -55,10 +56,13 @@ class TorchClock:
 
     def _current(self, device: str) -> Any:
         """The stream that work is given to now."""
-        number: tuple[int, ...] = torch._C._cuda_getCurrentStream(_index(device))
+        index = self._indices.get(device)
+        if index is None:
+            index = self._indices[device] = _index(device)
+        number: tuple[int, ...] = torch._C._cuda_getCurrentStream(index)
         stream = self._streams.get(number)
         if stream is None:
-            stream = self._streams[number] = torch.cuda.current_stream(_index(device))
+            stream = self._streams[number] = torch.cuda.current_stream(index)
         return stream
 
     def has_passed(self, mark: Any) -> bool:

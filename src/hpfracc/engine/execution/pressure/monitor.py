@@ -16,6 +16,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.pressure.growth import SLOWEST, WINDOW, Growth, find_growth
 from hpfracc.engine.execution.pressure.ladder import CleanupReport, ladder
 from hpfracc.engine.execution.pressure.levels import BELOW, MARKS, Levels, Pressure
+from hpfracc.engine.execution.pressure.profiled import grown_in_spans
 from hpfracc.engine.execution.pressure.readings import Reading, read_memory, watched_device
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import get_budget
@@ -313,7 +314,8 @@ class MemoryMonitor(Guarded):
         found = find_growth(readings, slowest)
         if found.verdict == "unknown":
             return found
-        return replace(found, growers=spans.growers(found.seconds))
+        growers = {**grown_in_spans(found.seconds), **spans.growers(found.seconds)}
+        return replace(found, growers=dict(sorted(growers.items(), key=lambda pair: -pair[1])))
 
     def close(self) -> None:
         """End sampling and forget callbacks."""
