@@ -112,6 +112,17 @@ def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Ar
     return array.astype(dtype, copy=False)
 
 
+def check_jacobian(value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
+    """What ``jac`` returned for a state of ``shape``, as an array of shape (..., d, d), or an error in words."""
+    wanted = (*shape, shape[-1])
+    if np.shape(value) != wanted:
+        raise ShapeError(
+            f"jac(t, y) returned shape {np.shape(value)}, and y has shape {shape}: it has to return {wanted}, a row "
+            "for each component of fun"
+        )
+    return check_value(value, wanted, dtype, "jac")
+
+
 def read_problem(
     fun: Callable[..., Any],
     t_span: Sequence[float],
