@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.jax.wide import call_wide
 from hpfracc.engine.primitives._history_weights import distances, mean_power
 
 __all__ = ["KERNELS", "sum_direct"]
@@ -20,12 +21,17 @@ _BLOCK = 1 << 20
 
 def sum_direct(times: Any, signal: Any, *parameters: Any, kernel: str = "power", scaled: bool = False) -> jax.Array:
     """The sum, a block of outputs at a time."""
-    value: jax.Array = _compiled(times, signal, parameters, kernel, scaled)
+    value: jax.Array = call_wide(_called, (times, signal, *parameters), (kernel, scaled))
     return value
 
 
+def _called(*operands: Any) -> jax.Array:
+    times, signal, *parameters, kernel, scaled = operands
+    return _sum(times, signal, tuple(parameters), kernel, scaled)
+
+
 @partial(jax.jit, static_argnums=(3, 4))
-def _compiled(times: Any, signal: Any, parameters: tuple[Any, ...], kernel: str, scaled: bool) -> jax.Array:
+def _sum(times: Any, signal: Any, parameters: tuple[Any, ...], kernel: str, scaled: bool) -> jax.Array:
     inexact = jnp.issubdtype(signal.dtype, jnp.inexact)
     complex_ = jnp.iscomplexobj(signal)
     with jax.enable_x64(True):
