@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         operation,
         reduction,
         spectral_multiply,
+        stencil_relax,
         toeplitz_apply,
     )
     from hpfracc.engine.selection.selector import IntelligentBackendSelector, select_optimal_backend
@@ -165,6 +166,7 @@ __all__ = [
     "select_optimal_backend",
     "solve_fode",
     "spectral_multiply",
+    "stencil_relax",
     "tempered",
     "tempered_caputo",
     "tempered_integral",
@@ -256,6 +258,7 @@ _HOMES: dict[str, str] = {
     "select_optimal_backend": "hpfracc.engine.selection.selector",
     "solve_fode": "hpfracc.solvers.ode._solve",
     "spectral_multiply": "hpfracc.engine.execution.api",
+    "stencil_relax": "hpfracc.engine.execution.api",
     "tempered": "hpfracc.operators._tempered",
     "tempered_caputo": "hpfracc.operators._tempered_caputo",
     "tempered_integral": "hpfracc.operators._tempered_integral",

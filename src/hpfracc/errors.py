@@ -17,6 +17,7 @@ __all__ = [
     "HpfraccError",
     "InvalidInputError",
     "MissingDependencyError",
+    "NoPathError",
     "OutOfMemoryError",
     "PinnedBackendError",
     "ShapeError",
@@ -62,6 +63,10 @@ class OutOfMemoryError(HpfraccError, MemoryError):
 
 class SolveError(HpfraccError, RuntimeError):
     """An equation could not be solved to the end: where it stopped, why, and what to do."""
+
+
+class NoPathError(HpfraccError, LookupError):
+    """Two points of a lattice that no path joins, because of the obstacles between them."""
 
 
 class BackendError(HpfraccError, RuntimeError):

@@ -18,11 +18,15 @@ HOMES = {
     "cupyx": ("engine.backends.cupy",),
     # The stepping of a solver calls the user's own function at every step, so it is compiled together with that, not as
     # a primitive; the folder is imported only by a solve that is long enough.
-    "numba": ("engine.backends.numba", "solvers.ode.compiled"),
+    # A search for one path stops when it gets there, so what it visits depends on the data: it is no primitive either.
+    "numba": ("engine.backends.numba", "solvers.ode.compiled", "lattice.compiled"),
     "llvmlite": ("engine.backends.numba",),
     "dask": ("distributed",),
     "distributed": ("distributed",),
     "matplotlib": ("solvers.ode._plot",),
+    "igraph": ("lattice._convert", "lattice._structure"),
+    "networkx": ("lattice._convert", "lattice._structure"),
+    "rustworkx": ("lattice._convert",),
     "sklearn": ("ml._differencer",),
 }
 

@@ -141,6 +141,10 @@ class Primitive(ABC):
     def cases(self, dtype: str) -> Iterator[Case]:
         """Test cases: plain, batched, non-contiguous, zero-length, odd sizes."""
 
+    def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """Random operands made into those of a typical call, where time depends on more than their shapes."""
+        return arrays
+
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Ways to do the call in pieces, the best first; none where it can only be done whole."""
         return iter(())

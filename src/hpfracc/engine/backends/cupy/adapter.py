@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
 from hpfracc.engine.backends.cupy import workspace
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.profiling.clocks import DeviceClock
 
@@ -73,6 +73,7 @@ class CupyAdapter(Adapter):
             KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", refuses=_too_long_or_wide),
             KernelSpec("toeplitz_apply", "fft", INEXACT),
         ),
+        "stencil_relax": (KernelSpec("stencil_relax", "frontier", FLOATS, compiles="signature"),),
         "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature"),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, compiles="signature"),),
         "mittag_leffler": (

@@ -16,7 +16,7 @@ from hpfracc.engine.backends.base import Adapter, KernelSpec
 from hpfracc.engine.backends.jax import workspace
 from hpfracc.engine.hardware import driver_free_bytes
 from hpfracc.engine.memory.alias import unlocked
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.errors import BackendUnavailableError
 from hpfracc.profiling.clocks import DeviceClock
@@ -84,6 +84,7 @@ class JaxAdapter(Adapter):
             _spec("toeplitz_apply", "direct", INEXACT, refuses=_too_long_or_wide),
             _spec("toeplitz_apply", "fft", INEXACT),
         ),
+        "stencil_relax": (_spec("stencil_relax", "relax", FLOATS, differentiable=False),),
         "history_sum": (_spec("history_sum", "direct", INEXACT),),
         "exponential_recurrence": (_spec("exponential_recurrence", "blocked", INEXACT),),
         "chirp_transform": (_spec("chirp_transform", "fft", INEXACT),),

@@ -85,6 +85,7 @@ class NumbaAdapter(HostAdapter):
         "toeplitz_apply": (
             KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", threads=True, refuses=several_axes),
         ),
+        "stencil_relax": (KernelSpec("stencil_relax", "dijkstra", FLOATS, compiles="signature", threads=True),),
     }
 
 

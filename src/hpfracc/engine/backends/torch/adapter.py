@@ -13,7 +13,7 @@ import numpy as np
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, Arm, DeviceTimer, KernelSpec
 from hpfracc.engine.backends.torch import workspace
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.profiling.clocks import DeviceClock
 
@@ -93,6 +93,7 @@ class TorchAdapter(Adapter):
             KernelSpec("toeplitz_apply", "direct", INEXACT, differentiable=True, refuses=_too_long_or_wide),
             KernelSpec("toeplitz_apply", "fft", INEXACT, differentiable=True),
         ),
+        "stencil_relax": (KernelSpec("stencil_relax", "relax", FLOATS),),
         "history_sum": (KernelSpec("history_sum", "direct", INEXACT, differentiable=True),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, differentiable=True),),
         "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, differentiable=True),),
