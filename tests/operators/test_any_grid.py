@@ -240,3 +240,48 @@ def test_refuses(call: Callable[[], Any], error: type[HpfraccError], words: str)
     """Typed, with the value and what to do."""
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("method", ["l1", "fast"])
+@pytest.mark.parametrize("alpha", [1.0, 2.0])
+def test_whole_orders_that_carry_a_derivative(alpha, method):
+    """A tensor of whole order gives the limit from below on any grid, and its slope, not nan."""
+    torch = pytest.importorskip("torch")
+    t = bent(40)
+    order = torch.tensor(alpha, dtype=torch.float64, requires_grad=True)
+    value = hf.caputo(torch.tensor(np.sin(t)), t, order, method=method)
+    below = [hf.caputo(np.sin(t), t, alpha - step, method=method) for step in (1e-6, 2e-6)]
+    np.testing.assert_allclose(value.detach(), below[0], atol=1e-4)
+    (slope,) = torch.autograd.grad(value.sum(), order)
+    assert float(slope) == pytest.approx((below[0] - below[1]).sum() / 1e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.5])
+def test_a_tempered_order_of_one_that_carries_a_derivative(rate):
+    """As without tempering: the value, and the slope, of orders just below."""
+    torch = pytest.importorskip("torch")
+    t = bent(40)
+    order = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
+    value = hf.tempered(torch.tensor(np.sin(t)), t, order, rate)
+    below = [hf.tempered(np.sin(t), t, 1.0 - step, rate) for step in (1e-6, 2e-6)]
+    np.testing.assert_allclose(value.detach(), below[0], atol=1e-4)
+    (slope,) = torch.autograd.grad(value.sum(), order)
+    assert float(slope) == pytest.approx((below[0] - below[1]).sum() / 1e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize("operator", [hf.caputo_fabrizio, hf.tempered, hf.tempered_caputo])
+def test_order_one_of_further_definitions(operator):
+    """Order 1 is the ordinary derivative on any grid; tempered, the derivative and rate times f."""
+    t = bent(40)
+    more = 0.0 if operator is hf.caputo_fabrizio else np.sin(t)
+    np.testing.assert_allclose(operator(np.sin(t), t, 1.0), np.cos(t) + more, atol=1e-3)
+
+
+@pytest.mark.parametrize("distance", [1e-9, 1e-13, 2.0**-53])
+def test_the_fast_memory_next_to_whole_orders(distance):
+    """A power that is a constant to the tolerance is no error: orders a rounding away from a whole one."""
+    t = bent(40)
+    integral = hf.riemann_liouville_integral(t, t, 1.0 - distance, method="fast")
+    np.testing.assert_allclose(integral, 0.5 * t**2, atol=1e-7)
+    slope = hf.caputo(t**2, t, 1.0 + max(distance, 1e-15), method="fast")
+    np.testing.assert_allclose(slope[6:], 2.0 * t[6:], atol=1e-2)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc.errors import InvalidInputError
 from tests.helpers.convergence import measured_order
 from tests.helpers.exact import of_polynomial, of_power
 
@@ -512,3 +513,11 @@ def test_tempered_gradients_on_any_grid():
         assert torch.autograd.gradcheck(lambda x, a, r, op=operator: op(x, t, a, r)[1:], inputs, atol=1e-5)
     with pytest.raises(hf.errors.InvalidInputError, match=r"of order 1.4 needs a uniform grid; on any other"):
         hf.tempered(np.cos(t), t, 1.4)
+
+
+def test_a_variable_order_refuses_a_step_that_moves_its_points():
+    """A function of the points is called with numbers, so a derivative in the step would be half of it: refused."""
+    torch = pytest.importorskip("torch")
+    step = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(InvalidInputError, match="detach the step"):
+        hf.variable_order(torch.ones(9, dtype=torch.float64), step=step, alpha=lambda t: 0.5 + 0.1 * t)

@@ -13,8 +13,7 @@ from hpfracc.operators._rule import Rule
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples
 from hpfracc.operators.rules._any_l1 import AnyGridL1, FastL1
-from hpfracc.operators.rules._any_slopes import AnyGridDifferences
-from hpfracc.operators.rules._differences import Differences
+from hpfracc.operators.rules._any_slopes import differences_on
 from hpfracc.operators.rules._l1 import L1
 from hpfracc.operators.rules._l12 import L12
 
@@ -68,7 +67,7 @@ class Caputo(FractionalOperator):
         if order.known is not None and order.known < 0.0:
             return RiemannLiouvilleIntegral(-self.alpha, "fast" if self.method in FAST else "auto")._of_samples(samples)
         if order.is_integer:
-            rule = Differences() if samples.grid.uniform else AnyGridDifferences()
+            rule = differences_on(samples.grid)
         return apply_rule(rule, samples, order, "the Caputo derivative")
 
     def _streamed(self) -> tuple[Rule, Order]:

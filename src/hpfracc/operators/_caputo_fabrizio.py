@@ -11,7 +11,7 @@ from hpfracc.operators._memory_kernel import Kernel, integrate_function, normali
 from hpfracc.operators._order import Order
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples
-from hpfracc.operators.rules._differences import Differences
+from hpfracc.operators.rules._any_slopes import differences_on
 from hpfracc.operators.rules._exponential import ExponentialMemory
 
 __all__ = ["CaputoFabrizio", "caputo_fabrizio"]
@@ -64,7 +64,7 @@ class CaputoFabrizio(FractionalOperator):
         order = read_memory_order(self.alpha, _WHO)
         rule = pick_rule(self, self.method, _WHO, samples.grid)
         if order.known == 1.0:
-            rule = Differences()
+            rule = differences_on(samples.grid)
         return normalised(apply_rule(rule, samples, order, _WHO), self.normalisation, order)
 
     def _of_function(self, function: Function) -> Outcome:

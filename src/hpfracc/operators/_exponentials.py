@@ -88,7 +88,8 @@ def exponential_nodes(least: float, most: float, shortest: float, longest: float
     """Nodes that serve every power ``t**-beta`` with ``least <= beta <= most`` on ``[shortest, longest]``."""
     _check(least, most, shortest, longest, rtol)
     step = min(_trapezoid_step(beta, rtol / 3.0) for beta in (least, 0.5 * (least + most), most))
-    fastest = math.log(float(special.gammainccinv(most, rtol / 4.0)) / shortest) + step
+    # A power below the tolerance is a constant to it, and no rate is too fast.
+    fastest = math.log(max(float(special.gammainccinv(most, rtol / 4.0)), rtol) / shortest) + step
     # Below this exp(-rate t) and 1 cannot be told apart.
     slowest = math.log(rtol / 4.0) - math.log(longest)
     count = max(2, math.ceil((fastest - slowest) / step) + 1)

@@ -178,9 +178,10 @@ def _fine_traced(values: Any, xp: Namespace, whole: Any, backend: Any) -> Any:
     """The same where the number of turns cannot be read: all four, and one of them taken."""
     with xp.scope():
         quarters = whole - 4.0 * xp.round(whole / 4.0 - 0.375)
+        chosen = [quarters == float(i) for i in range(4)]
     taken = _fine(values, 0, backend)
     for i in (1, 2, 3):
-        taken = where(quarters == float(i), _fine(values, i, backend), taken)
+        taken = where(chosen[i], _fine(values, i, backend), taken)
     return taken
 
 

@@ -57,6 +57,10 @@ class Grid:
         """The points, in float64."""
         if self.points is not None:
             return self.points
+        if is_tracer(self.step):
+            raise InvalidInputError(
+                "step is being traced by jax, but this operator needs the points themselves; give step as a number"
+            )
         return np.asarray(self.origin + np.arange(self.n) * float(to_host(self.step)))
 
     def require_uniform(self, who: str, advice: str = "interpolate the samples onto np.linspace first") -> Any:

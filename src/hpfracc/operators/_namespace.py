@@ -19,7 +19,7 @@ from scipy import special
 
 from hpfracc._arrays import library_of
 
-__all__ = ["NUMPY", "Namespace", "namespace_of", "user_scope"]
+__all__ = ["NUMPY", "Namespace", "namespace_of", "of_one_variable", "user_scope"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +168,34 @@ def _jax_namespace() -> Namespace:
         round=jnp.round,
         concatenate=jnp.concatenate,
         stack=jnp.stack,
-        matmul=lambda a, b: jnp.matmul(a, b, precision="highest"),
+        # Without the dtype of the result, which jnp.matmul asks for again on the way back: see of_one_variable.
+        matmul=lambda a, b: jax.lax.dot_general(a, b, (((a.ndim - 1,), (0,)), ((), ())), precision="highest"),
         scope=lambda: jax.enable_x64(True),
     )
+
+
+def of_one_variable(xp: Namespace, make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``make``, arrays from one scalar, with a derivative that JAX can turn round in single precision too.
+
+    JAX goes back through a function after our ``scope`` has been left, and what it then makes of double precision on
+    its own (the zeros beside a slice, the result of a product of matrices) is single. So on the way back there is but a
+    product with the derivative, which is made on the way there; its own derivative in the same way.
+    """
+    if xp.library != "jax":
+        return make
+    jax = sys.modules["jax"]
+
+    def slopes(scalar: Any) -> Any:
+        return jax.jvp(make, (scalar,), (jax.numpy.ones_like(scalar),))[1]
+
+    made = jax.custom_jvp(make)
+
+    def rule(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+        with xp.scope():
+            (scalar,), (change,) = primals, tangents
+            slope = of_one_variable(xp, slopes)(scalar)
+            return made(scalar), jax.tree_util.tree_map(lambda one: one * change, slope)
+
+    made.defjvp(rule)
+    found: Callable[[Any], Any] = made
+    return found

@@ -14,8 +14,7 @@ from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples
 from hpfracc.operators.rules._any_initial import AnyGridInitialTerms
 from hpfracc.operators.rules._any_l1 import AnyGridL1, FastL1
-from hpfracc.operators.rules._any_slopes import AnyGridDifferences
-from hpfracc.operators.rules._differences import Differences
+from hpfracc.operators.rules._any_slopes import differences_on
 from hpfracc.operators.rules._initial import WithInitialTerms
 from hpfracc.operators.rules._l1 import L1
 from hpfracc.operators.rules._l12 import L12
@@ -63,7 +62,7 @@ class RiemannLiouville(FractionalOperator):
         if order.known is not None and order.known < 0.0:
             return RiemannLiouvilleIntegral(-self.alpha, "fast" if self.method in FAST else "auto")._of_samples(samples)
         if order.is_integer:
-            rule = Differences() if samples.grid.uniform else AnyGridDifferences()
+            rule = differences_on(samples.grid)
         return apply_rule(rule, samples, order, "the Riemann-Liouville derivative")
 
     def _streamed(self) -> tuple[Rule, Order]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -171,8 +171,10 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
 
     def error() -> float:
         some = distance[np.unique(np.linspace(0, len(distance) - 1, min(len(distance), 200)).astype(int))]
-        basis = _basis(series, order, some[some > 0.0], _length(function), initial_terms)
-        size = np.sqrt((to_host(basis) ** 2).T @ (2.0 * np.arange(series.count) + 1.0))
+        # What was dropped as noise may have been all that the derivative has.
+        count = min(series.points, max(series.count, order.ceiling + 1))
+        basis = _basis(replace(series, count=count), order, some[some > 0.0], _length(function), initial_terms)
+        size = np.sqrt((to_host(basis) ** 2).T @ (2.0 * np.arange(count) + 1.0))
         return float(series.level * size.max(initial=0.0))
 
     what = f"{series.count} of {series.points} coefficients"

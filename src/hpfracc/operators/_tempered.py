@@ -16,8 +16,8 @@ from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._tempering import read_rate, tempered_function
 from hpfracc.operators._values import Samples, scalar
+from hpfracc.operators.rules._any_slopes import differences_on
 from hpfracc.operators.rules._any_tempered import AnyGridTempered
-from hpfracc.operators.rules._differences import Differences
 from hpfracc.operators.rules._tempered import Tempered
 
 __all__ = ["TemperedRiemannLiouville", "read_positive_order", "tempered", "whole_order"]
@@ -91,7 +91,7 @@ class TemperedRiemannLiouville(FractionalOperator):
         order = order_beside(order, samples.values)
         less = samples.values * scalar(_power(rate, order, 0), samples.values)
         if order.ceiling == 2:
-            slope = apply_rule(Differences(), samples, read_order(1.0), _WHO).value
+            slope = apply_rule(differences_on(samples.grid), samples, read_order(1.0), _WHO).value
             less = less + slope * scalar(_power(rate, order, 1), samples.values)
         return replace(outcome, value=outcome.value - less)
 
@@ -140,7 +140,9 @@ def whole_order(samples: Samples, order: Order, rate: Any, who: str) -> Outcome:
     """``(d/dt + rate)^n f`` by differences."""
     n, decay = order.ceiling, scalar(rate, samples.values)
     terms = [
-        math.comb(n, p) * decay ** (n - p) * apply_rule(Differences(), samples, read_order(float(p)), who).value
+        math.comb(n, p)
+        * decay ** (n - p)
+        * apply_rule(differences_on(samples.grid), samples, read_order(float(p)), who).value
         for p in range(n + 1)
     ]
     return Outcome(sum(terms[1:], terms[0]), "differences")

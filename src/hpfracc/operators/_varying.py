@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import device_of, is_array, library_of
+from hpfracc._arrays import device_of, is_array, library_of, tracks_gradient
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._base import Outcome, pick_rule
 from hpfracc.operators._function import Function
@@ -118,6 +118,9 @@ def _is_known(alpha: Any) -> bool:
 def of_samples(samples: Samples, varying: Varying, at: str, operator: Any) -> Outcome:
     """The derivative of samples, its order depending on ``at``, by the method and the rules of ``operator``."""
     method = operator.method
+    step = samples.grid.step
+    if callable(varying.alpha) and not is_array(varying.alpha) and library_of(step) in ("torch", "jax"):
+        _refuse_moving_points(step)
     if at == "t":
         return _by_time(samples, varying, pick_rule(operator, method, _WHO, samples.grid))
     samples.grid.require_uniform(f"{_WHO} at={at!r}")
@@ -133,6 +136,14 @@ def of_samples(samples: Samples, varying: Varying, at: str, operator: Any) -> Ou
     with np.errstate(invalid="ignore"):
         value = (_by_past if at == "s" else _by_lag)(samples, xp, alpha)
     return Outcome(value, "l1")
+
+
+def _refuse_moving_points(step: Any) -> None:
+    if tracks_gradient(step):
+        raise InvalidInputError(
+            f"{_WHO} carries no derivative in the step where its order is a function: that is called with numbers; "
+            "detach the step, or give the orders at the points as an array"
+        )
 
 
 def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:

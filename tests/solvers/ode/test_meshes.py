@@ -212,3 +212,27 @@ def test_the_jacobian_is_the_linear_part_by_default():
     exact = mittag_leffler_matrix(matrix * 2.0**0.7, 0.7) @ [1.0, 2.0]
     assert result.y[:, -1] == pytest.approx(exact, rel=1e-6)
     assert result.njev == 1
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.5, 1.5])
+def test_the_exponential_integrator_is_exact_between_its_steps_too(alpha: float):
+    """A linear equation, however stiff, at times far below the first step and between steps; and one with a source."""
+    dy0 = [[0.5]] if alpha > 1.0 else None
+    t = np.array([0.0, 1e-9, 1e-4, 0.03, 0.07, 0.123, 0.999])
+    for rate in (1.0, 40.0):
+        found = hf.solve_fode(
+            lambda t, y, rate=rate: 2.0 - rate * y, (0.0, 1.0), [1.0], alpha, dy0=dy0, method=MittagLeffler([[-rate]]),
+            step=0.1, dense_output=True,
+        )  # fmt: skip
+        z = -rate * t**alpha
+        exact = mittag_leffler(z, alpha) + 2.0 * t**alpha * mittag_leffler(z, alpha, alpha + 1.0)
+        if dy0:
+            exact += 0.5 * t * mittag_leffler(z, alpha, 2.0)
+        np.testing.assert_allclose(found.sol(t)[0], exact, rtol=1e-9, atol=1e-9)
+
+
+def test_a_small_solution_is_solved_as_well_as_a_large_one():
+    """The equation of a step is solved relative to the solution."""
+    sizes = (1.0, 1e-12)
+    ends = [hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [s], 0.5, step=0.05, method="l1").y[0, -1] / s for s in sizes]
+    assert ends[0] == pytest.approx(ends[1], rel=1e-10)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import rgamma
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError
@@ -147,3 +148,31 @@ def test_two_delays_and_arguments():
     )
     assert set(seen) == {(2, 1.0)}
     assert result.y[0, -1] == pytest.approx(steps_solution(1.5, 0.8), abs=1e-5)
+
+
+@pytest.mark.parametrize("delays", [(0.7, 1.0), (0.1, 0.3)])
+def test_two_delays_break_the_solution_at_their_sums(delays: tuple[float, float]):
+    """From a jump at t0: the error stays below the tolerance, and breaks a rounding apart (0.1 * 3 and 0.3) are one."""
+    alpha, tolerance, end = 0.6, 1e-6, 2.5 * delays[1]
+
+    def exact(t: Any) -> Any:
+        total = np.zeros_like(t)
+        for i in range(30):
+            for j in range(10):
+                after = t - i * delays[0] - j * delays[1]
+                size = math.comb(i + j, i) * rgamma((i + j) * alpha + 1.0)
+                total += (-1.0) ** (i + j) * size * np.where(after >= 0.0, np.abs(after) ** ((i + j) * alpha), 0.0)
+        return total
+
+    found = hf.solve_fode(
+        lambda t, y, past: -past[0] - past[1], (0.0, end), [1.0], alpha, delays=delays, history=lambda t: 0.0,
+        rtol=tolerance, atol=tolerance,
+    )  # fmt: skip
+    assert found.success, found.message
+    assert np.max(np.abs(found.y[0] - exact(found.t)) / (tolerance + tolerance * np.abs(found.y[0]))) < 3.0
+
+
+def test_an_equation_of_several_terms_is_not_compiled():
+    """And says so of itself, not of the function."""
+    with pytest.raises(InvalidInputError, match="several terms"):
+        hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 1.0, terms=[(1.0, 0.5)], step=0.1, compile=True)

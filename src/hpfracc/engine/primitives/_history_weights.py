@@ -23,14 +23,18 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def mean_power(xp: Any, a: Any, width: Any, p: Any) -> Any:
-    """The mean of ``r**p`` from ``a`` to ``a + width``; ``a`` may be 0, ``p`` exceeds -1."""
+def mean_power(xp: Any, a: Any, width: Any, p: Any, scaled: bool = False) -> Any:
+    """The mean of ``r**p`` from ``a`` to ``a + width``; ``a`` may be 0, ``p`` exceeds -1.
+
+    If ``scaled``, times ``p + 1``: then ``p`` may be -1, where only an interval that touches 0 has a share.
+    """
     q = p + 1.0
     touches = a <= 0.0
     near = xp.where(touches, width, a)
     ratio = width / near
-    away = near**p * xp.expm1(q * xp.log1p(ratio)) / (q * ratio)
-    return xp.where(touches, width**p / q, away)
+    away = near**p * xp.expm1(q * xp.log1p(ratio)) / ratio
+    mean = xp.where(touches, width**p, away)
+    return mean if scaled else mean / q
 
 
 def distances(xp: Any, kind: str, late: Any, early: Any) -> Any:
@@ -40,7 +44,7 @@ def distances(xp: Any, kind: str, late: Any, early: Any) -> Any:
 
 
 def block_of_weights(
-    tools: Tools, kind: str, times: Any, parameters: tuple[Any, ...], rows: tuple[int, int]
+    tools: Tools, kind: str, times: Any, parameters: tuple[Any, ...], rows: tuple[int, int], scaled: bool = False
 ) -> tuple[Any, int]:
     """Weights of outputs ``rows[0]`` to ``rows[1]`` for the inputs before ``rows[1]``, and the first of those inputs.
 
@@ -58,7 +62,7 @@ def block_of_weights(
         return xp.where(causal, _interpolate(tools, late - early, *parameters), 0.0), first
     gap = distances(xp, kind, late, early)
     width = distances(xp, kind, times[1:high], times[: high - 1])[None, :]
-    weights = mean_power(xp, gap, width, parameters[0])
+    weights = mean_power(xp, gap, width, parameters[0], scaled)
     if kind == "tempered":
         weights = weights * xp.exp(-parameters[1] * gap)
     return xp.where(causal, weights, 0.0), first

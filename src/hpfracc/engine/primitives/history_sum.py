@@ -34,7 +34,8 @@ class HistorySum(Primitive):
     :math:`e^{-\sigma (t_n - t_k)}`; ``"logarithmic"``, with ``exponent``: the mean of :math:`(\log(t_n/s))^p` over the
     interval in :math:`\log s` (times are positive). For these three x belongs to the interval that ends at its point,
     so that the first one counts nowhere. ``"tabulated"``, with ``knots`` and ``table``: the value at
-    :math:`t_n - t_k` of straight lines between the knots, the last value beyond; x belongs to its point.
+    :math:`t_n - t_k` of straight lines between the knots, the last value beyond; x belongs to its point. With
+    ``scaled=True`` the means are taken p + 1 times, which has a limit at p = -1: the newest interval alone.
 
     The result has the dtype of the signal (integers: float64); weights are made and summed in double precision. From
     the first non-finite sample of a row on its values are nan. Differentiable in times, signal and parameters.
@@ -46,14 +47,18 @@ class HistorySum(Primitive):
     operands = ("times", "signal", "parameters*")
     casts = False
 
-    def describe(self, times: Any, signal: Any, *parameters: Any, kernel: str = "power") -> Call:
-        """Check operands and parameters; ``facts``: ``kernel``."""
+    def describe(self, times: Any, signal: Any, *parameters: Any, kernel: str = "power", scaled: bool = False) -> Call:
+        """Check operands and parameters; ``facts``: ``kernel``, ``scaled``."""
         dtype = read_dtype(self.name, "signal", signal, INEXACT | INTEGERS)
         if dtype not in INEXACT:
             dtype = "float64"
         names = KINDS.get(kernel) if isinstance(kernel, str) else None
         if names is None:
             raise InvalidInputError(f"{self.name}: kernel={kernel!r}; use one of {', '.join(KINDS)}")
+        if not isinstance(scaled, bool) or (scaled and kernel == "tabulated"):
+            raise InvalidInputError(
+                f"{self.name}: scaled={scaled!r} with the {kernel} kernel; use True or False, the first with a mean"
+            )
         if len(parameters) != len(names):
             raise InvalidInputError(
                 f"{self.name}: the {kernel} kernel takes {' and '.join(names)} after times and signal; "
@@ -84,7 +89,7 @@ class HistorySum(Primitive):
             shape=points,
             input_bytes=size * item + (points[-1] + sum(map(elements, shapes))) * 8,
             output_bytes=size * item,
-            facts={"kernel": kernel},
+            facts={"kernel": kernel, "scaled": scaled},
         )
 
     def work(self, call: Call, algorithm: str) -> float:
@@ -116,7 +121,9 @@ class HistorySum(Primitive):
             parameters = [parameter.reshape(()) for parameter in parameters]
         if not call.length:
             return x.astype(call.dtype)
-        weights, first = block_of_weights(_TOOLS, call.facts["kernel"], times, tuple(parameters), (0, call.length))
+        weights, first = block_of_weights(
+            _TOOLS, call.facts["kernel"], times, tuple(parameters), (0, call.length), call.facts["scaled"]
+        )
         bad = ~np.isfinite(x)
         bad[..., :first] = False
         result = np.where(bad | ~np.isfinite(x), 0, x)[..., first:] @ weights.T
@@ -136,6 +143,9 @@ class HistorySum(Primitive):
         smooth = {"kernel": "tempered"}
         yield Case("tempered", (times(9), samples(dtype, (2, 9), 1), half, np.array([0.7])), smooth, True)
         yield Case("logarithmic", (times(9, 1.0), samples(dtype, (3, 9), 2), half), {"kernel": "logarithmic"}, True)
+        newest = {"kernel": "power", "scaled": True}
+        yield Case("scaled", (grid, samples(dtype, (10,), 1), half), newest, differentiable=True)
+        yield Case("scaled, at its limit", (times(12), samples(dtype, (2, 12), 1), np.array(-1.0)), newest)
         table = (np.linspace(0.0, 5.0, 11), samples("float64", 11, 4))
         yield Case("tabulated", (times(15), samples(dtype, (2, 15), 2), *table), {"kernel": "tabulated"})
         graded = np.linspace(0.0, 1.0, 60) ** 8  # steps from 6e-15 to 0.1

@@ -36,16 +36,13 @@ class _L1(Rule):
         x, n = samples.values, order.ceiling
         g = slopes(x, samples.grid.times(), n - 1)
         increments = join([x[..., :1] - x[..., :1], g[..., 1:] - g[..., :-1]])
-        part = fractional_part(order)
-        with order.xp.scope():
-            factor = order.guard(order.xp.rgamma(1.0 - part.value))
-        value = self._sum(samples, part, increments) * scalar(factor, x)
+        value = self._sum(samples, order, increments)
         if n == 1:
             return value
         head = head_by_polynomials(samples, order, n)
         return join([x[..., :1] * 0, *head, value[..., len(head) + 1 :]])
 
-    def _sum(self, samples: Samples, part: Order, increments: Any) -> Any:
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
         raise NotImplementedError
 
 
@@ -71,8 +68,15 @@ class AnyGridL1(_L1):
     name = "l1"
     cost = "O(n^2)"
 
-    def _sum(self, samples: Samples, part: Order, increments: Any) -> Any:
-        return history_sum(times_of(samples), increments, -part.value, kernel="power", backend=samples.backend)
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
+        part = fractional_part(order)
+        with order.xp.scope():
+            factor = order.guard(order.xp.rgamma(2.0 - part.value))
+        # Scaled: a whole order that carries a derivative has part 1, where the plain mean is infinite.
+        total = history_sum(
+            times_of(samples), increments, -part.value, kernel="power", scaled=True, backend=samples.backend
+        )
+        return total * scalar(factor, samples.values)
 
 
 @final
@@ -91,14 +95,15 @@ class FastL1(_L1):
     name = "fast"
     cost = "O(n log n)"
 
-    def _sum(self, samples: Samples, part: Order, increments: Any) -> Any:
-        x = samples.values
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
+        x, part = samples.values, fractional_part(order)
         steps, widths = steps_of(samples)
         with part.xp.scope():
             rates, weights = fading_terms(samples, part, part.value)
-            newest = power(widths, -part.value, part) / (1.0 - part.value)
+            newest = power(widths, -part.value, part) * order.guard(order.xp.rgamma(2.0 - part.value))
+            factor = order.guard(order.xp.rgamma(1.0 - part.value))
         past = exponential_recurrence(
             rates, weights, steps, increments[..., 1:], degree=0, lagged=True, backend=samples.backend
         )
-        tail = past + increments[..., 1:] * constant(newest, x)
+        tail = past * scalar(factor, x) + increments[..., 1:] * constant(newest, x)
         return join([x[..., :1] * 0, tail])

@@ -8,12 +8,14 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
+from hpfracc.operators._grids import Grid
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, constant, join, scalar
+from hpfracc.operators.rules._differences import Differences
 from hpfracc.operators.rules._increments import DIFFERENCE_ORDER, start_points
 
-__all__ = ["AnyGridDifferences", "head_by_polynomials", "slopes", "slopes_at_start"]
+__all__ = ["AnyGridDifferences", "differences_on", "head_by_polynomials", "slopes", "slopes_at_start"]
 
 Array = np.ndarray[Any, Any]
 
@@ -133,3 +135,8 @@ class AnyGridDifferences(Rule):
             for j in range(m, m + DIFFERENCE_ORDER - 1)
         ]
         return join([value[..., :m], *head, value[..., m + len(head) :]])
+
+
+def differences_on(grid: Grid) -> Rule:
+    """The rule for derivatives of whole order on this grid."""
+    return Differences() if grid.uniform else AnyGridDifferences()

@@ -78,15 +78,15 @@ class AnyGridTempered(Rule):
         with xp.scope():
             rate = xp.array(np.float64(self.rate)) if library_of(self.rate) in ("numpy", "python") else self.rate
             fall = constant(xp.exp(-rate * xp.array(np.diff(times))), x)
-            scale = xp.rgamma(1.0 + power)
+            scale, factor = xp.rgamma(1.0 + power), xp.rgamma(2.0 + power)
             if not self.integral:
-                scale = order.guard(scale)
+                scale, factor = order.guard(scale), order.guard(factor)
             elapsed = times[1:] - times[0]
             start = xp.exp(-rate * xp.array(elapsed) + power * xp.array(np.log(elapsed))) * scale
             exponent = xp.array(np.float64(power)) if order.plain else power
         steps = join([zeros(x, 1), x[..., 1:] - fall * x[..., :-1]])
-        value = history_sum(times, steps, exponent, rate, kernel="tempered", backend=samples.backend)
-        value = value * scalar(scale, x)
+        value = history_sum(times, steps, exponent, rate, kernel="tempered", scaled=True, backend=samples.backend)
+        value = value * scalar(factor, x)
         if not (self.integral or self.initial_term):
             return value
         rest = value[..., 1:] + x[..., :1] * constant(start, x)

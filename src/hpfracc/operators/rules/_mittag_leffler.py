@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.polynomial import legendre
 
+from hpfracc._arrays import library_of
 from hpfracc.engine.execution.api import aside
 from hpfracc.operators._grids import to_host
 from hpfracc.operators._namespace import NUMPY, Namespace
@@ -132,6 +133,9 @@ def _moments(samples: Samples, order: Order) -> tuple[Any, Any, Any, Hashable]:
         points = max(_LEAST_POINTS, math.ceil(_POINTS / known))
         return spread(xp, lambda at: _by_integral(xp, alpha, samples.grid.step, at, points), n)
 
+    if library_of(samples.grid.step) not in ("numpy", "python"):
+        with order.xp.scope():  # of the step as well
+            return (*make(order.xp, order.value, samples.n), None)
     return (*weights_of("mittag-leffler", make, order, samples.n), None)
 
 

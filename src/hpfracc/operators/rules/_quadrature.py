@@ -77,13 +77,14 @@ class ConvolutionQuadrature(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, and what the first p samples weigh beside it."""
         n, p = samples.n, self.p
-        bend = _Bend(p)
+        # Shared by all weights of one order; what JAX traces is that of one trace, and lives no longer.
+        shared = _Bend(p) if order.xp.library != "jax" else None
 
         def make(xp: Namespace, alpha: Any, n: int, m: int) -> Any:
-            return _multistep_weights(xp, alpha, n, m, bend)
+            return _multistep_weights(xp, alpha, n, m, shared or _Bend(p))
 
         def make_starts(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
-            return (_starting_weights(xp, alpha, n, bend),)
+            return (_starting_weights(xp, alpha, n, shared or _Bend(p)),)
 
         name = f"{self.name} starts"
         (starts,) = weights_of(name, make_starts, order, n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -112,7 +113,9 @@ class Tempered(Rule):
         with xp.scope():
             rate = xp.array(np.float64(self.rate) if _space(self.rate) is NUMPY else self.rate)
             decay = rate * xp.array(np.float64(step) if _space(step) is NUMPY else step)
-            columns = weights_of((*name, "columns"), lambda _, a, n: (self._columns(order, n, m, count),), order, n)[0]
+            columns = weights_of(
+                (*name, "columns"), lambda _, a, n: (self._columns(replace(order, value=a), n, m, count),), order, n
+            )[0]
             return xp, xp.exp(-decay), _decayed(xp, xp.array(columns), decay), None
 
     def _columns(self, order: Order, n: int, m: int, count: int) -> Any:

@@ -80,9 +80,10 @@ class DifferenceScheme:
 
     def solve(self, tau: float, known: Array, weight: Array, guess: Array) -> Array:
         """``y = known + weight f(tau, y)``."""
+        size = float(max(np.abs(guess).max(), np.abs(known).max())) or 1.0
 
         def norm(change: Array) -> float:
-            return float(np.max(np.abs(change) / (_NEWTON * (1e-3 + np.abs(guess)))))
+            return float(np.max(np.abs(change) / (_NEWTON * (1e-3 * size + np.abs(guess)))))
 
         try:
             solved = self.corrector.solve_anyhow(tau, known, weight, guess, norm)

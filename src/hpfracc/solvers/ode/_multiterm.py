@@ -18,7 +18,7 @@ import numpy as np
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._orders import Orders
-from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._problem import Problem, check_jacobian, check_value
 from hpfracc.solvers.ode._result import FODEResult
 
 __all__ = ["reduce_terms", "solve_reduced"]
@@ -66,7 +66,7 @@ class _System:
         if delayed:
             delayed = (tuple(state[..., :d] for state in delayed[0]),)
         rest = more[len(delayed) :]
-        last = np.array(self.problem.fun(t, y[..., :d], *delayed, *rest), dtype=y.dtype)
+        last = check_value(self.problem.fun(t, y[..., :d].copy(), *delayed, *rest), self.problem.shape, y.dtype, "fun")
         for term in self.problem.terms:
             place = self.places.index(term.order) * d
             last = last - self.coefficient(term.coefficient, t) * y[..., place : place + d]
@@ -80,7 +80,8 @@ class _System:
             delayed = (tuple(state[..., :d] for state in delayed[0]),)
         matrix = np.zeros((*y.shape, size), dtype=y.dtype)
         matrix[..., : size - d, d:] = np.eye(size - d)
-        matrix[..., size - d :, :d] += self.problem.jac(t, y[..., :d], *delayed, *more[len(delayed) :])
+        given = self.problem.jac(t, y[..., :d].copy(), *delayed, *more[len(delayed) :])
+        matrix[..., size - d :, :d] += check_jacobian(given, self.problem.shape, y.dtype)
         for term in self.problem.terms:
             place = self.places.index(term.order) * d
             factor = np.broadcast_to(self.coefficient(term.coefficient, t), y[..., :d].shape)
@@ -123,6 +124,8 @@ def _history(problem: Problem, states: int) -> Callable[[float], Array]:
 
 def solve_reduced(problem: Problem, options: Options, solve: Callable[[Problem, Options], FODEResult]) -> FODEResult:
     """Solve the system with ``solve``, and give back the part that is y."""
+    if options.compile is True:
+        raise InvalidInputError("compile=True: an equation of several terms is not compiled; leave compile out")
     d = problem.shape[-1]
     reduced = reduce_terms(problem)
     states = reduced.shape[-1] // d

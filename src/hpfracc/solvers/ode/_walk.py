@@ -41,15 +41,28 @@ class MeshSolution:
         The solution at the first steps.
     end : float, optional
         The last time it may be asked for, where that is not the last step.
+    beginning : callable, optional
+        From times after t0 a part of the solution, of shape (rows, times), that holds what is not smooth in j at the
+        start: the cubic is taken of the rest.
     """
 
     def __init__(
-        self, problem: Problem, length: float, steps: int, grading: float, y: Array, end: float | None = None
+        self,
+        problem: Problem,
+        length: float,
+        steps: int,
+        grading: float,
+        y: Array,
+        end: float | None = None,
+        beginning: Callable[[Array], Array] | None = None,
     ) -> None:
+        self.beginning = beginning
         self.problem, self.length, self.steps, self.grading, self.y = problem, length, steps, grading, y
         self.t_min = problem.t0
-        last = problem.t0 + length * ((y.shape[1] - 1) / steps) ** grading
-        self.t_max = last if end is None else end
+        if end is None:  # the last step is at t1, which t0 + (t1 - t0) need not be
+            known = y.shape[1] - 1
+            end = problem.t1 if known == steps else problem.t0 + length * (known / steps) ** grading
+        self.t_max = end
 
     def __call__(self, t: Any) -> Array:
         """The solution at ``t``, of shape (..., d) + t.shape."""
@@ -61,15 +74,21 @@ class MeshSolution:
                 f"the solution is known from {self.t_min:g} to {self.t_max:g}, and was asked for at "
                 f"{float(flat.min()):g} to {float(flat.max()):g}"
             )
-        place = self.steps * (np.clip(flat - self.t_min, 0.0, self.length) / self.length) ** (1.0 / self.grading)
+        tau = np.clip(flat - self.t_min, 0.0, self.length)
+        place = self.steps * (tau / self.length) ** (1.0 / self.grading)
         known = self.y.shape[1]
         width = min(4, known)
         first = np.clip(np.floor(place).astype(np.int64) - 1, 0, known - width)
         x = place - first
         found = np.zeros((self.y.shape[0], flat.size), self.y.dtype)
-        for j in range(width):
+        nodes, which = np.unique(first[None] + np.arange(width)[:, None], return_inverse=True)
+        values = self.y[:, nodes]
+        if self.beginning is not None:
+            values = values - self.beginning(self.length * (nodes / self.steps) ** self.grading)
+            found += self.beginning(tau)
+        for j, column in enumerate(which.reshape(width, -1)):
             factors = [(x - i) / (j - i) for i in range(width) if i != j]
-            found += self.y[:, first + j] * np.prod(np.stack([np.ones_like(x), *factors]), axis=0)
+            found += values[:, column] * np.prod(np.stack([np.ones_like(x), *factors]), axis=0)
         return found.reshape(*self.problem.shape, *times.shape)
 
 
@@ -81,6 +100,7 @@ def walk_mesh(
     advance: Callable[[Array], Iterator[Array]],
     decision: SolveDecision,
     counts: Callable[[], tuple[int, int]],
+    beginning: Callable[[Array], Array] | None = None,
 ) -> FODEResult:
     """Take the steps of ``advance(mesh)``, which yields flat states, and make a result of them.
 
@@ -90,12 +110,15 @@ def walk_mesh(
         From the mesh, times after t0, an iterator over the states at its points after the first.
     counts : callable
         Evaluations of the right-hand side and of the Jacobian so far.
+    beginning : callable, optional
+        See :class:`MeshSolution`; not asked for before the first step is taken.
     """
     started = time.perf_counter()
     length = problem.t1 - problem.t0
-    mesh = length * (np.arange(steps + 1) / steps) ** grading
+    # One more than may be taken: no mesh of a size that was never to be.
+    mesh = length * (np.arange(min(steps, options.max_steps + 1) + 1) / steps) ** grading
     states = [np.asarray(problem.y0).reshape(-1)]
-    success, message = True, REACHED
+    success, message, interrupted = True, REACHED, False
     with progress_report(options.progress, problem.t0, problem.t1, decision.method) as report:
         try:
             for state in advance(mesh):
@@ -114,11 +137,14 @@ def walk_mesh(
         except StepError as error:
             success, message = False, str(error)
         except KeyboardInterrupt:
-            success = False
+            success, interrupted = False, True
             message = f"Interrupted at t = {problem.t0 + mesh[len(states) - 1]:g}: here is the solution up to then."
     y = np.stack(states, axis=1)
-    solution = MeshSolution(problem, length, steps, grading, y)
+    beginning = beginning if y.shape[1] > 1 else None
+    solution = MeshSolution(problem, length, steps, grading, y, beginning=beginning)
     times = problem.t0 + mesh[: y.shape[1]]
+    if times.size == steps + 1:
+        times[-1] = problem.t1
     watch = EventWatch(options.events, problem.args)
     end = None
     if options.events and y.shape[1] > 1:
@@ -127,10 +153,10 @@ def walk_mesh(
         success, message = True, f"A terminal event happened at t = {end:g}."
         at_end = solution(end).reshape(-1, 1)
         kept = int(np.searchsorted(times, end))
-        solution = MeshSolution(problem, length, steps, grading, y, end)
+        solution = MeshSolution(problem, length, steps, grading, y, end, beginning)
         times, y = np.append(times[:kept], end), np.concatenate([y[:, :kept], at_end], axis=1)
     if options.t_eval is not None:
-        times = options.t_eval[options.t_eval <= solution.t_max * (1.0 + 1e-14)]
+        times = options.t_eval[options.t_eval <= solution.t_max]
         values = solution(times)
     else:
         values = y.reshape(*problem.shape, -1)
@@ -149,6 +175,7 @@ def walk_mesh(
             "step": float(np.diff(mesh).max()),
             "seconds": time.perf_counter() - started,
             "terminated": end is not None,
+            "interrupted": interrupted,
         },
         decision=decision,
         t_events=happened[0],

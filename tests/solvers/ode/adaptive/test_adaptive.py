@@ -206,3 +206,47 @@ def test_riemann_liouville_above_one_starts_with_a_power():
         lambda t, y: 0.0 * y, (0.0, 2.0), [0.0], 1.5, dy0=[[1.0]], derivative="riemann_liouville", method="adaptive"
     )
     assert result.y[0, -1] == pytest.approx(math.sqrt(2.0) / math.gamma(1.5), rel=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.005])
+def test_orders_near_zero_are_solved_or_refused(alpha: float):
+    """Steps of 1e-290 and less are asked for there: an answer in words where they cannot be taken."""
+    found = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], alpha, rtol=1e-4)
+    if found.success:
+        assert abs(found.y[0, -1] - mittag_leffler(-1.0, alpha)) < 1e-4
+    else:
+        assert "cannot be reached" in found.message
+
+
+def test_the_error_of_one_component_is_not_lost_among_many():
+    """The tolerance holds for each component, also where a thousand others rest."""
+
+    def fun(t: float, y: Any) -> Any:
+        value = np.zeros_like(y)
+        value[0], value[1] = y[1], -9.0 * y[0]
+        return value
+
+    start = np.zeros(1000)
+    start[0] = 1.0
+    found = hf.solve_fode(fun, (0.0, 10.0), start, 1.0, rtol=1e-4, atol=1e-4)
+    assert found.success
+    assert np.max(np.abs(found.y[0] - np.cos(3.0 * found.t))) < 2e-4
+
+
+@pytest.mark.parametrize("alpha", [0.35, 0.9])
+def test_between_the_steps_of_a_stiff_equation_the_tolerance_holds_too(alpha: float):
+    """Where steps could be long because their own errors are damped, or because the right-hand side is constant."""
+    gamma = math.gamma
+    cases = (
+        (lambda t, y: gamma(alpha + 1.0) - 0.5 * (y**2 - (1.0 + t**alpha) ** 2), lambda t: 1.0 + t**alpha, 50.0),
+        (
+            lambda t, y: gamma(2.3) / gamma(2.3 - alpha) * t ** (1.3 - alpha) - 1e4 * (y - 1.0 - t**1.3),
+            lambda t: 1.0 + t**1.3,
+            10.0,
+        ),
+    )
+    for fun, exact, end in cases:
+        t = np.linspace(0.01, 1.0, 200) * end
+        found = hf.solve_fode(fun, (0.0, end), [1.0], alpha, rtol=1e-6, atol=1e-6, t_eval=t)
+        assert found.success and found.stats["switches"]
+        assert np.max(np.abs(found.y[0] - exact(t)) / (1e-6 + 1e-6 * exact(t))) < 3.0

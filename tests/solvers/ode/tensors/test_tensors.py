@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import hpfracc as hf
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode import problems
 from hpfracc.solvers.ode.tensors.weights import make_weights
+from hpfracc.special import mittag_leffler
 
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")
@@ -260,3 +262,33 @@ def test_an_ensemble_on_the_card():
         answers.append((y.detach().cpu().numpy(), float(alpha.grad)))
     assert answers[1][0] == pytest.approx(answers[0][0], rel=1e-10)
     assert answers[1][1] == pytest.approx(answers[0][1], rel=1e-9)
+
+
+def test_what_was_asked_for_is_done_or_refused_for_tensors():
+    """Progress, an interruption, another backend, a function that returns no tensor or changes its argument."""
+    y0 = torch.ones(1, dtype=torch.float64)
+    told: list[float] = []
+    solve = functools.partial(hf.solve_fode, t_span=(0.0, 1.0), y0=y0, alpha=0.5, step=1.0 / 256)
+    assert solve(lambda t, y: -y, progress=lambda t, y: told.append(t)).success
+    assert told[-1] == pytest.approx(1.0) and len(told) > 2
+
+    def interrupted(t: float, y: Any) -> Any:
+        if t > 0.6:
+            raise KeyboardInterrupt
+        return -y
+
+    found = solve(interrupted, t_eval=[0.0, 0.25, 1.0])
+    assert not found.success and "Interrupted" in found.message and found.t.tolist() == [0.0, 0.25]
+    assert found.y.shape == (1, 2)
+    with hf.use_backend("numpy"), pytest.raises(InvalidInputError, match="stays there"):
+        solve(lambda t, y: -y)
+    with pytest.raises(ShapeError, match="no array of torch"):
+        solve(lambda t, y: np.zeros(1))
+    with pytest.raises(InvalidInputError, match="in place"):
+        solve(lambda t, y: y.mul_(-1.0))
+
+
+def test_a_step_that_nobody_chose_is_not_the_whole_interval():
+    """``fdeint`` with two times, as users of neural equations write it, takes more than one step."""
+    found = hf.fdeint(lambda t, y: -y, torch.ones(1, dtype=torch.float64), torch.tensor([0.0, 1.0]), 0.5)
+    assert abs(float(found[-1, 0]) - mittag_leffler(-1.0, 0.5)) < 1e-3

@@ -40,20 +40,20 @@ class Controller:
         """The next step."""
         return float(self.unit * 2.0 ** (self.level / LEVELS_PER_OCTAVE))
 
-    def growth(self, error: float, degree: int) -> float:
+    def growth(self, error: float, degree: float) -> float:
         """How much longer a step could have been, had it been of this degree."""
         return float(_SAFETY * max(error, 1e-10) ** (-1.0 / (degree + self.alpha)))
 
-    def accept(self, error: float, degree: int) -> None:
-        """Move on after a step with this error, in units of the tolerance."""
+    def accept(self, error: float, degree: int, most: float = math.inf) -> None:
+        """Move on after a step with this error, in units of the tolerance, and grow by no more than ``most``."""
         power = 1.0 / (degree + self.alpha)
         error = max(error, 1e-10)
         factor = _SAFETY * error ** (-0.7 * power) * self._previous ** (0.4 * power)
-        factor = min(max(factor, _LEAST), _MOST_GROWTH)
+        factor = min(max(min(factor, most), _LEAST), _MOST_GROWTH)
         self._previous = max(error, 1e-4)
         self.level += math.floor(LEVELS_PER_OCTAVE * math.log2(factor) + 0.25)
 
-    def reject(self, error: float, degree: int) -> None:
+    def reject(self, error: float, degree: float) -> None:
         """Go back after a step that was too long."""
         factor = min(max(self.growth(error, degree), _LEAST), 0.8)
         self.level += min(math.floor(LEVELS_PER_OCTAVE * math.log2(factor)), -1)

@@ -72,7 +72,10 @@ class _Pass:
         length = problem.t1 - problem.t0
         self._note_start()
         try:
-            self.stepper = stepper = Stepper(self.system, length, options.rtol, options.atol, self._share)
+            between = self.solution is not None or self.wanted is not None or bool(options.events)
+            self.stepper = stepper = Stepper(
+                self.system, length, options.rtol, options.atol, self._share, between=between
+            )
             for stop, is_break in self._stops(length):
                 self.system.from_left = is_break
                 while stepper.tau < stop:
@@ -103,10 +106,15 @@ class _Pass:
         self.success, self.message = False, message
 
     def _stops(self, length: float) -> list[tuple[float, bool]]:
-        """Where steps have to end: at the multiples of delays, where the solution is not smooth, and at the end."""
-        breaks: set[float] = set()
-        for lag in self.problem.delays:
-            breaks.update(lag * count for count in range(1, _MOST_BREAKS) if lag * count < length * (1.0 - 1e-12))
+        """Where steps have to end: at the sums of delays, where the solution is not smooth, and at the end."""
+        breaks: list[float] = []
+        layer = [0.0]  # sums of so many delays
+        for _ in range(1, _MOST_BREAKS):
+            sums = sorted(before + lag for before in layer for lag in self.problem.delays)
+            layer = _distinct([total for total in sums if total < length * (1.0 - 1e-12)], [])
+            breaks += _distinct(layer, breaks)
+            if not layer or len(breaks) >= _MOST_BREAKS * len(self.problem.delays):
+                break
         return [*((stop, True) for stop in sorted(breaks)), (length, False)]
 
     def _longest(self) -> float:
@@ -181,6 +189,15 @@ class _Pass:
         return end - problem.t0
 
 
+def _distinct(times: list[float], known: list[float]) -> list[float]:
+    """Those of ``times`` that differ from ``known`` and from each other by more than rounding."""
+    kept: list[float] = []
+    for each in times:
+        if all(abs(each - other) > 1e-12 * each for other in (*known, *kept[-1:])):
+            kept.append(each)
+    return kept
+
+
 def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str, control: str) -> FODEResult:
     """Solve with adaptive steps; with ``control="global"`` again and again until the whole error is small enough."""
     started = time.perf_counter()
@@ -234,6 +251,8 @@ def _result(
     times = problem.t0 + np.array(current.times)
     if options.t_eval is not None:
         times = options.t_eval[: times.size]
+    elif current.times[-1] == problem.t1 - problem.t0:
+        times[-1] = problem.t1  # which t0 + (t1 - t0) need not be
     happened: tuple[Any, Any] = (None, None)
     if options.events:
         happened = current.events.collected(problem.shape, problem.dtype)

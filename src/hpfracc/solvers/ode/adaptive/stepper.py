@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.solvers.ode.adaptive.between import Between, interpolate_states
 from hpfracc.solvers.ode.adaptive.continuation import Continuation, Piece
 from hpfracc.solvers.ode.adaptive.controller import Controller
 from hpfracc.solvers.ode.adaptive.corrector import Corrector
@@ -46,9 +47,14 @@ class Stepper:
         The tolerance.
     share : float
         The part of it that a step may spend.
+    between : bool
+        Whether the solution is wanted between the steps too.
     """
 
-    def __init__(self, system: FlatSystem, length: float, rtol: float, atol: Any, share: float) -> None:
+    def __init__(
+        self, system: FlatSystem, length: float, rtol: float, atol: Any, share: float, *, between: bool = True
+    ) -> None:
+        self.between = between
         self.system, self.length, self.rtol, self.share = system, length, rtol, share
         self.atol = np.broadcast_to(np.asarray(atol, dtype=float), system.shape).reshape(-1)
         self.least = min(alpha for alpha, _ in system.groups)
@@ -171,8 +177,18 @@ class Stepper:
             self.controller.reject(error, degree + ahead)
             self.degree = lower
             return False
-        self._take(step, level, end, degree, solved.y, values, stencil, weights, terms, inherited)
-        self._choose_degree(errors, degree)
+        between: Between | None = None
+        if self.between and self.corrector.stiff:
+            tolerance = scale / self.share
+            defect = min(degree + 1, len(terms) - 1)
+            own = float((np.abs(terms[defect]) / tolerance).max()), defect + self.least
+            between = interpolate_states(stencil, np.stack([solved.y, *self.states]), tolerance, own)
+            if not between.error <= 1.0:
+                self.rejected += 1
+                self.controller.reject(between.error, between.order - self.least)
+                return False
+        self._take(step, level, end, degree, solved.y, values, stencil, weights, terms, inherited, between)
+        self._choose_degree(errors, degree, between)
         return True
 
     def _take(
@@ -187,6 +203,7 @@ class Stepper:
         weights: Array,
         terms: Array,
         inherited: Array,
+        between: Between | None,
     ) -> None:
         """Accept a step: the estimated global error, the memory, the newest points."""
         system = self.system
@@ -210,15 +227,13 @@ class Stepper:
         for (_, which), memory in zip(system.groups, self.memories, strict=True):
             memory.advance(step, np.concatenate([coefficients[:, which], wrong[:, which]], axis=1))
         self.states = [y, *self.states[: HIGHEST + 1]]
-        between = None
-        if self.corrector.stiff:
-            points = min(degree + 2, len(self.states), stencil.points)
-            between = stencil.coefficients(points - 1)[:, :points] @ np.stack(self.states[:points])
-        self.pieces = [*self.pieces[-1:], Piece(self.tau, step, end, coefficients[: degree + 1], between)]
+        through = None if between is None else between.coefficients
+        self.pieces = [*self.pieces[-1:], Piece(self.tau, step, end, coefficients[: degree + 1], through)]
         self.error, self.moved = error, moved
         faded = self._largest * (self.tau / end)
         self._largest = np.maximum(np.abs(y), faded)
-        self.ratio = max(self.ratio, self._norm(error, self.atol + self.rtol * self._largest))
+        # Of every component: in a mean over many the error of one would be lost.
+        self.ratio = max(self.ratio, float((np.abs(error) / (self.atol + self.rtol * self._largest)).max()))
         self.tau, self.y = end, y
         self.values = list(values[: HIGHEST + 2])
         self.steps = [step, *self.steps[: HIGHEST + 1]]
@@ -226,7 +241,7 @@ class Stepper:
         self.accepted += 1
         self.corrector.accepted(weights[: degree + 1].sum(axis=0)[0])
 
-    def _choose_degree(self, errors: list[float], degree: int) -> None:
+    def _choose_degree(self, errors: list[float], degree: int, between: Between | None) -> None:
         ahead = int(self.corrector.stiff)
         highest = min(self._highest(), len(errors) - 1)
 
@@ -240,7 +255,8 @@ class Stepper:
             if 1 <= other <= highest and other + ahead < len(errors) and growth(other) > 1.1 * possible:
                 best, possible = other, growth(other)
         self.degree = best
-        self.controller.accept(errors[min(best + ahead, len(errors) - 1)], best + ahead)
+        most = math.inf if between is None else self.controller.growth(between.error, between.order - self.least)
+        self.controller.accept(errors[min(best + ahead, len(errors) - 1)], best + ahead, most)
 
     def _highest(self) -> int:
         """The highest degree whose steps stay stable where the equation is stiff.
@@ -302,7 +318,7 @@ class Stepper:
         size = self._norm(f, scale)
         step = self.length * 1e-3
         if size > 0.0:
-            step = min(step, (1e-2 / self.share / self.rtol / size) ** (1.0 / self.least))
+            step = min(step, _power(1e-2 / self.share / self.rtol / size, 1.0 / self.least))
         for _ in range(4):
             end = self.system.start(step).astype(self.system.dtype)
             for alpha, which in self.system.groups:
@@ -315,8 +331,13 @@ class Stepper:
             error = change * step**self.least / math.gamma(self.least + 2.0)
             if 0.05 <= error <= 1.0 or (error < 0.05 and step >= self.length * 1e-3):
                 break
-            step = min(step * (0.3 / max(error, 1e-12)) ** (1.0 / (2.0 * self.least)), self.length * 1e-3)
+            step = min(step * _power(0.3 / max(error, 1e-12), 0.5 / self.least), self.length * 1e-3)
         return max(step, 1e3 * _SHORTEST)
+
+
+def _power(base: float, exponent: float) -> float:
+    """``base**exponent``, with an end: small orders make large exponents."""
+    return math.exp(min(max(exponent * math.log(base), -690.0), 690.0))
 
 
 def _combine(rule: Array, values: Array) -> Array:

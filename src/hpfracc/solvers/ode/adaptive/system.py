@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.errors import HpfraccError
-from hpfracc.solvers.ode._problem import Problem, check_value
+from hpfracc.errors import HpfraccError, ShapeError
+from hpfracc.solvers.ode._problem import Problem, check_jacobian, check_value
 from hpfracc.solvers.ode._uniform import initial_part
 
 __all__ = ["FlatSystem", "NotFiniteError"]
@@ -45,7 +45,6 @@ class FlatSystem:
         ]
         if len(self.groups) == 1:
             self.groups = [(self.groups[0][0], slice(None))]
-        self._checked = False
         #: For delays: the solution and its estimated error so far, and whether a jump at t0 is seen from before it.
         self.past: Callable[[float], Array] = self.start
         self.past_error: Callable[[float], Array] = lambda then: np.zeros_like(self.initial[0])
@@ -70,11 +69,11 @@ class FlatSystem:
         """The right-hand side a time ``tau`` after the start; ``shifted``: with the past moved by its error too."""
         self.nfev += 1
         more = self._delayed(tau, shifted) if self.problem.delays else ()
-        value = self.problem.fun(self.problem.t0 + tau, y.reshape(self.shape), *more, *self.problem.args)
-        if not self._checked or type(value) is not np.ndarray or value.shape != self.shape:
+        # Copies: the function may keep or change what it is given, and return the same array each time.
+        value = self.problem.fun(self.problem.t0 + tau, y.reshape(self.shape).copy(), *more, *self.problem.args)
+        if type(value) is not np.ndarray or value.shape != self.shape or value.dtype != self.dtype:
             value = check_value(value, self.shape, self.dtype, "fun")
-            self._checked = True
-        flat: Array = value.reshape(-1)
+        flat: Array = value.flatten()
         if not np.isfinite(flat).all():
             raise NotFiniteError(f"fun(t, y) is not finite at t = {self.problem.t0 + tau:.6g}")
         return flat
@@ -84,15 +83,22 @@ class FlatSystem:
         states = []
         for lag in self.problem.delays:
             then = tau - lag
-            if then < 0.0 or (then == 0.0 and self.from_left):
+            if then < 0.0 or (self.from_left and then <= 1e-12 * tau):
                 assert self.problem.history is not None
-                given = np.asarray(self.problem.history(self.problem.t0 + then))
-                state = check_value(np.broadcast_to(given, self.shape), self.shape, self.dtype, "history").reshape(-1)
+                given = np.asarray(self.problem.history(self.problem.t0 + min(then, 0.0)))
+                try:
+                    given = np.broadcast_to(given, self.shape)
+                except ValueError:
+                    raise ShapeError(
+                        f"history(t) returned shape {given.shape}, and y0 has shape {self.shape}: it has to return "
+                        "an array of the shape of y0"
+                    ) from None
+                state = check_value(given, self.shape, self.dtype, "history").reshape(-1)
             else:
                 state = self._remembered(then)
                 if shifted:
                     state = state + self.past_error(then)
-            states.append(state.reshape(self.shape))
+            states.append(state.reshape(self.shape).copy())
         return (tuple(states),)
 
     def _remembered(self, then: float) -> Array:
@@ -110,9 +116,8 @@ class FlatSystem:
         d = self.components
         state = y.reshape(self.shape)
         if self.problem.jac is not None:
-            given = np.asarray(self.problem.jac(self.problem.t0 + tau, state, *more, *self.problem.args))
-            checked = check_value(np.broadcast_to(given, (*self.shape, d)), (*self.shape, d), self.dtype, "jac")
-            return checked.reshape(-1, d, d)
+            given = self.problem.jac(self.problem.t0 + tau, state.copy(), *more, *self.problem.args)
+            return check_jacobian(given, self.shape, self.dtype).reshape(-1, d, d).copy()
         columns = []
         base = f.reshape(-1, d)
         for index in range(d):

@@ -11,7 +11,7 @@ import numpy as np
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode._interpreted import refuse_compiled
 from hpfracc.solvers.ode._method import Method, register_method
-from hpfracc.solvers.ode._ml_weights import matrix_kernel
+from hpfracc.solvers.ode._ml_weights import MatrixKernel, matrix_kernel
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult, SolveDecision
@@ -81,19 +81,23 @@ class MittagLeffler(Method):
         assert options.step is not None and problem.orders.single is not None
         steps = make_grid(problem.t0, problem.t1, options.step).steps
         system = FlatSystem(problem)
-        matrix = self._matrix(problem, system)
         decision = SolveDecision(self.name, "asked for", "direct", False)
+        beginning = _Beginning(system)
 
         def advance(mesh: Array) -> Iterator[Array]:
-            return _steps(system, matrix, float(problem.orders.single or 0.0), mesh)
+            kernel = matrix_kernel(self._matrix(system), float(problem.orders.single or 0.0))
+            return _steps(system, kernel, mesh, beginning)
 
-        return walk_mesh(problem, options, steps, 1.0, advance, decision, lambda: (system.nfev, system.njev))
+        return walk_mesh(problem, options, steps, 1.0, advance, decision, lambda: (system.nfev, system.njev), beginning)
 
-    def _matrix(self, problem: Problem, system: FlatSystem) -> Array:
+    def _matrix(self, system: FlatSystem) -> Array:
         d = system.components
         if self.linear is None:
             y = system.start(0.0)
-            jacobians = system.jacobian(0.0, y, system(0.0, y))
+            try:
+                jacobians = system.jacobian(0.0, y, system(0.0, y))
+            except NotFiniteError as error:
+                raise StepError(f"{error}: check the right-hand side and the initial values.") from None
             return np.asarray(jacobians.mean(axis=0))
         matrix = np.asarray(self.linear)
         if matrix.shape != (d, d):
@@ -105,10 +109,28 @@ class MittagLeffler(Method):
         return matrix
 
 
-def _steps(system: FlatSystem, matrix: Array, alpha: float, mesh: Array) -> Iterator[Array]:
+class _Beginning:
+    """The solution with g as it is at t0: what begins like a broken power of t, up to twice the order."""
+
+    def __init__(self, system: FlatSystem) -> None:
+        self.system = system
+        self.kernel: MatrixKernel | None = None
+        self.rest: Array | None = None
+
+    def __call__(self, tau: Array) -> Array:
+        assert self.kernel is not None and self.rest is not None
+        d, later = self.system.components, tau > 0.0
+        values = np.zeros((tau.size, self.system.size // d, d), self.system.dtype)
+        values[~later] = self.system.initial[0].reshape(-1, d)
+        parts = [(number + 1.0, value.reshape(-1, d)) for number, value in enumerate(self.system.initial)]
+        for beta, value in (*parts, (self.kernel.alpha + 1.0, self.rest)):
+            values[later] += np.einsum("nij,bj->nbi", self.kernel(tau[later], beta), value)
+        return values.reshape(tau.size, -1).T
+
+
+def _steps(system: FlatSystem, kernel: MatrixKernel, mesh: Array, beginning: _Beginning) -> Iterator[Array]:
     count, d = len(mesh) - 1, system.components
-    step = float(mesh[1])
-    kernel = matrix_kernel(matrix, alpha)
+    matrix, step = kernel.matrix, float(mesh[1])
     predictor = kernel.rectangle(step, count)
     corrector, first = kernel.trapezoid(step, count)
     free = np.zeros((count + 1, system.size // d, d), system.dtype)  # the solution without g
@@ -126,6 +148,7 @@ def _steps(system: FlatSystem, matrix: Array, alpha: float, mesh: Array) -> Iter
             raise StepError(f"{error}: take a smaller step, or check the right-hand side there.") from None
 
     rest[0] = residual(0.0, free[0])
+    beginning.kernel, beginning.rest = kernel, rest[0]
     for n in range(1, count + 1):
         past = rest[:n]
         predicted = free[n] + np.einsum("kij,kbj->bi", predictor[n - 1 :: -1], past, optimize=True)

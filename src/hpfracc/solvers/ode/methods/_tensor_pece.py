@@ -30,6 +30,10 @@ class TensorPECE(Method):
 
     Order :math:`\min(2, 1+\alpha)` with one correction, as there.
 
+    For JAX the solve is one compiled program, kept for a function as long as what it sees around it is the same. Of an
+    object or a dictionary that cannot be told: such a function is compiled at each call, unless the caller's own
+    ``jax.jit`` goes around it. Parameters given as ``args`` cost no compilation.
+
     Parameters
     ----------
     corrections : int, default 1

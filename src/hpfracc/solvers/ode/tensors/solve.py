@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of
-from hpfracc.errors import ShapeError
+from hpfracc._config import current_backend, get_settings
+from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._progress import Report, progress_report
 from hpfracc.solvers.ode._result import FODEResult, SolveDecision
 from hpfracc.solvers.ode._uniform import UniformGrid, make_grid
 from hpfracc.solvers.ode.tensors.weights import make_weights
@@ -35,8 +37,13 @@ def refuse(problem: Problem, options: Options, name: str) -> str | None:
         return f"method={name!r} takes no events for {arrays}: look at the solution, or convert y0 to NumPy"
     if options.dense_output:
         return f"method={name!r} has no dense_output for {arrays}: give t_eval"
-    if options.backend not in ("auto", problem.library):
-        return f"backend={options.backend!r} was asked for, and y0 is of {problem.library}, which stays there"
+    wish = options.backend
+    if wish == "auto":
+        wish = current_backend() or get_settings().force or "auto"
+    if wish not in ("auto", problem.library):
+        return f"backend {wish!r} was asked for, and y0 is of {problem.library}, which stays there"
+    if options.progress and problem.library == "jax":
+        return f"progress is not told of for {arrays}: the solve is one program; leave it out"
     if options.compile is True:
         return f"compile=True is for NumPy problems; {arrays} have compilers of their own"
     if str(problem.dtype).rpartition(".")[2] not in ("float32", "float64", "complex64", "complex128"):
@@ -55,9 +62,14 @@ def solve_tensors(problem: Problem, options: Options, name: str, corrections: in
         times = np.array([problem.t0])
         return FODEResult(times, first, False, message, 0, stats={"steps": 0, "step": grid.step}, decision=decision)
     weights = make_weights(_order(problem), grid.steps, grid.step, problem.y0)
-    states = _run(problem, grid, weights, corrections)
+    with progress_report(options.progress, problem.t0, problem.t1, name) as report:
+        states = _run(problem, grid, weights, corrections, report)
+    known = states.shape[0] - 1
     bad = _first_bad(states)
     success, message = True, REACHED
+    if known < grid.steps:
+        success = False
+        message = f"Interrupted at t = {problem.t0 + known * grid.step:g}: here is the solution up to then."
     if bad is not None:
         success = False
         message = (
@@ -70,8 +82,13 @@ def solve_tensors(problem: Problem, options: Options, name: str, corrections: in
         y=_last(states),
         success=success,
         message=message,
-        nfev=1 + (1 + corrections) * grid.steps,
-        stats={"steps": grid.steps, "step": grid.step, "seconds": time.perf_counter() - started},
+        nfev=1 + (1 + corrections) * known,
+        stats={
+            "steps": known,
+            "step": grid.step,
+            "seconds": time.perf_counter() - started,
+            "interrupted": known < grid.steps,
+        },
         decision=decision,
     )
 
@@ -84,15 +101,19 @@ def _order(problem: Problem) -> Any:
     return np.asarray(problem.orders.known if problem.orders.single is None else problem.orders.single)
 
 
-def _run(problem: Problem, grid: UniformGrid, weights: Any, corrections: int) -> Any:
+def _run(problem: Problem, grid: UniformGrid, weights: Any, corrections: int, report: Report) -> Any:
     initial = [problem.y0, *problem.dy0]
     if problem.library == "torch":
         from hpfracc.solvers.ode.tensors.on_torch.pece import solve_pece as on_torch
 
         def fun(t: float, y: Any) -> Any:
-            return _checked(problem.fun(t, y, *problem.args), problem)
+            before = _version(y)
+            value = _checked(problem.fun(t, y, *problem.args), problem)
+            if _version(y) != before:
+                raise InvalidInputError("fun(t, y) changes y in place, which is the solution itself; work on y.clone()")
+            return value
 
-        return on_torch(fun, grid.t0, grid.step, grid.steps, initial, weights, corrections)
+        return on_torch(fun, grid.t0, grid.step, grid.steps, initial, weights, corrections, report)
     from hpfracc.solvers.ode.tensors.on_jax.pece import solve_pece as on_jax
 
     _checked(_shape_of(problem), problem)
@@ -106,10 +127,16 @@ def _shape_of(problem: Problem) -> Any:
     return jax.eval_shape(lambda y, args: problem.fun(problem.t0, y, *args), problem.y0, problem.args)
 
 
+def _version(y: Any) -> int:
+    """How often a tensor was changed in place; 0 where nobody counts, as in inference mode."""
+    return 0 if y.is_inference() else int(y._version)
+
+
 def _checked(value: Any, problem: Problem) -> Any:
     shape = getattr(value, "shape", None)
-    if shape is None or tuple(shape) != problem.shape:
-        found = "no array" if shape is None else f"shape {tuple(shape)}"
+    foreign = problem.library == "torch" and library_of(value) != "torch"
+    if shape is None or foreign or tuple(shape) != problem.shape:
+        found = f"no array of {problem.library}" if shape is None or foreign else f"shape {tuple(shape)}"
         raise ShapeError(
             f"fun(t, y) returned {found}, and y has shape {problem.shape}: it has to return an array of the shape of y"
         )
@@ -140,14 +167,17 @@ def _first_bad(states: Any) -> int | None:
 
 def _at(options: Options, grid: UniformGrid, states: Any) -> tuple[Array, Any]:
     """All steps, or the times asked for: steps themselves, or on the cubic through the four nearest."""
+    known = states.shape[0]
     if options.t_eval is None:
-        return grid.times(), states
+        return grid.times()[:known], states
     place = (options.t_eval - grid.t0) / grid.step
+    times = options.t_eval[place <= known - 1 + 1e-6]
+    place = place[: times.size]
     nearest = np.rint(place)
     if np.all(np.abs(place - nearest) <= 1e-6):
-        return options.t_eval, states[nearest.astype(np.int64)]
-    width = min(4, grid.steps + 1)
-    first = np.clip(np.floor(place).astype(np.int64) - (width - 2) // 2 - (width > 2) * 0, 0, grid.steps + 1 - width)
+        return times, states[nearest.astype(np.int64)]
+    width = min(4, known)
+    first = np.clip(np.floor(place).astype(np.int64) - (width - 2) // 2, 0, known - width)
     x = place - first
     total = None
     for j in range(width):
@@ -155,7 +185,7 @@ def _at(options: Options, grid: UniformGrid, states: Any) -> tuple[Array, Any]:
         factor = np.prod([(x - i) / (j - i) for i in others], axis=0) if others else np.ones_like(x)
         part = states[first + j] * _column(factor, states)
         total = part if total is None else total + part
-    return options.t_eval, total
+    return times, total
 
 
 def _column(values: Array, like: Any) -> Any:

@@ -22,7 +22,7 @@ _BLOCK = 1 << 24
 
 
 def sum_direct(
-    times: cupy.ndarray, signal: cupy.ndarray, *parameters: cupy.ndarray, kernel: str = "power"
+    times: cupy.ndarray, signal: cupy.ndarray, *parameters: cupy.ndarray, kernel: str = "power", scaled: bool = False
 ) -> cupy.ndarray:
     """The sum, a block of outputs at a time."""
     n = signal.shape[-1]
@@ -40,7 +40,7 @@ def sum_direct(
     low = 0
     while low < n:
         high = min(n, low + max(1, _BLOCK // n))
-        weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high))
+        weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high), scaled)
         result[..., low:high] = operand[..., first:high] @ weights.T.astype(x.dtype, copy=False)
         low = high
     seen = cupy.cumsum(~cupy.isfinite(x), -1) > 0

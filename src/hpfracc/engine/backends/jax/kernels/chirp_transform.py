@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.jax.wide import call_wide
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives._chirp import Tools, chirps
 from hpfracc.engine.primitives.base import Call
@@ -83,11 +84,16 @@ def apply(prepared: Chirps, x: jax.Array, **params: Any) -> jax.Array:
     return value
 
 
-@partial(jax.jit, static_argnames=("points", "offsets"))
 def transform(
     x: jax.Array, rates: jax.Array, *, points: int | None = None, offsets: tuple[float, float] = (0.0, 0.0)
 ) -> jax.Array:
     """The chirp transform along the last axis."""
+    value: jax.Array = call_wide(_transform, (x, rates), (points, offsets))
+    return value
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _transform(x: jax.Array, rates: jax.Array, points: int | None, offsets: tuple[float, float]) -> jax.Array:
     call = PRIMITIVES["chirp_transform"].describe(x, rates, points=points, offsets=offsets)
     return apply(prepare(rates, call), x, points=points)
 

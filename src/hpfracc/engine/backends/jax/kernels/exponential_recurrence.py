@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.jax.wide import call_wide
 from hpfracc.engine.primitives._arrivals import arrival
 from hpfracc.engine.primitives._recurrence_blocks import Tools, lag_table, stretch_length, taint
 
@@ -41,7 +42,7 @@ def recur_blocked(
     final: bool = False,
 ) -> jax.Array:
     """Values, and behind them the final states if asked for."""
-    value: jax.Array = _compiled(rates, weights, steps, signal, initial, degree, lagged, final)
+    value: jax.Array = call_wide(_compiled, (rates, weights, steps, signal, initial), (degree, lagged, final))
     return value
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.jax.wide import call_wide
 from hpfracc.engine.primitives._history_weights import distances, mean_power
 
 __all__ = ["KERNELS", "sum_direct"]
@@ -18,14 +19,19 @@ __all__ = ["KERNELS", "sum_direct"]
 _BLOCK = 1 << 20
 
 
-def sum_direct(times: Any, signal: Any, *parameters: Any, kernel: str = "power") -> jax.Array:
+def sum_direct(times: Any, signal: Any, *parameters: Any, kernel: str = "power", scaled: bool = False) -> jax.Array:
     """The sum, a block of outputs at a time."""
-    value: jax.Array = _compiled(times, signal, parameters, kernel)
+    value: jax.Array = call_wide(_called, (times, signal, *parameters), (kernel, scaled))
     return value
 
 
-@partial(jax.jit, static_argnums=3)
-def _compiled(times: Any, signal: Any, parameters: tuple[Any, ...], kernel: str) -> jax.Array:
+def _called(*operands: Any) -> jax.Array:
+    times, signal, *parameters, kernel, scaled = operands
+    return _sum(times, signal, tuple(parameters), kernel, scaled)
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def _sum(times: Any, signal: Any, parameters: tuple[Any, ...], kernel: str, scaled: bool) -> jax.Array:
     inexact = jnp.issubdtype(signal.dtype, jnp.inexact)
     complex_ = jnp.iscomplexobj(signal)
     with jax.enable_x64(True):
@@ -48,7 +54,8 @@ def _compiled(times: Any, signal: Any, parameters: tuple[Any, ...], kernel: str)
         def block(part: tuple[jax.Array, jax.Array]) -> jax.Array:
             late, at = part
             causal = jnp.arange(n) <= at[:, None]
-            weights = _weights(kernel, late[:, None], jnp.where(causal, times, late[:, None]), times, before, options)
+            early = jnp.where(causal, times, late[:, None])
+            weights = _weights(kernel, scaled, late[:, None], early, times, before, options)
             weights = jnp.where(causal, weights, 0.0).astype(x.dtype)
             return jnp.matmul(operand, weights.T, precision=lax.Precision.HIGHEST)
 
@@ -64,14 +71,20 @@ def _compiled(times: Any, signal: Any, parameters: tuple[Any, ...], kernel: str)
 
 
 def _weights(
-    kernel: str, late: jax.Array, early: jax.Array, times: jax.Array, before: jax.Array, options: tuple[jax.Array, ...]
+    kernel: str,
+    scaled: bool,
+    late: jax.Array,
+    early: jax.Array,
+    times: jax.Array,
+    before: jax.Array,
+    options: tuple[jax.Array, ...],
 ) -> jax.Array:
     """As ``block_of_weights``, for all inputs; the first of a kernel of intervals, which has none, gets width 1."""
     if kernel == "tabulated":
         return jnp.interp(late - early, options[0], options[1])
     gap = distances(jnp, kernel, late, early)
     width = distances(jnp, kernel, times, before).at[0].set(1.0)
-    weights = mean_power(jnp, gap, width, options[0])
+    weights = mean_power(jnp, gap, width, options[0], scaled)
     return weights * jnp.exp(-options[1] * gap) if kernel == "tempered" else weights
 
 

@@ -21,10 +21,10 @@ _CODES = {"power": _POWER, "tempered": _TEMPERED, "logarithmic": _LOGARITHMIC, "
 
 
 @njit(nogil=True, cache=True)
-def _mean_power(a, width, p):  # type: ignore[no-untyped-def]
-    """The mean of ``r**p`` from ``a`` to ``a + width``."""
+def _mean_power(a, width, p, scaled):  # type: ignore[no-untyped-def]
+    """The mean of ``r**p`` from ``a`` to ``a + width``, times ``p + 1`` if ``scaled``."""
     if a <= 0.0:
-        return width**p / (p + 1.0)
+        return width**p if scaled else width**p / (p + 1.0)
     if width < 0.05 * a:
         # About the middle, v^2 below 6e-4: the next term is 1e-17.
         c = a + 0.5 * width
@@ -34,9 +34,14 @@ def _mean_power(a, width, p):  # type: ignore[no-untyped-def]
         t2 = t1 * (p - 2.0) * (p - 3.0) / 12.0 * v
         t3 = t2 * (p - 4.0) * (p - 5.0) / 30.0 * v
         t4 = t3 * (p - 6.0) * (p - 7.0) / 56.0 * v
-        return math.exp(p * math.log(c)) * (1.0 + (t1 / 3.0 + (t2 / 5.0 + (t3 / 7.0 + t4 / 9.0))))
+        return (
+            (p + 1.0 if scaled else 1.0)
+            * math.exp(p * math.log(c))
+            * (1.0 + (t1 / 3.0 + (t2 / 5.0 + (t3 / 7.0 + t4 / 9.0))))
+        )
     q, ratio = p + 1.0, width / a
-    return a**p * math.expm1(q * math.log1p(ratio)) / (q * ratio)
+    mean = a**p * math.expm1(q * math.log1p(ratio)) / ratio
+    return mean if scaled else mean / q
 
 
 @njit(nogil=True, cache=True)
@@ -57,7 +62,7 @@ def _interpolate(at, knots, table):  # type: ignore[no-untyped-def]
 
 
 @njit(**_OPTIONS)
-def _sum(times, widths, x, out, code, one, two, begin, stop):  # type: ignore[no-untyped-def]
+def _sum(times, widths, x, out, code, scaled, one, two, begin, stop):  # type: ignore[no-untyped-def]
     """Outputs ``begin`` to ``stop`` of all rows; a weight serves every row."""
     rows = x.shape[0]
     p = one[0]
@@ -69,16 +74,18 @@ def _sum(times, widths, x, out, code, one, two, begin, stop):  # type: ignore[no
             if code == _TABULATED:
                 weight = _interpolate(gap, one, two)
             elif code == _LOGARITHMIC:
-                weight = _mean_power(math.log1p(gap / times[k]), widths[k], p)
+                weight = _mean_power(math.log1p(gap / times[k]), widths[k], p, scaled)
             else:
-                weight = _mean_power(gap, widths[k], p)
+                weight = _mean_power(gap, widths[k], p, scaled)
                 if code == _TEMPERED:
                     weight *= math.exp(-two[0] * gap)
             for row in range(rows):
                 out[row, i] += weight * x[row, k]
 
 
-def sum_direct(times: Array, signal: Array, *parameters: Array, kernel: str = "power", workers: int = 1) -> Array:
+def sum_direct(
+    times: Array, signal: Array, *parameters: Array, kernel: str = "power", scaled: bool = False, workers: int = 1
+) -> Array:
     """The sum; threads share the outputs."""
     n = signal.shape[-1]
     kind = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
@@ -100,7 +107,7 @@ def sum_direct(times: Array, signal: Array, *parameters: Array, kernel: str = "p
     # Output i costs i steps: ranges that take equally long.
     edges = [round(n * math.sqrt(part / workers)) for part in range(workers + 1)]
     blocks = [(low, high) for low, high in itertools.pairwise(edges) if high > low]
-    run_blocks(lambda block: _sum(times, widths, x, out, code, one, two, *block), blocks, workers)
+    run_blocks(lambda block: _sum(times, widths, x, out, code, scaled, one, two, *block), blocks, workers)
     bad = ~np.isfinite(x)
     if bad.any():
         out[np.logical_or.accumulate(bad, -1)] = np.nan

@@ -24,7 +24,9 @@ _BLOCK = 1 << 16
 
 
 @np.errstate(all="ignore")
-def sum_direct(times: Array, signal: Array, *parameters: Array, kernel: str = "power", workers: int = 1) -> Array:
+def sum_direct(
+    times: Array, signal: Array, *parameters: Array, kernel: str = "power", scaled: bool = False, workers: int = 1
+) -> Array:
     """The sum, a block of outputs at a time; threads share the blocks."""
     n = signal.shape[-1]
     kind = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
@@ -43,7 +45,7 @@ def sum_direct(times: Array, signal: Array, *parameters: Array, kernel: str = "p
     @np.errstate(all="ignore")
     def work(some: list[tuple[int, int]]) -> None:
         for low, high in some:
-            weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high))
+            weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high), scaled)
             result[..., low:high] = operand[..., first:high] @ weights.T
 
     blocks, low = [], 0

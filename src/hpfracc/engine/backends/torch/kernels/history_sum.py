@@ -31,7 +31,9 @@ _TOOLS = Tools(torch, _array, lambda parts, axis: torch.cat(parts, axis), lambda
 _BLOCK = {True: 1 << 17, False: 1 << 24}
 
 
-def sum_direct(times: Tensor, signal: Tensor, *parameters: Tensor, kernel: str = "power") -> Tensor:
+def sum_direct(
+    times: Tensor, signal: Tensor, *parameters: Tensor, kernel: str = "power", scaled: bool = False
+) -> Tensor:
     """The sum, a block of outputs at a time."""
     n = signal.shape[-1]
     inexact = signal.is_floating_point() or signal.is_complex()
@@ -51,7 +53,7 @@ def sum_direct(times: Tensor, signal: Tensor, *parameters: Tensor, kernel: str =
     parts, low = [], 0
     while low < n:
         high = min(n, low + max(1, _BLOCK[x.is_cpu] // (low + 1)), low + 2048)
-        inputs = (kernel, times, operand, low, high, *options)
+        inputs = (kernel, scaled, times, operand, low, high, *options)
         again = keeps and n > 256
         parts.append(checkpoint(_block, *inputs, use_reentrant=False) if again else _block(*inputs))
         low = high
@@ -59,8 +61,8 @@ def sum_direct(times: Tensor, signal: Tensor, *parameters: Tensor, kernel: str =
     return torch.where(seen, math.nan, torch.cat(parts, -1)).to(kind)
 
 
-def _block(kernel: str, times: Tensor, x: Tensor, low: int, high: int, *options: Tensor) -> Tensor:
-    weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high))
+def _block(kernel: str, scaled: bool, times: Tensor, x: Tensor, low: int, high: int, *options: Tensor) -> Tensor:
+    weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high), scaled)
     return x[..., first:high] @ weights.T.to(x.dtype)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 
+from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
 from hpfracc.solvers.ode.tensors.weights import Weights
 
 __all__ = ["solve_pece"]
@@ -33,11 +35,46 @@ def solve_pece(
     corrections: int,
     args: tuple[Any, ...],
 ) -> Any:
-    """All states, shape (steps + 1, ..., d); compiled once for a function, its shapes and the number of steps."""
-    return _solve(fun, steps, corrections, t0, step, tuple(initial), tuple(weights), args)
+    """All states, shape (steps + 1, ..., d).
+
+    Compiled once for a function with what it sees around it, its shapes and the number of steps. A function that sees
+    what may be changed in place, such as an object or a dictionary, is compiled for each call.
+    """
+    program = _program_of(fun)
+    return program(steps, corrections, t0, step, tuple(initial), tuple(weights), args)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+#: The newest program of each function and the surroundings it was made in; gone with the function.
+_programs: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+def _program_of(fun: Callable[..., Any]) -> Callable[..., Any]:
+    around = surroundings(fun)
+    if around is None:
+        return _compiled(partial(_solve, fun))
+    try:
+        found = _programs.get(fun)
+        if found is not None and same_surroundings(found[0], around):
+            return cast(Callable[..., Any], found[1])
+        refer = weakref.ref(fun)
+    except TypeError:  # neither to be hashed nor to be referred to
+        return _compiled(partial(_solve, fun))
+
+    def solve(*given: Any) -> Any:
+        known = refer()
+        assert known is not None  # the caller holds it
+        return _solve(known, *given)
+
+    program = _compiled(solve)
+    _programs[fun] = (around, program)
+    return program
+
+
+def _compiled(solve: Callable[..., Any]) -> Callable[..., Any]:
+    """The program of a function, for each number of steps and of corrections."""
+    return cast(Callable[..., Any], jax.jit(solve, static_argnums=(0, 1)))
+
+
 def _solve(
     fun: Callable[..., Any],
     steps: int,

@@ -9,6 +9,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from hpfracc._arrays import tracks_gradient
+from hpfracc.solvers.ode._progress import Report
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums
 from hpfracc.solvers.ode.tensors.weights import Weights
 
@@ -26,14 +27,15 @@ def solve_pece(
     initial: list[torch.Tensor],
     weights: Weights,
     corrections: int,
+    report: Report,
 ) -> torch.Tensor:
-    """All states, shape (steps + 1, ..., d).
+    """All states, shape (steps + 1, ..., d), or fewer where the user broke it off.
 
     Where autograd records, each block is run again during the backward pass (checkpointing) from what it was given:
     nothing but states and values of the right-hand side is kept between. ``torch.func`` and forward mode go through
     the same steps without that.
     """
-    f0 = fun(t0, initial[0])
+    f0 = fun(t0, initial[0]).clone()  # the function may return the same tensor each time
     seen = [f0, *initial, *weights]
     wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in seen)
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
@@ -47,14 +49,21 @@ def solve_pece(
         length = min(BLOCK, steps + 1 - number * BLOCK)
         given = pending[number]
         pending[number] = None
-        y, f = (
-            checkpoint(block, number * BLOCK, length, given, f0, use_reentrant=False)
-            if tracked
-            else block(number * BLOCK, length, given, f0)
-        )
+        try:
+            y, f = (
+                checkpoint(block, number * BLOCK, length, given, f0, use_reentrant=False)
+                if tracked
+                else block(number * BLOCK, length, given, f0)
+            )
+        except KeyboardInterrupt:
+            if not states:
+                raise
+            break
         states.append(y)
         values.append(f)
         done = number + 1
+        newest = y[-1].detach()
+        report(t0 + (number * BLOCK + length - 1) * step, lambda newest=newest: newest)  # type: ignore[misc]
         if done == count:
             break
         # The largest power of two that divides the blocks done: as many are summed for as many to come.
