@@ -134,6 +134,7 @@ def test_every_backend_maps_alike(backend):
         (np.full((3, 3), 1j), None, InvalidInputError),
         (None, np.zeros((2, 3), bool), ShapeError),
         (None, [(5, 5)], InvalidInputError),
+        (None, np.zeros((3, 3), int), InvalidInputError),
     ],
 )
 def test_costs_that_are_none_are_refused(weights, obstacles, error):

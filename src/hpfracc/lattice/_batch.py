@@ -97,12 +97,16 @@ class LatticeBatch:
         with self._timed("matrix_operations", len(a)) as launched:
             if not listed:
                 launched()
-                return matmul(a, b)
+                with self.lattices[0]._scope(a):
+                    return matmul(a, b)
             left = [np.asarray(one) if library_of(one) == "python" else one for one in a]
             right = [np.asarray(one) if library_of(one) == "python" else one for one in b]
             results: list[Any] = [None] * len(left)
             for places in self._stacks(list(zip(left, right, strict=True))):
-                product = matmul(_stack([left[place] for place in places]), _stack([right[place] for place in places]))
+                with self.lattices[0]._scope(left[places[0]]):
+                    product = matmul(
+                        _stack([left[place] for place in places]), _stack([right[place] for place in places])
+                    )
                 launched()
                 for row, place in enumerate(places):
                     results[place] = product[row]

@@ -84,10 +84,11 @@ def read_costs(geometry: Geometry, weights: Any, obstacles: Any) -> Costs | None
         raise InvalidInputError(f"weights of dtype {given.dtype}; use real numbers")
     if (given < 0).any() or np.isnan(given).any():
         raise InvalidInputError("weights that are negative or nan; a step costs 0 or more (infinity closes it)")
-    if given.dtype not in (np.float32, np.float64):
-        given = given.astype(np.float64)
-    host = given if closed is None else _with_obstacles(geometry, given, closed, edges)
-    array = weights if host is to_host(weights) else like(host, weights)
+    floats = given.dtype in (np.float32, np.float64)
+    host = given if floats else given.astype(np.float64)
+    if closed is not None:
+        host = _with_obstacles(geometry, host, closed, edges)
+    array = weights if host is given else like(host, weights)
     opened = host[np.isfinite(host)]
     return Costs(array, edges, closed, host, float(opened.min()) if opened.size else 0.0)
 
@@ -98,6 +99,8 @@ def _read_obstacles(geometry: Geometry, obstacles: Any) -> Array:
         if mask.shape != geometry.shape:
             raise ShapeError(f"obstacles of shape {mask.shape} on a lattice {geometry.shape}; give them the same")
         return mask.copy()
+    if mask.ndim > 1 and mask.shape == geometry.shape:
+        raise InvalidInputError(f"obstacles of the lattice's shape and dtype {mask.dtype}; a mask has dtype bool")
     closed = np.zeros(geometry.shape, bool)
     closed.reshape(-1)[geometry.places(obstacles)] = True
     return closed

@@ -88,7 +88,7 @@ class FractionalDiffusion:
             total = xp.array(laplacian_spectrum(self.geometry))
         still = total <= 0.0
         powers = xp.exp(0.5 * self._order.value * xp.log(xp.where(still, 1.0, total)))
-        return xp.where(still, 0.0, powers)
+        return self._order.guard_positive(xp.where(still, 0.0, powers))
 
     def _symbol(self, field: Any, function: Callable[[Namespace, Any], Any] | None) -> tuple[Any, Any]:
         """A function of the powers in the library it must be written in, and a key where it may be kept."""
@@ -124,8 +124,8 @@ class FractionalDiffusion:
 
     def diffuse(self, field: Any, time: float) -> Any:
         r""":math:`e^{-t L^{\alpha/2}} f`: where the field has spread to after a time."""
-        if time < 0:
-            raise InvalidInputError(f"time={time!r}; diffusion runs forward, use 0 or more")
+        if library_of(time) not in ("python", "numpy") or not time >= 0:
+            raise InvalidInputError(f"time={time!r}; diffusion runs forward, use a plain number of 0 or more")
         return self._multiply(field, lambda xp, powers: xp.exp(-float(time) * powers))
 
     def heat_kernel(self, source: Any, time: float) -> Any:

@@ -175,7 +175,7 @@ class Lattice:
         Parameters
         ----------
         sources : point or list of points
-            Where paths may begin.
+            Where paths may begin: an index or a tuple of coordinates, or a list or an array of such.
         prices : array, optional
             What beginning at each source costs.
         backend : str, optional

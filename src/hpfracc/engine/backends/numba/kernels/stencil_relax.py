@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import int64, njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numba.kernels._arrays import Array
@@ -26,13 +26,15 @@ _WRAPS = -1.0
 #: are empty (benchmarks/lattice.py, mazes of 2048 x 2048). And the most buckets.
 _SHARE = 1 / 8
 _MOST_BUCKETS = 1 << 16
+#: No entry of a bucket.
+_NONE = 2**32 - 1
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True}
 
 
 @njit(**_OPTIONS)
-def _unwrapped(place, sides, strides):  # type: ignore[no-untyped-def]
+def _unwrapped(ghost, sides, strides):  # type: ignore[no-untyped-def]
     """The point that a ghost stands for."""
-    rest = place
+    place = rest = int64(ghost)
     for axis in range(len(sides)):
         coordinate = rest // strides[axis]
         rest -= coordinate * strides[axis]
@@ -40,7 +42,7 @@ def _unwrapped(place, sides, strides):  # type: ignore[no-untyped-def]
             place += sides[axis] * strides[axis]
         elif coordinate == sides[axis] + 1:
             place -= sides[axis] * strides[axis]
-    return place
+    return uintp(place)
 
 
 @njit(**_OPTIONS)
@@ -88,48 +90,47 @@ def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width,
     Those of the nearest bucket are taken in any order. If one of them was not yet as near as it can be, because a step
     is shorter than a bucket, it comes again, through a heap: after that its distance is final.
     """
-    directions = len(moves) // 2
-    inverse, mask = 1.0 / width, buckets - 1
-    heads = np.full(buckets, -1, np.int64)
+    one, directions, count = uintp(1), uintp(len(moves) // 2), uintp(len(moves))
+    inverse, mask = 1.0 / width, uintp(buckets - 1)
+    heads = np.full(buckets, _NONE, np.uint32)
     room = 4096
     # Entries of the buckets: a place, and the entry behind it. Free ones form a list too.
-    items, nexts = np.empty(room, np.int64), np.arange(1, room + 1)
-    free, waiting, turn = 0, 0, 0
+    items, nexts = np.empty(room, np.uint64), np.arange(1, room + 1).astype(np.uint32)
+    free, waiting, turn = uintp(0), 0, 0
     capacity, size = 1024, 0
-    keys, heap = np.empty(capacity, np.float64), np.empty(capacity, np.int64)
+    keys, heap = np.empty(capacity, np.float64), np.empty(capacity, np.uint64)
     base = float(found[sources[0]])
-    now = 0
+    now = uintp(0)
     while True:
-        if waiting == 0 and size == 0:
+        if waiting == 0:
             if turn == len(sources):
                 break
-            now = int((float(found[sources[turn]]) - base) * inverse)
+            now = uintp((float(found[sources[turn]]) - base) * inverse)
         # Sources whose turn it is join those that were reached.
-        while turn < len(sources) and int((float(found[sources[turn]]) - base) * inverse) <= now:
+        while turn < len(sources) and uintp((float(found[sources[turn]]) - base) * inverse) <= now:
             if waiting + 1 >= room:
                 items = np.concatenate((items, items))
-                nexts = np.concatenate((nexts, np.arange(room + 1, 2 * room + 1)))
+                nexts = np.concatenate((nexts, np.arange(room + 1, 2 * room + 1).astype(np.uint32)))
                 room *= 2
             place = sources[turn]
             turn += 1
-            if int((float(found[place]) - base) * inverse) < now:
+            if uintp((float(found[place]) - base) * inverse) < now:
                 continue  # it was reached, and settled, from another one
             entry = free
-            free = nexts[entry]
+            free = uintp(nexts[entry])
             items[entry] = place
             nexts[entry] = heads[now & mask]
             heads[now & mask] = entry
             waiting += 1
         while True:
-            entry = heads[now & mask]
-            if entry >= 0:
+            entry = uintp(heads[now & mask])
+            if entry != uintp(_NONE):
                 place = items[entry]
                 heads[now & mask] = nexts[entry]
                 nexts[entry] = free
                 free = entry
                 waiting -= 1
-                key = float(found[place])
-                if int((key - base) * inverse) != now:
+                if uintp((float(found[place]) - base) * inverse) != now:
                     continue  # it was reached on a shorter way since
             elif size > 0:
                 key, place = keys[0], heap[0]
@@ -141,26 +142,30 @@ def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width,
                 break
             if waiting + len(moves) >= room:
                 items = np.concatenate((items, items))
-                nexts = np.concatenate((nexts, np.arange(room + 1, 2 * room + 1)))
+                nexts = np.concatenate((nexts, np.arange(room + 1, 2 * room + 1).astype(np.uint32)))
                 room *= 2
             origin = found[place]
-            for move in range(len(moves)):
+            move = uintp(0)
+            while move < count:
                 there = place + moves[move]
                 if edges:
-                    if kinds[there] != 0:
-                        if kinds[there] == 1:
-                            continue
+                    kind = kinds[there]
+                    if kind == 2:
                         there = _unwrapped(there, sides, strides)
+                    elif kind == 1:
+                        move += one
+                        continue
                     cost = costs[move, place] if move < directions else costs[move - directions, there]
                 else:
-                    cost = costs[0, there]
+                    cost = costs[uintp(0), there]
                     if cost < 0:
                         there = _unwrapped(there, sides, strides)
-                        cost = costs[0, there]
+                        cost = costs[uintp(0), there]
+                move += one
                 reached = origin + cost
                 if reached < found[there]:
                     found[there] = reached
-                    number = int((float(reached) - base) * inverse)
+                    number = uintp((float(reached) - base) * inverse)
                     if number == now:
                         if size == capacity:
                             keys, heap = np.concatenate((keys, keys)), np.concatenate((heap, heap))
@@ -169,12 +174,12 @@ def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width,
                         size += 1
                         continue
                     entry = free
-                    free = nexts[entry]
+                    free = uintp(nexts[entry])
                     items[entry] = there
                     nexts[entry] = heads[number & mask]
                     heads[number & mask] = entry
                     waiting += 1
-        now += 1
+        now += one
 
 
 @njit(**_OPTIONS)
@@ -202,7 +207,7 @@ def _sources(found):  # type: ignore[no-untyped-def]
             count += 1
         else:
             found[place] = math.inf
-    places = np.empty(count, np.int64)
+    places = np.empty(count, np.uint64)
     for place in range(len(found)):
         if count == 0:
             break
@@ -251,7 +256,8 @@ def by_distance(
     inside = tuple(slice(1, side + 1) for side in shape)
     strides = np.cumprod((1, *around[:0:-1]), dtype=np.int64)[::-1].copy()
     ahead = np.asarray(forward_offsets(len(shape), neighbourhood), np.int64) @ strides
-    moves, sides = np.concatenate((ahead, -ahead)), np.asarray(shape, np.int64)
+    # Unsigned, for an index that may be negative is looked at twice; going back is going round.
+    moves, sides = np.concatenate((ahead, -ahead)).view(np.uint64), np.asarray(shape, np.int64)
 
     stack = costs if edges else costs[None]
     padded = np.full((len(stack), *around), np.inf, start.dtype)
@@ -284,7 +290,7 @@ def by_distance(
             sources = _sources(line)
             prices = line[sources]
             if step is not None and len(sources) and prices.min() == prices.max():
-                queue = np.empty(out[row].size, np.int64)
+                queue = np.empty(out[row].size, np.uint64)
                 queue[: len(sources)] = sources
                 _breadth_first(flat, line, queue, len(sources), moves, sides, strides, step)
             elif len(sources):
