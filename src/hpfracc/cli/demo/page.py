@@ -45,7 +45,7 @@ def render(chapters: Sequence[Chapter], info: dict[str, Any], command: str) -> s
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{digest}'; "
-        "base-uri 'none'; form-action 'none'\">\n"
+        "img-src data:; base-uri 'none'; form-action 'none'\">\n"
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>hpfracc on this machine</title>\n<style>{style}</style>\n</head>\n<body>\n"
         f"{body}\n</body>\n</html>\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +14,8 @@ from hpfracc._config import use_backend
 from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
 from hpfracc.cli.demo.chapters import Context
 from hpfracc.cli.demo.picture import Picture, coloured, png, trail_svg
-from hpfracc.engine.backends import registry
 from hpfracc.engine.selection.explain import format_seconds
+from hpfracc.errors import BackendUnavailableError
 from hpfracc.lattice import Lattice
 
 __all__ = ["build"]
@@ -52,7 +53,8 @@ def build(context: Context) -> Chapter:
                 ),
             ]
         ),
-        Code("from hpfracc.lattice import Lattice\nLattice((1000, 1000, 1000)).analyze_structure()"),
+        Code("from hpfracc.errors import BackendUnavailableError
+from hpfracc.lattice import Lattice\nLattice((1000, 1000, 1000)).analyze_structure()"),
         Heading("A maze", "30 % of the points are closed, entering the others costs 1 to 10."),
         _table(side, maze),
         _drawn_maze(),
@@ -100,11 +102,10 @@ def _maze(side: int) -> dict[str, float]:
     found["SciPy's Dijkstra with its matrix"] = _timed(lambda: csgraph.dijkstra(lattice.to_csr(), indices=0), 2)
     lattice.distance_map(0)
     found["distance_map, as the engine chooses for a few calls"] = _timed(lambda: lattice.distance_map(0), 3)
-    if registry.unavailable("numba") is None:
-        # What the engine goes over to once so many maps were asked for that compiling pays.
-        with use_backend("numba"):
-            lattice.distance_map(0)
-            found["distance_map, compiled by Numba"] = _timed(lambda: lattice.distance_map(0), 5)
+    # What the engine goes over to once so many maps were asked for that compiling pays; where Numba may be used.
+    with contextlib.suppress(BackendUnavailableError), use_backend("numba"):
+        lattice.distance_map(0)
+        found["distance_map, compiled by Numba"] = _timed(lambda: lattice.distance_map(0), 5)
     return found
 
 
