@@ -53,8 +53,7 @@ def build(context: Context) -> Chapter:
                 ),
             ]
         ),
-        Code("from hpfracc.errors import BackendUnavailableError
-from hpfracc.lattice import Lattice\nLattice((1000, 1000, 1000)).analyze_structure()"),
+        Code("from hpfracc.lattice import Lattice\nLattice((1000, 1000, 1000)).analyze_structure()"),
         Heading("A maze", "30 % of the points are closed, entering the others costs 1 to 10."),
         _table(side, maze),
         _drawn_maze(),
