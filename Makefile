@@ -14,6 +14,8 @@ SHELL := bash
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+# Processes that share the tests: as many as there are cores.
+JOBS ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -28,7 +30,7 @@ demo: $(VENV)/.light
 	$(BIN)/hpfracc demo
 
 test: $(VENV)/.full
-	$(BIN)/python -m pytest -m "not slow and not bench" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not slow and not bench" $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -41,9 +41,14 @@ def main() -> None:
 
     selector = hf.IntelligentBackendSelector()
     workload = hf.WorkloadCharacteristics("matmul", 10_000, (100, 100))
+    large = np.ones(300_000)
+    with hf.use_backend("numpy"):
+        hf.fft(large, kind="rfft")
+    guard = next(plan.guard for plan in hf.fft._plans.values())
     contestants = {
         "nothing (the loop itself)": lambda: None,
         "cached decision": decide,
+        "memory guard of a large call": guard,
         "bare kernel": lambda: kernel(weights, signal),
         "whole call": lambda: operation(weights, signal),
         "numpy.convolve": lambda: np.convolve(weights, signal),
@@ -67,6 +72,7 @@ def main() -> None:
     print_table(("what", "median ns", "p99 ns"), rows)
     call, bare = figures["whole call"]["median_ns"], figures["bare kernel"]["median_ns"]
     print(f"\nwhole call / bare kernel ({decision.arm}): {call / bare:.2f}, {call - bare:,.0f} ns more")
+    print(f"memory guard: median {figures['memory guard of a large call']['median_ns']:,.0f} ns (bar 1,000)")
     print(f"cached decision: median {figures['cached decision']['median_ns']:,.0f} ns (bar 600), p99 (bar 2,000)")
     write_json("overhead", {"arm": decision.arm, "figures": figures})
 

@@ -7,10 +7,13 @@ or an option of the command line is declared once, in the code, and cannot be fo
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 from unittest import mock
 
@@ -22,6 +25,7 @@ from hpfracc.engine.backends.base import KernelSpec
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives._expression import FUNCTIONS
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Primitive
+from hpfracc.profiling.document import read_schema
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -224,13 +228,55 @@ def rooms() -> str:
     )
 
 
+def _neighbour(name: str) -> ModuleType:
+    """Another module of this folder, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def profile_fields() -> str:
+    """The fields of an exported profile, from its own schema."""
+    schema = read_schema()
+    defined = schema["$defs"]
+    parts = [
+        ("The document", schema),
+        ("The breakdown", schema["properties"]["breakdown"]),
+        ("A span", defined["span"]),
+        ("A row of the summary, by name", defined["statistics"]),
+        ("A bottleneck", schema["properties"]["bottlenecks"]["items"]),
+        ("A piece of advice", schema["properties"]["advice"]["items"]),
+    ]
+    return "\n\n".join(f"## {title}\n\n{_fields(part, defined)}" for title, part in parts)
+
+
+def _fields(part: dict[str, Any], defined: dict[str, Any]) -> str:
+    required = set(part.get("required", ()))
+    rows = []
+    for name, field in part["properties"].items():
+        meant = {**defined[field["$ref"].rpartition("/")[2]], **field} if "$ref" in field else field
+        kind = meant.get("type", "one of" if "enum" in meant else "exactly")
+        kinds = " or ".join(kind) if isinstance(kind, list) else kind
+        values = meant.get("enum") or ([meant["const"]] if "const" in meant else [])
+        words = [", ".join(f"`{value}`" for value in values), meant.get("description", "")]
+        there = "always" if name in required else "where there is one"
+        rows.append((f"`{name}`", kinds, there, "; ".join(filter(None, words))))
+    return _table(("field", "type", "there", "meaning"), rows)
+
+
 #: What a page can ask for.
 GENERATED: dict[str, Callable[[], str]] = {
     "commands": commands,
     "functions": functions,
     "names": names,
     "operations": operations,
+    "operators": lambda: str(_neighbour("_operators").operators()),
+    "operators_overview": lambda: str(_neighbour("_operators").operators_overview()),
     "overview": overview,
+    "profile_fields": profile_fields,
     "rooms": rooms,
 }
 

@@ -22,6 +22,7 @@ html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 
 myst_heading_anchors = 3
+myst_enable_extensions = ["dollarmath"]
 
 # numpydoc docstrings only, and signatures as they are written.
 napoleon_google_docstring = False

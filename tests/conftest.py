@@ -26,6 +26,7 @@ def fresh_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     """No ``HPFRACC_*`` variable of the user's reaches a test, and no test's state reaches the next."""
     for name in [name for name in os.environ if name.startswith("HPFRACC_")]:
         monkeypatch.delenv(name)
+    monkeypatch.delenv("COLUMNS", raising=False)  # several test processes at once are given a narrow terminal
     monkeypatch.setenv("HPFRACC_WISDOM", str(tmp_path / "wisdom"))
     resets = _resets()
     for reset in resets:

@@ -18,6 +18,10 @@ EXTRAS: dict[str, str] = {
     "pynvml": "cuda",
     "dask": "dask",
     "matplotlib": "plot",
+    "igraph": "graph",
+    "networkx": "graph",
+    "rustworkx": "graph",
+    "joblib": "parallel",
     "sklearn": "sklearn",
 }
 

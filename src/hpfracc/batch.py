@@ -1,13 +1,20 @@
-"""Sizes of batches, from what a model takes and what is free."""
+"""Batches: many items through one function, arrays larger than memory, and sizes from what is free.
+
+``run`` calls a function for many items, stacked where that can be, as many at a time as fit. ``causal_convolution`` and
+``elementwise`` are those of the engine for arrays that need not fit into memory, such as ``numpy.memmap``.
+"""
 
 from __future__ import annotations
 
 import math
 
 from hpfracc._config import get_settings
+from hpfracc.engine.execution.batching.large import convolve_blocks as causal_convolution
+from hpfracc.engine.execution.batching.large import evaluate_blocks as elementwise
+from hpfracc.engine.execution.batching.run import run
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["calculate_optimal_batch_size"]
+__all__ = ["calculate_optimal_batch_size", "causal_convolution", "elementwise", "run"]
 
 #: A model in training holds its parameters, their gradient and two moments of the usual optimisers.
 _COPIES_OF_MODEL = 4

@@ -12,10 +12,12 @@ __all__ = [
     "AllBackendsFailedError",
     "BackendError",
     "BackendUnavailableError",
+    "BatchItemError",
     "ConfigurationError",
     "HpfraccError",
     "InvalidInputError",
     "MissingDependencyError",
+    "NoPathError",
     "OutOfMemoryError",
     "PinnedBackendError",
     "ShapeError",
@@ -63,6 +65,10 @@ class SolveError(HpfraccError, RuntimeError):
     """An equation could not be solved to the end: where it stopped, why, and what to do."""
 
 
+class NoPathError(HpfraccError, LookupError):
+    """Two points of a lattice that no path joins, because of the obstacles between them."""
+
+
 class BackendError(HpfraccError, RuntimeError):
     """A backend could not do what was asked of it."""
 
@@ -88,6 +94,23 @@ class AllBackendsFailedError(BackendError):
     def __init__(self, message: str, failures: Mapping[str, BaseException]) -> None:
         super().__init__(message)
         self.failures: dict[str, BaseException] = dict(failures)
+
+
+class BatchItemError(HpfraccError, RuntimeError):
+    """A call for one item of a batch failed; its cause is what the call raised.
+
+    Attributes
+    ----------
+    index : int
+        The item's place in the batch, from 0.
+    """
+
+    def __init__(self, message: str, index: int) -> None:
+        super().__init__(message)
+        self.index = index
+
+    def __reduce__(self) -> tuple[type[BatchItemError], tuple[str, int]]:
+        return type(self), (str(self), self.index)
 
 
 class WisdomError(HpfraccError, ValueError):

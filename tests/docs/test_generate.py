@@ -97,3 +97,16 @@ def test_every_public_name_is_in_the_reference(generate: ModuleType):
     text = page("reference/api") + generate.names() + generate.rooms() + page("reference/errors")
     for name in hpfracc.__all__:
         assert name == "__version__" or f"hpfracc.{name}" in text or f"hf.{name}`" in text
+
+
+def test_every_operator_has_a_section_with_its_methods_and_a_drawing(generate: ModuleType):
+    """Formula, names, order and cost of each method, from the declarations of the classes."""
+    from hpfracc.operators._registry import all_operators
+
+    text = generate.GENERATED["operators"]()
+    kinds = all_operators()
+    assert text.count("<svg ") == len(kinds)
+    for kind in kinds:
+        assert kind.formula in text
+        assert all(f"| `{name}` |" in text for name in kind.rules)
+    assert "| `l1-2` | uniform | 2.5 at alpha = 0.5, 2.5 at alpha = 1.5 | O(n log n) | yes |" in text

@@ -85,6 +85,13 @@ def _toeplitz(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any
     return 2 ** len(axes) * weights.sum(axes, keepdims=True) * signal.max(axes, keepdims=True, initial=0)
 
 
+def _stencil(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """The distance and the prices at the sources, and as many roundings as a path of such a lattice may have steps."""
+    prices = np.abs(arrays[1][np.isfinite(arrays[1])]).max(initial=0)
+    reached = np.where(np.isfinite(answer), np.abs(answer), 0)
+    return (reached + prices) * max(1, call.facts["reach"])
+
+
 def _recurrence(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
     """All terms that a value could be the sum of: every weight with every sample; double precision all the way."""
     _, weights, _, signal, initial = (np.where(np.isfinite(array), np.abs(array), 0) for array in arrays)
@@ -122,6 +129,7 @@ _SCALES: dict[str, Callable[[Call, Sequence[np.ndarray], Mapping[str, Any], np.n
     "mittag_leffler": _mittag_leffler,
     "spectral_multiply": _spectral,
     "toeplitz_apply": _toeplitz,
+    "stencil_relax": _stencil,
     "exponential_recurrence": _recurrence,
     "history_sum": _history,
     "chirp_transform": _chirp_transform,

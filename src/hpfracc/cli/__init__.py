@@ -26,6 +26,7 @@ _COMMANDS = {
     "explain": "say which arm a call would take, and why",
     "bench": "compare what the engine chooses with the best there is",
     "wisdom": "show, share or forget what was learned",
+    "profile": "run a script with spans on, show a profile as a page, compare two",
 }
 
 #: What a shell expects of a command that was refused, interrupted, or whose reader went away.

@@ -37,7 +37,7 @@ class FixedStepODESolver:
     def solve(
         self, f: Callable[[float, Any], Any], t_span: Sequence[float], y0: Any, alpha: Any, h: float, **options: Any
     ) -> tuple[Any, Any]:
-        """Times, and the solution of shape (N, *y0.shape).
+        """Times, and the solution of shape ``(N, *y0.shape)``.
 
         Raises
         ------

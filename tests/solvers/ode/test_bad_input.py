@@ -84,7 +84,7 @@ def solve(fun: Any = decay, t_span: Any = (0.0, 1.0), y0: Any = (1.0,), alpha: A
         ({"t_eval": [0.5, 2.0]}, InvalidInputError, "beyond t_span"),
         ({"t_eval": [[0.5]]}, ShapeError, "one axis"),
         ({"t_eval": [0.1, math.nan]}, InvalidInputError, "t_eval"),
-        ({"events": 3.0}, TypeError, "iterable"),
+        ({"events": 3.0}, InvalidInputError, "neither a function"),
         ({"events": [3.0]}, InvalidInputError, "cannot be called"),
         ({"compile": "yes"}, InvalidInputError, "compile='yes'"),
         ({"progress": "bar"}, InvalidInputError, "progress='bar'"),
@@ -207,3 +207,24 @@ def test_fdeint_raises_where_the_solve_stops():
     """No short answer in silence."""
     with pytest.raises(SolveError, match="max_steps=3"):
         hf.fdeint(decay, [1.0], [0.0, 1.0], 0.5, step=0.01, max_steps=3)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"events": 3},
+        {"t_eval": "soon"},
+        {"delays": ["a while"], "history": lambda t: 1.0},
+        {"delays": [1.0], "history": 1.0},
+        {"terms": [(1.0,)]},
+        {"terms": [("a", 0.2)]},
+        {"alpha": lambda t: "half"},
+        {"alpha": lambda t: 0.5 + t},
+    ],
+    ids=lambda wrong: str(next(iter(wrong))),
+)
+def test_what_is_no_number_or_function_is_refused_in_words(wrong: dict[str, Any]):
+    """With a typed error, before anything is solved."""
+    given = {"alpha": 0.5, **wrong}
+    with pytest.raises(InvalidInputError):
+        hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], **given)

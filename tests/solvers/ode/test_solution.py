@@ -226,3 +226,17 @@ def test_the_result_in_words():
     assert "success" in repr(result) and "pece" in repr(result)
     assert result.decision is not None and result.decision.to_dict()["method"] == "pece"
     assert result.stats["steps"] == 10 and result.stats["seconds"] > 0.0
+
+
+@pytest.mark.parametrize("method", ["bdf2", "implicit_rectangle"])
+def test_a_solution_that_begins_at_infinity_is_known_near_it(method: str):
+    """Riemann-Liouville data: infinite at t0 itself, with its sign, finite right after, and no warning."""
+    found = hf.solve_fode(
+        lambda t, y: -y, (0.0, 1.0), [-1.0], 0.8, derivative="riemann_liouville", step=0.01, method=method,
+        dense_output=True,
+    )  # fmt: skip
+    t = np.array([0.0, 1e-4, 0.005])
+    values = found.sol(t)[0]
+    exact = -(t[1:] ** -0.2) * mittag_leffler(-(t[1:] ** 0.8), 0.8, 0.8)
+    assert values[0] == -np.inf
+    np.testing.assert_allclose(values[1:], exact, rtol=0.03)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -18,6 +18,7 @@ import numpy as np
 from hpfracc._optional import EXTRAS
 from hpfracc.engine.primitives.base import Call
 from hpfracc.errors import MissingDependencyError
+from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["Adapter", "Arm", "DeviceTimer", "HostAdapter", "Kernel", "KernelSpec"]
 
@@ -59,6 +60,9 @@ class KernelSpec:
         worker and once with all.
     refuses : callable or None
         ``refuses(call)`` gives a sentence why this call cannot be served, or None.
+    workspace : callable or None
+        ``workspace(call, arm)`` gives the bytes beyond operands and result, where this kernel needs other than the
+        primitive's own model says.
     """
 
     primitive: str
@@ -68,6 +72,7 @@ class KernelSpec:
     differentiable: bool = False
     threads: bool = False
     refuses: Callable[[Call], str | None] | None = None
+    workspace: Callable[[Call, Arm], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +174,10 @@ class Adapter(ABC):
         """A timer in the device's own queue, or None where the library has none."""
         return None
 
+    def clock(self) -> DeviceClock | None:
+        """The library's own clock for the profiler; asked for only once the library is imported."""
+        return None
+
     def free_bytes(self, device: str) -> int | None:
         """Bytes a new allocation on ``device`` could take, unused pool memory included; None if unknown."""
         return None
@@ -176,6 +185,37 @@ class Adapter(ABC):
     def release_memory(self, device: str) -> None:
         """Give cached but unused memory back."""
         return None
+
+    def peak_bytes(self, device: str) -> tuple[int, int] | None:
+        """Bytes of ``device`` in use now, and the most so far, as the library's own pool counts; None if it does not.
+
+        Looking changes nothing: a call's peak is known only where it was the highest so far.
+        """
+        return None
+
+    def reset_peak(self, device: str) -> None:
+        """Let the highest mark of ``device`` begin anew from what is in use now, where the library can."""
+        return None
+
+    def reserved_bytes(self, device: str) -> int:
+        """Bytes of ``device`` that the library's own pool has taken, used or not; 0 where it has none."""
+        return 0
+
+    def pinned_bytes(self, size: int) -> np.ndarray | None:
+        """``size`` bytes of page-locked host memory, or None where the library has none to give."""
+        return None
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
+        """An array on ``device`` from the library's own pool, its contents undefined."""
+        raise NotImplementedError(f"{self.name} makes no arrays on {device}")
+
+    def stack(self, arrays: Sequence[Any]) -> Any:
+        """Arrays of one shape side by side, along a new first axis."""
+        raise NotImplementedError(f"{self.name} stacks no arrays of its own")
+
+    def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
+        """The parts as one array, for a library whose arrays cannot be written into."""
+        raise NotImplementedError(f"arrays of {self.name} are written into instead")
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether ``error`` is this library's way of saying that memory ran out."""
@@ -204,3 +244,7 @@ class HostAdapter(Adapter):
     def cast(self, array: np.ndarray, dtype: str) -> np.ndarray:
         """``array`` in ``dtype``, itself if it is so already."""
         return array if array.dtype == dtype else array.astype(dtype)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> np.ndarray:
+        """NumPy's own."""
+        return np.empty(shape, dtype)

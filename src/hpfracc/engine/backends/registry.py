@@ -19,12 +19,15 @@ from hpfracc.engine.backends.base import Adapter, Arm, Kernel, KernelSpec
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.workers import available_cores
+from hpfracc.profiling.clocks import DeviceClock
+from hpfracc.profiling.recorder import shared as spans
 
 __all__ = [
     "BackendType",
     "adapter",
     "arms",
     "describe_failure",
+    "device_clocks",
     "fingerprint",
     "import_cost",
     "kernel",
@@ -119,6 +122,12 @@ def is_loaded(name: str) -> bool:
     return adapter(name).module in sys.modules
 
 
+def device_clocks() -> list[DeviceClock]:
+    """The clocks of the libraries that are imported; none for one that is there but unusable in this process."""
+    loaded = (adapter(name) for name in _OWN_MEMORY if is_loaded(name) and name not in _forked)
+    return [clock for each in loaded if (clock := each.clock()) is not None]
+
+
 def forked(name: str) -> str | None:
     """Why a backend is not chosen of itself in a forked child, or None.
 
@@ -204,7 +213,8 @@ def _import_library(backend: str) -> None:
         return
     begin = time.perf_counter()
     adapter(backend).before_import()
-    importlib.import_module(adapter(backend).module)
+    with spans.span(f"import {adapter(backend).module}", "import"):
+        importlib.import_module(adapter(backend).module)
     with _registry._lock:
         _registry.import_seconds[backend] = time.perf_counter() - begin
         _registry.arms.clear()  # the library itself may know other devices than the machine told

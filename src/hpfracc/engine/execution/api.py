@@ -41,6 +41,7 @@ __all__ = [
     "operation",
     "reduction",
     "spectral_multiply",
+    "stencil_relax",
     "toeplitz_apply",
 ]
 
@@ -51,6 +52,7 @@ history_sum = get_operation("history_sum")
 reduction = get_operation("reduction")
 bitwise_xor = get_operation("bitwise_xor")
 spectral_multiply = get_operation("spectral_multiply")
+stencil_relax = get_operation("stencil_relax")
 toeplitz_apply = get_operation("toeplitz_apply")
 
 _elementwise = get_operation("elementwise")

@@ -13,8 +13,10 @@ from hpfracc._arrays import dtype_name, is_transformed, library_of, nbytes, trac
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm, Kernel
 from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.execution.watching import watch_kernel, watch_transfer
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.placement import Placement
+from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["Bound", "TransferLog", "bind"]
 
@@ -86,7 +88,8 @@ class Bound:
         converters = self._converters
         if weights_key is None or self._index is None:
             operands = [a if c is None else c(a) for a, c in zip(arrays, converters, strict=True)]
-            result = self._kernel.run(*operands, **params)
+            run = self._watched(self._kernel.run) if spans.on else self._kernel.run
+            result = run(*operands, **params)
         else:
             index = self._index
             prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, arrays[index]))
@@ -96,12 +99,17 @@ class Bound:
                 if position != index
             ]
             assert self._kernel.apply is not None  # a kernel that prepares also applies
-            result = self._kernel.apply(prepared, *operands, **params)
+            apply = self._watched(self._kernel.apply) if spans.on else self._kernel.apply
+            result = apply(prepared, *operands, **params)
         if self._giver is None:
             return result
         if isinstance(result, tuple):  # a user's kernel may have several results
             return tuple(map(self._giver, result))
         return self._giver(result)
+
+    def _watched(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """The kernel inside a span of its own, where copies stand around it; else its time is the call's."""
+        return watch_kernel(kernel, self._call.operation, self.arm) if self.moves else kernel
 
     def _prepare(self, operand: Any) -> Any:
         assert self._index is not None and self._kernel.prepare is not None
@@ -218,6 +226,9 @@ def _chain(steps: Sequence[Converter], value: Any) -> Any:
 
 
 def _send(worker: Adapter, device: str, log: TransferLog | None, array: np.ndarray) -> Any:
+    if spans.on and device != "cpu":
+        with watch_transfer(worker, f"host->{device}", array.nbytes, device):
+            return worker.from_host(array, device)
     if log is None or device == "cpu":
         return worker.from_host(array, device)
     with log(worker, f"host->{device}", array.nbytes, device):
@@ -225,6 +236,9 @@ def _send(worker: Adapter, device: str, log: TransferLog | None, array: np.ndarr
 
 
 def _fetch(worker: Adapter, device: str, log: TransferLog | None, array: Any) -> np.ndarray:
+    if spans.on and device != "cpu":
+        with watch_transfer(worker, f"{device}->host", nbytes(array), device):
+            return worker.to_host(array)
     if log is None or device == "cpu":
         return worker.to_host(array)
     with log(worker, f"{device}->host", nbytes(array), device):

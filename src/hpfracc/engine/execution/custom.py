@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -12,9 +12,12 @@ from hpfracc._arrays import library_of
 from hpfracc._config import check_backend
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Compiles, Kernel, KernelSpec
+from hpfracc.engine.execution.batching.probing import Probe
 from hpfracc.engine.execution.catalogue import register
 from hpfracc.engine.execution.operation import Operation
+from hpfracc.engine.primitives._cuts import Cut
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive, dtype_of
+from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 
 __all__ = ["OwnOperation", "operation"]
@@ -31,12 +34,22 @@ class OwnPrimitive(Primitive):
 
     casts = False
 
-    def __init__(self, name: str, function: Callable[..., Any], work: Model | None, memory: Model | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        work: Model | None,
+        memory: Model | Literal["probe"] | None,
+        batchable: bool = False,
+    ) -> None:
         self.name = name  # type: ignore[misc]  # a class variable of the built-in ones
         self.operands = ("*",)  # type: ignore[misc]
         self._function = function
         self._work = work
-        self._memory = memory
+        self._memory = None if memory == "probe" else memory
+        self._probe = Probe(function) if memory == "probe" else None
+        #: Whether rows along a first axis are independent of each other.
+        self.batchable = batchable
         #: Whether another operation was defined under this name since: the kernels under it are that one's.
         self.replaced = False
 
@@ -60,6 +73,10 @@ class OwnPrimitive(Primitive):
         input_bytes = sum(operand.size * np.dtype(operand.dtype).itemsize for operand in operands)
         if self._memory is not None:
             facts["memory"] = self._model("memory", self._memory, operands, params, 0.0)
+        elif self._probe is not None and input_bytes >= NEGLIGIBLE_BYTES:
+            found = self._probe.bytes_for(operands, params)
+            if found is not None:
+                facts["memory"] = found
         length = shape[-1] if shape else 1
         return Call(
             operation=self.name,
@@ -100,6 +117,15 @@ class OwnPrimitive(Primitive):
         if "memory" in call.facts:
             return max(0, int(call.facts["memory"]) - call.input_bytes - call.output_bytes)
         return call.input_bytes
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """The first axis, where its rows are independent: of every operand that has as many of them."""
+        shapes = [self._spec(array).shape for array in arrays]
+        rows = max((shape[0] for shape in shapes if shape), default=0)
+        if self.batchable and rows > 1 and call.shape and call.shape[0] == rows:
+            yield Cut(
+                -len(call.shape), rows, tuple(-len(shape) if shape and shape[0] == rows else None for shape in shapes)
+            )
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """One operand of that shape: all that can be known of a user's operation."""
@@ -179,7 +205,11 @@ def operation(function: Callable[..., Any], /) -> OwnOperation: ...
 
 @overload
 def operation(
-    *, name: str | None = None, work: Model | None = None, memory: Model | None = None
+    *,
+    name: str | None = None,
+    work: Model | None = None,
+    memory: Model | Literal["probe"] | None = None,
+    batchable: bool = False,
 ) -> Callable[[Callable[..., Any]], OwnOperation]: ...
 
 
@@ -189,7 +219,8 @@ def operation(
     *,
     name: str | None = None,
     work: Model | None = None,
-    memory: Model | None = None,
+    memory: Model | Literal["probe"] | None = None,
+    batchable: bool = False,
 ) -> OwnOperation | Callable[[Callable[..., Any]], OwnOperation]:
     """Register an operation of your own: it gets selection, learning, fallback and explanations.
 
@@ -203,8 +234,13 @@ def operation(
     work : callable, optional
         ``work(*arrays, **params)`` gives the number of elementary steps (only its growth matters); it sees shapes
         and dtypes only. By default the number of elements.
-    memory : callable, optional
-        ``memory(*arrays, **params)`` gives the bytes a call takes in all, operands and result included.
+    memory : callable or "probe", optional
+        ``memory(*arrays, **params)`` gives the bytes a call takes in all, operands and result included. ``"probe"``
+        finds out by two small calls of the decorated function, with arrays of ones whose longest axis is cut short,
+        when first a large call is made. By default as much as the operands is taken to be needed besides them.
+    batchable : bool
+        Whether rows along the first axis are independent of each other, in operands and result: such calls are cut
+        where they do not fit into memory, and stacked by :func:`hpfracc.batch.run`.
 
     Examples
     --------
@@ -226,7 +262,9 @@ def operation(
         chosen = name or getattr(function, "__name__", "")
         if not chosen or not chosen.replace(".", "_").isidentifier():
             raise InvalidInputError(f"operation name {chosen!r} is not a name; give one with @operation(name=...)")
-        made = OwnOperation(OwnPrimitive(chosen, function, work, memory), function)
+        if memory is not None and memory != "probe" and not callable(memory):
+            raise InvalidInputError(f"memory={memory!r} is no model; give a function, 'probe' or nothing")
+        made = OwnOperation(OwnPrimitive(chosen, function, work, memory, batchable), function)
         before = register(made)
         if isinstance(before, OwnOperation):
             before.retire()

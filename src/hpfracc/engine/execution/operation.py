@@ -15,15 +15,18 @@ import numpy as np
 from hpfracc._arrays import PAIR_KINDS, library_of, quick_kind
 from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution import trail
+from hpfracc.engine.execution.observed import observe_call
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.execution.planning import as_array, hashable_options, make_plan, make_request, zeros_for
-from hpfracc.engine.execution.recovery import recover
+from hpfracc.engine.execution.rescue import cut_or_raise, make_room, rescue
 from hpfracc.engine.execution.review import attend
+from hpfracc.engine.memory.spans import spans as growth
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, OutOfMemoryError
+from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["Operation"]
 
@@ -64,6 +67,8 @@ class Operation:
 
     def __call__(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Any:
         """Do the work where it is done soonest; the result is an array of the caller's own kind."""
+        if spans.on:
+            return observe_call(self, arrays, backend, weights_key, params)
         # The commonest calls, written out: what they cost beyond their kernel is what everybody pays.
         if len(arrays) == 2 and backend is None and not params:
             one, two = arrays
@@ -80,6 +85,9 @@ class Operation:
             if key is not None:
                 plan = self._plans.get(key)
                 if plan is not None and plan.version == state.version:
+                    guard = plan.guard
+                    if guard is not None and (growth.active or not guard()):
+                        return self._call(arrays, backend, weights_key, params)
                     last = trail.current()
                     if last is not plan:
                         if type(last) is trail.Mode:
@@ -96,23 +104,26 @@ class Operation:
                         hash(weights_key)
                         return bound.run(one, two, weights_key=weights_key) if bare is None else bare(one, two)
                     except Exception as error:
-                        return recover(plan, bound, arrays, _with_key(self.name, weights_key, params), error)
+                        return rescue(plan, bound, arrays, _with_key(self.name, weights_key, params), error)
         mode = trail.current()
         if type(mode) is trail.Mode:
             return self._call_in_mode(mode, arrays, backend, weights_key, params)
         return self._call(arrays, backend, weights_key, params)
 
     def _call(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
-        key = _key(arrays, backend, weights_key, params)
+        if not growth.active:
+            return self._planned(arrays, backend, weights_key, params)
+        growth.enter()
         try:
-            plan = self._plans.get(key)
-        except TypeError:  # a list or a dict among the parameters
-            check_backend(backend if backend is not None else "auto", auto=True)
-            options = dict(enumerate(hashable_options(self.name, params)))
-            key = _key(arrays, backend, weights_key, options)
-            plan = self._plans.get(key)
-        if plan is None or plan.version != state.version:
-            plan = self._new_plan(key, arrays, backend, weights_key, params)
+            return self._planned(arrays, backend, weights_key, params)
+        finally:
+            growth.leave(self.name)
+
+    def _planned(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
+        try:
+            plan = self.plan_for(arrays, backend, weights_key, params)
+        except OutOfMemoryError as error:
+            return cut_or_raise(self.primitive, arrays, _with_key(self.name, weights_key, params), backend, error)
         params = _with_key(self.name, weights_key, params)
         trail.note(plan)
         count = plan.tick()
@@ -122,7 +133,30 @@ class Operation:
         try:
             return bound.run(*arrays, **params)
         except Exception as error:
-            return recover(plan, bound, arrays, params, error)
+            return rescue(plan, bound, arrays, params, error)
+
+    def call_plainly(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
+        """The same as calling it, without a span around it."""
+        mode = trail.current()
+        if type(mode) is trail.Mode:
+            return self._call_in_mode(mode, arrays, backend, weights_key, params)
+        return self._call(arrays, backend, weights_key, params)
+
+    def plan_for(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Plan:
+        """The plan for such a call, made if there is none."""
+        key = _key(arrays, backend, weights_key, params)
+        try:
+            plan = self._plans.get(key)
+        except TypeError:  # a list or a dict among the parameters
+            check_backend(backend if backend is not None else "auto", auto=True)
+            options = dict(enumerate(hashable_options(self.name, params)))
+            key = _key(arrays, backend, weights_key, options)
+            plan = self._plans.get(key)
+        if plan is not None and plan.guard is not None and not plan.guard() and not make_room(plan):
+            plan = None
+        if plan is None or plan.version != state.version:
+            plan = self._new_plan(key, arrays, backend, weights_key, params)
+        return plan
 
     def _call_in_mode(
         self, mode: trail.Mode, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
@@ -140,7 +174,8 @@ class Operation:
                 mode.decisions.append(last)
 
     def _new_plan(self, key: Any, arrays: Any, backend: Any, weights_key: Any, params: Any) -> Plan:
-        plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
+        with spans.span(f"choose for {self.name}", "decide"):
+            plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
         with self._lock:
             if len(self._plans) >= _MOST_PLANS:
                 self._retire(list(self._plans))

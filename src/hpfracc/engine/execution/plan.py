@@ -5,13 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.binding import Bound
-from hpfracc.engine.selection.candidates import Request
+from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES, Request, memory_share, stays_put
 from hpfracc.engine.selection.choose import Option
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import Knowledge
+from hpfracc.engine.selection.needs import fresh_bytes, predicted_bytes
 
 __all__ = ["LOOK", "REVIEW", "Plan", "Price"]
 
@@ -49,6 +53,16 @@ class Price:
 LOOK, REVIEW = Price(50e-6), Price(200e-6)
 
 
+def memory_guard(request: Request, arm: Arm) -> Callable[[], bool] | None:
+    """Whether a call fits now, asked before each: a fraction of a microsecond, from a reading a moment old."""
+    need = predicted_bytes(request.primitive, request.call, arm)
+    if need < NEGLIGIBLE_BYTES or request.placement.traced:
+        return None
+    fresh = fresh_bytes(need, request.call, stays_put(request.placement, arm))
+    owner = None if arm.on_host else arm.backend
+    return partial(get_budget().fits, fresh, arm.device, memory_share(request.settings, arm), owner)
+
+
 class Plan:
     """What calls of one exact kind do until ``attention`` of them have been made.
 
@@ -57,9 +71,13 @@ class Plan:
 
     __slots__ = (
         "attention",
+        "backend",
         "bound",
         "decision",
         "expected",
+        "fresh",
+        "guard",
+        "in_chunks",
         "interval",
         "knowledge",
         "option",
@@ -80,10 +98,16 @@ class Plan:
         self.version = version
         self.tick: Callable[[], int] = itertools.count(1).__next__
         self.attention: float = math.inf
+        #: The backend that the call itself asked for, to plan its pieces by.
+        self.backend: Any = None
+        #: Why the call had better be cut, or None.
+        self.in_chunks: str | None = None
         self.seen = 0
         self.peeks = 0
         self.interval = 0
         self.warm: set[str] = set()
+        #: Whether nothing planned before had compiled what the first arm compiles.
+        self.fresh = False
         self.adopt(bound, decision, option)
 
     def adopt(self, bound: Bound, decision: Decision, option: Option, expected: float = math.nan) -> None:
@@ -93,6 +117,8 @@ class Plan:
         self.bound = bound
         self.decision = decision
         self.option = option
+        #: Says whether there is room for a call now; None for calls too small to matter.
+        self.guard: Callable[[], bool] | None = memory_guard(self.request, bound.arm)
 
     @property
     def forced(self) -> bool:

@@ -19,6 +19,7 @@ from hpfracc.engine.selection.candidates import Request
 from hpfracc.engine.selection.decide import Verdict, decide
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
 from hpfracc.engine.selection.placement import Placement, place
+from hpfracc.engine.selection.slots import compile_key
 from hpfracc.engine.selection.wish import wished
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -42,6 +43,8 @@ def make_request(
     backend: Any = None,
     prepared: bool = False,
     placement: Placement | None = None,
+    limit: int | None = None,
+    kernel: str | None = None,
 ) -> Request:
     """Check the operands and say what is asked; raises the primitive's typed errors."""
     context = current_context()
@@ -62,6 +65,8 @@ def make_request(
         wish=wished(primitive.name, settings, argument=backend, context=context.backend),
         prepared=prepared,
         banned=context.banned,
+        limit=limit,
+        kernel=kernel,
         plain=not params,
     )
 
@@ -73,15 +78,36 @@ def make_plan(
     *,
     backend: Any = None,
     prepared: bool = False,
+    limit: int | None = None,
+    kernel: str | None = None,
 ) -> Plan:
-    """The plan for such a call."""
-    request = make_request(primitive, arrays, params, backend=backend, prepared=prepared)
+    """The plan for such a call, which may take ``limit`` bytes in all and, if one is named, runs on that ``kernel``."""
+    request = make_request(primitive, arrays, params, backend=backend, prepared=prepared, limit=limit, kernel=kernel)
     knowledge = knowledge_for(request.settings)
     verdict, bound = bind_verdict(request, knowledge, arrays)
     plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, request.settings.version)
-    if learns(request):
+    plan.fresh = verdict.arm.spec.compiles != "never" and _is_new(compile_key(request, verdict.arm))
+    plan.backend = backend
+    if verdict.in_chunks is not None:
+        plan.in_chunks = verdict.in_chunks
+        plan.attention = 0  # every call is looked at
+    elif learns(request):
         plan.keep_for(0 if knowledge.is_first(verdict.option) else verdict.review_after, 0)
     return plan
+
+
+#: What plans had to compile, so that the first call of the next one is known to, or not to; for the profiler.
+_compiled: set[Hashable] = set()
+_MOST_COMPILED = 100_000
+
+
+def _is_new(key: Hashable) -> bool:
+    if key in _compiled:
+        return False
+    if len(_compiled) >= _MOST_COMPILED:
+        _compiled.clear()
+    _compiled.add(key)
+    return True
 
 
 def learns(request: Request) -> bool:

@@ -51,6 +51,12 @@ class PreparedOperands:
                     self.bytes -= dropped
         return made
 
+    def forget(self, owner: Hashable) -> None:
+        """Drop what was kept under keys that begin with ``owner``."""
+        with self._lock:
+            for key in [key for key in self._entries if _belongs(key, owner)]:
+                self.bytes -= self._entries.pop(key)[1]
+
     def clear(self) -> int:
         """Drop everything; returns the bytes that were held."""
         with self._lock:
@@ -69,6 +75,12 @@ class PreparedOperands:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def _belongs(key: Hashable, owner: Hashable) -> bool:
+    """Whether a key ``(weights_key, tag)`` has a name that begins with ``owner``."""
+    name = key[0] if isinstance(key, tuple) and key else None
+    return isinstance(name, tuple) and bool(name) and name[0] is owner
 
 
 def _size(value: Any) -> int:

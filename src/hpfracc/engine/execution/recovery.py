@@ -17,6 +17,7 @@ from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.selection.candidates import Request, memory_place
 from hpfracc.engine.selection.decision import Fallback
+from hpfracc.engine.selection.needs import predicted_bytes
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, OutOfMemoryError
 
 __all__ = ["RECHECK", "recover"]
@@ -42,7 +43,7 @@ def recover(plan: Plan, bound: Bound, arrays: tuple[Any, ...], params: dict[str,
         kind = classify(error, registry.adapter(arm.backend))
         if kind is Failure.CALLER or plan.forced:
             raise error
-        need = request.primitive.memory(request.call, arm.algorithm)
+        need = predicted_bytes(request.primitive, request.call, arm)
         _remember(plan, request, arm, need, kind, error)
         failures[arm.name] = error
         kinds.add(kind)

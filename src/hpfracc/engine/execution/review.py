@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from functools import partial
@@ -10,10 +11,13 @@ from typing import Any
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.binding import Bound
+from hpfracc.engine.execution.peaks import read_marks, record_peak
 from hpfracc.engine.execution.plan import LOOK, REVIEW, Plan
 from hpfracc.engine.execution.planning import bind_verdict, learns
-from hpfracc.engine.execution.recovery import RECHECK, recover
+from hpfracc.engine.execution.recovery import RECHECK
+from hpfracc.engine.execution.rescue import rescue, run_cut
 from hpfracc.engine.execution.timing import pending_times
+from hpfracc.engine.execution.watching import watch_compilation
 from hpfracc.engine.selection.choose import Option
 
 __all__ = ["attend"]
@@ -25,6 +29,12 @@ def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, An
     """Run the call with its plan's arm, learn from it, and let the plan choose again where that may change anything."""
     entered = time.perf_counter()
     pending_times.settle()
+    if plan.in_chunks is not None:
+        result = run_cut(plan, arrays, params)
+        plan.version = -1  # memory comes and goes: the next call decides from the start
+        if result is not None:
+            return result
+        plan.in_chunks = None
     calls = plan.claim(count)
     knowledge, request = plan.knowledge, plan.request
     # Another thread may give the plan another arm at any moment: what is read once belongs together.
@@ -39,14 +49,18 @@ def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, An
     stays = request.placement.library == arm.backend and not bound.moves
     asynchronous = stays and adapter.is_asynchronous(arm.device)
     timer = adapter.timer(arm.device) if asynchronous and not first else None
+    marks = None if first else read_marks(request, arm)  # a first call compiles, which is no part of the next
     if timer is not None:
         timer.start()
+    watched = watch_compilation(arm) if first else contextlib.nullcontext()
     begin = time.perf_counter()
     try:
-        result = bound.run(*arrays, **params)
+        with watched:
+            result = bound.run(*arrays, **params)
     except Exception as error:
-        return recover(plan, bound, arrays, params, error)
+        return rescue(plan, bound, arrays, params, error)
     seconds = time.perf_counter() - begin
+    record_peak(request, arm, marks)
     if plan.warms_up(arm) and not first:
         knowledge.tally(request, option, calls)
     elif first or not asynchronous:
@@ -77,7 +91,7 @@ def _look_again(plan: Plan, bound: Bound, count: int, arrays: tuple[Any, ...], p
     try:
         result = bound.run(*arrays, **params)
     except Exception as error:
-        return recover(plan, bound, arrays, params, error)
+        return rescue(plan, bound, arrays, params, error)
     _choose_again(plan, count, arrays)
     plan.keep_for(RECHECK, count)
     return result

@@ -6,12 +6,21 @@ from hpfracc import _config
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import trail
+from hpfracc.engine.execution.batching.sizes import remembered_sizes
+from hpfracc.engine.execution.batching.stacked import remembered_kernels
 from hpfracc.engine.execution.catalogue import all_operations
 from hpfracc.engine.execution.plan import LOOK, REVIEW
 from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.execution.pressure import monitor, pool
+from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.memory import budget
+from hpfracc.engine.memory.buffers import host_buffers
+from hpfracc.engine.memory.forecast import forecasts
+from hpfracc.engine.memory.relief import relief
+from hpfracc.engine.memory.spans import spans
 from hpfracc.engine.selection import knowledge, selector, wisdom
+from hpfracc.profiling import recorder
 
 __all__ = ["reset"]
 
@@ -26,9 +35,21 @@ def reset() -> None:
     registry.reset()
     prepared_operands.reset()
     pending_times.reset()
+    for device in budget.get_budget().caps():
+        budget.get_budget().cap(device, None)
     LOOK.reset()
     REVIEW.reset()
     budget.get_budget().invalidate()
+    forecasts.clear()
+    relief.clear()
+    monitor.reset()
+    spans.clear()
+    ladder.reset()
+    pool.reset()
+    host_buffers.reset()
+    remembered_sizes.clear()
+    remembered_kernels.clear()
     hardware.reset()
     wisdom.reset_warnings()
     trail.forget_last()
+    recorder.reset()

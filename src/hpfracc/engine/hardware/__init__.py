@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hpfracc.engine.hardware._cpu import CPU, read_cpu
-    from hpfracc.engine.hardware._driver_memory import driver_free_bytes
+    from hpfracc.engine.hardware._driver_memory import DriverMemory, driver_free_bytes, driver_memory
     from hpfracc.engine.hardware._fingerprint import fingerprint, source_hash
     from hpfracc.engine.hardware._gpu import GPU, read_gpus
     from hpfracc.engine.hardware._machine import Machine, machine, reset
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CPU",
     "GPU",
+    "DriverMemory",
     "Machine",
     "driver_free_bytes",
+    "driver_memory",
     "fingerprint",
     "library_version",
     "library_versions",
@@ -36,7 +38,9 @@ _HOME = {
     "CPU": "_cpu",
     "GPU": "_gpu",
     "Machine": "_machine",
+    "DriverMemory": "_driver_memory",
     "driver_free_bytes": "_driver_memory",
+    "driver_memory": "_driver_memory",
     "fingerprint": "_fingerprint",
     "library_version": "_versions",
     "library_versions": "_versions",

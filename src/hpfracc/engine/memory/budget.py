@@ -75,6 +75,7 @@ class Budget:
         self._clock = clock
         self._readers: dict[str, FreeBytes] = {}
         self._readings: dict[tuple[str, str | None], tuple[float, int | None]] = {}
+        self._caps: dict[str, int] = {}
         _every.add(self)
 
     def register(self, owner: str, reader: FreeBytes) -> None:
@@ -120,6 +121,9 @@ class Budget:
             readers = list(self._readers.values())
         known = [value for reader in readers if (value := _ask(reader, device)) is not None]
         value = min(known) if known else None
+        cap = self._caps.get(device)
+        if cap is not None:
+            value = cap if value is None else min(value, cap)
         self._readings[device, owner] = (self._clock() + self._time_to_live, value)
         return value
 
@@ -134,6 +138,20 @@ class Budget:
         """Bytes one call may take on ``device`` now; None where nobody can tell."""
         free = self.free(device, owner)
         return None if free is None else allowed(free, share)
+
+    def cap(self, device: str, size: int | None) -> int | None:
+        """Let no call take more than ``size`` bytes on ``device``, whatever is free; gives back the cap before."""
+        with _lock:
+            before = self._caps.get(device)
+            self._caps = {name: cap for name, cap in self._caps.items() if name != device}
+            if size is not None:
+                self._caps[device] = size
+        self.invalidate(device)
+        return before
+
+    def caps(self) -> dict[str, int]:
+        """The caps in force."""
+        return dict(self._caps)
 
     def invalidate(self, device: str | None = None) -> None:
         """Forget the readings of ``device`` (of all without one), as after a large allocation or a clean-up."""
@@ -165,6 +183,7 @@ def reset() -> None:
     """Forget every reader and reading of the process's budget; who holds it still holds the right one."""
     with _lock:
         _budget._readers = {}
+        _budget._caps = {}
     _budget.invalidate()
 
 

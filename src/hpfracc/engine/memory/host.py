@@ -17,7 +17,7 @@ from hpfracc.engine.cgroups import Group, find_groups, own_groups_text, read_tex
 if sys.platform != "win32":
     import resource
 
-__all__ = ["Bound", "HostMemory", "HostProbe"]
+__all__ = ["Bound", "HostMemory", "HostProbe", "resident_bytes"]
 
 #: Version 1 writes "no limit" as the largest whole number of pages that fits 63 bits.
 _UNLIMITED = 1 << 60
@@ -56,6 +56,11 @@ class HostMemory:
     def free(self) -> int:
         """What can still be allocated: the least that any limit leaves, in bytes."""
         return min(bound.free for bound in self.bounds)
+
+    @property
+    def usage(self) -> float:
+        """The share in use of the limit that is fullest, from 0 to 1."""
+        return max(min(1.0, bound.used / bound.limit) if bound.limit else 1.0 for bound in self.bounds)
 
     @property
     def tightest(self) -> Bound:
@@ -148,6 +153,13 @@ def _process_bounds(root: Path) -> list[Bound]:
         everything = int(psutil.Process().memory_info().vms)
         used = {name: everything if size is None else size for name, size in used.items()}
     return [Bound(name, limit, used[name] or 0) for name, limit in limits.items()]
+
+
+def resident_bytes(root: Path = Path("/")) -> tuple[int, int] | None:
+    """Bytes of this process in RAM now, and the most there ever were; None where the system does not tell."""
+    text = read_text(root / "proc/self/status")
+    now, most = _field(text, "VmRSS:", 1024), _field(text, "VmHWM:", 1024)
+    return None if now is None or most is None else (now, most)
 
 
 def _number(text: str | None) -> int | None:

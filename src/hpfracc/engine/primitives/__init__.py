@@ -16,6 +16,7 @@ from hpfracc.engine.primitives.matmul import Matmul
 from hpfracc.engine.primitives.mittag_leffler import MittagLeffler
 from hpfracc.engine.primitives.reduction import Reduction
 from hpfracc.engine.primitives.spectral_multiply import SpectralMultiply
+from hpfracc.engine.primitives.stencil_relax import StencilRelax
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply
 from hpfracc.errors import UnknownOperationError
 
@@ -33,6 +34,7 @@ PRIMITIVES: dict[str, Primitive] = {
         MittagLeffler(),
         SpectralMultiply(),
         ToeplitzApply(),
+        StencilRelax(),
         ExponentialRecurrence(),
         HistorySum(),
         ChirpTransform(),

@@ -101,6 +101,8 @@ class Expression:
         Operators and calls: passes over the data that a library without fusion makes.
     temporaries : int
         Arrays that live at once when it is evaluated step by step, the result among them.
+    reused : int
+        The same where an operator may write its result over an operand that nobody else holds.
     """
 
     names: tuple[str, ...]
@@ -109,6 +111,7 @@ class Expression:
     functions: frozenset[str]
     steps: int
     temporaries: int
+    reused: int
     _code: CodeType
     _complex_result: Result | UnsupportedDtypeError
 
@@ -188,6 +191,7 @@ def _parse(expression: str, names: tuple[str, ...]) -> Expression:
         functions=frozenset(str(node.value) for node in nodes if node.kind == "call"),
         steps=sum(1 for node in nodes if node.kind not in ("name", "number")),
         temporaries=_live(tree),
+        reused=_live(tree, reuse=True),
         _code=code,
         _complex_result=_complex_result(tree),
     )
@@ -349,15 +353,23 @@ def _bracketed(number: Callable[[float], str], value: float) -> str:
     return "(1e999)" if value > 0 else "(-1e999)"
 
 
-def _live(node: Node) -> int:
+def _live(node: Node, reuse: bool = False) -> int:
     if node.kind in ("name", "number"):
         return 0
     held, most = 0, 1
     for argument in node.arguments:
-        needs = _live(argument)
+        needs = _live(argument, reuse)
         most = max(most, held + needs)
         held += 1 if needs else 0
-    return max(most, held + 1)
+    return max(most, held + (0 if reuse and _writes_over(node) else 1))
+
+
+def _writes_over(node: Node) -> bool:
+    """Whether NumPy writes the result of this operator into an operand: the left one, or either where it commutes."""
+    if node.kind != "operator" or node.value not in ("+", "-", "*", "/"):
+        return False
+    temporary = [argument.kind not in ("name", "number") for argument in node.arguments]
+    return temporary[0] or (node.value in "+*" and temporary[-1])
 
 
 def _complex_result(tree: Node) -> Result | UnsupportedDtypeError:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hpfracc._arrays import dtype_name
+from hpfracc.engine.primitives._cuts import Cut
 from hpfracc.engine.workload import Bucket, as_shape, bucket_of
 from hpfracc.errors import UnsupportedDtypeError
 
@@ -139,6 +140,18 @@ class Primitive(ABC):
     @abstractmethod
     def cases(self, dtype: str) -> Iterator[Case]:
         """Test cases: plain, batched, non-contiguous, zero-length, odd sizes."""
+
+    def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """Random operands made into those of a typical call, where time depends on more than their shapes."""
+        return arrays
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Ways to do the call in pieces, the best first; none where it can only be done whole."""
+        return iter(())
+
+    def merge(self, parts: np.ndarray, sizes: tuple[int, ...], **params: Any) -> np.ndarray:
+        """The result from those of pieces, stacked along a new first axis; ``sizes`` says how much each piece had."""
+        raise NotImplementedError(f"{self.name} has no pieces to bring together")
 
     def memory(self, call: Call, algorithm: str) -> int:
         """Bytes in all: operands, result and workspace."""

@@ -7,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut, broadcast_cuts
 from hpfracc.engine.primitives._operands import broadcast, dtype_bytes, elements, promoted, read_dtype, shape_of
 from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
 from hpfracc.engine.primitives.base import INTEGERS, ArraySpec, Call, Case, Primitive
@@ -54,6 +55,10 @@ class BitwiseXor(Primitive):
     def workspace(self, call: Call, algorithm: str) -> int:
         """Nothing."""
         return 0
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Every axis, the longest first."""
+        return broadcast_cuts(map(shape_of, arrays), call.shape)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """Two arrays; numbers that are no integers are taken for 64 bits each."""

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut, outer_cuts
 from hpfracc.engine.primitives._lengths import fast_length, power_of_two
 from hpfracc.engine.primitives._operands import (
     broadcast,
@@ -22,7 +23,7 @@ from hpfracc.engine.primitives._samples import reversed_view, samples, strided_v
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["LEAST_BLOCK", "CausalConvolution", "block_length", "fills_one_block"]
+__all__ = ["LEAST_BLOCK", "CausalConvolution", "around_bytes", "block_length", "fills_one_block"]
 
 _TAKES = INEXACT | INTEGERS
 #: Shortest transform of a block: 2,048 doubles stay in a first-level cache.
@@ -41,6 +42,12 @@ def fills_one_block(call: Call) -> str | None:
     if call.length > step:
         return None
     return f"{call.length} points fit into one block of {step}, which fft transforms as a whole"
+
+
+def around_bytes(call: Call) -> int:
+    """What differences, and what starting weights add, take beside the sum: a signal each."""
+    rows = int(call.facts.get("differences", False)) + int(call.facts.get("starts", False))
+    return rows * call.batch * call.length * call.itemsize
 
 
 @final
@@ -139,9 +146,7 @@ class CausalConvolution(Primitive):
 
         Differences and what starting weights add take a signal each.
         """
-        n, item = call.length, call.itemsize
-        rows = int(call.facts["differences"]) + int(call.facts["starts"])
-        return rows * call.batch * n * item + self._of_the_sum(call, algorithm)
+        return around_bytes(call) + self._of_the_sum(call, algorithm)
 
     def _of_the_sum(self, call: Call, algorithm: str) -> int:
         n, item = call.length, call.itemsize
@@ -157,8 +162,19 @@ class CausalConvolution(Primitive):
             # The signal cut into blocks, its spectra and the blocks of the result: the most, where all blocks are
             # transformed together; a backend that takes them in groups needs less.
             return (call.batch * blocks * (3 * size - taps + 1) + weight_rows * size) * item
-        # Half a spectrum of complex numbers takes as much as the row of real ones that it came from.
-        return (2 * call.batch + weight_rows) * fast_length(n + taps - 1) * item
+        # Half a spectrum of complex numbers takes as much as the row of real ones that it came from. A transform keeps
+        # a plan and a scratch row, which together take about one and a half rows more, in single precision half a row.
+        scratch = 3 if call.dtype in ("float64", "complex128") else 1
+        return (4 * call.batch + 2 * weight_rows + scratch) * fast_length(n + taps - 1) * item // 2
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Rows; then time, where a piece needs the samples before it that the weights reach back to."""
+        weights, signal, *starts = map(shape_of, arrays)
+        yield from outer_cuts((weights, signal, *(None for _ in starts)), call.shape, (-1,))
+        if call.length > 1:
+            # Of starting weights each sample's are needed throughout; differences reach back one sample further.
+            before = max(0, call.facts["taps"] - 1) + int(call.facts["differences"])
+            yield Cut(-1, call.length, (None, -1, *(None for _ in starts)), before=before)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """As many weights as points: the full memory of a fractional operator."""

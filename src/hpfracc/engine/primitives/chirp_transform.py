@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut, outer_cuts
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives._operands import (
     broadcast,
@@ -115,6 +116,10 @@ class ChirpTransform(Primitive):
         """Padded spectra of rows and chirps, and the chirps while their phases are reduced, in double precision."""
         size = transform_length(call.length, call.facts["points"])
         return int(size * (2 * call.batch * dtype_bytes(call.facts["result"]) + 80 * max(1, call.facts["rate_rows"])))
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Rows."""
+        return outer_cuts(map(shape_of, arrays), call.shape, (-1,))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """As many points as samples, one set of rates for all rows."""

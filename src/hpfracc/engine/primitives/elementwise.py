@@ -7,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut, broadcast_cuts
 from hpfracc.engine.primitives._expression import Expression, parse_expression
 from hpfracc.engine.primitives._operands import (
     broadcast,
@@ -46,7 +47,7 @@ class Elementwise(Primitive):
     operands = ("*",)
 
     def describe(self, *arrays: Any, expression: str, names: Sequence[str]) -> Call:
-        """Check formula and operands; ``facts``: ``steps``, ``temporaries`` and ``result`` (a dtype)."""
+        """Check formula and operands; ``facts``: ``steps``, ``temporaries``, ``reused`` and ``result`` (a dtype)."""
         formula = parse_expression(expression, names)
         if len(arrays) != len(formula.names):
             raise ShapeError(
@@ -66,7 +67,12 @@ class Elementwise(Primitive):
             shape=shape,
             input_bytes=sum(map(elements, shapes)) * dtype_bytes(dtype),
             output_bytes=size * dtype_bytes(result),
-            facts={"steps": formula.steps, "temporaries": formula.temporaries, "result": result},
+            facts={
+                "steps": formula.steps,
+                "temporaries": formula.temporaries,
+                "reused": formula.reused,
+                "result": result,
+            },
         )
 
     def _dtype(self, names: tuple[str, ...], arrays: tuple[Any, ...]) -> str:
@@ -90,6 +96,10 @@ class Elementwise(Primitive):
             return 0
         temporaries: int = call.facts["temporaries"]
         return max(0, temporaries - 1) * call.length * call.itemsize
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Every axis, the longest first."""
+        return broadcast_cuts(map(shape_of, arrays), call.shape)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """Two arrays, cheap arithmetic and one costly function."""

@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.engine.primitives._arrivals import MOST_DEGREE, arrival
+from hpfracc.engine.primitives._cuts import Cut, outer_cuts
 from hpfracc.engine.primitives._operands import (
     broadcast,
     dtype_bytes,
@@ -120,6 +121,10 @@ class ExponentialRecurrence(Primitive):
         together: int = min(max(1, call.length), 4096) * call.facts["terms"] * 6
         terms: int = call.facts["terms"]
         return call.batch * (2 * call.length + terms + together) * wide
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Rows of the signal and their states."""
+        return outer_cuts((None, None, None, shape_of(arrays[3]), shape_of(arrays[4])), call.shape, (-1,))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """Forty terms, as the memory of a fractional derivative has at six digits."""

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut
 from hpfracc.engine.primitives._operands import (
     complex_of,
     dtype_bytes,
@@ -104,6 +105,14 @@ class FourierTransform(Primitive):
             return call.batch * given * dtype_bytes(call.facts["result"]) if widened else 0
         wanted: int = call.facts["frequencies"] if call.facts["kind"] == "irfft" else call.length
         return 0 if given == wanted else call.batch * wanted * call.itemsize
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Every axis but the one that is transformed, the longest first."""
+        shape = shape_of(arrays[0])
+        along = normal_axis(self.name, params.get("axis", -1), len(shape))
+        axes = [axis for axis in range(len(shape)) if axis != along and shape[axis] > 1]
+        for axis in sorted(axes, key=lambda axis: -shape[axis]):
+            yield Cut(axis - len(shape), shape[axis], (axis - len(shape),))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """The transform most people want of such numbers: real ones keep half the spectrum."""

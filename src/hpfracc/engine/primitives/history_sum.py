@@ -7,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut, outer_cuts
 from hpfracc.engine.primitives._history_weights import KINDS, block_of_weights
 from hpfracc.engine.primitives._operands import dtype_bytes, elements, read_dtype, real_of, shape_of
 from hpfracc.engine.primitives._recurrence_blocks import Tools
@@ -99,6 +100,10 @@ class HistorySum(Primitive):
         """A block of weights, and the signal in double precision."""
         wide = 16 if call.dtype.startswith("complex") else 8
         return 2 * call.batch * call.length * wide + min(call.length**2, 1 << 20) * 64
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Rows of the signal."""
+        return outer_cuts((None, shape_of(arrays[1]), *(None for _ in arrays[2:])), call.shape, (-1,))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """The kernel of a half-derivative."""

@@ -7,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut, broadcast_cuts
 from hpfracc.engine.primitives._operands import broadcast, dtype_bytes, elements, promoted, read_dtype, shape_of
 from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
@@ -66,6 +67,18 @@ class Matmul(Primitive):
     def workspace(self, call: Call, algorithm: str) -> int:
         """Nothing: BLAS reads the operands where they lie."""
         return 0
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """The stack; then rows of the first matrix, or columns of the second, whichever are more."""
+        left, right = map(shape_of, arrays)
+        vectors = (1 if len(left) == 1 else 2, 1 if len(right) == 1 else 2)
+        yield from broadcast_cuts((left, right), call.shape, vectors)
+        ways = []
+        if len(left) > 1:
+            ways.append(Cut(-1 if len(right) == 1 else -2, left[-2], (-2, None)))
+        if len(right) > 1:
+            ways.append(Cut(-1, right[-1], (None, -1)))
+        yield from sorted((way for way in ways if way.length > 1), key=lambda way: -way.length)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """A matrix with one of its transposed shape; two vectors for one axis."""

@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut, broadcast_cuts
 from hpfracc.engine.primitives._mittag_leffler_plan import check_parameters
 from hpfracc.engine.primitives._operands import dtype_bytes, elements, read_dtype, shape_of, whole_number
 from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
@@ -55,6 +56,10 @@ class MittagLeffler(Primitive):
     def workspace(self, call: Call, algorithm: str) -> int:
         """A copy of operand and result in double precision, indices, and the fractions of one block."""
         return call.length * 40 + (1 << 22)
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Every axis, the longest first."""
+        return broadcast_cuts(map(shape_of, arrays), call.shape)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """The solution of D^0.7 y = -y."""

@@ -7,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut
 from hpfracc.engine.primitives._operands import dtype_bytes, elements, normal_axis, read_dtype, real_of, shape_of
 from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
@@ -90,6 +91,31 @@ class Reduction(Primitive):
         if call.facts["kind"] == "norm" and not call.facts["trailing"]:
             return call.batch * call.length * dtype_bytes(call.facts["result"])
         return 0
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Axes that stay, the longest first; then those that go, whose parts are reduced once more."""
+        shape = shape_of(arrays[0])
+        gone = reduced_axes(params.get("axis"), len(shape))
+        kept = [axis for axis in range(len(shape)) if axis not in gone]
+        for axis in sorted(kept, key=lambda axis: -shape[axis]):
+            if shape[axis] > 1:
+                place = axis if params.get("keepdims") else kept.index(axis)
+                yield Cut(place - len(call.shape), shape[axis], (axis - len(shape),))
+        for axis in sorted(gone, key=lambda axis: -shape[axis]):
+            if shape[axis] > 1:
+                yield Cut(axis - len(shape), shape[axis], (axis - len(shape),), merges=True)
+
+    def merge(self, parts: np.ndarray[Any, Any], sizes: tuple[int, ...], **params: Any) -> np.ndarray[Any, Any]:
+        """Sums of sums, products of products; means by the number of elements behind each."""
+        kind = params.get("kind", "sum")
+        with np.errstate(all="ignore"):
+            if kind == "mean":
+                shares = np.asarray(sizes, parts.real.dtype) / sum(sizes)
+                return np.asarray(np.tensordot(shares, parts, axes=1), parts.dtype)
+            if kind == "norm":
+                return np.asarray(np.sqrt(np.sum(parts * parts, axis=0)))
+            merge = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[kind]
+            return np.asarray(merge.reduce(parts, axis=0), parts.dtype)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """The sum of each row."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut, outer_cuts
 from hpfracc.engine.primitives._operands import (
     broadcast,
     complex_of,
@@ -195,6 +196,12 @@ class SpectralMultiply(Primitive):
         if algorithm == "scipy":
             return product + (spectrum if call.facts["real"] and call.facts["turns"] else 0)
         return product + spectrum + (4 * call.output_bytes if call.facts["waves"] else 0)
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Every axis that is not transformed, the longest first."""
+        return outer_cuts(
+            map(shape_of, arrays), call.shape, (*(axis for axis, _ in call.facts["waves"]), *call.facts["turns"])
+        )
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """A real symbol along the last axis, periodic: a fractional Laplacian of each row."""

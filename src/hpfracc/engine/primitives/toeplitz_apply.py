@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut, outer_cuts
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives._operands import (
     broadcast,
@@ -138,6 +139,10 @@ class ToeplitzApply(Primitive):
         # Half a spectrum of complex numbers takes as much as the row of real ones that it came from; that of the
         # weights is real, and the result is cut out of its row once the spectrum is gone.
         return (2 * call.batch * size + weight_rows * size // 2) * call.itemsize - call.output_bytes
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Every axis that is not summed along, the longest first."""
+        return outer_cuts(map(shape_of, arrays), call.shape, call.facts["axes"])
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """As many weights as points: a fractional derivative in space."""

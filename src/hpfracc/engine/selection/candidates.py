@@ -9,18 +9,32 @@ from hpfracc._config import Settings
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.memory.budget import fits, get_budget
+from hpfracc.engine.memory.budget import HOST, fits, get_budget
+from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.decision import Candidate
+from hpfracc.engine.selection.needs import fresh_bytes, predicted_bytes
 from hpfracc.engine.selection.placement import Placement
 from hpfracc.engine.selection.wish import Wish
 from hpfracc.engine.workload import named_for
 
-__all__ = ["Request", "masked", "memory_place", "refusals"]
+__all__ = [
+    "HOST_SHARE",
+    "NEGLIGIBLE_BYTES",
+    "Request",
+    "is_memory_refusal",
+    "masked",
+    "memory_place",
+    "memory_share",
+    "refusals",
+    "stays_put",
+]
 
 #: Below this nothing is asked about memory: a call that small cannot be what fills it.
-_NEGLIGIBLE_BYTES = 2**20
+NEGLIGIBLE_BYTES = 2**20
+#: Share of the host's free memory that one call may take: the rest of the process goes on living.
+HOST_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,14 @@ class Request:
         Arms that failed in this very call.
     banned : frozenset of str
         Backends that failed in the call that surrounds this one.
+    reserved : int
+        Bytes, where the operands are, that are spoken for: the result that this call is a piece of.
+    limit : int or None
+        Bytes that the call may take in all, operands included, whatever is free.
+    kernel : str or None
+        The kernel, such as ``"numpy:fft"``, that the other pieces of the same work run on.
+    ignore_memory : bool
+        Only ask which would be quickest if there were room.
     plain : bool
         Whether the call came without parameters.
     """
@@ -58,6 +80,10 @@ class Request:
     prepared: bool = False
     tried: frozenset[str] = frozenset()
     banned: frozenset[str] = frozenset()
+    reserved: int = 0
+    limit: int | None = None
+    kernel: str | None = None
+    ignore_memory: bool = False
     plain: bool = False
 
     @property
@@ -75,7 +101,7 @@ def masked(
     """
     call, primitive = request.call, request.primitive
     for arm in registry.arms(call.operation):
-        need = primitive.memory(call, arm.algorithm)
+        need = predicted_bytes(primitive, call, arm)
         yield arm, _refusal(request, arm, need, breaker, disturb), need
 
 
@@ -93,6 +119,8 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
     settings, call, placement, spec = request.settings, request.call, request.placement, arm.spec
     if request.wish is not None and arm.backend != request.wish.backend:
         return f"{request.wish.source} asks for {request.wish.backend}"
+    if request.kernel is not None and f"{arm.backend}:{arm.algorithm}" != request.kernel:
+        return f"the rest of this batch runs on {request.kernel}"
     if arm.backend in request.banned:
         return "failed already in the monitored call around this one"
     if arm.backend in settings.disabled:
@@ -119,7 +147,7 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
     return (
         breaker.masked((call.operation, arm.name, call.dtype, placement.start))
         or (None if disturb else breaker.allows((call.operation, arm.name)))
-        or _memory_refusal(settings, arm, need, breaker)
+        or _memory_refusal(request, arm, need, breaker)
     )
 
 
@@ -138,17 +166,47 @@ def memory_place(arm: Arm) -> str:
     return arm.name if arm.on_host else arm.device
 
 
-def _memory_refusal(settings: Settings, arm: Arm, need: int, breaker: CircuitBreaker) -> str | None:
+def is_memory_refusal(refused: str | None) -> bool:
+    """Whether an arm was refused for want of memory alone."""
+    return refused is not None and refused.startswith("needs ")
+
+
+def memory_share(settings: Settings, arm: Arm) -> float:
+    """The share of what is free that one call may take."""
+    return HOST_SHARE if arm.on_host else settings.gpu_memory_limit
+
+
+def stays_put(placement: Placement, arm: Arm) -> bool:
+    """Whether the operands are in the arm's memory already."""
+    return arm.device == placement.device
+
+
+def _memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker) -> str | None:
+    if request.ignore_memory:
+        return None
     ceiling = breaker.ceiling(memory_place(arm))
     if ceiling is not None and need >= ceiling:
         return f"needs {_mib(need)}; {_mib(ceiling)} ran out of memory a short while ago"
-    if need < _NEGLIGIBLE_BYTES:
+    if request.limit is not None and need > request.limit:
+        return f"needs {_mib(need)}; it may take {_mib(request.limit)}"
+    if need < NEGLIGIBLE_BYTES:
         return None
-    free = get_budget().free(arm.device, None if arm.on_host else arm.backend)
-    if fits(need, free, settings.gpu_memory_limit if not arm.on_host else 1.0):
-        return None
-    share = "" if arm.on_host else f"{settings.gpu_memory_limit:.0%} of "
-    return f"needs {_mib(need)}; {share}{_mib(free or 0)} are free on {arm.device}"
+    avoided = None if arm.on_host else relief.avoids(arm.device)
+    if avoided is not None and not stays_put(request.placement, arm):
+        return f"needs {_mib(need)}; {avoided}"
+    budget, share = get_budget(), memory_share(request.settings, arm)
+    fresh = fresh_bytes(need, request.call, stays_put(request.placement, arm))
+    free = budget.free(arm.device, None if arm.on_host else arm.backend)
+    if free is not None and request.reserved and stays_put(request.placement, arm):
+        free = max(0, free - request.reserved)
+    if not fits(fresh, free, share):
+        return f"needs {_mib(fresh)}; {share:.0%} of {_mib(free or 0)} are free on {arm.device}"
+    if not arm.on_host and request.placement.device == HOST:
+        free = budget.free(HOST)
+        if not fits(request.call.output_bytes, free, HOST_SHARE):
+            back = _mib(request.call.output_bytes)
+            return f"needs {back} for its result; {HOST_SHARE:.0%} of {_mib(free or 0)} are free on {HOST}"
+    return None
 
 
 def _mib(size: int) -> str:

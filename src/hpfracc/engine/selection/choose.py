@@ -79,7 +79,7 @@ class Chooser(Guarded):
             raise InvalidInputError("no option to choose from; offer at least one arm")
         with self._lock:
             tenure = self._tenures.get((slot, bucket)) or Tenure()
-            rows = self._score(bucket, options)
+            rows = self.score(bucket, options)
             best, reason = self._best(tenure, rows, threshold)
             if frozen:
                 return Choice(best.option, best.estimate, reason, False, SELDOMMEST - 1, rows)
@@ -172,7 +172,8 @@ class Chooser(Guarded):
         self._exploration.total += seconds
         self._savings.credit(tenure, calls)
 
-    def _score(self, bucket: Hashable, options: Sequence[Option]) -> list[Scored]:
+    def score(self, bucket: Hashable, options: Sequence[Option]) -> list[Scored]:
+        """What each option is predicted to cost."""
         estimate, is_compiled = self.costs.estimate, self.costs.is_compiled
         rows = []
         for option in options:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.selection.candidates import Request, masked, refusals
+from hpfracc.engine.selection.candidates import Request, is_memory_refusal, masked, refusals
 from hpfracc.engine.selection.choose import Choice, Option
 from hpfracc.engine.selection.decision import Candidate, Decision
 from hpfracc.engine.selection.knowledge import Knowledge
@@ -22,13 +23,23 @@ logger = logging.getLogger("hpfracc.engine")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The arm to take, the decision in words and figures, for how many calls it stands, and what one should take."""
+    """The arm to take, the decision in words and figures, for how many calls it stands, and what one should take.
+
+    ``rival`` is what the quickest arm would take that only has no room for the whole call, inf where there is none;
+    ``in_chunks`` says why the call had better be cut, where that arm is much quicker.
+    """
 
     arm: Arm
     option: Option
     decision: Decision
     review_after: int
     expected: float
+    rival: float = math.inf
+    in_chunks: str | None = None
+
+
+#: An arm without room for the whole call must be this much quicker than the best that has, and save as many seconds.
+_WORTH_CUTTING, _LEAST_SAVED = 4.0, 0.05
 
 
 def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> Verdict:
@@ -90,7 +101,28 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> V
     )
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s %s %s: %s: %s", call.operation, call.shape, call.dtype, arm, choice.reason)
-    return Verdict(arm, choice.option, decision, choice.review_after, choice.estimate.seconds)
+    rival, in_chunks = _quicker_in_pieces(request, knowledge, rows, choice)
+    return Verdict(arm, choice.option, decision, choice.review_after, choice.estimate.seconds, rival, in_chunks)
+
+
+def _quicker_in_pieces(
+    request: Request, knowledge: Knowledge, rows: list[tuple[Arm, str | None, int]], choice: Choice
+) -> tuple[float, str | None]:
+    """What the quickest arm without room for all of it would take, and why the call had better be cut, if so."""
+    short = {arm.name: (arm, refused) for arm, refused, _ in rows if is_memory_refusal(refused)}
+    if not short or request.placement.gradient or request.placement.traced:
+        return math.inf, None
+    taken = choice.estimate.seconds
+    options = [knowledge.option(request, arm) for arm, _ in short.values()]
+    known = [row for row in knowledge.chooser.score(request.call.bucket, options) if row.total == row.total]
+    if not known:
+        return math.inf, None
+    best = min(known, key=lambda row: row.total)
+    if not (best.total * _WORTH_CUTTING < taken and taken - best.total > _LEAST_SAVED):
+        return best.total, None
+    name = best.option.arm
+    ratio = taken / max(best.total, 1e-9)
+    return best.total, f"{name} {short[name][1]}, and {choice.option.arm} would take {ratio:,.0f} times as long"
 
 
 def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> Exception:
@@ -102,6 +134,13 @@ def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> 
             f"use {placement.library!r} or 'auto', or detach and convert the operands first"
         )
     if wish is not None:
+        own_rows = [(arm, refused) for arm, refused, _ in rows if arm.backend == wish.backend]
+        if any(is_memory_refusal(refused) for _, refused in own_rows):
+            short = "; ".join(f"{arm.name}: {refused}" for arm, refused in own_rows)
+            return OutOfMemoryError(
+                f"{operation}: {wish.source} asks for {wish.backend!r}, which has no room for this call ({short}); "
+                "use smaller arrays, free memory, or another backend"
+            )
         why = registry.unavailable(wish.backend)
         if why is None:
             own = [f"{arm.name}: {refused}" for arm, refused, _ in rows if arm.backend == wish.backend]
@@ -111,7 +150,7 @@ def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> 
             "use another backend or 'auto'"
         )
     reasons = "; ".join(f"{arm.name}: {refused}" for arm, refused, _ in rows)
-    if rows and any(refused is not None and refused.startswith("needs ") for _, refused, _ in rows):
+    if any(is_memory_refusal(refused) for _, refused, _ in rows):
         return OutOfMemoryError(f"{operation}: no arm fits into memory ({reasons}); use smaller arrays or free memory")
     return BackendUnavailableError(
         f"{operation}: no backend can serve dtype {request.call.dtype!r} here ({reasons or 'none has a kernel'}); "

@@ -71,6 +71,8 @@ class Decision:
         Arms that failed before this one did the work.
     explored : bool
         Whether this arm was taken to learn about it rather than because it was expected to be fastest.
+    chunks : int
+        Pieces the call was done in: more than 1 where it did not fit into memory whole.
     """
 
     operation: str
@@ -88,6 +90,7 @@ class Decision:
     rows: Callable[[], tuple[Candidate, ...]] = field(default=tuple, repr=False, compare=False)
     fallbacks: tuple[Fallback, ...] = ()
     explored: bool = False
+    chunks: int = 1
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -115,6 +118,7 @@ class Decision:
             "start": self.start,
             "library": self.library,
             "explored": self.explored,
+            "chunks": self.chunks,
             "candidates": [row.to_dict() for row in self.candidates],
             "fallbacks": [row.to_dict() for row in self.fallbacks],
         }

@@ -27,6 +27,7 @@ from hpfracc.engine.selection.records import Kind, Record
 from hpfracc.engine.selection.slots import CostKey, compile_key, cost_key, slot_of
 from hpfracc.engine.selection.transfers import TransferModel
 from hpfracc.engine.selection.wisdom import Wisdom, resolve_path
+from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["Knowledge", "all_knowledge", "knowledge_for", "reset"]
 
@@ -209,8 +210,14 @@ class Knowledge(Guarded):
         with self._lock:
             self.fallbacks[key] += 1
             first = self.fallbacks[key] == 1
+        text = registry.describe_failure(error)
+        spans.event(
+            f"{failed} failed",
+            "fallback",
+            {"operation": operation, "failed": failed, "taken": taken, "kind": kind},
+            text,
+        )
         if first:
-            text = registry.describe_failure(error)
             logger.info("%s: %s %s (%s); falling back to %s", operation, failed, kind, text, taken)
 
 

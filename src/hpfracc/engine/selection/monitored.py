@@ -11,6 +11,7 @@ from hpfracc._config import use_backend
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.registry import BackendType
 from hpfracc.errors import AllBackendsFailedError
+from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["run_monitored", "takes_backend"]
 
@@ -48,7 +49,10 @@ def run_monitored(
     for place, backend in enumerate(backends, start=1):
         begin = time.perf_counter()
         try:
-            with use_backend(backend, _banned=frozenset(failures)):
+            with (
+                spans.span(operation, "call", metadata={"backend": backend.value}),
+                use_backend(backend, _banned=frozenset(failures)),
+            ):
                 result = function(backend) if handed else function()
         except (TypeError, ValueError):
             raise

@@ -54,10 +54,8 @@ def solve_auto(problem: Problem, options: Options) -> FODEResult:
 
 def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
     """The method that only this kind of problem needs, or None."""
-    if problem.terms:
-        return "multi_term", "the equation has several terms"
     if problem.delays:
-        return "delay", "the equation has delays"
+        return "adaptive", "the equation has delays"
     if problem.orders.function is not None:
         return "variable_order", "the order is a function of t"
     if problem.library != "numpy":

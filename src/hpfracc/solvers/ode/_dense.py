@@ -50,7 +50,10 @@ class FixedSolution:
         self.f = f
         self._most = table.powers
         self.t_min = grid.t0
-        self.t_max = float(grid.t0 + grid.elapsed(y.shape[1] - 1, y.shape[1])[0]) if end is None else end
+        last = y.shape[1] - 1
+        if end is None:  # the last step is at t1, which t0 + (t1 - t0) need not be
+            end = grid.t1 if last == grid.steps else float(grid.t0 + grid.elapsed(last, last + 1)[0])
+        self.t_max = end
         self._slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
         self._powers: tuple[float, ...] = ()
         self._first = 0
@@ -80,11 +83,13 @@ class FixedSolution:
         near = (interval < _NEAR) & (self.problem.orders.known is not None)
         if np.any(near):
             nodes = min(_NEAR + 3, last + 1)
-            begin = self._beginning(self.grid.elapsed(0, nodes))
-            rest = self.y[:, :nodes] - begin
-            rest[~np.isfinite(rest)] = 0.0  # the origin of a Riemann-Liouville problem
-            part = self._cubic(rest, tau[near], interval[near])
-            found[:, near] = part + self._beginning(tau[near])
+            with np.errstate(divide="ignore", invalid="ignore"):  # the origin of a Riemann-Liouville problem
+                begin = self._beginning(self.grid.elapsed(0, nodes))
+                rest = self.y[:, :nodes] - begin
+                rest[~np.isfinite(rest)] = 0.0
+                part = self._cubic(rest, tau[near], interval[near])
+                found[:, near] = part + self._beginning(tau[near])
+            found[:, tau == 0.0] = self.y[:, :1]
         if not np.all(near):
             found[:, ~near] = self._cubic(self.y, tau[~near], interval[~near])
         return found

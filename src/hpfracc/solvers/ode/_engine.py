@@ -105,13 +105,30 @@ class Engine:
         self._choose(last - first)
         started = time.perf_counter()
         reached: int = self._stepper.run(begin, first, stop)
+        if self.compiled:
+            return self._mended(begin, first, stop, reached)
         seconds = time.perf_counter() - started
-        if not self.compiled:
-            self._spent += seconds
-            self._done += reached - first
-            if self._price is not None:
-                self._price.rent(seconds)
+        self._spent += seconds
+        self._done += reached - first
+        if self._price is not None:
+            self._price.rent(seconds)
         return reached
+
+    def _mended(self, begin: int, first: int, stop: int, reached: int) -> int:
+        """Steps that a compiled right-hand side spoiled are done again in Python: it is there that it may raise."""
+        table = self.tableau
+        while True:
+            new = slice(first, reached)
+            good = np.isfinite(table.y[:, new]).all(axis=0) & np.isfinite(table.f[:, new]).all(axis=0)
+            bad = reached if good.all() else first + int(np.argmin(good))
+            if bad == stop:
+                return stop
+            table.known = bad
+            again = NumpyStepper(table, self.scheme, self.block, self.fun, self.newton).run(begin, bad, bad + 1)
+            if again in (bad, stop) or not np.isfinite(table.f[:, bad]).all():
+                return again
+            first = again
+            reached = self._stepper.run(begin, first, stop)
 
     def _choose(self, left: int) -> None:
         wish = self.options.compile
@@ -167,7 +184,8 @@ class Engine:
             return
         finally:
             self.compile_seconds = time.perf_counter() - started
-        policy.note_compilation(self.compile_seconds)
+        if fun.fresh:  # one that was kept tells nothing of what the next will take
+            policy.note_compilation(self.compile_seconds)
         policy.note_kernel(self.scheme.kind, self.tableau.y.dtype)
         counted = getattr(self._stepper, "evaluations", 0)
         self._stepper = CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.errors import ShapeError
-from hpfracc.solvers.ode._problem import Problem, check_value
+from hpfracc.solvers.ode._problem import Problem, check_jacobian, check_value
 
 __all__ = ["Jacobian", "RightHandSide"]
 
@@ -30,10 +29,11 @@ class RightHandSide:
 
     def __call__(self, t: float, y: Array) -> Array:
         self.count += 1
-        value = self._bare(t, y)
+        # Copies: the function may keep or change what it is given, and return the same array each time.
+        value = self._bare(t, y.copy())
         if type(value) is np.ndarray and value.shape == self._shape and value.dtype == self._dtype:
-            return value
-        return check_value(value, self._shape, self._dtype, "fun")
+            return value.copy()
+        return check_value(value, self._shape, self._dtype, "fun").copy()
 
     def writer(self, y: Array, out: Array) -> Callable[[Fail], Callable[[float], None]]:
         """``f(t, y)`` written to ``out``, for callers that count for themselves: the shortest way into Python.
@@ -68,17 +68,11 @@ class Jacobian:
         assert problem.jac is not None
         self._jac = problem.jac
         self._args = problem.args
-        self._shape = (*problem.shape, problem.shape[-1])
+        self._shape = problem.shape
         self._dtype = problem.dtype
 
     def __call__(self, t: float, y: Array) -> Array:
-        value = np.asarray(self._jac(t, y, *self._args))
-        if value.shape != self._shape:
-            raise ShapeError(
-                f"jac(t, y) returned shape {value.shape}, and y has shape {y.shape}: it has to return {self._shape}, "
-                "a row for each component of fun"
-            )
-        return check_value(value, self._shape, self._dtype, "jac")
+        return check_jacobian(self._jac(t, y.copy(), *self._args), self._shape, self._dtype).copy()
 
     def writer(self, y: Array, out: Array) -> Callable[[Fail], Callable[[float], None]]:
         """The same, written to ``out``."""
@@ -86,7 +80,7 @@ class Jacobian:
         def make(fail: Fail) -> Callable[[float], None]:
             def write(t: float) -> None:
                 try:
-                    out[...] = self(t, y.copy())
+                    out[...] = self(t, y)
                 except BaseException as error:
                     fail(error)
 

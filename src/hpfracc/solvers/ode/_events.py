@@ -26,7 +26,7 @@ class EventWatch:
         self.states: list[list[Array]] = [[] for _ in events]
 
     def _value(self, number: int, t: float, y: Array) -> float:
-        return float(np.asarray(self.events[number](t, y, *self.args)).reshape(()))
+        return float(np.asarray(self.events[number](t, np.array(y), *self.args)).reshape(()))
 
     def watch(self, times: Array, states: Array, solution: Callable[[float], Array]) -> float | None:
         """Look at new points, ``states`` of shape (..., d, n); the time of a terminal event, or None.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,9 @@ from hpfracc.solvers.ode._method import Method
 from hpfracc.solvers.ode._solve import solve_fode
 
 __all__ = ["fdeint"]
+
+#: A step that nobody chose divides the interval into no fewer.
+_FEWEST = 100
 
 
 def fdeint(
@@ -38,8 +42,8 @@ def fdeint(
     alpha : float or array
         The order or orders.
     method, step
-        As in :func:`solve_fode`. For tensors and JAX arrays the smallest distance of two times is the step unless one
-        is given.
+        As in :func:`solve_fode`. For tensors and JAX arrays the step, unless one is given, is the smallest distance of
+        two times, or as large a whole part of it as makes at least 100 steps: how exact that is, is not looked at.
     **options
         Whatever else :func:`solve_fode` takes.
 
@@ -71,6 +75,7 @@ def fdeint(
         raise InvalidInputError("t has to be finite and to rise from each time to the next")
     if step is None and library_of(y0) in ("torch", "jax"):
         step = float(np.diff(times).min())
+        step /= math.ceil(_FEWEST * step / float(times[-1] - times[0]))
     span = (float(times[0]), float(times[-1]))
     result = solve_fode(func, span, y0, alpha, method=method, step=step, t_eval=times, **options)
     if not result.success:

@@ -35,5 +35,5 @@ def add_first_value(table: Tableau, evaluate: Callable[[float, Array], Array], k
     orders = row_orders(table.problem)
     for alpha in np.unique(orders):
         mine = orders == alpha
-        first = trapezoid_weights(float(alpha), grid.steps + 1)[1]
+        first = trapezoid_weights(float(alpha), grid.count)[1]
         table.sums[kind, mine] += grid.step**alpha * table.f[mine, :1] * first

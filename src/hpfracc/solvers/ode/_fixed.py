@@ -88,6 +88,7 @@ class _Walk:
         self.end: float | None = None
         self.watched = 1
         self.stretch = _STRETCH[0]
+        self.interrupted = False
         self._beyond = 0
 
     def time_of(self, n: int) -> float:
@@ -115,6 +116,7 @@ class _Walk:
                     if not self._look(reached, report) or (reached < stop and not self._unsettled(reached)):
                         return
             except KeyboardInterrupt:
+                self.interrupted = True
                 self.fail(
                     f"Interrupted at t = {self.time_of(table.known - 1):g}: what is here is the solution up to then."
                 )
@@ -216,9 +218,9 @@ def solve_fixed(
     """
     started = time.perf_counter()
     assert options.step is not None
-    grid = make_grid(problem.t0, problem.t1, options.step)
+    grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)
     table = make_tableau(problem, grid, scheme)
-    block = BLOCK if grid.steps > DIRECT_BELOW else grid.steps + 1
+    block = BLOCK if grid.count - 1 > DIRECT_BELOW else grid.count
     engine = Engine(table, scheme, block, options, RightHandSide(problem))
     return walk_grid(
         table, options, engine, block, (name, reason, "fft" if block == BLOCK else "direct"), started, guard
@@ -247,6 +249,7 @@ def walk_grid(
         "seconds": time.perf_counter() - started,
         "compile_seconds": engine.compile_seconds,
         "terminated": walk.end is not None,
+        "interrupted": walk.interrupted,
     }
     if newton is not None:
         stats["newton_iterations"] = newton.iterations

@@ -66,7 +66,7 @@ def solve_multistep(method: Multistep, problem: Problem, options: Options) -> FO
 def _start(table: Tableau, evaluate: Callable[[float, Array], Array], *, method: Multistep, powers: Powers) -> None:
     """The values that the starting weights belong to, and what these contribute to all later sums."""
     problem, grid = table.problem, table.grid
-    orders, n = row_orders(problem), grid.steps + 1
+    orders, n = row_orders(problem), grid.count
     if powers.first == 0:
         evaluate_first(table, evaluate)
     distinct = [float(alpha) for alpha in np.unique(orders)]

@@ -116,7 +116,10 @@ def read_options(
 def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
     if t_eval is None:
         return None
-    times = np.asarray(t_eval, dtype=np.float64)
+    try:
+        times = np.asarray(t_eval, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"t_eval={t_eval!r} has to be times along one axis") from None
     if times.ndim != 1:
         raise ShapeError(f"t_eval has shape {times.shape}; give times along one axis")
     if not np.all(np.isfinite(times)):
@@ -131,7 +134,10 @@ def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
 def _read_events(events: Any) -> tuple[Callable[..., Any], ...]:
     if events is None:
         return ()
-    given: Sequence[Any] = (events,) if callable(events) else tuple(events)
+    try:
+        given: Sequence[Any] = (events,) if callable(events) else tuple(events)
+    except TypeError:
+        raise InvalidInputError(f"events={events!r} is neither a function event(t, y) nor a list of them") from None
     for event in given:
         if not callable(event):
             raise InvalidInputError(f"events holds {event!r}, which cannot be called; give functions event(t, y)")

@@ -112,8 +112,17 @@ def _read_function(alpha: Callable[[float], Any], shape: tuple[int, ...], t0: fl
     """A variable order, probed at both ends and in the middle."""
     highest = 0.0
     for t in (t0, 0.5 * (t0 + t1), t1):
-        values = np.asarray(alpha(t), dtype=np.float64)
+        try:
+            values = np.asarray(alpha(t), dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                f"alpha({t:g}) = {alpha(t)!r} is not an order; return a number such as 0.5"
+            ) from None
         check_values(values, f"alpha({t:g})")
+        if np.any(values > 1.0):
+            raise InvalidInputError(
+                f"alpha({t:g}) = {float(values.max()):g}; an order that is a function of t goes up to 1"
+            )
         try:
             fits = np.broadcast_shapes(values.shape, shape) == shape
         except ValueError:

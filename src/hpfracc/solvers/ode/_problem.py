@@ -112,6 +112,17 @@ def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Ar
     return array.astype(dtype, copy=False)
 
 
+def check_jacobian(value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
+    """What ``jac`` returned for a state of ``shape``, as an array of shape (..., d, d), or an error in words."""
+    wanted = (*shape, shape[-1])
+    if np.shape(value) != wanted:
+        raise ShapeError(
+            f"jac(t, y) returned shape {np.shape(value)}, and y has shape {shape}: it has to return {wanted}, a row "
+            "for each component of fun"
+        )
+    return check_value(value, wanted, dtype, "jac")
+
+
 def read_problem(
     fun: Callable[..., Any],
     t_span: Sequence[float],
@@ -139,11 +150,16 @@ def read_problem(
     orders = read_orders(alpha, tuple(state.shape), t0, t1, len(given))
     _check_count(orders, given, derivative)
     known_terms = tuple(_read_term(term) for term in terms)
-    lags = tuple(float(delay) for delay in delays)
+    try:
+        lags = tuple(float(delay) for delay in delays)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"delays={delays!r} has to be a list of numbers above 0") from None
     if any(not (math.isfinite(lag) and lag > 0.0) for lag in lags):
         raise InvalidInputError(f"delays={lags} have to be finite and above 0")
     if lags and history is None:
         raise InvalidInputError("an equation with delays needs its past: give history, a function of t before t0")
+    if history is not None and not callable(history):
+        raise InvalidInputError(f"history={history!r} cannot be called; give a function of t before t0")
     library = library_of(state)
     if library == "numpy":
         kind = np.result_type(state, *given)
@@ -229,8 +245,15 @@ def _check_count(orders: Orders, given: tuple[Any, ...], derivative: str) -> Non
 
 
 def _read_term(term: tuple[Any, float] | Term) -> Term:
-    coefficient, order = (term.coefficient, term.order) if isinstance(term, Term) else term
-    value = np.asarray(order, dtype=np.float64)
+    try:
+        coefficient, order = (term.coefficient, term.order) if isinstance(term, Term) else term
+        value = np.asarray(order, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"terms holds {term!r}; a term is a pair (coefficient, order)") from None
+    if not callable(coefficient) and np.asarray(coefficient).dtype.kind not in "fciub":
+        raise InvalidInputError(
+            f"terms holds the coefficient {coefficient!r}; give a number, an array or a function of t"
+        )
     if value.ndim:
         raise ShapeError(f"a term has one order, and {order!r} is several")
     if float(value) != 0.0:  # a plain multiple of y is a term too

@@ -78,7 +78,7 @@ def make_tableau(problem: Problem, grid: UniformGrid, scheme: Scheme) -> Tableau
     """The arrays of a solve, with the contribution of the initial data in every sum."""
     orders = row_orders(problem)
     distinct, which = np.unique(orders, return_inverse=True)
-    n = grid.steps + 1
+    n = grid.count
     weights = np.stack(
         [np.stack(scheme.weights(float(alpha), n)) * grid.step ** float(alpha) for alpha in distinct], axis=1
     )

@@ -7,8 +7,9 @@ from typing import Any
 
 from hpfracc.solvers.ode._auto import solve_auto, solve_with
 from hpfracc.solvers.ode._method import Method, find_method
-from hpfracc.solvers.ode._options import MAX_STEPS, read_options
-from hpfracc.solvers.ode._problem import read_problem
+from hpfracc.solvers.ode._multiterm import solve_reduced
+from hpfracc.solvers.ode._options import MAX_STEPS, Options, read_options
+from hpfracc.solvers.ode._problem import Problem, read_problem
 from hpfracc.solvers.ode._result import FODEResult
 
 __all__ = ["solve_fode"]
@@ -32,6 +33,9 @@ def solve_fode(
     max_steps: int = MAX_STEPS,
     dy0: Any = None,
     derivative: str = "caputo",
+    terms: Sequence[tuple[Any, float]] = (),
+    delays: Sequence[float] = (),
+    history: Callable[[float], Any] | None = None,
     backend: Any = "auto",
     compile: bool | str = "auto",
     progress: bool | Callable[..., Any] = False,
@@ -78,6 +82,14 @@ def solve_fode(
         The further initial values that an order above 1 needs: y'(t0), y''(t0), ..., each of the shape of ``y0``.
     derivative : {"caputo", "riemann_liouville"}
         Which derivative the equation is written in.
+    terms : sequence of (coefficient, order), optional
+        Further terms on the left, :math:`D^\alpha y + \sum_i c_i D^{\alpha_i} y = f(t, y)`, of orders below alpha; a
+        coefficient is a number, an array that broadcasts to the state, or a function of t.
+    delays : sequence of float, optional
+        Constant delays: ``fun`` is then called as ``fun(t, y, (y(t - delay_1), ...), *args)``. Needs ``history``, and
+        no ``step``.
+    history : callable, optional
+        ``history(t)``, the state before t0, for delays.
     backend : str, default "auto"
         For NumPy problems ``"numpy"`` or ``"numba"``; tensors and JAX arrays stay in their own library.
     compile : bool or "auto"
@@ -108,7 +120,19 @@ def solve_fode(
     >>> bool(abs(solution.y[0, -1] - mittag_leffler(-(2.0**0.5), 0.5)) < 1e-4)
     True
     """
-    problem = read_problem(fun, t_span, y0, alpha, dy0=dy0, derivative=derivative, args=args, jac=jac)
+    problem = read_problem(
+        fun,
+        t_span,
+        y0,
+        alpha,
+        dy0=dy0,
+        derivative=derivative,
+        args=args,
+        jac=jac,
+        terms=terms,
+        delays=delays,
+        history=history,
+    )
     options = read_options(
         problem.t0,
         problem.t1,
@@ -124,6 +148,10 @@ def solve_fode(
         compile=compile,
         progress=progress,
     )
-    if method == "auto":
-        return solve_auto(problem, options)
-    return solve_with(find_method(method, problem.library), problem, options)
+
+    def solve(problem: Problem, options: Options) -> FODEResult:
+        if method == "auto":
+            return solve_auto(problem, options)
+        return solve_with(find_method(method, problem.library), problem, options)
+
+    return solve_reduced(problem, options, solve) if problem.terms else solve(problem, options)

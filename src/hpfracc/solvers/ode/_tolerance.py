@@ -29,37 +29,59 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
     ``max_steps``, the finest solution comes back with ``success=False``.
     """
     # The search looks at the steps alone; what else was asked for is done once, with the step that was found.
-    plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=False, progress=False)
+    plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=True)
     length = problem.t1 - problem.t0
     steps = min(_FIRST, options.max_steps)
     coarse = method.solve(problem, dataclasses.replace(plain, step=length / steps))
-    evaluations, jacobians = coarse.nfev, coarse.njev
+    counts = [coarse.nfev, coarse.njev]
+
+    def finish(result: FODEResult) -> FODEResult:
+        """The solution with ``steps`` steps in the form that was asked for."""
+        if options.events and not result.stats.get("interrupted"):
+            again = method.solve(problem, dataclasses.replace(options, step=length / steps, progress=False))
+            counts[0], counts[1] = counts[0] + again.nfev, counts[1] + again.njev
+            again.error_estimate = result.error_estimate
+            if not result.success:
+                again.success, again.message = False, result.message
+            result = again
+        else:
+            _as_asked(result, problem, options)
+        result.nfev, result.njev = counts
+        result.stats["halvings"] = len(ratios)
+        return result
+
     ratios: list[float] = []
     while True:
-        if not coarse.success and steps >= 16 * _FIRST:
-            return coarse
+        if coarse.stats.get("interrupted") or (not coarse.success and steps >= 16 * _FIRST):
+            return finish(coarse)
         if 2 * steps > options.max_steps:
-            return _give_up(coarse, ratios, steps, options)
+            return finish(_give_up(coarse, ratios, steps, options))
         steps *= 2
         fine = method.solve(problem, dataclasses.replace(plain, step=length / steps))
-        evaluations, jacobians = evaluations + fine.nfev, jacobians + fine.njev
+        counts[0], counts[1] = counts[0] + fine.nfev, counts[1] + fine.njev
         if coarse.success and fine.success:
             distance, ratio = _distance(coarse, fine, options)
+            fine.error_estimate = distance
             ratios.append(ratio)
             if ratio <= 1.0:
-                break
+                return finish(fine)
             if _expected(ratios, steps) > options.max_steps:
-                fine.error_estimate = distance
-                return _give_up(fine, ratios, steps, options)
+                return finish(_give_up(fine, ratios, steps, options))
         coarse = fine
-    final = fine
-    if options.t_eval is not None or options.events or options.dense_output:
-        final = method.solve(problem, dataclasses.replace(options, step=length / steps))
-        evaluations, jacobians = evaluations + final.nfev, jacobians + final.njev
-    final.error_estimate = distance
-    final.nfev, final.njev = evaluations, jacobians
-    final.stats["halvings"] = len(ratios)
-    return final
+
+
+def _as_asked(result: FODEResult, problem: Problem, options: Options) -> None:
+    """At the times asked for, with ``sol`` where that was."""
+    solution: Any = result.sol
+    assert solution is not None
+    if options.t_eval is not None:
+        result.t = options.t_eval[options.t_eval <= solution.t_max]
+        result.y = solution(result.t)
+    if options.events:
+        result.t_events = [np.empty(0) for _ in options.events]
+        result.y_events = [np.empty((0, *problem.shape), problem.dtype) for _ in options.events]
+    if not options.dense_output:
+        result.sol = None
 
 
 def _distance(coarse: FODEResult, fine: FODEResult, options: Options) -> tuple[float, float]:
@@ -86,6 +108,7 @@ def _give_up(result: FODEResult, ratios: list[float], steps: int, options: Optio
     result.success = False
     result.message = (
         f"rtol={options.rtol:g}, atol={options.atol} was not reached with {steps} steps of one size ({off}), and "
-        f"would take more than max_steps={options.max_steps}: loosen it, raise max_steps, or use method='auto'."
+        f"would take more than max_steps={options.max_steps}: loosen it, raise max_steps, or use a method of higher "
+        "order."
     )
     return result

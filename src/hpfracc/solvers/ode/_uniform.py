@@ -17,15 +17,18 @@ Array = np.ndarray[Any, Any]
 
 #: A step that fits the interval to this many parts of itself is taken as it is.
 _FITS = 1e-6
+#: No method finds more steps than these at once.
+_FIRST = 16
 
 
 @dataclass(frozen=True, slots=True)
 class UniformGrid:
-    """``t_n = t0 + n step`` for n = 0 .. steps."""
+    """``t_n = t0 + n step`` for n = 0 .. steps, of which a solve that may end early keeps the first ``count``."""
 
     t0: float
     t1: float
     steps: int
+    count: int
 
     @property
     def step(self) -> float:
@@ -34,21 +37,24 @@ class UniformGrid:
 
     def elapsed(self, first: int = 0, stop: int | None = None) -> Array:
         """``t_n - t0``, with the digits that ``t0`` would take."""
-        stop = self.steps + 1 if stop is None else stop
+        stop = self.count if stop is None else stop
         return (self.t1 - self.t0) * (np.arange(first, stop) / self.steps)
 
     def times(self) -> Array:
-        """All ``t_n``; the last is t1 itself."""
+        """The ``t_n`` that are kept; the last of all is t1 itself."""
         times = self.t0 + self.elapsed()
-        times[-1] = self.t1
+        if self.count == self.steps + 1:
+            times[-1] = self.t1
         return times
 
 
-def make_grid(t0: float, t1: float, step: float) -> UniformGrid:
-    """The grid of the largest step not above ``step`` that divides ``[t0, t1]``."""
+def make_grid(t0: float, t1: float, step: float, most: int | None = None) -> UniformGrid:
+    """The grid of the largest step not above ``step`` that divides ``[t0, t1]``; beyond ``most`` none is taken."""
     ratio = (t1 - t0) / step
     steps = round(ratio) if abs(ratio - round(ratio)) <= _FITS else math.ceil(ratio)
-    return UniformGrid(t0, t1, max(1, steps))
+    steps = max(1, steps)
+    # A method that finds its first steps together takes all of them.
+    return UniformGrid(t0, t1, steps, 1 + (steps if most is None else min(steps, max(most, _FIRST))))
 
 
 def row_orders(problem: Problem) -> Array:

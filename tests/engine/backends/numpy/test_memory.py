@@ -1,40 +1,47 @@
-"""The memory that NumPy's kernels take is the memory that the contracts predict."""
+"""The memory that NumPy's kernels take is the memory that is predicted for them, from a megabyte on."""
 
 from __future__ import annotations
 
 import gc
-import importlib
 import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.primitives.base import ArraySpec, Call
+from hpfracc.engine.selection.needs import modelled_bytes
 
+FORMULA = {"expression": "x*y + sin(x)", "names": ("x", "y")}
 CASES: list[tuple[str, str, list[tuple[int, ...]], str, dict[str, Any]]] = [
     ("causal_convolution", "fft", [(100_000,), (100_000,)], "float64", {}),
     ("causal_convolution", "fft", [(2000,), (60, 3000)], "float32", {}),
+    ("causal_convolution", "fft", [(2000,), (60, 3000)], "float64", {}),
     ("causal_convolution", "fft", [(20, 2000), (20, 3000)], "complex128", {}),
     ("causal_convolution", "direct", [(50,), (100_000,)], "float64", {}),
     ("causal_convolution", "direct", [(50,), (40, 3000)], "float64", {}),
+    ("causal_convolution", "blocked", [(1000,), (2_000_000,)], "float64", {}),
+    ("causal_convolution", "blocked", [(20_000,), (500_000,)], "float64", {}),
     ("matmul", "default", [(400, 300), (300, 500)], "float64", {}),
     ("matmul", "stacked", [(40, 60, 60), (40, 60, 60)], "float64", {}),
     ("fft", "pocketfft", [(50, 4000)], "float64", {"kind": "rfft"}),
     ("fft", "pocketfft", [(50, 4000)], "float64", {"kind": "fft", "n": 6000}),
+    ("fft", "pocketfft", [(50, 2001)], "complex128", {"kind": "irfft"}),
     ("fft", "scipy", [(50, 4000)], "float64", {"kind": "fft"}),
     ("fft", "scipy", [(50, 4000)], "float64", {"kind": "rfft", "n": 6000}),
-    (
-        "elementwise",
-        "blocked",
-        [(500_000,), (500_000,)],
-        "float64",
-        {"expression": "x*y + sin(x)", "names": ("x", "y")},
-    ),
+    ("elementwise", "blocked", [(500_000,), (500_000,)], "float64", FORMULA),
+    ("elementwise", "default", [(200_000,), (200_000,)], "float64", FORMULA),
+    ("elementwise", "default", [(200_000,)], "float64", {"expression": "exp(-x*x)*cos(x)", "names": ("x",)}),
     ("reduction", "default", [(400, 1000)], "float64", {"kind": "norm", "axis": 0}),
     ("reduction", "default", [(400, 1000)], "float64", {"kind": "sum", "axis": -1}),
     ("bitwise_xor", "default", [(400_000,), (400_000,)], "int64", {}),
+    ("mittag_leffler", "contour", [(120_000,)], "float64", {"alpha": 0.7}),
+    ("mittag_leffler", "contour", [(100_000,)], "complex128", {"alpha": 0.7}),
     ("toeplitz_apply", "direct", [(50,), (100_000,)], "float64", {}),
     ("toeplitz_apply", "direct", [(5000,), (5000,)], "float64", {}),
     ("toeplitz_apply", "fft", [(100_000,), (100_000,)], "float64", {}),
@@ -51,6 +58,7 @@ CASES: list[tuple[str, str, list[tuple[int, ...]], str, dict[str, Any]]] = [
 
 def peak_bytes(run: Any) -> int:
     run()  # what is cached at the first call is not this call's
+    host_buffers.clear()
     gc.collect()
     tracemalloc.start()
     try:
@@ -60,29 +68,35 @@ def peak_bytes(run: Any) -> int:
         tracemalloc.stop()
 
 
+def unseen(call: Call, algorithm: str) -> int:
+    """The plan and the scratch row of a transform are the C library's own, which tracemalloc is not told of."""
+    if call.operation != "causal_convolution" or algorithm != "fft":
+        return 0
+    halves = 3 if call.dtype in ("float64", "complex128") else 1
+    return halves * fast_length(call.length + call.facts["taps"] - 1) * call.itemsize // 2
+
+
+def arm_of(name: str, algorithm: str) -> Arm:
+    (spec,) = [spec for spec in registry.adapter("numpy").specs[name] if spec.algorithm == algorithm]
+    return Arm("numpy", spec)
+
+
+def test_every_primitive_is_looked_at() -> None:
+    """No primitive that NumPy serves, and none of its algorithms, is left out below."""
+    offered = {(name, spec.algorithm) for name, specs in registry.adapter("numpy").specs.items() for spec in specs}
+    looked_at = {case[:2] for case in CASES}
+    assert {pair for pair in offered if pair[0] in {name for name, _ in looked_at}} == looked_at
+
+
 @pytest.mark.parametrize(("name", "algorithm", "shapes", "dtype", "params"), CASES)
 def test_prediction_is_within_15_percent_of_the_peak(
     name: str, algorithm: str, shapes: list[tuple[int, ...]], dtype: str, params: dict[str, Any]
 ) -> None:
     """Operands, result and workspace together, at the moment when most of them are alive."""
-    primitive = PRIMITIVES[name]
-    call = primitive.describe(*(ArraySpec(shape, dtype) for shape in shapes), **params)
-    arrays = [np.ones(shape, dtype) for shape in shapes]
-    kernel = importlib.import_module(f"hpfracc.engine.backends.numpy.kernels.{name}").KERNELS[algorithm]
-    actual = call.input_bytes + peak_bytes(lambda: kernel.run(*arrays, **params))
-    assert primitive.memory(call, algorithm) == pytest.approx(actual, rel=0.15)
-
-
-@pytest.mark.parametrize("algorithm", ["blocked", "default"])
-def test_what_depends_on_the_library_is_an_upper_bound(algorithm: str) -> None:
-    """Blocks may be taken in groups, and a library may write over a temporary: predicted is then more than needed."""
-    if algorithm == "blocked":
-        name, shapes, params = "causal_convolution", [(1000,), (500_000,)], {}
-    else:
-        name, shapes = "elementwise", [(200_000,), (200_000,)]
-        params = {"expression": "x*y + sin(x)", "names": ("x", "y")}
-    arrays = [np.ones(shape) for shape in shapes]
-    call = PRIMITIVES[name].describe(*arrays, **params)
-    kernel = importlib.import_module(f"hpfracc.engine.backends.numpy.kernels.{name}").KERNELS[algorithm]
-    actual = call.input_bytes + peak_bytes(lambda: kernel.run(*arrays, **params))
-    assert actual <= 1.01 * PRIMITIVES[name].memory(call, algorithm)
+    call = PRIMITIVES[name].describe(*(ArraySpec(shape, dtype) for shape in shapes), **params)
+    arrays = [-np.linspace(0.1, 8.0, int(np.prod(shape))).reshape(shape).astype(dtype) for shape in shapes]
+    arm = arm_of(name, algorithm)
+    kernel = registry.kernel(name, "numpy", algorithm)
+    actual = call.input_bytes + peak_bytes(lambda: kernel.run(*arrays, **params)) + unseen(call, algorithm)
+    predicted = modelled_bytes(PRIMITIVES[name], call, arm)
+    assert predicted == pytest.approx(actual, rel=0.15)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.backends.cupy import workspace
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
+from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["ADAPTER", "CupyAdapter"]
 
@@ -49,22 +51,34 @@ class CupyAdapter(Adapter):
     import_seconds: ClassVar[float] = 1.0
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
-            KernelSpec("causal_convolution", "direct", INEXACT, compiles="signature", refuses=_too_long),
-            KernelSpec("causal_convolution", "fft", INEXACT, compiles="signature"),
+            KernelSpec(
+                "causal_convolution",
+                "direct",
+                INEXACT,
+                compiles="signature",
+                refuses=_too_long,
+                workspace=workspace.convolution_direct,
+            ),
+            KernelSpec("causal_convolution", "fft", INEXACT, compiles="signature", workspace=workspace.convolution_fft),
         ),
         "matmul": (KernelSpec("matmul", "default", INEXACT),),
-        "fft": (KernelSpec("fft", "default", INEXACT),),
+        "fft": (KernelSpec("fft", "default", INEXACT, workspace=workspace.fft),),
         "elementwise": (KernelSpec("elementwise", "fused", INEXACT, compiles="signature"),),
-        "reduction": (KernelSpec("reduction", "default", INEXACT | INTEGERS, compiles="signature"),),
+        "reduction": (
+            KernelSpec("reduction", "default", INEXACT | INTEGERS, compiles="signature", workspace=workspace.reduction),
+        ),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature"),),
         "spectral_multiply": (KernelSpec("spectral_multiply", "fft", INEXACT),),
         "toeplitz_apply": (
             KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", refuses=_too_long_or_wide),
             KernelSpec("toeplitz_apply", "fft", INEXACT),
         ),
+        "stencil_relax": (KernelSpec("stencil_relax", "frontier", FLOATS, compiles="signature"),),
         "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature"),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, compiles="signature"),),
-        "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, compiles="signature"),),
+        "mittag_leffler": (
+            KernelSpec("mittag_leffler", "contour", INEXACT, compiles="signature", workspace=workspace.mittag_leffler),
+        ),
         "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, compiles="signature"),),
     }
 
@@ -114,6 +128,12 @@ class CupyAdapter(Adapter):
                 pair = cuda.Event(), cuda.Event()
             return _EventTimer(cuda, _index(device), pair, idle)
 
+    def clock(self) -> DeviceClock:
+        """CUDA events on the current stream, for the profiler."""
+        from hpfracc.engine.backends.cupy.clock import CLOCK
+
+        return CLOCK
+
     def free_bytes(self, device: str) -> int | None:
         """What the driver has free and what CuPy's own pool holds unused."""
         cupy = import_optional("cupy")
@@ -128,6 +148,28 @@ class CupyAdapter(Adapter):
             with cupy.cuda.Device(_index(device)):
                 cupy.fft.config.get_plan_cache().clear()
                 cupy.get_default_memory_pool().free_all_blocks()
+
+    def reserved_bytes(self, device: str) -> int:
+        """What CuPy's pool has taken."""
+        cupy = import_optional("cupy")
+        with cupy.cuda.Device(_index(device)):
+            return int(cupy.get_default_memory_pool().total_bytes())
+
+    def stack(self, arrays: Sequence[Any]) -> Any:
+        """By CuPy."""
+        return import_optional("cupy").stack(list(arrays))
+
+    def pinned_bytes(self, size: int) -> np.ndarray | None:
+        """Page-locked memory from CuPy's own pool; None where there is no card."""
+        if not self.devices():
+            return None
+        return np.frombuffer(import_optional("cupy").cuda.alloc_pinned_memory(size), np.uint8, size)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
+        """An array from CuPy's own pool."""
+        cupy = import_optional("cupy")
+        with cupy.cuda.Device(_index(device)):
+            return cupy.empty(shape, dtype)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """CuPy's own error, or what cuFFT, cuBLAS and the driver say."""

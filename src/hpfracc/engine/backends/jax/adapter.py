@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,10 +13,13 @@ import numpy as np
 from hpfracc._arrays import is_tracer
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, KernelSpec
+from hpfracc.engine.backends.jax import workspace
+from hpfracc.engine.hardware import driver_free_bytes
 from hpfracc.engine.memory.alias import unlocked
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.errors import BackendUnavailableError
+from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["ADAPTER", "JaxAdapter"]
 
@@ -60,21 +63,28 @@ class JaxAdapter(Adapter):
     import_seconds: ClassVar[float] = 1.0
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
-            _spec("causal_convolution", "direct", INEXACT, refuses=_too_long),
-            _spec("causal_convolution", "fft", INEXACT),
-            _spec("causal_convolution", "blocked", INEXACT, refuses=_too_many_taps),
+            _spec("causal_convolution", "direct", INEXACT, refuses=_too_long, workspace=workspace.convolution_direct),
+            _spec("causal_convolution", "fft", INEXACT, workspace=workspace.convolution_fft),
+            _spec(
+                "causal_convolution",
+                "blocked",
+                INEXACT,
+                refuses=_too_many_taps,
+                workspace=workspace.convolution_blocked,
+            ),
         ),
         "matmul": (_spec("matmul", "default", INEXACT),),
-        "fft": (_spec("fft", "default", INEXACT),),
+        "fft": (_spec("fft", "default", INEXACT, workspace=workspace.fft),),
         "elementwise": (_spec("elementwise", "fused", INEXACT),),
-        "reduction": (_spec("reduction", "default", INEXACT | INTEGERS),),
+        "reduction": (_spec("reduction", "default", INEXACT | INTEGERS, workspace=workspace.reduction),),
         "bitwise_xor": (_spec("bitwise_xor", "default", INTEGERS, differentiable=False),),
-        "mittag_leffler": (_spec("mittag_leffler", "contour", INEXACT),),
+        "mittag_leffler": (_spec("mittag_leffler", "contour", INEXACT, workspace=workspace.mittag_leffler),),
         "spectral_multiply": (_spec("spectral_multiply", "fft", INEXACT),),
         "toeplitz_apply": (
             _spec("toeplitz_apply", "direct", INEXACT, refuses=_too_long_or_wide),
             _spec("toeplitz_apply", "fft", INEXACT),
         ),
+        "stencil_relax": (_spec("stencil_relax", "relax", FLOATS, differentiable=False),),
         "history_sum": (_spec("history_sum", "direct", INEXACT),),
         "exponential_recurrence": (_spec("exponential_recurrence", "blocked", INEXACT),),
         "chirp_transform": (_spec("chirp_transform", "fft", INEXACT),),
@@ -159,14 +169,55 @@ class JaxAdapter(Adapter):
             if not array.is_deleted() and target in array.devices():
                 array.block_until_ready()
 
+    def clock(self) -> DeviceClock:
+        """None that could set marks: JAX hides its queues, for the profiler."""
+        from hpfracc.engine.backends.jax.clock import CLOCK
+
+        return CLOCK
+
     def free_bytes(self, device: str) -> int | None:
-        """What JAX may still take of its share of the card; None for the host, and where it keeps no count."""
+        """What JAX may still take of its share of the card, and what of that is there; None where it keeps no count.
+
+        Its share is not set aside unless the user lets it be: others may have taken what JAX believes to be its own.
+        """
         if device == "cpu":
             return None
         counts = self._device(device).memory_stats() or {}
         if "bytes_limit" not in counts:
             return None
-        return max(0, int(counts["bytes_limit"]) - int(counts.get("bytes_in_use", 0)))
+        used = int(counts.get("bytes_in_use", 0))
+        free = int(counts["bytes_limit"]) - used
+        driver = driver_free_bytes(device)
+        if driver is not None:
+            free = min(free, driver + max(0, int(counts.get("pool_bytes", used)) - used))
+        return max(0, free)
+
+    def peak_bytes(self, device: str) -> tuple[int, int] | None:
+        """What arrays hold of a CUDA device now, and the most they ever held."""
+        if device == "cpu":
+            return None
+        counts = self._device(device).memory_stats() or {}
+        if "peak_bytes_in_use" not in counts:
+            return None
+        return int(counts["bytes_in_use"]), int(counts["peak_bytes_in_use"])
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
+        """Zeros: JAX has no arrays without contents."""
+        jax = self._jax()
+        with self._x64(dtype):
+            return jax.device_put(jax.numpy.zeros(shape, dtype), self._device(device))
+
+    def stack(self, arrays: Sequence[Any]) -> Any:
+        """By JAX; traced and differentiated along."""
+        jax = self._jax()
+        with self._x64(str(arrays[0].dtype)):
+            return jax.numpy.stack(arrays)
+
+    def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
+        """The parts as one array."""
+        jax = self._jax()
+        with self._x64(str(parts[0].dtype)):
+            return jax.numpy.concatenate(parts, axis)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """XLA's RESOURCE_EXHAUSTED."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, final
 
-from hpfracc.engine.backends.base import HostAdapter, KernelSpec
+from hpfracc.engine.backends.base import Arm, HostAdapter, KernelSpec
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.causal_convolution import around_bytes
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
 __all__ = ["ADAPTER", "NumbaAdapter"]
@@ -22,6 +23,19 @@ def _is_derivative(call: Call) -> str | None:
     return "it gives values only, no derivatives" if call.facts["order"] else None
 
 
+def _no_workspace(call: Call, arm: Arm) -> int:
+    return 0
+
+
+def _around(call: Call, arm: Arm) -> int:
+    return around_bytes(call)
+
+
+def _widened(call: Call, arm: Arm) -> int:
+    """Single precision is computed, and kept until the end, in double."""
+    return 4 * call.output_bytes if call.dtype in ("float32", "complex64") else 0
+
+
 @final
 class NumbaAdapter(HostAdapter):
     """There is no FFT and no matrix product here: nothing that Numba compiles was faster than NumPy's."""
@@ -31,11 +45,26 @@ class NumbaAdapter(HostAdapter):
     import_seconds = 0.3
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
-            KernelSpec("causal_convolution", "direct", INEXACT, compiles="signature", threads=True),
+            KernelSpec(
+                "causal_convolution",
+                "direct",
+                INEXACT,
+                compiles="signature",
+                threads=True,
+                workspace=_around,
+            ),
         ),
         "elementwise": (KernelSpec("elementwise", "fused", INEXACT, compiles="signature", threads=True),),
         "reduction": (
-            KernelSpec("reduction", "default", FLOATS, compiles="signature", threads=True, refuses=_reads_columns),
+            KernelSpec(
+                "reduction",
+                "default",
+                FLOATS,
+                compiles="signature",
+                threads=True,
+                refuses=_reads_columns,
+                workspace=_no_workspace,
+            ),
         ),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature", threads=True),),
         "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature", threads=True),),
@@ -44,12 +73,19 @@ class NumbaAdapter(HostAdapter):
         ),
         "mittag_leffler": (
             KernelSpec(
-                "mittag_leffler", "contour", INEXACT, compiles="signature", threads=True, refuses=_is_derivative
+                "mittag_leffler",
+                "contour",
+                INEXACT,
+                compiles="signature",
+                threads=True,
+                refuses=_is_derivative,
+                workspace=_widened,
             ),
         ),
         "toeplitz_apply": (
             KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", threads=True, refuses=several_axes),
         ),
+        "stencil_relax": (KernelSpec("stencil_relax", "dijkstra", FLOATS, compiles="signature", threads=True),),
     }
 
 

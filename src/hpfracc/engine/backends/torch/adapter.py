@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hpfracc._optional import import_optional
-from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Call
+from hpfracc.engine.backends.base import Adapter, Arm, DeviceTimer, KernelSpec
+from hpfracc.engine.backends.torch import workspace
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
+from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["ADAPTER", "TorchAdapter"]
 
@@ -46,8 +48,24 @@ def _too_many_taps(call: Call) -> str | None:
     return None
 
 
-def _default(primitive: str, dtypes: frozenset[str], *, differentiable: bool = True) -> tuple[KernelSpec, ...]:
-    return (KernelSpec(primitive, "default", dtypes, differentiable=differentiable),)
+def _default(
+    primitive: str,
+    dtypes: frozenset[str],
+    *,
+    differentiable: bool = True,
+    workspace: Callable[[Call, Arm], int] | None = None,
+) -> tuple[KernelSpec, ...]:
+    return (KernelSpec(primitive, "default", dtypes, differentiable=differentiable, workspace=workspace),)
+
+
+def _convolution(
+    algorithm: str,
+    workspace: Callable[[Call, Arm], int],
+    refuses: Callable[[Call], str | None] | None = None,
+) -> KernelSpec:
+    return KernelSpec(
+        "causal_convolution", algorithm, INEXACT, differentiable=True, refuses=refuses, workspace=workspace
+    )
 
 
 class TorchAdapter(Adapter):
@@ -58,21 +76,24 @@ class TorchAdapter(Adapter):
     import_seconds: ClassVar[float] = 2.0
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
-            KernelSpec("causal_convolution", "direct", INEXACT, differentiable=True, refuses=_too_long),
-            KernelSpec("causal_convolution", "fft", INEXACT, differentiable=True),
-            KernelSpec("causal_convolution", "blocked", INEXACT, differentiable=True, refuses=_too_many_taps),
+            _convolution("direct", workspace.convolution_direct, _too_long),
+            _convolution("fft", workspace.convolution_fft),
+            _convolution("blocked", workspace.convolution_blocked, _too_many_taps),
         ),
         "matmul": _default("matmul", INEXACT),
-        "fft": _default("fft", INEXACT),
+        "fft": _default("fft", INEXACT, workspace=workspace.fft),
         "elementwise": _default("elementwise", INEXACT),
-        "reduction": _default("reduction", INEXACT | _NARROW),
+        "reduction": _default("reduction", INEXACT | _NARROW, workspace=workspace.reduction),
         "bitwise_xor": _default("bitwise_xor", INTEGERS, differentiable=False),
-        "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, differentiable=True),),
+        "mittag_leffler": (
+            KernelSpec("mittag_leffler", "contour", INEXACT, differentiable=True, workspace=workspace.mittag_leffler),
+        ),
         "spectral_multiply": (KernelSpec("spectral_multiply", "fft", INEXACT, differentiable=True),),
         "toeplitz_apply": (
             KernelSpec("toeplitz_apply", "direct", INEXACT, differentiable=True, refuses=_too_long_or_wide),
             KernelSpec("toeplitz_apply", "fft", INEXACT, differentiable=True),
         ),
+        "stencil_relax": (KernelSpec("stencil_relax", "relax", FLOATS),),
         "history_sum": (KernelSpec("history_sum", "direct", INEXACT, differentiable=True),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, differentiable=True),),
         "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, differentiable=True),),
@@ -126,13 +147,24 @@ class TorchAdapter(Adapter):
             pair = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         return _EventTimer(torch.cuda, device, pair, idle)
 
+    def clock(self) -> DeviceClock:
+        """CUDA events on the current stream, for the profiler."""
+        from hpfracc.engine.backends.torch.clock import CLOCK
+
+        return CLOCK
+
     def free_bytes(self, device: str) -> int | None:
         """What the driver has free and what PyTorch's own pool holds unused; None for the host."""
         if device == "cpu":
             return None
         cuda = import_optional("torch").cuda
         free, _ = cuda.mem_get_info(device)
-        return int(free) + int(cuda.memory_reserved(device)) - int(cuda.memory_allocated(device))
+        # The nested form: memory_reserved() and memory_allocated() each flatten all counters to read one.
+        counts = cuda.memory_stats_as_nested_dict(device)
+        if not counts:  # nothing was allocated yet
+            return int(free)
+        held, used = (int(counts[name]["all"]["current"]) for name in ("reserved_bytes", "allocated_bytes"))
+        return int(free) + held - used
 
     def release_memory(self, device: str) -> None:
         """Give the unused part of PyTorch's pool back to the driver."""
@@ -140,6 +172,39 @@ class TorchAdapter(Adapter):
         if device != "cpu" and torch is not None and torch.cuda.is_initialized():
             with torch.cuda.device(device):
                 torch.cuda.empty_cache()
+
+    def peak_bytes(self, device: str) -> tuple[int, int] | None:
+        """What tensors hold of a CUDA device now, and the most they ever held or since the user reset that."""
+        if device == "cpu":
+            return None
+        cuda = import_optional("torch").cuda
+        return int(cuda.memory_allocated(device)), int(cuda.max_memory_allocated(device))
+
+    def reset_peak(self, device: str) -> None:
+        """PyTorch's own counter begins anew."""
+        if device != "cpu":
+            import_optional("torch").cuda.reset_peak_memory_stats(device)
+
+    def reserved_bytes(self, device: str) -> int:
+        """What PyTorch's caching allocator has taken."""
+        return 0 if device == "cpu" else int(import_optional("torch").cuda.memory_reserved(device))
+
+    def stack(self, arrays: Sequence[Any]) -> Any:
+        """By PyTorch; a gradient goes through."""
+        return import_optional("torch").stack(tuple(arrays))
+
+    def pinned_bytes(self, size: int) -> np.ndarray | None:
+        """Page-locked memory from PyTorch's own allocator; None where there is no card."""
+        torch = import_optional("torch")
+        if not torch.cuda.is_available():
+            return None
+        pinned: np.ndarray = torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
+        return pinned
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
+        """A tensor, on a card from PyTorch's caching allocator."""
+        torch = import_optional("torch")
+        return torch.empty(shape, dtype=getattr(torch, dtype), device=device)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """PyTorch's own error, or one of the messages by which its parts say the same."""

@@ -323,7 +323,7 @@ class _Runner:
             self._note(series, series.shape(exponent), "every arm", "the box of time is used up", _LATE)
             return None
         try:
-            arrays = make_operands(specs)
+            arrays = get_operation(series.operation).primitive.typical(make_operands(specs))
             return Trial(series.operation, arrays, params, series.placement, prepared=series.variant == PREPARED)
         except Exception as error:  # memory, or an operation of the user's that takes other operands
             self._note(series, series.shape(exponent), "every arm", registry.describe_failure(error), _FAILED)

@@ -6,6 +6,7 @@ import ctypes
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import numba
@@ -13,6 +14,7 @@ import numba.experimental.function_type  # teaches Numba to take pointers as arg
 import numpy as np
 from numba import types
 
+from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
 from hpfracc.solvers.ode.compiled.kernels import call
 
 __all__ = ["CallBack", "CompiledFunction", "NotCompiledError", "compile_function"]
@@ -26,10 +28,14 @@ class NotCompiledError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledFunction:
-    """A pointer for the kernels, and the numbers among the further arguments, which it reads at each call."""
+    """A pointer for the kernels, and the numbers among the further arguments, which it reads at each call.
+
+    ``fresh``: whether it was compiled just now, and not found where it was kept.
+    """
 
     pointer: Any
     parameters: Array
+    fresh: bool = True
 
     def __call__(self, t: float, y: Array, shape: tuple[int, ...]) -> Array:
         """The value at one point, of ``shape``."""
@@ -39,7 +45,7 @@ class CompiledFunction:
 
 
 #: Compiled pointers of each function, by what they depend on; gone with the function.
-_compiled: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Any, tuple[Any, ...]]]] = weakref.WeakKeyDictionary()
+_compiled: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Any, tuple[Any, ...] | None]]] = weakref.WeakKeyDictionary()
 
 
 def _signature(dtype: Any) -> Any:
@@ -60,32 +66,18 @@ def compile_function(
     numbers = tuple(isinstance(each, float) for each in args)
     parameters = np.array([each for each, is_number in zip(args, numbers, strict=True) if is_number], dtype=np.float64)
     fixed = tuple(each for each, is_number in zip(args, numbers, strict=True) if not is_number)
-    surroundings = (*fixed, *_seen_from(fun))
+    around = surroundings(fun, *fixed)
     key = (numbers, shape, out_shape, str(dtype), listed)
     try:
         known = _compiled.setdefault(fun, {})
     except TypeError:  # cannot be referred to weakly: compiled each time
         known = {}
     found = known.get(key)
-    if found is not None and _same(found[1], surroundings):
-        return CompiledFunction(found[0], parameters)
+    if found is not None and same_surroundings(found[1], around):
+        return CompiledFunction(found[0], parameters, fresh=False)
     pointer = _build(fun, (numbers, fixed), (shape, out_shape), dtype, listed)
-    known[key] = (pointer, surroundings)
+    known[key] = (pointer, around)
     return CompiledFunction(pointer, parameters)
-
-
-def _same(old: tuple[Any, ...], new: tuple[Any, ...]) -> bool:
-    return len(old) == len(new) and all(one is other for one, other in zip(old, new, strict=True))
-
-
-def _seen_from(fun: Callable[..., Any]) -> tuple[Any, ...]:
-    """What a function takes from around it, which a compilation builds in: it must be the same when used again."""
-    code = getattr(fun, "__code__", None)
-    if code is None:
-        return ()
-    outside = getattr(fun, "__globals__", {})
-    cells = tuple(cell.cell_contents for cell in (fun.__closure__ or ()))
-    return (*cells, *(outside[name] for name in code.co_names if name in outside))
 
 
 def _build(
@@ -96,7 +88,13 @@ def _build(
     listed: bool,
 ) -> Any:
     numbers, fixed = arguments
-    inner = fun if isinstance(fun, numba.core.dispatcher.Dispatcher) else numba.njit(fun)
+    if isinstance(fun, numba.core.dispatcher.Dispatcher):
+        inner = fun
+    elif isinstance(fun, FunctionType):
+        # Without the check a wrong index reads whatever lies there, where Python raises.
+        inner = numba.njit(boundscheck=True)(fun)
+    else:
+        raise NotCompiledError(f"Numba compiles plain functions, and this is a {type(fun).__name__}")
     terms: list[str] = []
     constants: dict[str, Any] = {}
     reals = 0
@@ -115,12 +113,17 @@ def _build(
             "    y = carray(y_pointer, shape)",
             "    out = carray(out_pointer, out_shape)",
             "    parameters = carray(parameter_pointer, (count,))",
-            f"    out[...] = {wrapped.format(', '.join(('t', 'y', *terms)))}",
+            "    try:",
+            f"        out[...] = {wrapped.format(', '.join(('t', 'y', *terms)))}",
+            # An exception cannot leave a pointer. What is not finite is looked at again in Python, where it can.
+            "    except Exception:",
+            "        out[...] = nan",
         )
     )
     scope: dict[str, Any] = {
         "carray": numba.carray,
         "array": np.array,
+        "nan": np.nan,
         "inner": inner,
         "shape": shapes[0],
         "out_shape": shapes[1],

@@ -170,6 +170,8 @@ def implicit(
             if turn % refresh == 0:
                 counts[2] += 1
                 if has_jac:
+                    for row in range(rows):  # the right-hand side may have changed it
+                        point[row] = y[row, n]
                     jac(t, point.ctypes, derivative.ctypes, parameters.ctypes)
                     if flag[0] != 0:
                         return n

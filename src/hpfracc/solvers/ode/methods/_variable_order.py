@@ -12,10 +12,10 @@ from scipy.special import gamma
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._namespace import NUMPY
 from hpfracc.operators._sequences import power_differences
-from hpfracc.solvers.ode._engine import read_backend
 from hpfracc.solvers.ode._evaluation import Jacobian, RightHandSide
 from hpfracc.solvers.ode._fixed import walk_grid
 from hpfracc.solvers.ode._history import BLOCK
+from hpfracc.solvers.ode._interpreted import refuse_compiled
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._newton import Newton
 from hpfracc.solvers.ode._options import Options
@@ -62,17 +62,14 @@ class VariableOrder(Method):
             return f"method={self.name!r} takes Caputo's derivative, and not derivative={problem.derivative!r}"
         if problem.orders.ceiling > 1:
             return f"method={self.name!r} takes orders up to 1, and alpha goes beyond"
-        if options.compile is True:
-            return f"method={self.name!r} is not compiled; leave compile out"
-        return None
+        return refuse_compiled(options, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """The weights anew for each step."""
         started = time.perf_counter()
-        read_backend(options)
         assert options.step is not None
-        grid = make_grid(problem.t0, problem.t1, options.step)
-        y = np.empty((problem.y0.size, grid.steps + 1), problem.dtype)
+        grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)
+        y = np.empty((problem.y0.size, grid.count), problem.dtype)
         y[:, 0] = problem.y0.reshape(-1)
         table = Tableau(problem, grid, np.empty((0, 0, 0)), None, y, np.zeros_like(y), np.empty((0, 0, 0)))
         return walk_grid(table, options, _Engine(table), BLOCK, (self.name, "asked for", "direct"), started)

@@ -1,0 +1,318 @@
+"""Lattices beside igraph, rustworkx, networkx and SciPy, answers compared, and the bars they are held to.
+
+    python benchmarks/lattice.py                  build, paths, pairs, analysis, mazes; some two minutes
+    python benchmarks/lattice.py --device cuda    the distance map of an 8192 x 8192 maze and the fractional Laplacian
+                                                  on 512^3 points, on the card and on the host
+
+Every library gets the graph in the form it likes best, built before the clock starts; what building takes stands in a
+row of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from _common import heading, print_table, show, write_json
+from scipy.sparse import csgraph
+
+import hpfracc as hf
+from hpfracc.lattice import Lattice
+
+Rows = list[list[str]]
+
+
+def best(run: Callable[[], Any], seconds: float = 1.0, most: int = 50) -> tuple[float, Any]:
+    """The shortest of several times, and the last answer."""
+    times: list[float] = []
+    deadline = time.perf_counter() + seconds
+    while not times or (time.perf_counter() < deadline and len(times) < most):
+        begin = time.perf_counter()
+        answer = run()
+        times.append(time.perf_counter() - begin)
+    return min(times), answer
+
+
+class Table:
+    """Times of one task by library, and whether its bar is met."""
+
+    def __init__(self) -> None:
+        self.rows: Rows = []
+        self.bars: Rows = []
+        self.data: dict[str, dict[str, float]] = {}
+
+    def task(
+        self, name: str, ours: tuple[float, Any], others: dict[str, tuple[float, Any]], same: Callable[..., bool]
+    ) -> None:
+        """Add a row; ``same(our answer, another's)`` must hold for all."""
+        for library, (_, answer) in others.items():
+            if not same(ours[1], answer):
+                sys.exit(f"{name}: {library} has another answer")
+        self.data[name] = {"hpfracc": ours[0], **{library: seconds for library, (seconds, _) in others.items()}}
+        quickest = min(others, key=lambda library: others[library][0])
+        ratio = others[quickest][0] / ours[0]
+        cells = [show(others[library][0]) if library in others else "-" for library in LIBRARIES]
+        self.rows.append([name, show(ours[0]), *cells, f"{ratio:,.1f} x {quickest}"])
+        self.bar(f"{name}: not slower than the fastest of the four", ratio >= 1.0, f"{ratio:,.1f} times as fast")
+
+    def bar(self, what: str, met: bool, figure: str) -> None:
+        self.bars.append([what, figure, "met" if met else "MISSED"])
+
+
+LIBRARIES = ("igraph", "rustworkx", "networkx", "scipy")
+
+
+def plain_lattice(table: Table) -> None:
+    """Four dimensions of ten points."""
+    import igraph
+    import networkx
+    import rustworkx
+
+    shape = (10,) * 4
+    lattice = Lattice(shape)
+    graph, csr = igraph.Graph.Lattice(list(shape), circular=False), lattice.to_csr()
+    rx, nx = lattice.to_rustworkx(), lattice.to_networkx()
+    last = lattice.size - 1
+    table.task(
+        "build 4-D x 10",
+        best(lambda: Lattice(shape), 0.2),
+        {
+            "igraph": best(lambda: igraph.Graph.Lattice(list(shape), circular=False)),
+            "rustworkx": best(lattice.to_rustworkx),
+            "networkx": best(lambda: networkx.grid_graph(shape), 1.0, 3),
+            "scipy": best(lattice.to_csr),
+        },
+        lambda ours, other: ours.size == lattice.size,
+    )
+
+    def by_scipy(a: int, b: int) -> list[int]:
+        _, before = csgraph.breadth_first_order(csr, a)
+        way = [b]
+        while way[-1] != a:
+            way.append(int(before[way[-1]]))
+        return way[::-1]
+
+    finders: dict[str, Callable[[int, int], Any]] = {
+        "igraph": lambda a, b: graph.get_shortest_path(a, b),
+        "rustworkx": lambda a, b: rustworkx.dijkstra_shortest_paths(rx, a, b)[b] if a != b else [a],
+        "networkx": lambda a, b: networkx.shortest_path(nx, a, b),
+        "scipy": by_scipy,
+    }
+    corner = {name: best(lambda find=find: find(0, last), 0.5) for name, find in finders.items()}
+    ours = best(lambda: lattice.shortest_path(0, last), 0.2, 1000)
+    table.task("path corner to corner", ours, corner, lambda x, y: len(x) == len(y))
+    ratio = corner["igraph"][0] / ours[0]
+    table.bar("path of a free lattice at least 20 times as fast as igraph", ratio >= 20, f"{ratio:,.0f} times")
+
+    pairs = np.random.default_rng(0).integers(0, lattice.size, (1000, 2))
+    table.task(
+        "1,000 random pairs",
+        best(lambda: lattice.shortest_paths(pairs[:, 0], pairs[:, 1]).lengths, 0.3),
+        {
+            name: best(lambda find=find: [len(find(a, b)) - 1 for a, b in pairs.tolist()], 0.0)
+            for name, find in finders.items()
+        },
+        lambda x, y: list(x) == list(y),
+    )
+    many = np.random.default_rng(1).integers(0, lattice.size, (2, 1_000_000))
+    seconds, lengths = best(lambda: lattice.distance(*many), 1.0, 5)
+    table.bar("distances of 1e6 pairs in less than 1 s", seconds < 1, show(seconds))
+    seconds, found = best(lambda: lattice.shortest_paths(*many), 2.0, 3)
+    assert (found.lengths == lengths).all()
+    table.bar("paths of 1e6 pairs in less than 1 s", seconds < 1, show(seconds))
+
+    def analysed() -> tuple[float, ...]:
+        numbers = lattice.analyze_structure()
+        return tuple(numbers[name] for name in ("edges", "density", "diameter", "mean_distance", "clustering"))
+
+    table.task(
+        "analysis",
+        best(analysed, 0.2),
+        {
+            "igraph": best(
+                lambda: (
+                    graph.ecount(),
+                    graph.density(),
+                    graph.diameter(),
+                    graph.average_path_length(),
+                    graph.transitivity_avglocal_undirected(mode="zero"),
+                ),
+                0.0,
+            )
+        },
+        lambda x, y: np.allclose(x, y),
+    )
+
+
+def maze(side: int, least: float = 1.0, most: float = 10.0) -> tuple[Lattice, int]:
+    """30 % obstacles, random weights, and an open point near the middle that is not walled in."""
+    generator = np.random.default_rng(0)
+    closed = generator.random((side, side)) < 0.3
+    lattice = Lattice((side, side), weights=generator.uniform(least, most, (side, side)), obstacles=closed)
+    for source in np.flatnonzero(~closed.reshape(-1))[closed.size // 3 :]:
+        hops = Lattice((side, side), obstacles=closed).distance_map(int(source), backend="numba")
+        if np.isfinite(hops).sum() > closed.size // 2:
+            return lattice, int(source)
+    raise AssertionError("no maze")
+
+
+def mazes(table: Table) -> None:
+    """Whole distance maps with weights."""
+    import networkx
+    import rustworkx
+
+    lattice, source = maze(512)
+    graph, rx, nx, csr = lattice.to_igraph(), lattice.to_rustworkx(), lattice.to_networkx(), lattice.to_csr()
+
+    def spread(lengths: Any) -> np.ndarray:
+        found = np.full(lattice.size, np.inf)
+        found[source] = 0.0
+        for place, length in lengths.items():
+            found[place] = length
+        return found
+
+    def ours() -> np.ndarray:
+        return np.asarray(lattice.distance_map(source, backend="numba")).reshape(-1)
+
+    table.task(
+        "map of a 512 x 512 maze",
+        best(ours, 1.0),
+        {
+            "igraph": best(lambda: np.array(graph.distances(source, weights="weight")[0]), 0.0),
+            "rustworkx": best(lambda: spread(rustworkx.dijkstra_shortest_path_lengths(rx, source, float)), 0.0),
+            "networkx": best(lambda: spread(networkx.single_source_dijkstra_path_length(nx, source)), 0.0),
+            "scipy": best(lambda: csgraph.dijkstra(csr, indices=source), 1.0),
+        },
+        np.allclose,
+    )
+
+
+def large_maze(table: Table, name: str, least: float, most: float) -> None:
+    """2048 x 2048, in turns with SciPy so that others on this machine disturb both alike."""
+    lattice, source = maze(2048, least, most)
+    csr, graph = lattice.to_csr(), lattice.to_igraph()
+
+    def ours() -> np.ndarray:
+        return np.asarray(lattice.distance_map(source, backend="numba")).reshape(-1)
+
+    def scipy() -> np.ndarray:
+        return np.asarray(csgraph.dijkstra(csr, indices=source))
+
+    ours()
+    times = [(best(ours, 0.0)[0], best(scipy, 0.0)[0]) for _ in range(5)]
+    quick, slow = (min(column) for column in zip(*times, strict=True))
+    task = f"map of a 2048 x 2048 maze, weights {name}"
+    others = {"scipy": (slow, scipy())}
+    if least:
+        others["igraph"] = best(lambda: np.array(graph.distances(source, weights="weight")[0]), 0.0)
+    table.task(task, (quick, ours()), others, np.allclose)
+    table.bar(f"{task}: twice as fast as SciPy's Dijkstra", slow >= 2 * quick, f"{slow / quick:.2f} times")
+
+
+def on_the_card() -> Rows:
+    """Time on the card, on the host, and their ratio."""
+    import torch
+
+    rows: Rows = []
+    lattice, source = maze(8192)
+    weights, start = lattice._costs.host, np.full(lattice.shape, np.inf)
+    start.reshape(-1)[source] = 0.0
+    hf.stencil_relax(weights[:64, :64], start[:64, :64], backend="numba")
+    seconds, truth = best(lambda: hf.stencil_relax(weights, start, backend="numba"), 0.0)
+    rows.append(["map of an 8192 x 8192 maze, float64", "host, numba", show(seconds), "1"])
+    try:
+        import cupy
+    except ImportError:
+        cupy = None
+    if cupy is not None:
+        small = tuple(cupy.asarray(array[:64, :64]) for array in (weights, start))
+        hf.stencil_relax(*small)
+        held = tuple(cupy.asarray(array) for array in (weights, start))
+
+        def resident() -> Any:
+            found = hf.stencil_relax(*held)
+            cupy.cuda.Device().synchronize()
+            return found
+
+        card, found = best(resident, 5.0, 3)
+        assert np.allclose(cupy.asnumpy(found), truth)
+        rows.append(["", "cupy, arrays on the card", show(card), f"{seconds / card:.1f}"])
+        there, found = best(lambda: hf.stencil_relax(weights, start, backend="cupy"), 5.0, 3)
+        rows.append(["", "cupy, there and back", show(there), f"{seconds / there:.1f}"])
+        del held, found
+        cupy.get_default_memory_pool().free_all_blocks()
+    side = 2048
+    lattice, source = maze(side)
+    start = np.full(lattice.shape, np.inf)
+    start.reshape(-1)[source] = 0.0
+    seconds, truth = best(lambda: hf.stencil_relax(lattice._costs.host, start, backend="numba"), 1.0)
+    tensors = tuple(torch.as_tensor(array, device="cuda") for array in (lattice._costs.host, start))
+
+    def by_torch() -> Any:
+        found = hf.stencil_relax(*tensors)
+        torch.cuda.synchronize()
+        return found
+
+    card, found = best(by_torch, 0.0)
+    assert np.allclose(found.cpu().numpy(), truth)
+    rows.append([f"map of a {side} x {side} maze, float64", "host, numba", show(seconds), "1"])
+    rows.append(["", "torch, rounds over all points", show(card), f"{seconds / card:.2f}"])
+
+    return rows + cube(True, "periodic") + cube(False, "bounded")
+
+
+def cube(periodic: bool, kind: str) -> Rows:
+    """The fractional Laplacian on 512^3 points."""
+    import torch
+
+    fractional = Lattice((512,) * 3, periodic).fractional(1.5)
+    field = np.random.default_rng(0).standard_normal((512,) * 3, dtype=np.float32)
+    # Once, as on the card: making the symbol counts on both.
+    with hf.config(never={"spectral_multiply": ["torch", "jax", "cupy"]}):
+        seconds, truth = best(lambda: fractional.apply(field), 0.0)
+    where = hf.last_decision().arm
+    tensor = torch.as_tensor(field, device="cuda")
+    fractional.apply(tensor)
+
+    def on_card() -> Any:
+        found = fractional.apply(tensor)
+        torch.cuda.synchronize()
+        return found
+
+    card, found = best(on_card, 3.0, 20)
+    assert np.allclose(found.cpu().numpy(), truth, atol=1e-3)
+    torch.cuda.empty_cache()
+    return [
+        [f"fractional Laplacian, 512^3 {kind}, float32", f"host, {where}", show(seconds), "1"],
+        ["", "torch, tensor on the card", show(card), f"{seconds / card:.0f}"],
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    arguments = parser.parse_args()
+    if arguments.device == "cuda":
+        print(heading("Lattices on the card"))
+        rows = on_the_card()
+        print_table(["task", "where", "time", "times as fast as the host"], rows)
+        write_json("lattice-cuda", {"rows": rows})
+        return
+    print(heading("Lattices"))
+    table = Table()
+    plain_lattice(table)
+    mazes(table)
+    large_maze(table, "1 to 10", 1.0, 10.0)
+    large_maze(table, "0 to 1", 0.0, 1.0)
+    print_table(["task", "hpfracc", *LIBRARIES, "ratio to the fastest"], table.rows)
+    print()
+    print_table(["bar", "measured", ""], table.bars)
+    write_json("lattice", {"seconds": table.data, "bars": table.bars})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The reference of the operators: each from its own declaration, run once to see what it stands on and what it does."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import hpfracc
+from hpfracc._environment import BACKENDS
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.trail import composite
+from hpfracc.operators._base import FractionalOperator
+from hpfracc.operators._registry import all_operators
+from hpfracc.operators._rule import Rule
+
+__all__ = ["operators", "operators_overview"]
+
+#: Orders that are drawn; an operator that does not take one leaves it out.
+_ORDERS = (0.25, 0.5, 0.75, 1.0, 1.5)
+_COLOURS = ("#2f63c9", "#42856a", "#a96a12", "#bf2450", "#6a3cc0")
+#: What an operator needs beside its order to be shown.
+_NEEDS: dict[str, dict[str, Any]] = {
+    "psi_caputo": {"psi": np.square},
+    "tempered": {"rate": 1.0},
+    "tempered_caputo": {"rate": 1.0},
+}
+_POINTS = 241
+_WIDTH, _HEIGHT, _MARGIN = 640, 250, 34
+
+
+def _make(kind: type[FractionalOperator], alpha: float, method: str = "auto") -> Any:
+    needs = _NEEDS.get(kind.definition, {})
+    return kind(alpha=alpha, method=method, **needs)  # type: ignore[call-arg]
+
+
+def _samples(kind: type[FractionalOperator]) -> tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """A function in words, points that suit the operator, and its values there."""
+    if kind.definition in ("hadamard", "caputo_hadamard"):
+        t = np.geomspace(1.0, 8.0, _POINTS)
+        return "sin(3 log t)", t, np.sin(3.0 * np.log(t))
+    if kind.definition == "weyl":
+        t = np.arange(_POINTS) * (2.0 * np.pi / _POINTS)
+        return "sin t + sin(3t)/3", t, np.sin(t) + np.sin(3.0 * t) / 3.0
+    if kind.definition in ("riesz", "fractional_laplacian"):
+        t = np.linspace(-4.0, 4.0, _POINTS)
+        return "exp(-t²)", t, np.exp(-(t**2))
+    t = np.linspace(0.0, 8.0, _POINTS)
+    return "t exp(-t/2)", t, t * np.exp(-t / 2.0)
+
+
+def _curves(kind: type[FractionalOperator]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    _, t, f = _samples(kind)
+    for alpha in _ORDERS:
+        try:
+            value = np.asarray(_make(kind, alpha)(f, t))
+        except hpfracc.errors.HpfraccError:
+            continue  # not an order of this definition
+        yield f"{alpha:g}", value
+
+
+def plot(kind: type[FractionalOperator]) -> str:
+    """The test function and what the operator makes of it, as a small drawing."""
+    what, t, f = _samples(kind)
+    curves = [("f", f), *_curves(kind)]
+    finite = np.concatenate([row[np.isfinite(row)] for _, row in curves[1:]] + [f])
+    low, high = (float(np.quantile(finite, share)) for share in (0.002, 0.998))
+    low, high = min(low, 0.0), max(high, 0.0)
+    right = 104
+
+    def place(x: Any, y: Any) -> tuple[Any, Any]:
+        across = _MARGIN + (x - t[0]) / (t[-1] - t[0]) * (_WIDTH - _MARGIN - right)
+        down = _HEIGHT - _MARGIN - (np.clip(y, low, high) - low) / (high - low) * (_HEIGHT - 2 * _MARGIN + 14)
+        return across, down
+
+    parts = [
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" style="max-width:{_WIDTH}px;width:100%" '
+        f'font-family="sans-serif" font-size="12"><title>{kind.definition} of {what}</title>'
+    ]
+    x0, zero = place(t[0], 0.0)
+    x1, _ = place(t[-1], 0.0)
+    parts.append(f'<line x1="{x0}" x2="{x1}" y1="{zero:.1f}" y2="{zero:.1f}" stroke="currentColor" opacity=".35"/>')
+    pale = 'fill="currentColor" opacity=".7"'
+    parts += [
+        f'<text x="{place(x, 0)[0]:.0f}" y="{_HEIGHT - 8}" text-anchor="middle" {pale}>{x:.3g}</text>'
+        for x in (t[0], t[-1])
+    ]
+    parts += [
+        f'<text x="{_MARGIN - 4}" y="{place(0, y)[1] + 4:.1f}" text-anchor="end" {pale}>{y:.2g}</text>'
+        for y in (low, high)
+    ]
+    ends = []
+    for number, (name, row) in enumerate(curves):
+        colour = "currentColor" if number == 0 else _COLOURS[number - 1]
+        xs, ys = place(t, row)
+        good = np.isfinite(ys)
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs[good], ys[good], strict=True))
+        dash = ' stroke-dasharray="4 3"' if number == 0 else ""
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.8"{dash}/>')
+        ends.append((float(ys[good][-1]), name, colour))
+    # Names at the right end, moved apart so that none hides another.
+    last = 0.0
+    for y, name, colour in sorted(ends):
+        last = max(y + 4.0, last + 14.0)
+        label = f"alpha = {name}" if name != "f" else "f"
+        parts.append(f'<text x="{_WIDTH - right + 8}" y="{last:.1f}" fill="{colour}">{label}</text>')
+    parts.append("</svg>")
+    caption = f"f(t) = {what}, and {kind.definition.replace('_', ' ')} of it"
+    return f"```{{raw}} html\n<figure>{''.join(parts)}<figcaption>{caption}</figcaption></figure>\n```"
+
+
+def _backends(kind: type[FractionalOperator]) -> tuple[list[str], list[str]]:
+    """The operations that a call of it makes, seen by making one, and the backends that serve all of them."""
+    _, t, f = _samples(kind)
+    with composite() as decisions:
+        _make(kind, 0.5)(f, t)
+    operations = list(dict.fromkeys(decision.operation for decision in decisions))
+    serving = [name for name in BACKENDS if all(registry.adapter(name).specs.get(op) for op in operations)]
+    return operations, serving
+
+
+def _accuracy(rule: Rule, served: list[str]) -> str:
+    """The order at two orders of the operator, of those that it serves."""
+    found = []
+    for alpha in (0.5, 1.5):
+        if f"{alpha:g}" in served:
+            try:
+                found.append(f"{rule.accuracy(alpha):g} at alpha = {alpha:g}")
+            except hpfracc.errors.HpfraccError:
+                continue
+    return ", ".join(found).replace("inf at", "spectral at")
+
+
+def _words(kind: type[FractionalOperator]) -> str:
+    """The first sentence of the class, as Markdown."""
+    text = " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
+    return re.sub(r":math:`([^`]*)`", r"$\1$", text)
+
+
+def _section(kind: type[FractionalOperator]) -> Iterator[str]:
+    function = next(
+        name
+        for name, home in hpfracc._HOMES.items()
+        if home == kind.__module__ and inspect.isfunction(getattr(hpfracc, name))
+    )
+    words = _words(kind)
+    yield f"(operator-{function.replace('_', '-')})=\n## {words.split(': ')[0].rstrip('.')}"
+    yield f"$$ {kind.formula} $$"
+    yield f"{words} Called as [`hf.{function}`](api.md) or {{py:class}}`hpfracc.{kind.__name__}`."
+    operations, serving = _backends(kind)
+    factory = f"create_fractional_{kind.kind}"
+    names = ", ".join(f'`"{name}"`' for name in (kind.definition, *kind.short_names))
+    yield "\n".join(
+        (
+            f"- `hf.{factory}(alpha, definition)` knows it as {names}.",
+            f"- Grids: {', '.join(kind.grids)}. Callables too.",
+            f"- Stands on {', '.join(f'[{op}](operations.md#operation-{op})' for op in operations)}; "
+            f"served by {', '.join(serving)}, each with the caller's own arrays.",
+        )
+    )
+    served = [name for name, _ in _curves(kind)]
+    rows = [
+        (f"`{name}`", where, _accuracy(rule, served), rule.cost, "yes" if rule.companion is not None else "-")
+        for where, rules in (("uniform", kind.rules), ("any", getattr(kind, "any_grid_rules", {})))
+        for name, rule in rules.items()
+    ]
+    head = ("method", "grid", "order of accuracy, smooth samples", "cost", "error estimate")
+    yield "\n".join(f"| {' | '.join(line)} |" for line in (head, tuple("---" for _ in head), *rows))
+    yield plot(kind)
+
+
+def operators() -> str:
+    """A section for each operator: formula, names, grids, backends, methods with order and cost, and a drawing."""
+    return "\n\n".join(text for kind in all_operators() for text in _section(kind))
+
+
+def operators_overview() -> str:
+    """Which operators there are, in a line each."""
+    rows = [(f"`{kind.definition}`", kind.kind, _words(kind), ", ".join(kind.grids)) for kind in all_operators()]
+    head = ("definition", "kind", "in a line", "grids")
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, tuple("---" for _ in head), *rows))

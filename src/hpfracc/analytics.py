@@ -1,0 +1,225 @@
+"""Timings and usage, kept by the profiler's own recorder.
+
+Two small classes that existing code uses. What they note are spans: give both the same ``recorder`` and the tracker's
+statistics contain what the monitor timed. Nothing is written anywhere unless a path is given.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.document import write_text
+from hpfracc.profiling.recorder import Recorder
+from hpfracc.profiling.spans import Span
+
+__all__ = ["PerformanceMonitor", "UsageTracker"]
+
+logger = logging.getLogger("hpfracc.analytics")
+
+#: Spans that each of them keeps.
+_CAPACITY = 100_000
+_FORMAT = "hpfracc-usage"
+
+
+class PerformanceMonitor:
+    """Time stretches of work by name.
+
+    Parameters
+    ----------
+    recorder : Recorder, optional
+        Where the timings go; one of its own by default.
+
+    Examples
+    --------
+    >>> from hpfracc.analytics import PerformanceMonitor
+    >>> monitor = PerformanceMonitor()
+    >>> monitor.start_timing("assemble")
+    >>> seconds = monitor.end_timing("assemble")
+    >>> seconds >= 0.0
+    True
+    """
+
+    def __init__(self, recorder: Recorder | None = None) -> None:
+        self.recorder = recorder if recorder is not None else _own_recorder()
+        self._lock = threading.Lock()
+        self._begun: dict[tuple[str, int], list[int]] = {}
+
+    def start_timing(self, name: str) -> None:
+        """Begin to time ``name`` in this thread; the same name may be begun again within."""
+        with self._lock:
+            begun = self._begun.setdefault((name, threading.get_ident()), [])
+        begun.append(time.perf_counter_ns())
+
+    def end_timing(self, name: str) -> float:
+        """Seconds since the last :meth:`start_timing` of ``name`` in this thread."""
+        now = time.perf_counter_ns()
+        key = name, threading.get_ident()
+        with self._lock:
+            begun = self._begun.get(key)
+            if not begun:
+                raise InvalidInputError(f"{name!r} is not being timed in this thread; start_timing({name!r}) first")
+            start = begun.pop()
+            if not begun:
+                del self._begun[key]
+        _note(self.recorder, name, start, now, {})
+        return (now - start) / 1e9
+
+    def get_timings(self, name: str | None = None) -> dict[str, list[float]]:
+        """Seconds of every timing so far, by name, oldest first."""
+        found: dict[str, list[float]] = {}
+        for span in self.recorder.session.snapshot()[0]:
+            if name is None or span.name == name:
+                found.setdefault(span.name, []).append(span.duration)
+        return found
+
+    def reset(self) -> None:
+        """Forget every timing."""
+        self.recorder.reset()
+        with self._lock:
+            self._begun.clear()
+
+
+class UsageTracker:
+    """Count what is used, on how much data, and how long it took where that is known.
+
+    Parameters
+    ----------
+    path : path, optional
+        A file that the totals are read from now and written to by :meth:`save` and at the end of a ``with`` block.
+        Without it nothing is kept.
+    recorder : Recorder, optional
+        Where usage goes; one of its own by default. Timings of a :class:`PerformanceMonitor` with the same recorder
+        count as times of that name.
+
+    Examples
+    --------
+    >>> from hpfracc.analytics import UsageTracker
+    >>> tracker = UsageTracker()
+    >>> tracker.record_usage("caputo", data_size=1000)
+    >>> tracker.record_usage("caputo", data_size=3000, execution_time=0.002)
+    >>> found = tracker.get_statistics()
+    >>> found["total_ops"], found["avg_time"], found["avg_data_size"]
+    (2.0, 0.002, 2000.0)
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, recorder: Recorder | None = None) -> None:
+        self.recorder = recorder if recorder is not None else _own_recorder()
+        self.path = None if path is None else Path(path)
+        self._earlier: dict[str, dict[str, float]] = {} if self.path is None else _read(self.path)
+
+    def record_usage(self, name: str, data_size: float = 0, execution_time: float | None = None) -> None:
+        """Note one use of ``name`` on ``data_size`` elements, with the seconds it took where they are known."""
+        size = float(data_size)
+        if not (math.isfinite(size) and size >= 0):
+            raise InvalidInputError(f"data_size={data_size!r} is not a size; use a number of at least 0")
+        seconds = None if execution_time is None else float(execution_time)
+        if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
+            raise InvalidInputError(f"execution_time={execution_time!r} is not a time; use seconds of at least 0")
+        now = time.perf_counter_ns()
+        start = now if seconds is None else now - round(seconds * 1e9)
+        _note(self.recorder, name, start, now, {"data_size": size, "seconds": seconds}, "usage")
+
+    def get_statistics(self, name: str | None = None) -> dict[str, Any]:
+        """Totals of ``name``, or of everything with ``by_name`` for each; ``nan`` where nothing was timed.
+
+        ``total_ops`` counts uses, ``timed_ops`` those whose time is known.
+        """
+        by_name = self._totals()
+        if name is not None:
+            return _statistics([by_name[name]] if name in by_name else [])
+        found: dict[str, Any] = _statistics(by_name.values())
+        found["by_name"] = {each: _statistics([totals]) for each, totals in sorted(by_name.items())}
+        return found
+
+    def save(self) -> Path | None:
+        """Write the totals to the path this tracker was made with; None, and nothing written, without one."""
+        if self.path is None:
+            return None
+        document = {"format": _FORMAT, "version": 1, "totals": self._totals()}
+        return write_text(self.path, iter((json.dumps(document, indent=1, allow_nan=False) + "\n",)))
+
+    def reset(self) -> None:
+        """Forget everything, what was read from the file included; the file itself stays."""
+        self.recorder.reset()
+        self._earlier = {}
+
+    def __enter__(self) -> UsageTracker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.save()
+
+    def _totals(self) -> dict[str, dict[str, float]]:
+        found = {name: dict(totals) for name, totals in self._earlier.items()}
+        for span in self.recorder.session.snapshot()[0]:
+            totals = found.setdefault(span.name, dict.fromkeys(_TOTALS, 0.0))
+            told = span.metadata or {}
+            seconds = told.get("seconds", span.duration)
+            # A timing of a monitor is a time of a use that is noted apart: it adds time, and no use.
+            totals["ops"] += "data_size" in told
+            totals["data"] += told.get("data_size", 0.0)
+            if seconds is not None:
+                totals["timed"] += 1
+                totals["seconds"] += seconds
+        return found
+
+
+_TOTALS = ("ops", "data", "timed", "seconds")
+
+
+def _statistics(rows: Iterable[dict[str, float]]) -> dict[str, Any]:
+    total = dict.fromkeys(_TOTALS, 0.0)
+    for row in rows:
+        for key in _TOTALS:
+            total[key] += row[key]
+    ops, timed = total["ops"], total["timed"]
+    return {
+        "total_ops": ops,
+        "timed_ops": timed,
+        "total_time": total["seconds"] if timed else math.nan,
+        "avg_time": total["seconds"] / timed if timed else math.nan,
+        "total_data_size": total["data"],
+        "avg_data_size": total["data"] / ops if ops else math.nan,
+    }
+
+
+def _own_recorder() -> Recorder:
+    recorder = Recorder(_CAPACITY)
+    recorder.enable()
+    return recorder
+
+
+def _note(recorder: Recorder, name: str, start: int, end: int, metadata: dict[str, Any], kind: str = "span") -> None:
+    """Record a span whose ends are known already; it is nobody's parent."""
+    with Span(recorder, name, kind, None, metadata) as span:
+        pass
+    span.start, span.end = start, end
+
+
+def _read(path: Path) -> dict[str, dict[str, float]]:
+    """Totals of an earlier process; a damaged file is set aside and said so."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InvalidInputError(f"usage file {str(path)!r} cannot be read ({error.strerror or error})") from None
+    try:
+        found = json.loads(text)
+        if found["format"] != _FORMAT or found["version"] != 1:
+            raise ValueError("another format")
+        return {str(name): {key: float(row[key]) for key in _TOTALS} for name, row in found["totals"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
+        path.replace(aside)
+        logger.warning("usage file %s is damaged (%s); it was set aside as %s", path, error, aside.name)
+        return {}

@@ -1,0 +1,123 @@
+"""Lattices: answers that need no search, a maze that does, and walkers that jump."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csgraph
+
+from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
+from hpfracc.cli.demo.chapters import Context
+from hpfracc.cli.demo.picture import Picture, coloured, png, trail_svg
+from hpfracc.engine.selection.explain import format_seconds
+from hpfracc.lattice import Lattice
+
+__all__ = ["build"]
+
+#: Sides of the maze whose map is timed, and of the one that is drawn.
+_SIDE, _QUICK_SIDE, _DRAWN = 1024, 256, 96
+_PAIRS, _QUICK_PAIRS = 1_000_000, 100_000
+_STEPS = 600
+
+
+def build(context: Context) -> Chapter:
+    """Measure, draw, and say what was found."""
+    side = _QUICK_SIDE if context.quick else _SIDE
+    pairs = _QUICK_PAIRS if context.quick else _PAIRS
+    context.report(0.1, "lattices: closed forms")
+    closed = _closed_forms(pairs)
+    context.report(0.4, "lattices: a maze")
+    maze = _maze(side)
+    context.report(0.8, "lattices: walks")
+    blocks: list[Block] = [
+        Words(
+            [
+                "On a plain grid the distance of two points, a shortest path, the number of all of them, the diameter "
+                "and the spectrum are known without a search, and no edge is stored. With obstacles and weights they "
+                "are not, and the engine's `stencil_relax` finds whole maps of distances."
+            ]
+        ),
+        Figures(
+            [
+                (format_seconds(closed["path"]), "a shortest path across 10 x 10 x 10 x 10 points"),
+                (format_seconds(closed["pairs"]), f"shortest paths of {pairs:,} pairs of points, all at once"),
+                (
+                    format_seconds(closed["analysis"]),
+                    "edges, diameter, mean distance, clustering of 1,000,000,000 points",
+                ),
+            ]
+        ),
+        Code("from hpfracc.lattice import Lattice\nLattice((1000, 1000, 1000)).analyze_structure()"),
+        Heading("A maze", "30 % of the points are closed, entering the others costs 1 to 10."),
+        _table(side, maze),
+        _drawn_maze(),
+        Heading(
+            "Walkers that jump",
+            "The rows of the fractional Laplacian are chances of a Lévy flight: most steps are short, some are not.",
+        ),
+        _flights(),
+    ]
+    return Chapter("lattice", "Grids, mazes and Lévy flights", blocks, {"closed_forms": closed, "maze": maze})
+
+
+def _timed(run: Callable[[], Any], most: int = 5) -> float:
+    times = []
+    for _ in range(most):
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def _closed_forms(count: int) -> dict[str, float]:
+    lattice = Lattice((10,) * 4)
+    starts, ends = np.random.default_rng(0).integers(0, lattice.size, (2, count))
+    return {
+        "path": _timed(lambda: lattice.shortest_path(0, lattice.size - 1), 50),
+        "pairs": _timed(lambda: lattice.shortest_paths(starts, ends), 2),
+        "analysis": _timed(Lattice((1000,) * 3).analyze_structure),
+    }
+
+
+def _made(side: int) -> tuple[Lattice, np.ndarray[Any, Any]]:
+    generator = np.random.default_rng(7)
+    closed = generator.random((side, side)) < 0.3
+    closed[0, :] = closed[:, 0] = closed[-1, :] = False  # so that the corners are joined
+    return Lattice((side, side), weights=generator.uniform(1, 10, (side, side)), obstacles=closed), closed
+
+
+def _maze(side: int) -> dict[str, float]:
+    lattice, _ = _made(side)
+    matrix = lattice.to_csr()
+    found: dict[str, float] = {
+        "SciPy's Dijkstra, its matrix ready": _timed(lambda: csgraph.dijkstra(matrix, indices=0), 2)
+    }
+    for _ in range(3):
+        lattice.distance_map(0)  # the engine may compile where that pays
+    found["distance_map"] = _timed(lambda: lattice.distance_map(0), 3)
+    return found
+
+
+def _table(side: int, times: dict[str, float]) -> Grid:
+    rows = [[Cell(name), Cell(format_seconds(seconds))] for name, seconds in times.items()]
+    return Grid(f"Distances from a corner to all {side**2:,} points", ("by", ">time"), rows)
+
+
+def _drawn_maze() -> Picture:
+    lattice, closed = _made(_DRAWN)
+    path = lattice.shortest_path((0, 0), (_DRAWN - 1, _DRAWN - 1))
+    image = coloured(np.asarray(lattice.distance_map((0, 0))), closed, path)
+    return Picture(png(image, 4), "Distance from the upper left corner, dark to light, and the cheapest path, red.")
+
+
+def _flights() -> Picture:
+    lattice = Lattice((128, 128), periodic=True)
+    trails = []
+    for name, alpha in (("Lévy flight, alpha = 1.2", 1.2), ("plain walk, alpha = 2", 2.0)):
+        walk = lattice.fractional(alpha).sample((64, 64), _STEPS, rng=3)[0]
+        trails.append((name, lattice.index_to_coordinates(walk)))
+    words = f"{_STEPS} steps of two walkers on a periodic lattice of 128 x 128 points."
+    return Picture(trail_svg(trails, 128, words), words)

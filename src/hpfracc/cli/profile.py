@@ -1,0 +1,170 @@
+"""``hpfracc profile``: run a script with the engine's spans on, show a profile as a page, compare two."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpfracc.cli.answer import Answer
+
+if TYPE_CHECKING:
+    from hpfracc.profiling.profiler import Profiler
+
+__all__ = ["add_command"]
+
+#: What a shell expects where something was found that should not be.
+_FOUND = 1
+
+
+def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
+    """Add this command and its own to the parser."""
+    parser = commands.add_parser("profile", help=summary, description=__doc__, allow_abbrev=False)
+    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
+
+    def add(name: str, run: Any, words: str) -> argparse.ArgumentParser:
+        action: argparse.ArgumentParser = actions.add_parser(
+            name, help=words, description=words, parents=[common], allow_abbrev=False
+        )
+        action.set_defaults(run=run)
+        return action
+
+    script = add("run", _run, "run a script and write the page; `hpfracc profile script.py` is the same")
+    script.add_argument("-o", "--out", type=Path, metavar="FILE", help="the page (default: the script's name, .html)")
+    script.add_argument("--json-out", type=Path, metavar="FILE", help="write the profile as JSON too")
+    script.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="add the profile to a folder of runs, for compare; no page then"
+    )
+    script.add_argument("--capacity", type=int, metavar="SPANS", help="spans kept; older ones are dropped and counted")
+    script.add_argument("--no-memory", action="store_true", help="do not read memory around every span")
+    script.add_argument("script", type=Path, help="the Python script")
+    script.add_argument("arguments", nargs=argparse.REMAINDER, help="its own arguments")
+
+    page = add("page", _page, "make the page of a profile; without one, a page that waits for a file to be dropped")
+    page.add_argument("file", nargs="?", type=Path, metavar="FILE", help="a JSON profile")
+    page.add_argument("-o", "--out", type=Path, metavar="FILE", help="the page (default: the profile's name, .html)")
+
+    compare = add("compare", _compare, "compare two profiles, or two folders of them, span by span")
+    compare.add_argument("before", type=Path, metavar="BEFORE", help="a JSON profile, or a folder of them")
+    compare.add_argument("after", type=Path, metavar="AFTER", help="likewise")
+    compare.add_argument("--fail-on-regression", action="store_true", help="exit with 1 if a span is slower")
+
+    names = frozenset(actions.choices)
+    parse = parser.parse_known_args
+
+    def parse_known_args(args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+        # `hpfracc profile script.py` means `run`: anything that is no action, nor asks for help.
+        given = list(args or ())
+        if given and given[0] not in names and given[0] not in ("-h", "--help"):
+            given.insert(0, "run")
+        return parse(given, namespace)
+
+    parser.parse_known_args = parse_known_args
+
+
+def _run(arguments: argparse.Namespace) -> Answer:
+    from hpfracc.errors import InvalidInputError
+    from hpfracc.profiling.profiler import get_profiler
+
+    script: Path = arguments.script
+    if not script.is_file():
+        raise InvalidInputError(f"script {str(script)!r} is not a file; name the Python script to run")
+    profiler = get_profiler(enabled=True)
+    profiler.reset()
+    profiler.configure(capacity=arguments.capacity, memory=not arguments.no_memory)
+    status, failure = _execute(script, arguments.arguments, profiler)
+    profiler.disable()
+    data: dict[str, Any] = {"status": status, "error": failure}
+    if arguments.keep is not None:
+        data["profile"] = str(_keep(profiler, arguments.keep))
+    else:
+        page = profiler.report(
+            arguments.out or Path(script.with_suffix(".html").name), " ".join((script.name, *arguments.arguments))
+        )
+        data["page"] = str(page.resolve())
+    if arguments.json_out is not None:
+        data["json"] = str(profiler.export_json(arguments.json_out).resolve())
+    document = profiler.document()
+    header = document.header()
+    data |= {key: header[key] for key in ("recorded", "dropped", "breakdown", "bottlenecks", "advice")}
+    return Answer(data, lambda: _view(document, data), status)
+
+
+def _keep(profiler: Profiler, folder: Path) -> Path:
+    import os
+    import time
+
+    from hpfracc.errors import InvalidInputError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(f"folder {str(folder)!r} cannot be made ({error.strerror or error})") from None
+    return profiler.export_json(
+        folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09d}-{os.getpid()}.json"
+    )
+
+
+def _execute(script: Path, arguments: Sequence[str], profiler: Profiler) -> tuple[int, str | None]:
+    """Run the script as Python would; the status it ends with, and what it raised."""
+    import runpy
+    import traceback
+
+    before_argv, before_path = sys.argv, list(sys.path)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        with profiler.profile(script.name):
+            runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0, None
+        print(end.code, file=sys.stderr)
+        return 1, str(end.code)
+    except Exception as error:
+        # Without our own frames: the traceback is what `python script.py` would show.
+        frame = error.__traceback__
+        while frame is not None and frame.tb_frame.f_code.co_filename != str(script):
+            frame = frame.tb_next
+        traceback.print_exception(type(error), error, frame or error.__traceback__)
+        return 1, f"{type(error).__name__}: {error}"
+    finally:
+        sys.argv, sys.path[:] = before_argv, before_path
+    return 0, None
+
+
+def _view(document: Any, data: dict[str, Any]) -> Any:
+    from rich.console import Group
+    from rich.text import Text
+
+    from hpfracc.profiling.tables import bottleneck_table, summary_table
+
+    where = data.get("page") or data.get("profile")
+    said = Text.assemble("The page is at " if "page" in data else "Kept as ", (str(where), "bold"), overflow="fold")
+    return Group(summary_table(document, 15), bottleneck_table(document, 5), said)
+
+
+def _page(arguments: argparse.Namespace) -> Answer:
+    from rich.text import Text
+
+    from hpfracc.profiling.dashboard.page import render_page
+    from hpfracc.profiling.document import load_profile, write_text
+
+    file: Path | None = arguments.file
+    document = None if file is None else load_profile(file)
+    out = arguments.out or Path("profile.html" if file is None else file.with_suffix(".html").name)
+    page = write_text(out, iter((render_page(document),)))
+    return Answer(
+        {"page": str(page.resolve()), "spans": 0 if document is None else len(document["spans"])},
+        lambda: Text.assemble("The page is at ", (str(page.resolve()), "bold"), overflow="fold"),
+    )
+
+
+def _compare(arguments: argparse.Namespace) -> Answer:
+    from hpfracc.profiling.comparison.verdicts import compare_profiles
+
+    found = compare_profiles(arguments.before, arguments.after)
+    slower = arguments.fail_on_regression and bool(found.of("slower"))
+    return Answer(found.to_dict(), lambda: found, _FOUND if slower else 0)

@@ -1,0 +1,311 @@
+"""Shortest distances on a lattice in Numba: Dijkstra with buckets, or a plain queue where all steps cost the same.
+
+The lattice is copied with a layer of ghosts around it, so that a neighbour is one addition away and no step asks where
+the lattice ends: a ghost is closed, or, where the axis is periodic, leads to the point it stands for.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import int64, njit, uintp
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.numba.kernels._arrays import Array
+from hpfracc.engine.primitives._stencils import forward_offsets
+from hpfracc.engine.primitives.stencil_relax import read_periodic
+from hpfracc.engine.workers import even_blocks, run_blocks
+
+__all__ = ["KERNELS"]
+
+#: What a ghost of a periodic axis holds instead of a cost.
+_WRAPS = -1.0
+#: Width of a bucket as a share of the mean cost: narrow enough that few steps are shorter, wide enough that few buckets
+#: are empty (benchmarks/lattice.py, mazes of 2048 x 2048). And the most buckets.
+_SHARE = 1 / 8
+_MOST_BUCKETS = 1 << 16
+#: No entry of a bucket.
+_NONE = 2**32 - 1
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True}
+
+
+@njit(**_OPTIONS)
+def _unwrapped(ghost, sides, strides):  # type: ignore[no-untyped-def]
+    """The point that a ghost stands for."""
+    place = rest = int64(ghost)
+    for axis in range(len(sides)):
+        coordinate = rest // strides[axis]
+        rest -= coordinate * strides[axis]
+        if coordinate == 0:
+            place += sides[axis] * strides[axis]
+        elif coordinate == sides[axis] + 1:
+            place -= sides[axis] * strides[axis]
+    return uintp(place)
+
+
+@njit(**_OPTIONS)
+def _push(keys, items, size, key, item):  # type: ignore[no-untyped-def]
+    """Put an item into a heap that has room; each branches into four."""
+    hole = size
+    while hole > 0:
+        parent = (hole - 1) >> 2
+        if keys[parent] <= key:
+            break
+        keys[hole] = keys[parent]
+        items[hole] = items[parent]
+        hole = parent
+    keys[hole] = key
+    items[hole] = item
+
+
+@njit(**_OPTIONS)
+def _sink(keys, items, size):  # type: ignore[no-untyped-def]
+    """Take the first item of a heap away: the one behind its ``size`` others finds a new place."""
+    key, item = keys[size], items[size]
+    hole = 0
+    while True:
+        child = 4 * hole + 1
+        if child >= size:
+            break
+        least, best = child, keys[child]
+        for other in range(child + 1, min(child + 4, size)):
+            if keys[other] < best:
+                least, best = other, keys[other]
+        if best >= key:
+            break
+        keys[hole] = best
+        items[hole] = items[least]
+        hole = least
+    keys[hole] = key
+    items[hole] = item
+
+
+@njit(**_OPTIONS)
+def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width, buckets):  # type: ignore[no-untyped-def]
+    """Lower ``found`` from ``sources``, cheapest first, on; ``costs`` has one row, or one for each forward move.
+
+    Points wait in a ring of buckets, each for a stretch of distances ``width`` long; no step is longer than the ring.
+    Those of the nearest bucket are taken in any order. If one of them was not yet as near as it can be, because a step
+    is shorter than a bucket, it comes again, through a heap: after that its distance is final.
+    """
+    one, directions, count = uintp(1), uintp(len(moves) // 2), uintp(len(moves))
+    inverse, mask = 1.0 / width, uintp(buckets - 1)
+    heads = np.full(buckets, _NONE, np.uint32)
+    room = 4096
+    # Entries of the buckets: a place, and the entry behind it. Free ones form a list too.
+    items, nexts = np.empty(room, np.uint64), np.arange(1, room + 1).astype(np.uint32)
+    free, waiting, turn = uintp(0), 0, 0
+    capacity, size = 1024, 0
+    keys, heap = np.empty(capacity, np.float64), np.empty(capacity, np.uint64)
+    base = float(found[sources[0]])
+    now = uintp(0)
+    while True:
+        if waiting == 0:
+            if turn == len(sources):
+                break
+            now = uintp((float(found[sources[turn]]) - base) * inverse)
+        # Sources whose turn it is join those that were reached.
+        while turn < len(sources) and uintp((float(found[sources[turn]]) - base) * inverse) <= now:
+            if waiting + 1 >= room:
+                items = np.concatenate((items, items))
+                nexts = np.concatenate((nexts, np.arange(room + 1, 2 * room + 1).astype(np.uint32)))
+                room *= 2
+            place = sources[turn]
+            turn += 1
+            if uintp((float(found[place]) - base) * inverse) < now:
+                continue  # it was reached, and settled, from another one
+            entry = free
+            free = uintp(nexts[entry])
+            items[entry] = place
+            nexts[entry] = heads[now & mask]
+            heads[now & mask] = entry
+            waiting += 1
+        while True:
+            entry = uintp(heads[now & mask])
+            if entry != uintp(_NONE):
+                place = items[entry]
+                heads[now & mask] = nexts[entry]
+                nexts[entry] = free
+                free = entry
+                waiting -= 1
+                if uintp((float(found[place]) - base) * inverse) != now:
+                    continue  # it was reached on a shorter way since
+            elif size > 0:
+                key, place = keys[0], heap[0]
+                size -= 1
+                _sink(keys, heap, size)
+                if key > found[place]:
+                    continue
+            else:
+                break
+            if waiting + len(moves) >= room:
+                items = np.concatenate((items, items))
+                nexts = np.concatenate((nexts, np.arange(room + 1, 2 * room + 1).astype(np.uint32)))
+                room *= 2
+            origin = found[place]
+            move = uintp(0)
+            while move < count:
+                there = place + moves[move]
+                if edges:
+                    kind = kinds[there]
+                    if kind == 2:
+                        there = _unwrapped(there, sides, strides)
+                    elif kind == 1:
+                        move += one
+                        continue
+                    cost = costs[move, place] if move < directions else costs[move - directions, there]
+                else:
+                    cost = costs[uintp(0), there]
+                    if cost < 0:
+                        there = _unwrapped(there, sides, strides)
+                        cost = costs[uintp(0), there]
+                move += one
+                reached = origin + cost
+                if reached < found[there]:
+                    found[there] = reached
+                    number = uintp((float(reached) - base) * inverse)
+                    if number == now:
+                        if size == capacity:
+                            keys, heap = np.concatenate((keys, keys)), np.concatenate((heap, heap))
+                            capacity *= 2
+                        _push(keys, heap, size, float(reached), there)
+                        size += 1
+                        continue
+                    entry = free
+                    free = uintp(nexts[entry])
+                    items[entry] = there
+                    nexts[entry] = heads[number & mask]
+                    heads[number & mask] = entry
+                    waiting += 1
+        now += one
+
+
+@njit(**_OPTIONS)
+def _survey(costs):  # type: ignore[no-untyped-def]
+    """Close what has no cost; least and greatest of those that are open, and their mean: infinite and 0 for none."""
+    least, greatest, total, count = math.inf, 0.0, 0.0, 0
+    for place in range(len(costs)):
+        cost = float(costs[place])
+        if cost >= 0:
+            if cost < math.inf:
+                least, greatest = min(least, cost), max(greatest, cost)
+                total += cost
+                count += 1
+        else:
+            costs[place] = math.inf
+    return least, total / max(1, count), greatest
+
+
+@njit(**_OPTIONS)
+def _sources(found):  # type: ignore[no-untyped-def]
+    """Take prices that are none away; the places of the others."""
+    count = 0
+    for place in range(len(found)):
+        if found[place] < math.inf and found[place] > -math.inf:
+            count += 1
+        else:
+            found[place] = math.inf
+    places = np.empty(count, np.uint64)
+    for place in range(len(found)):
+        if count == 0:
+            break
+        if found[place] < math.inf:
+            places[len(places) - count] = place
+            count -= 1
+    return places
+
+
+@njit(**_OPTIONS)
+def _breadth_first(costs, found, queue, last, moves, sides, strides, step):  # type: ignore[no-untyped-def]
+    """The same where all open points cost ``step`` and all sources are equally far: whoever comes first is nearest."""
+    first = 0
+    while first < last:
+        place = queue[first]
+        first += 1
+        reached = found[place] + step
+        for move in moves:
+            there = place + move
+            cost = costs[0, there]
+            if cost < 0:
+                there = _unwrapped(there, sides, strides)
+                cost = costs[0, there]
+            if cost < math.inf and reached < found[there]:
+                found[there] = reached
+                queue[last] = there
+                last += 1
+
+
+def by_distance(
+    costs: Array,
+    start: Array,
+    *,
+    neighbourhood: str = "von_neumann",
+    periodic: Any = False,
+    edges: bool = False,
+    workers: int = 1,
+) -> Array:
+    """The nearest point first; threads share the maps."""
+    shape = costs.shape[1:] if edges else costs.shape
+    result = np.empty(start.shape, start.dtype)
+    if not start.size:
+        return result
+    wraps = read_periodic(periodic, len(shape))
+    around = tuple(side + 2 for side in shape)
+    inside = tuple(slice(1, side + 1) for side in shape)
+    strides = np.cumprod((1, *around[:0:-1]), dtype=np.int64)[::-1].copy()
+    ahead = np.asarray(forward_offsets(len(shape), neighbourhood), np.int64) @ strides
+    # Unsigned, for an index that may be negative is looked at twice; going back is going round.
+    moves, sides = np.concatenate((ahead, -ahead)).view(np.uint64), np.asarray(shape, np.int64)
+
+    stack = costs if edges else costs[None]
+    padded = np.full((len(stack), *around), np.inf, start.dtype)
+    padded[(slice(None), *inside)] = stack
+    flat = padded.reshape(len(stack), -1)
+    survey = _survey(padded.reshape(-1))
+    step = survey[0] if not edges and 0 < survey[0] == survey[2] else None
+    kinds = np.zeros(around if edges else (1,) * len(shape), np.uint8)
+    if edges:
+        kinds[...] = 1
+        kinds[tuple(slice(None) if wrap else slice(1, -1) for wrap in wraps)] = 2
+        kinds[inside] = 0
+    else:
+        for axis, wrap in enumerate(wraps):
+            if wrap:
+                # Within the faces of the other bounded axes: what lies beyond those is closed.
+                face = [slice(None) if other else slice(1, -1) for other in wraps]
+                for end in (slice(0, 1), slice(-1, None)):
+                    padded[(0, *face[:axis], end, *face[axis + 1 :])] = _WRAPS
+    ring = _ring(*survey[1:])
+
+    lattices = start.reshape(-1, *shape)
+    out = result.reshape(lattices.shape)
+
+    def work(block: tuple[int, int]) -> None:
+        for row in range(*block):
+            found = np.full(around, np.inf, start.dtype)
+            found[inside] = lattices[row]
+            line = found.reshape(-1)
+            sources = _sources(line)
+            prices = line[sources]
+            if step is not None and len(sources) and prices.min() == prices.max():
+                queue = np.empty(out[row].size, np.uint64)
+                queue[: len(sources)] = sources
+                _breadth_first(flat, line, queue, len(sources), moves, sides, strides, step)
+            elif len(sources):
+                ordered = sources[np.argsort(prices, kind="stable")]
+                _dijkstra(flat, kinds.reshape(-1), line, ordered, moves, sides, strides, edges, *ring)
+            out[row] = found[inside]
+
+    run_blocks(work, even_blocks(len(lattices), workers), workers)
+    return result
+
+
+def _ring(mean: float, greatest: float) -> tuple[float, int]:
+    """Width of a bucket, and how many there are: a power of two."""
+    width = max(mean * _SHARE, greatest / (_MOST_BUCKETS - 4)) or 1.0
+    return width, 1 << math.ceil(math.log2(max(4.0, greatest / width + 4)))
+
+
+KERNELS: dict[str, Kernel] = {"dijkstra": Kernel(by_distance)}

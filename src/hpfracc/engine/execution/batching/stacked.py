@@ -1,0 +1,269 @@
+"""A group of items of one kind, run in chunks: by an operation of the engine, or by a function that takes stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import device_of, library_of
+from hpfracc._config import current_context, get_settings
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution import trail
+from hpfracc.engine.execution.batching.chunked import decision_in_pieces, run_in_chunks
+from hpfracc.engine.execution.batching.items import kind_of, random_stream
+from hpfracc.engine.execution.batching.pieces import Job, PieceTooLargeError
+from hpfracc.engine.execution.batching.probing import fit_line, measure_peak
+from hpfracc.engine.execution.batching.sizes import ChunkSizer, Remembered, largest_that_fits, round_size
+from hpfracc.engine.execution.batching.stacking import Stacking
+from hpfracc.engine.execution.failure import Failure, classify, drop_frames
+from hpfracc.engine.execution.operation import Operation
+from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.pressure.ladder import ladder
+from hpfracc.engine.execution.pressure.pool import staging_pool
+from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.memory.relief import relief
+from hpfracc.engine.primitives._operands import shape_of
+from hpfracc.engine.primitives.base import ArraySpec, dtype_of
+from hpfracc.engine.selection.candidates import HOST_SHARE
+from hpfracc.engine.selection.decide import decide
+from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.placement import place
+from hpfracc.errors import BackendUnavailableError, InvalidInputError, OutOfMemoryError
+
+__all__ = ["StackedFunction", "StackedOperation", "remembered_kernels"]
+
+#: The kernel that a kind of batch runs on, in this process.
+remembered_kernels: Remembered[str] = Remembered()
+#: Items that a function of unknown needs begins with.
+_BEGIN_WITH = 64
+
+
+def rows_of(stacked: Any, count: int) -> list[Any]:
+    """The results of single items: views of the stacked ones."""
+    if library_of(stacked) == "python":
+        rows = list(stacked)
+    else:
+        rows = [stacked[index] for index in range(count)] if stacked.shape and stacked.shape[0] == count else []
+    if len(rows) != count:
+        raise InvalidInputError(
+            f"a batched function gave a result of shape {shape_of(stacked)} for {count} items; "
+            "the first axis of its result is that of the items"
+        )
+    return rows
+
+
+class _Chunks:
+    """The size of the next chunk, whatever runs it."""
+
+    sizer: ChunkSizer
+
+    def next_size(self, left: int) -> int:
+        """Items of the next chunk; the last ones in sizes that came before, so that compiled code is used again."""
+        return min(self.sizer.size, left if left == self.sizer.most else round_size(left))
+
+
+class StackedOperation(_Chunks):
+    """A group of calls of an engine operation. All chunks run on one kernel, whatever their size."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        calls: Sequence[tuple[Any, ...]],
+        indices: Sequence[int],
+        how: Stacking,
+        backend: str | None,
+        batch_size: int | None,
+        limit: int | None,
+    ) -> None:
+        self._calls = calls
+        self._how = how
+        first = calls[indices[0]]
+        #: Operands that are one and the same object in every item: passed once.
+        self._shared = tuple(
+            all(calls[index][number] is value for index in indices) for number, value in enumerate(first)
+        )
+        if all(self._shared):
+            self._shared = (*(True,) * (len(first) - 1), False)
+        params = dict(how.params)
+        request = make_request(operation.primitive, self._specs(first, len(indices)), params, backend=backend)
+        self._job = Job(operation.primitive, params, replace(request, placement=place(first)), limit)
+        self._job.kernel = self._kernel(first, len(indices))
+        most = largest_that_fits(lambda count: self._fits(first, count, len(indices)), len(indices))
+        scaled = most if most == len(indices) else round_size(max(1, int(most * relief.chunk_scale())))
+        wanted = scaled if batch_size is None else min(scaled, batch_size)
+        cap = len(indices) if batch_size is None else min(batch_size, len(indices))
+        key = (operation.name, kind_of(first), self._job.kernel, limit, "batch")
+        self.sizer = ChunkSizer(max(1, wanted), cap, key)
+
+    def _specs(self, first: tuple[Any, ...], count: int) -> tuple[ArraySpec, ...]:
+        return tuple(
+            ArraySpec(shape if shared else (count, *shape), dtype_of(value))
+            for value, shape, shared in zip(first, self._how.shapes, self._shared, strict=True)
+        )
+
+    def _fits(self, first: tuple[Any, ...], count: int, total: int) -> bool:
+        """Whether so many fit together, beside the results of all and, on the host, the buffer they are laid out in."""
+        specs = self._specs(first, count)
+        whole = self._job.request.call.output_bytes
+        reserved = whole - whole * count // max(1, total)
+        if self._job.request.placement.library == "numpy":
+            reserved += sum(
+                spec.size * np.dtype(spec.dtype).itemsize
+                for spec, shared in zip(specs, self._shared, strict=True)
+                if not shared
+            )
+        return self._job.fits(specs, reserved, quick=False)
+
+    def _kernel(self, first: tuple[Any, ...], count: int) -> str | None:
+        """The kernel for the whole group: the same for chunks of any size, so that these change no result."""
+        request = replace(self._job.request, ignore_memory=True)
+        # Remembered, so that what is learned in between does not make the same batch come out otherwise.
+        key = (
+            request.call.operation,
+            request.placement,
+            kind_of(first),
+            request.shapes,
+            request.wish,
+            request.settings.version,
+            current_context(),
+            count,
+        )
+        known = remembered_kernels.get(key)
+        if known is not None:
+            return known
+        try:
+            verdict = decide(request, knowledge_for(request.settings), frozen=True)
+        except (OutOfMemoryError, BackendUnavailableError):
+            return None
+        kernel = f"{verdict.arm.backend}:{verdict.arm.algorithm}"
+        remembered_kernels.put(key, kernel)
+        return kernel
+
+    def run(self, part: Sequence[int]) -> Sequence[Any] | None:
+        """Results of these items; None where memory ran out and smaller chunks are to be tried."""
+        pool = staging_pool()
+        held: list[Any] = []
+        operands = []
+        for number, (shape, shared) in enumerate(zip(self._how.shapes, self._shared, strict=True)):
+            values = [self._calls[index][number] for index in (part[:1] if shared else part)]
+            operands.append(_laid_out(values, shape, shared, pool, held))
+        try:
+            stacked = self._job.run(tuple(operands))
+        except PieceTooLargeError as short:
+            if self.sizer.failed(len(part)):
+                return None
+            self._job.kernel = None
+            stacked = run_in_chunks(
+                self._job.primitive, tuple(operands), self._job.params, backend=self._job.backend, why=str(short)
+            )
+            if stacked is None:
+                raise OutOfMemoryError(str(short)) from None
+        finally:
+            operands.clear()
+            while held:
+                pool.release(held.pop())
+        self.sizer.succeeded(len(part))
+        for axis in self._how.drops:
+            stacked = stacked[(..., 0, *(slice(None),) * (-axis - 1))]
+        return rows_of(stacked, len(part))
+
+    def finish(self) -> None:
+        """Say what was decided."""
+        if self._job.decision is not None:
+            trail.note(decision_in_pieces(self._job, f"{self._job.pieces} chunks of at most {self.sizer.size} items"))
+
+
+def _laid_out(values: list[Any], shape: tuple[int, ...], shared: bool, pool: Any, held: list[Any]) -> Any:
+    """Values of one operand side by side, in a buffer of the pool on the host."""
+    library = library_of(values[0])
+    if shared:
+        value = values[0] if library != "python" else np.asarray(values[0])
+        return value.reshape(shape)
+    if library not in ("numpy", "python"):
+        return registry.adapter(library).stack([value.reshape(shape) for value in values])
+    dtype = np.asarray(values[0]).dtype
+    buffer = pool.allocate((len(values), *shape), dtype, clear=False)
+    held.append(buffer)
+    for row, value in zip(buffer, values, strict=True) if shape else ():
+        row[...] = np.asarray(value).reshape(shape)
+    if not shape:
+        buffer[...] = [np.asarray(value) for value in values]
+    return buffer
+
+
+class StackedFunction(_Chunks):
+    """A group of calls of a function that takes stacks; what it needs is found by two small trials."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        calls: Sequence[tuple[Any, ...]],
+        indices: Sequence[int],
+        params: Mapping[str, Any],
+        seed: int | None,
+        batch_size: int | None,
+        limit: int | None,
+    ) -> None:
+        self._function = function
+        self._calls = calls
+        self._params = params
+        self._seed = seed
+        first = calls[indices[0]]
+        self._library = next((library_of(value) for value in first if library_of(value) != "python"), "numpy")
+        self._device = next((device for value in first if (device := device_of(value)) != "cpu"), "cpu")
+        cap = len(indices) if batch_size is None else min(batch_size, len(indices))
+        key = (function, kind_of(first), limit)
+        self.sizer = ChunkSizer(min(cap, self._predicted(indices, limit)), cap, key)
+
+    def _predicted(self, indices: Sequence[int], limit: int | None) -> int:
+        """``(free - headroom) / slope``, rounded to few sizes."""
+        if len(indices) < 4:
+            return len(indices)
+        one = measure_peak(lambda: self._call(indices[:1]), self._device, self._library)
+        two = measure_peak(lambda: self._call(indices[:3]), self._device, self._library)
+        line = None if one is None or two is None else fit_line(1, one, 3, two)
+        share = HOST_SHARE if self._device == "cpu" else get_settings().gpu_memory_limit
+        allowed = get_budget().allowed(self._device, share, None if self._device == "cpu" else self._library)
+        allowed = limit if allowed is None else allowed if limit is None else min(limit, allowed)
+        if line is None or allowed is None or line.slope <= 0:
+            return _BEGIN_WITH
+        most = int((relief.chunk_scale() * allowed - line.base) / line.slope)
+        return len(indices) if most >= len(indices) else round_size(max(1, most))
+
+    def _call(self, part: Sequence[int]) -> Any:
+        count = len(self._calls[part[0]])
+        operands = [_stack([self._calls[index][number] for index in part]) for number in range(count)]
+        extra = dict(self._params)
+        if self._seed is not None:
+            extra["rng"] = [random_stream(self._seed, index) for index in part]
+        return self._function(*operands, **extra)
+
+    def run(self, part: Sequence[int]) -> Sequence[Any] | None:
+        """Results of these items; None where memory ran out and smaller chunks are to be tried."""
+        try:
+            stacked = self._call(part)
+        except Exception as error:
+            adapter = registry.adapter(self._library)
+            if classify(error, adapter) is not Failure.MEMORY:
+                raise
+            drop_frames(error)
+            ladder.climb(self._device, highest="library caches")
+            if self.sizer.failed(len(part)):
+                return None
+            raise OutOfMemoryError(
+                f"one item alone runs out of memory ({registry.describe_failure(error)}); use smaller items"
+            ) from error
+        rows = rows_of(stacked, len(part))
+        self.sizer.succeeded(len(part))
+        return rows
+
+    def finish(self) -> None:
+        """Nothing was decided by the engine here."""
+
+
+def _stack(values: list[Any]) -> Any:
+    library = library_of(values[0])
+    return np.stack(values) if library in ("numpy", "python") else registry.adapter(library).stack(values)

@@ -1,0 +1,270 @@
+"""What to do when memory is short, from what costs nothing to what costs time; each rung says what it freed.
+
+Rungs are climbed until there is room again. One thread climbs at a time; a callback of a rung may call the monitor, or
+ask for a clean-up itself, and gets an answer at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.execution.pressure.spill import spill_device
+from hpfracc.engine.locks import Guarded
+from hpfracc.engine.memory.budget import HOST, get_budget
+from hpfracc.engine.memory.buffers import host_buffers
+from hpfracc.engine.memory.relief import relief
+
+__all__ = ["RUNGS", "CleanupReport", "Ladder", "RungReport", "ladder"]
+
+logger = logging.getLogger("hpfracc.memory")
+
+#: The rungs, lowest first.
+RUNGS = ("own caches", "garbage", "library caches", "smaller chunks", "device buffers to the host", "the CPU path")
+#: Seconds between two garbage collections of ours: one takes up to some 0.1 s in a large program.
+_COLLECT_EVERY = 2.0
+#: Seconds to wait for a thread that is cleaning up already.
+_PATIENCE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RungReport:
+    """One rung: bytes it let go of by its own account, bytes that were free afterwards and not before, and seconds."""
+
+    name: str
+    released: int
+    freed: int
+    seconds: float
+    note: str = ""
+    error: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupReport:
+    """A whole clean-up.
+
+    Attributes
+    ----------
+    device : str
+        Whose memory it was for.
+    rungs : tuple of RungReport
+        Those that were climbed, in order.
+    freed : int
+        Bytes free afterwards and not before, at least 0.
+    enough : bool
+        Whether there is as much room now as was asked for.
+    skipped : str
+        Why nothing was done, if so.
+    """
+
+    device: str
+    rungs: tuple[RungReport, ...] = ()
+    freed: int = 0
+    enough: bool = False
+    skipped: str = ""
+
+    @property
+    def freed_mb(self) -> float:
+        """The same in MiB."""
+        return self.freed / 2**20
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class _Climb:
+    device: str
+    need: int | None
+    force: bool
+    enough: Callable[[], bool]
+    reports: list[RungReport] = field(default_factory=list)
+
+
+class Ladder(Guarded):
+    """The clean-up of this process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._callbacks: list[Callable[[], Any]] = []
+        self._collected = -float("inf")
+        self._inside = threading.local()
+        self._busy = threading.Lock()
+
+    def register(self, callback: Callable[[], Any]) -> None:
+        """Call ``callback()`` on the first rung: for caches of the user's own. An int it returns is its account."""
+        with self._lock:
+            self._callbacks.append(callback)
+
+    def unregister(self, callback: Callable[[], Any]) -> None:
+        """Forget a callback; nothing happens if it is not there."""
+        with self._lock:
+            self._callbacks = [each for each in self._callbacks if each is not callback]
+
+    def climb(
+        self,
+        device: str = HOST,
+        *,
+        need: int | None = None,
+        enough: Callable[[], bool] | None = None,
+        force: bool = False,
+        highest: str = RUNGS[-1],
+    ) -> CleanupReport:
+        """Climb until there is room.
+
+        Parameters
+        ----------
+        device : str
+            Whose memory is short.
+        need : int, optional
+            Bytes that must become free.
+        enough : callable, optional
+            Says whether there is room; by default whether ``need`` bytes are free, and without that never.
+        force : bool
+            Collect garbage even if that was done a moment ago.
+        highest : str
+            The last rung to climb.
+        """
+        if getattr(self._inside, "climbing", False):
+            return CleanupReport(device, skipped="called from inside a clean-up")
+        if not self._busy.acquire(timeout=_PATIENCE):
+            return CleanupReport(device, skipped="another thread is cleaning up")
+        self._inside.climbing = True
+        try:
+            return self._climb(_Climb(device, need, force, enough or _has_room(device, need)), highest)
+        finally:
+            self._inside.climbing = False
+            self._busy.release()
+
+    def _climb(self, climb: _Climb, highest: str) -> CleanupReport:
+        device = climb.device
+        begin = get_budget().read(device)
+        enough = False
+        for name in RUNGS[: RUNGS.index(highest) + 1]:
+            work = getattr(self, f"_{name.replace(' ', '_')}".lower())
+            self._step(climb, name, work)
+            enough = climb.enough()
+            if enough:
+                break
+        end = get_budget().read(device)
+        freed = 0 if begin is None or end is None else max(0, end - begin)
+        report = CleanupReport(device, tuple(climb.reports), freed, enough)
+        logger.info(
+            "clean-up of %s: %.1f MiB freed in %d rungs%s",
+            device,
+            report.freed_mb,
+            len(report.rungs),
+            "" if enough or climb.need is None else f", {climb.need / 2**20:,.0f} MiB are still not there",
+        )
+        return report
+
+    def _step(self, climb: _Climb, name: str, work: Callable[[_Climb], tuple[int, str] | None]) -> None:
+        before, begin = get_budget().read(climb.device), time.perf_counter()
+        released, note, error = 0, "", ""
+        try:
+            done = work(climb)
+            if done is None:
+                return  # a rung that has nothing to do with this memory
+            released, note = done
+        except Exception as failure:  # memory may run out in here of all places: the next rung may help
+            error = registry.describe_failure(failure)
+            logger.warning("clean-up of %s: the rung %r failed: %s", climb.device, name, error)
+        get_budget().invalidate()
+        after = get_budget().read(climb.device)
+        freed = 0 if before is None or after is None else max(0, after - before)
+        climb.reports.append(RungReport(name, released, freed, time.perf_counter() - begin, note, error))
+
+    def _own_caches(self, climb: _Climb) -> tuple[int, str]:
+        released = prepared_operands.clear() + host_buffers.clear()
+        notes = []
+        for callback in list(self._callbacks):
+            try:
+                told = callback()
+            except Exception as failure:  # the user's own, and no reason to give up the rest
+                name = getattr(callback, "__name__", repr(callback))
+                notes.append(f"{name} failed: {registry.describe_failure(failure)}")
+                logger.warning("clean-up callback %s failed: %s", name, registry.describe_failure(failure))
+                continue
+            released += told if type(told) is int and told > 0 else 0
+        return released, "; ".join(notes)
+
+    def _garbage(self, climb: _Climb) -> tuple[int, str]:
+        if not climb.force and time.monotonic() - self._collected < _COLLECT_EVERY:
+            return 0, "collected a moment ago"
+        found = gc.collect()
+        self._collected = time.monotonic()
+        return 0, f"{found} objects"
+
+    def _library_caches(self, climb: _Climb) -> tuple[int, str]:
+        used = []
+        for name in ("torch", "jax", "cupy"):
+            if registry.is_loaded(name) and climb.device != HOST:
+                registry.adapter(name).release_memory(climb.device)
+                used.append(name)
+        if climb.device == HOST and _trim_heap():
+            used.append("malloc")
+        return 0, ", ".join(used)
+
+    def _smaller_chunks(self, climb: _Climb) -> tuple[int, str]:
+        return 0, f"chunks are {relief.shrink():.0%} of the usual for a while"
+
+    def _device_buffers_to_the_host(self, climb: _Climb) -> tuple[int, str] | None:
+        if climb.device == HOST:
+            return None
+        released = spill_device(climb.device)
+        for name in ("torch", "cupy"):
+            if released and registry.is_loaded(name):
+                registry.adapter(name).release_memory(climb.device)
+        return released, ""
+
+    def _the_cpu_path(self, climb: _Climb) -> tuple[int, str] | None:
+        if climb.device == HOST:
+            return None
+        relief.avoid(climb.device)
+        return 0, f"new work keeps away from {climb.device} for a while"
+
+    def reset(self) -> None:
+        """Forget callbacks."""
+        with self._lock:
+            self._callbacks.clear()
+        self._collected = -float("inf")
+        self._busy = threading.Lock()
+        self._inside = threading.local()
+
+
+def _has_room(device: str, need: int | None) -> Callable[[], bool]:
+    def enough() -> bool:
+        if need is None:
+            return False
+        free = get_budget().read(device)
+        return free is None or free >= need
+
+    return enough
+
+
+def _trim_heap() -> bool:
+    """Give freed heap memory back to the system, where the C library can."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        return bool(ctypes.CDLL(None).malloc_trim(0))
+    except (OSError, AttributeError):  # a C library without it
+        return False
+
+
+#: That of this process.
+ladder = Ladder()

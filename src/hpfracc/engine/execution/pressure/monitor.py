@@ -1,0 +1,394 @@
+"""Watches memory: snapshots, levels of pressure, callbacks, statistics, growth; cleans up when it is nearly full."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.pressure.growth import SLOWEST, WINDOW, Growth, find_growth
+from hpfracc.engine.execution.pressure.ladder import CleanupReport, ladder
+from hpfracc.engine.execution.pressure.levels import BELOW, MARKS, Levels, Pressure
+from hpfracc.engine.execution.pressure.profiled import grown_in_spans
+from hpfracc.engine.execution.pressure.readings import Reading, read_memory, watched_device
+from hpfracc.engine.locks import Guarded
+from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.memory.spans import spans
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["MemoryMonitor", "MemorySnapshot", "MemoryStats", "get_memory_monitor", "reset"]
+
+logger = logging.getLogger("hpfracc.memory")
+
+#: Snapshots that are kept: an hour of one a second.
+_KEPT = 3600
+#: Seconds between two clean-ups that nobody asked for.
+_CLEAN_EVERY = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySnapshot:
+    """Memory at one moment, in bytes.
+
+    Attributes
+    ----------
+    timestamp : float
+        Seconds since 1970.
+    device : str
+        ``"cpu"`` or a card.
+    total, used, free : int
+        The limit, what is used of it by everyone, and what could be allocated now.
+    allocated : int
+        What this process holds.
+    usage : float
+        ``used / total`` of the limit that is fullest, from 0 to 1.
+    pressure : Pressure
+        The level.
+    """
+
+    timestamp: float
+    device: str
+    total: int
+    used: int
+    free: int
+    allocated: int
+    usage: float
+    pressure: Pressure
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """What a monitor saw so far; sizes in MiB.
+
+    Attributes
+    ----------
+    device : str
+        What it watches.
+    snapshots : int
+        How often it looked.
+    current_allocated_mb, peak_allocated_mb, mean_allocated_mb : float
+        What this process held: last, most, and on average.
+    free_mb, total_mb, usage : float
+        Of the last snapshot.
+    pressure : Pressure
+        The level now.
+    cleanups, freed_mb : int, float
+        Clean-ups, and what became free by them.
+    """
+
+    device: str
+    snapshots: int
+    current_allocated_mb: float
+    peak_allocated_mb: float
+    mean_allocated_mb: float
+    free_mb: float
+    total_mb: float
+    usage: float
+    pressure: Pressure
+    cleanups: int
+    freed_mb: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+class MemoryMonitor(Guarded):
+    """Watches a card, or the host where there is none.
+
+    Parameters
+    ----------
+    device_id : int or str
+        The card's number, or a device such as ``"cuda:1"`` or ``"cpu"``. Without such a card the host is watched.
+    enable_auto_cleanup : bool
+        Whether a snapshot above ``cleanup_threshold`` starts a clean-up.
+    cleanup_threshold : float
+        Share in use from which on that happens.
+    thresholds : sequence of float
+        Shares at which moderate, high and critical pressure begin.
+    hysteresis : float
+        How much lower a level is left than it is entered.
+    read : callable, optional
+        How memory is read; for tests.
+    """
+
+    def __init__(
+        self,
+        device_id: int | str = 0,
+        enable_auto_cleanup: bool = True,
+        cleanup_threshold: float = 0.85,
+        *,
+        thresholds: Sequence[float] = MARKS,
+        hysteresis: float = BELOW,
+        read: Callable[[str], Reading] = read_memory,
+    ) -> None:
+        super().__init__()
+        _check_threshold(cleanup_threshold)
+        self.device = watched_device(device_id)
+        self.enable_auto_cleanup = enable_auto_cleanup
+        self.cleanup_threshold = cleanup_threshold
+        self._levels = Levels(thresholds, hysteresis)
+        self._read = read
+        self._history: deque[MemorySnapshot] = deque(maxlen=_KEPT)
+        self._callbacks: list[Callable[[MemorySnapshot], Any]] = []
+        self._own_cleanups: list[Callable[[], Any]] = []
+        self._snapshots = self._cleanups = self._freed = self._peak = 0
+        self._cleaned = -float("inf")
+        self._sampler: _Sampler | None = None
+        self._inside = threading.local()
+
+    # Looking.
+
+    def get_snapshot(self) -> MemorySnapshot:
+        """Look now: the snapshot is kept, callbacks are called where the level changed, and a clean-up may follow."""
+        reading = self._read(self.device)
+        with self._lock:
+            before = self._levels.level
+            level = self._levels.update(reading.usage)
+            snapshot = MemorySnapshot(
+                time.time(),
+                self.device,
+                reading.total,
+                reading.used,
+                reading.free,
+                reading.allocated,
+                reading.usage,
+                level,
+            )
+            self._history.append(snapshot)
+            self._snapshots += 1
+            self._peak = max(self._peak, reading.allocated)
+            callbacks = list(self._callbacks) if level is not before else []
+        # Without the lock: a callback may take its time, call this monitor, or wait for a thread that does.
+        for callback in callbacks:
+            self._tell(callback, snapshot)
+        if self.enable_auto_cleanup and reading.usage >= self.cleanup_threshold:
+            self._clean_automatically()
+        return snapshot
+
+    def _tell(self, callback: Callable[[MemorySnapshot], Any], snapshot: MemorySnapshot) -> None:
+        if getattr(self._inside, "telling", False):
+            return  # a callback that looks is not told of what it sees
+        self._inside.telling = True
+        try:
+            callback(snapshot)
+        except Exception as error:
+            name = getattr(callback, "__name__", repr(callback))
+            logger.warning("memory callback %s failed: %s", name, registry.describe_failure(error))
+        finally:
+            self._inside.telling = False
+
+    def _clean_automatically(self) -> None:
+        with self._lock:
+            if time.monotonic() - self._cleaned < _CLEAN_EVERY:
+                return
+            self._cleaned = time.monotonic()
+        goal = self.cleanup_threshold - self._levels.below
+        self._count(ladder.climb(self.device, enough=lambda: self._read(self.device).usage < goal))
+
+    def get_pressure(self) -> Pressure:
+        """The level now: low, moderate, high or critical."""
+        return self.get_snapshot().pressure
+
+    def get_snapshot_history(self) -> list[MemorySnapshot]:
+        """The snapshots so far, oldest first; the last hour or so of one a second."""
+        with self._lock:
+            return list(self._history)
+
+    def can_allocate(self, size_mb: float, safety_margin: float = 0.1) -> bool:
+        """Whether ``size_mb`` MiB could be allocated now and leave ``safety_margin`` of what is free.
+
+        Parameters
+        ----------
+        size_mb : float
+            MiB.
+        safety_margin : float
+            Share of the free memory that must remain, from 0 up to, not including, 1.
+        """
+        if not size_mb >= 0.0:
+            raise InvalidInputError(f"size_mb={size_mb!r} is not a size; use MiB of at least 0")
+        if not 0.0 <= safety_margin < 1.0:
+            raise InvalidInputError(f"safety_margin={safety_margin!r} is not a share; use 0 up to, not including, 1")
+        return get_budget().fits(size_mb * 2**20, self.device, 1.0 - safety_margin)
+
+    def get_stats(self) -> MemoryStats:
+        """Statistics of all snapshots, one taken now included."""
+        now = self.get_snapshot()
+        with self._lock:
+            mean = statistics.fmean(snapshot.allocated for snapshot in self._history)
+            return MemoryStats(
+                device=self.device,
+                snapshots=self._snapshots,
+                current_allocated_mb=now.allocated / 2**20,
+                peak_allocated_mb=self._peak / 2**20,
+                mean_allocated_mb=mean / 2**20,
+                free_mb=now.free / 2**20,
+                total_mb=now.total / 2**20,
+                usage=now.usage,
+                pressure=now.pressure,
+                cleanups=self._cleanups,
+                freed_mb=self._freed / 2**20,
+            )
+
+    # Cleaning up.
+
+    def cleanup_memory(self) -> CleanupReport:
+        """Climb the whole ladder short of changing how later calls run; each rung says what it freed."""
+        report = ladder.climb(self.device, force=True, highest="library caches")
+        self._count(report)
+        return report
+
+    def _count(self, report: CleanupReport) -> None:
+        if not report.skipped:
+            with self._lock:
+                self._cleanups += 1
+                self._freed += report.freed
+
+    def register_cleanup_callback(self, callback: Callable[[], Any]) -> None:
+        """Call ``callback()`` in every clean-up: for caches of your own. An int it returns counts as bytes let go."""
+        if not callable(callback):
+            raise InvalidInputError(f"{callback!r} is not callable; give a function without arguments")
+        with self._lock:
+            self._own_cleanups.append(callback)
+        ladder.register(callback)
+
+    def register_pressure_callback(self, callback: Callable[[MemorySnapshot], Any]) -> None:
+        """Call ``callback(snapshot)`` whenever the level changes."""
+        if not callable(callback):
+            raise InvalidInputError(f"{callback!r} is not callable; give a function of one snapshot")
+        with self._lock:
+            self._callbacks.append(callback)
+
+    # Sampling.
+
+    def start_sampling(self, interval: float = 1.0) -> None:
+        """Look every ``interval`` seconds from a background thread, until :meth:`stop_sampling`."""
+        if not interval > 0.0:
+            raise InvalidInputError(f"interval={interval!r} is not a time; use seconds above 0")
+        with self._lock:
+            if self._sampler is None:
+                spans.watch(True)
+                self._sampler = _Sampler(self, interval)
+                self._sampler.start()
+
+    def stop_sampling(self) -> None:
+        """End the background thread; nothing happens if there is none."""
+        with self._lock:
+            sampler, self._sampler = self._sampler, None
+        if sampler is not None:
+            spans.watch(False)
+            sampler.stop()
+
+    @property
+    def is_sampling(self) -> bool:
+        """Whether the background thread runs."""
+        return self._sampler is not None and self._sampler.is_alive()
+
+    def detect_growth(self, window: float = WINDOW, slowest: float = SLOWEST) -> Growth:
+        """Whether what this process holds grows without end, and during which spans and operations.
+
+        Parameters
+        ----------
+        window : float
+            Seconds that are looked at.
+        slowest : float
+            Bytes a second that nobody minds.
+        """
+        with self._lock:
+            history = list(self._history)
+        if not history:
+            return find_growth([])
+        end = history[-1].timestamp
+        readings = [(each.timestamp, float(each.allocated)) for each in history if each.timestamp >= end - window]
+        found = find_growth(readings, slowest)
+        if found.verdict == "unknown":
+            return found
+        growers = {**grown_in_spans(found.seconds), **spans.growers(found.seconds)}
+        return replace(found, growers=dict(sorted(growers.items(), key=lambda pair: -pair[1])))
+
+    def close(self) -> None:
+        """End sampling and forget callbacks."""
+        self.stop_sampling()
+        with self._lock:
+            own, self._own_cleanups = self._own_cleanups, []
+            self._callbacks = []
+        for callback in own:
+            ladder.unregister(callback)
+
+
+class _Sampler(threading.Thread):
+    """Looks again and again; ends with the monitor it looks for."""
+
+    def __init__(self, monitor: MemoryMonitor, interval: float) -> None:
+        super().__init__(name="hpfracc-memory", daemon=True)
+        self._monitor = weakref.ref(monitor)
+        self._interval = interval
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        while not self._ended.wait(self._interval):
+            monitor = self._monitor()
+            if monitor is None:
+                return
+            try:
+                monitor.get_snapshot()
+            except Exception:
+                logger.warning("a memory snapshot failed", exc_info=True)
+            del monitor
+
+    def stop(self) -> None:
+        self._ended.set()
+        if threading.current_thread() is not self:  # a callback of its own may stop it
+            self.join(timeout=5.0)
+
+
+def _check_threshold(share: float) -> None:
+    if not 0.0 < share <= 1.0:
+        raise InvalidInputError(f"cleanup_threshold={share!r} is not a share; use above 0 and at most 1")
+
+
+_monitors: dict[str, MemoryMonitor] = {}
+_lock = threading.Lock()
+
+
+def get_memory_monitor(
+    device_id: int | str = 0, enable_auto_cleanup: bool = True, cleanup_threshold: float = 0.85
+) -> MemoryMonitor:
+    """The process's monitor of a card, or of the host where there is none; the settings are those given last.
+
+    Examples
+    --------
+    >>> from hpfracc import memory
+    >>> monitor = memory.get_memory_monitor()
+    >>> monitor.can_allocate(size_mb=1.0)
+    True
+    """
+    device = watched_device(device_id)
+    with _lock:
+        known = _monitors.get(device)
+        if known is None:
+            known = _monitors[device] = MemoryMonitor(device, enable_auto_cleanup, cleanup_threshold)
+        _check_threshold(cleanup_threshold)
+        known.enable_auto_cleanup = enable_auto_cleanup
+        known.cleanup_threshold = cleanup_threshold
+    return known
+
+
+def reset() -> None:
+    """End and forget every monitor of this process."""
+    with _lock:
+        known = list(_monitors.values())
+        _monitors.clear()
+    for monitor in known:
+        monitor.close()

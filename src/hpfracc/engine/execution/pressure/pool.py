@@ -1,0 +1,179 @@
+"""The pool users see: host buffers, page-locked where there is a card, and device buffers from the libraries' own."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import nbytes
+from hpfracc.engine import hardware
+from hpfracc.engine.backends import registry
+from hpfracc.engine.locks import Guarded
+from hpfracc.engine.memory.buffers import CAPACITY, BufferPool, PoolStats, host_buffers
+from hpfracc.engine.memory.units import parse_bytes
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["MemoryPool", "get_memory_pool", "reset", "staging_pool"]
+
+
+def _pinned(size: int) -> Any:
+    """Page-locked memory of a library that is loaded and has a card."""
+    for name in ("torch", "cupy"):
+        if registry.is_loaded(name):
+            made = registry.adapter(name).pinned_bytes(size)
+            if made is not None:
+                return made
+    return None
+
+
+def _dtype_name(dtype: Any) -> str:
+    return str(np.dtype(dtype if isinstance(dtype, type) else str(dtype).removeprefix("torch.")))
+
+
+class MemoryPool(Guarded):
+    """Buffers that are used again, with one owner at a time.
+
+    Host buffers are kept here, within a bound. Device buffers come from the library's own pool (PyTorch's caching
+    allocator, CuPy's memory pool), which keeps them; this one knows whose they are and counts.
+
+    Parameters
+    ----------
+    max_bytes : int or str
+        Host bytes kept for later at most.
+    pinned : bool, optional
+        Whether host buffers are page-locked, for quicker copies to a card; by default where there is one.
+    """
+
+    def __init__(self, max_bytes: int | str = CAPACITY, pinned: bool | None = None) -> None:
+        super().__init__()
+        if pinned is None:
+            pinned = bool(hardware.machine().gpus)
+        self._host = BufferPool(parse_bytes("max_bytes", max_bytes), _pinned if pinned else None)
+        self._device: dict[int, tuple[weakref.ref[Any] | None, Any, int]] = {}
+        self._hits = self._misses = 0
+
+    def allocate(
+        self,
+        shape: int | tuple[int, ...],
+        dtype: Any = "float64",
+        *,
+        device: str = "cpu",
+        library: str | None = None,
+        clear: bool = True,
+    ) -> Any:
+        """A buffer of that shape and dtype.
+
+        Parameters
+        ----------
+        shape, dtype
+            Of the array; the dtype by name or as NumPy's.
+        device : str
+            ``"cpu"``, or a device such as ``"cuda:0"``.
+        library : str, optional
+            Whose array it is on a device: ``"torch"`` or ``"cupy"``; by default the one that is loaded.
+        clear : bool
+            Zeros; False leaves in it whatever was there before.
+
+        Returns
+        -------
+        numpy.ndarray, torch.Tensor or cupy.ndarray
+        """
+        if device == "cpu":
+            if library not in (None, "numpy"):
+                raise InvalidInputError(f"library={library!r} on the host; host buffers are NumPy's: leave it out")
+            return self._host.allocate(shape, dtype, clear=clear)
+        name = library or next((name for name in ("torch", "cupy") if registry.is_loaded(name)), None)
+        if name not in ("torch", "cupy"):
+            raise InvalidInputError(f"library={library!r} for {device}; use 'torch' or 'cupy', and import it first")
+        adapter = registry.adapter(name)
+        kept = adapter.reserved_bytes(device)
+        made = adapter.empty(shape if isinstance(shape, tuple) else (shape,), _dtype_name(dtype), device)
+        if clear:
+            made[...] = 0
+        with self._lock:
+            # The library's pool had it if it did not have to ask the driver for more.
+            grew = adapter.reserved_bytes(device) > kept
+            self._hits, self._misses = self._hits + (not grew), self._misses + grew
+            self._device[id(made)] = (weakref.ref(made), adapter, nbytes(made))
+        return made
+
+    def release(self, buffer: Any) -> None:
+        """Take a buffer back; one that is not ours, or was released before, is refused and nothing happens."""
+        with self._lock:
+            entry = self._device.get(id(buffer))
+            if entry is not None and entry[0] is not None and entry[0]() is buffer:
+                del self._device[id(buffer)]  # the library's pool has it once the caller lets go of it
+                return
+        self._host.release(buffer)
+
+    def get_stats(self) -> PoolStats:
+        """Hits, misses, hit rate and bytes, host and device together."""
+        host = self._host.stats()
+        with self._lock:
+            alive = [entry for entry in self._device.values() if entry[0] is not None and entry[0]() is not None]
+            hits, misses = host.hits + self._hits, host.misses + self._misses
+        asked = hits + misses
+        return replace(
+            host,
+            hits=hits,
+            misses=misses,
+            hit_rate=hits / asked if asked else math.nan,
+            used_bytes=host.used_bytes + sum(entry[2] for entry in alive),
+        )
+
+    def clear(self) -> int:
+        """Let go of everything that is kept for later; gives back the host bytes that this was."""
+        with self._lock:
+            self._device = {
+                key: entry for key, entry in self._device.items() if entry[0] is not None and entry[0]() is not None
+            }
+        return self._host.clear()
+
+    def borrow(self, shape: int | tuple[int, ...], dtype: Any = "float64", *, clear: bool = True) -> Any:
+        """A host buffer for the length of a ``with`` block."""
+        return self._host.borrow(shape, dtype, clear=clear)
+
+
+_pool: MemoryPool | None = None
+_staging: BufferPool | None = None
+
+
+def get_memory_pool(max_bytes: int | str | None = None, pinned: bool | None = None) -> MemoryPool:
+    """The process's pool, or one of your own where a bound or the kind of memory is given.
+
+    Examples
+    --------
+    >>> from hpfracc import memory
+    >>> pool = memory.get_memory_pool(max_bytes="16MiB", pinned=False)
+    >>> for _ in range(4):
+    ...     buffer = pool.allocate((100, 100))
+    ...     pool.release(buffer)
+    >>> pool.get_stats().hit_rate
+    0.75
+    """
+    global _pool
+    if max_bytes is not None or pinned is not None:
+        return MemoryPool(CAPACITY if max_bytes is None else max_bytes, pinned)
+    if _pool is None:
+        _pool = MemoryPool()
+    return _pool
+
+
+def staging_pool() -> BufferPool:
+    """Where the engine lays items side by side: page-locked where a library with a card is loaded."""
+    global _staging
+    if not hardware.machine().gpus:
+        return host_buffers
+    if _staging is None:
+        _staging = BufferPool(make=_pinned)
+    return _staging
+
+
+def reset() -> None:
+    """Forget the pools of this process."""
+    global _pool, _staging
+    _pool = _staging = None

@@ -1,0 +1,73 @@
+"""Arrays that may leave a device while it is short of memory, and come back when they are asked for."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import device_of, library_of, nbytes, tracks_gradient
+from hpfracc.engine.backends import registry
+from hpfracc.engine.locks import Guarded
+from hpfracc.engine.memory.budget import get_budget
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["Spillable", "spill_device"]
+
+_every: weakref.WeakSet[Spillable] = weakref.WeakSet()
+
+
+class Spillable(Guarded):
+    """Holds an array on a device; under pressure the engine moves it to the host, and :meth:`get` brings it back.
+
+    Keep this object instead of the array: as long as the array itself is referred to elsewhere, its memory stays taken.
+
+    Parameters
+    ----------
+    array : array
+        On a device, of any library, and without a gradient.
+    """
+
+    def __init__(self, array: Any) -> None:
+        super().__init__()
+        device = device_of(array)
+        if device == "cpu":
+            raise InvalidInputError("a host array takes no memory of a device; give an array that lives on one")
+        if tracks_gradient(array):
+            raise InvalidInputError("an array that carries a gradient cannot leave its device; detach it first")
+        self.device = device
+        self.library = library_of(array)
+        self.nbytes = nbytes(array)
+        self._array: Any = array
+        self._host: np.ndarray[Any, Any] | None = None
+        _every.add(self)
+
+    @property
+    def spilled(self) -> bool:
+        """Whether it is on the host now."""
+        return self._host is not None
+
+    def spill(self) -> int:
+        """Move it to the host; gives back the bytes that this freed on the device."""
+        with self._lock:
+            if self._host is not None:
+                return 0
+            # A copy of our own: what a library hands out may be page-locked memory of a bounded supply.
+            self._host = np.array(registry.adapter(self.library).to_host(self._array))
+            self._array = None
+        get_budget().invalidate(self.device)
+        return self.nbytes
+
+    def get(self) -> Any:
+        """The array on its device."""
+        with self._lock:
+            if self._host is not None:
+                self._array = registry.adapter(self.library).from_host(self._host, self.device)
+                self._host = None
+            return self._array
+
+
+def spill_device(device: str) -> int:
+    """Move every registered array of ``device`` to the host; gives back the bytes that this freed."""
+    return sum(held.spill() for held in list(_every) if held.device == device)

@@ -1,0 +1,213 @@
+"""Host buffers that are used again: one owner at a time, safe in dtype and shape, bounded, and counted.
+
+Fresh memory costs a page fault for every 4 KiB; a buffer that comes back does not. What is handed out is cleared unless
+the caller says that it will write every element. A buffer of which somebody still holds a part is not handed out
+again, and who gives one back can no longer write to it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc.engine.locks import Guarded
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["BufferPool", "PoolStats", "host_buffers"]
+
+#: Bytes kept for later at most.
+CAPACITY = 256 * 2**20
+#: The smallest buffer, and in how many steps sizes double: buffers are found by their rounded size.
+_SMALLEST, _STEPS_LOG2 = 4096, 3
+
+#: Makes ``size`` bytes as an array of uint8; None where it cannot.
+Maker = Callable[[int], "np.ndarray[Any, Any] | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStats:
+    """What a pool did: requests, how many of them were met by a kept buffer, and bytes.
+
+    Attributes
+    ----------
+    hits, misses : int
+        Requests met by a kept buffer, and others.
+    hit_rate : float
+        Hits among all requests; nan before the first.
+    held_bytes, used_bytes : int
+        Kept for later, and handed out now.
+    peak_bytes : int
+        The most of both together.
+    dropped : int
+        Buffers let go for the bound's sake, or because somebody still looked at them.
+    pinned : bool
+        Whether buffers are page-locked.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    hit_rate: float = math.nan
+    held_bytes: int = 0
+    used_bytes: int = 0
+    peak_bytes: int = 0
+    dropped: int = 0
+    pinned: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, None for a rate that is not known yet."""
+        rate = None if math.isnan(self.hit_rate) else self.hit_rate
+        return {**asdict(self), "hit_rate": rate}
+
+
+class BufferPool(Guarded):
+    """Host buffers by size; thread-safe.
+
+    Parameters
+    ----------
+    capacity : int
+        Bytes kept for later at most.
+    make : callable, optional
+        Where memory comes from, such as a library's page-locked memory; plain memory where it gives none.
+    """
+
+    def __init__(self, capacity: int = CAPACITY, make: Maker | None = None) -> None:
+        super().__init__()
+        self.capacity = capacity
+        self._make = make
+        #: Raw buffers that nobody uses, the longest unused first, by identity; and by size.
+        self._idle: OrderedDict[int, np.ndarray[Any, Any]] = OrderedDict()
+        self._by_size: dict[int, list[int]] = {}
+        #: What is handed out: identity of the view, a weak reference to it, and its raw buffer.
+        self._used: dict[int, tuple[weakref.ref[Any], np.ndarray[Any, Any]]] = {}
+        self._hits = self._misses = self._dropped = 0
+        self._held = self._used_bytes = self._peak = 0
+        self._pinned = False
+
+    def allocate(self, shape: int | tuple[int, ...], dtype: Any = "float64", *, clear: bool = True) -> Any:
+        """An array of that shape and dtype, zeros unless ``clear`` is False: then with whatever is in it.
+
+        Give it back with :meth:`release`; one that is merely forgotten is lost to the pool, and nothing else.
+        """
+        kind = np.dtype(dtype)
+        if kind.hasobject:
+            raise InvalidInputError(f"dtype={dtype!r} holds Python objects; a pool gives memory for numbers")
+        size = math.prod(shape if isinstance(shape, tuple) else (shape,)) * kind.itemsize
+        raw, fresh = self._take(size)
+        view: np.ndarray[Any, Any] = raw[:size].view(kind).reshape(shape)
+        if clear and not fresh:
+            view.fill(0)
+        with self._lock:
+            self._used[id(view)] = (weakref.ref(view, self._forget(id(view), raw.nbytes)), raw)
+            self._used_bytes += raw.nbytes
+            self._peak = max(self._peak, self._used_bytes + self._held)
+        return view
+
+    def release(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Take a buffer back; one that is not ours, or was given back before, is refused and nothing happens."""
+        with self._lock:
+            entry = self._used.get(id(buffer))
+            if entry is None or entry[0]() is not buffer:
+                raise InvalidInputError(
+                    "this buffer is not one of the pool's, or was released before; release what allocate() gave, once"
+                )
+            del self._used[id(buffer)]
+            raw = entry[1]
+            self._used_bytes -= raw.nbytes
+            del entry
+            # Who goes on using what was given back must not write into the next owner's numbers.
+            buffer.flags.writeable = False
+            # The raw memory is known here, to the buffer itself, and to getrefcount: anyone else looks at it still.
+            if sys.getrefcount(raw) > 3 or raw.nbytes > self.capacity:
+                self._dropped += 1
+                return
+            self._idle[id(raw)] = raw
+            self._by_size.setdefault(raw.nbytes, []).append(id(raw))
+            self._held += raw.nbytes
+            while self._held > self.capacity:
+                key, old = self._idle.popitem(last=False)
+                self._by_size[old.nbytes].remove(key)
+                self._held -= old.nbytes
+                self._dropped += 1
+
+    @contextmanager
+    def borrow(self, shape: int | tuple[int, ...], dtype: Any = "float64", *, clear: bool = True) -> Iterator[Any]:
+        """A buffer for the length of a block."""
+        buffer = self.allocate(shape, dtype, clear=clear)
+        try:
+            yield buffer
+        finally:
+            self.release(buffer)
+
+    def _take(self, size: int) -> tuple[np.ndarray[Any, Any], bool]:
+        """Raw memory of at least ``size`` bytes, and whether it is fresh zeros."""
+        with self._lock:
+            size = _rounded(size)
+            found = self._by_size.get(size)
+            if found:
+                raw = self._idle.pop(found.pop())  # the one used last: it may still be in cache
+                self._held -= raw.nbytes
+                self._hits += 1
+                return raw, False
+            self._misses += 1
+        made = None if self._make is None else self._make(size)
+        if made is not None:
+            self._pinned = True
+            return made, False
+        return np.zeros(size, np.uint8), True
+
+    def _forget(self, key: int, size: int) -> Callable[[Any], None]:
+        owner = weakref.ref(self)
+
+        def forget(_: Any) -> None:
+            pool = owner()
+            if pool is not None and pool._used.pop(key, None) is not None:
+                pool._used_bytes -= size
+
+        return forget
+
+    def clear(self) -> int:
+        """Let go of everything that is kept; gives back how many bytes that was."""
+        with self._lock:
+            freed, self._held = self._held, 0
+            self._idle.clear()
+            self._by_size.clear()
+            return freed
+
+    def stats(self) -> PoolStats:
+        """What it did so far."""
+        with self._lock:
+            asked = self._hits + self._misses
+            rate = self._hits / asked if asked else math.nan
+            return PoolStats(
+                self._hits, self._misses, rate, self._held, self._used_bytes, self._peak, self._dropped, self._pinned
+            )
+
+    def reset(self) -> None:
+        """Let go of everything, and count anew; what is handed out stays whose it is."""
+        with self._lock:
+            self._idle.clear()
+            self._by_size.clear()
+            self._used.clear()
+            self._hits = self._misses = self._dropped = 0
+            self._held = self._used_bytes = self._peak = 0
+            self._pinned = False
+
+
+def _rounded(size: int) -> int:
+    """The next larger of sizes that lie an eighth of a power of two apart."""
+    if size <= _SMALLEST:
+        return _SMALLEST
+    step = 1 << max(0, (size - 1).bit_length() - 1 - _STEPS_LOG2)
+    return -(-size // step) * step
+
+
+#: The engine's own: padding and blocks of large arrays.
+host_buffers = BufferPool()

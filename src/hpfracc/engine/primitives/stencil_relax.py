@@ -1,0 +1,210 @@
+"""Contract of shortest distances on a lattice with costs and obstacles."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.engine.primitives._operands import dtype_bytes, elements, promoted, read_dtype, shape_of
+from hpfracc.engine.primitives._samples import reversed_view, strided_view
+from hpfracc.engine.primitives._stencils import NEIGHBOURHOODS, forward_offsets
+from hpfracc.engine.primitives.base import FLOATS, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["StencilRelax", "read_periodic"]
+
+_TAKES = FLOATS | INTEGERS
+
+
+def read_periodic(periodic: Any, ndim: int) -> tuple[bool, ...]:
+    """``periodic`` for each axis."""
+    if isinstance(periodic, bool | np.bool_):
+        return (bool(periodic),) * ndim
+    if not isinstance(periodic, Sequence) or len(periodic) != ndim:
+        raise InvalidInputError(
+            f"stencil_relax: periodic={periodic!r} for {ndim} axes; give True or False, or one for each axis"
+        )
+    return tuple(bool(wraps) for wraps in periodic)
+
+
+@final
+class StencilRelax(Primitive):
+    r"""``stencil_relax(costs, start, neighbourhood="von_neumann", periodic=False, edges=False)``: shortest distances.
+
+    .. math:: d_v = \min\Big(s_v, \min_{u \sim v} (d_u + c_{uv})\Big),
+
+    the smallest such numbers: where ``start`` is finite a path may begin, at that price, and elsewhere it is infinite.
+
+    ``costs`` has the shape of the lattice: entering a point costs its entry. With ``edges=True`` it has one more axis
+    in front, one entry for each direction: ``costs[j, u]`` is what the step between ``u`` and ``u + offset_j`` costs,
+    both ways; the offsets are the axes in their order, or for ``"moore"`` the half of :math:`\{-1, 0, 1\}^d` that
+    comes after 0 in the order of words. A cost that is infinite, negative or not a number closes its point or edge; a
+    price in ``start`` that is not finite is none. ``start`` may have leading axes: one map each. ``periodic`` is for
+    all axes or for each.
+
+    Algorithms: ``dijkstra`` takes the nearest point first; ``relax`` lowers all points at once until nothing changes;
+    ``frontier`` those alone whose neighbours changed. Not differentiable.
+    """
+
+    name = "stencil_relax"
+    operands = ("costs", "start")
+
+    def describe(
+        self,
+        costs: Any,
+        start: Any,
+        *,
+        neighbourhood: str = "von_neumann",
+        periodic: Any = False,
+        edges: bool = False,
+    ) -> Call:
+        """Check both operands; ``facts``: ``lattice`` (its shape), ``steps`` (directions), ``reach`` (sum of sides)."""
+        pair = read_dtype(self.name, "costs", costs, _TAKES), read_dtype(self.name, "start", start, _TAKES)
+        dtype = promoted(pair)
+        if dtype not in FLOATS:
+            dtype = "float64"
+        if neighbourhood not in NEIGHBOURHOODS:
+            raise InvalidInputError(
+                f"{self.name}: neighbourhood={neighbourhood!r}; use {' or '.join(map(repr, NEIGHBOURHOODS))}"
+            )
+        if edges not in (True, False):
+            raise InvalidInputError(f"{self.name}: edges={edges!r}; use True or False")
+        given, points = shape_of(costs), shape_of(start)
+        lattice = given[1:] if edges else given
+        if not lattice:
+            raise ShapeError(f"{self.name}: costs of shape {given} have no lattice axis; give at least one")
+        steps = len(forward_offsets(len(lattice), neighbourhood))
+        if edges and given[0] != steps:
+            raise ShapeError(
+                f"{self.name}: costs of shape {given} with edges=True; a {neighbourhood} lattice of "
+                f"{len(lattice)} axes has {steps} directions, so give them the shape {(steps, *lattice)}"
+            )
+        read_periodic(periodic, len(lattice))
+        if points[-len(lattice) :] != lattice:
+            raise ShapeError(
+                f"{self.name}: start has shape {points}, the lattice {lattice}; the last axes must be the lattice's"
+            )
+        length, batch, item = math.prod(lattice), math.prod(points[: -len(lattice)]), dtype_bytes(dtype)
+        return Call(
+            operation=self.name,
+            batch=batch,
+            length=length,
+            dtype=dtype,
+            shape=points,
+            input_bytes=(elements(given) + elements(points)) * item,
+            output_bytes=elements(points) * item,
+            facts={"lattice": lattice, "steps": 2 * steps, "reach": sum(lattice), "edges": bool(edges)},
+        )
+
+    def work(self, call: Call, algorithm: str) -> float:
+        """Steps looked at: each once in order of distance, or all in every round."""
+        steps = float(call.batch * call.length * call.facts["steps"])
+        if algorithm == "relax":
+            return steps * float(max(1, call.facts["reach"]))
+        if algorithm == "dijkstra":
+            return steps * math.log2(max(2, call.length))
+        return steps
+
+    def workspace(self, call: Call, algorithm: str) -> int:
+        """Copies with ghosts and trial values; or places, a queue, and for SciPy the edges as a sparse matrix."""
+        sides = call.facts["lattice"]
+        padded = math.prod(side + 2 for side in sides) if call.length else 0
+        costs = padded * (call.facts["steps"] // 2 if call.facts["edges"] else 1)
+        if algorithm == "relax":
+            return (call.batch * (3 * padded + padded // 4) + 2 * costs) * call.itemsize
+        if algorithm == "csgraph":
+            return int(call.facts["steps"]) * call.length * (4 * call.itemsize + 40)
+        return costs * call.itemsize + padded * (2 * call.itemsize + 12)
+
+    def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
+        """One map of a lattice of that shape."""
+        spec = ArraySpec(shape or (1,), dtype if dtype in FLOATS else "float64")
+        return (spec, spec), {}
+
+    def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """Positive costs, and one source: the middle."""
+        costs, start = arrays
+        single = np.full_like(start, np.inf)
+        single.reshape(-1)[start.size // 2 : start.size // 2 + 1] = 0
+        return [1 + np.abs(costs), single]
+
+    def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
+        """Bellman and Ford, point by point, in extended precision."""
+        call = self.describe(*arrays, **params)
+        costs, start = (np.asarray(array).astype(call.dtype).astype(np.longdouble) for array in arrays)
+        lattice = call.facts["lattice"]
+        wraps = read_periodic(params.get("periodic", False), len(lattice))
+        ahead = forward_offsets(len(lattice), params.get("neighbourhood", "von_neumann"))
+        found = np.where(np.isfinite(start), start, np.inf).reshape(call.batch, *lattice)
+        moves = []
+        for u in np.ndindex(*lattice):
+            for place, offset in enumerate(ahead):
+                v = tuple(c + o for c, o in zip(u, offset, strict=True))
+                if any(not (0 <= c < n or wrap) for c, n, wrap in zip(v, lattice, wraps, strict=True)):
+                    continue
+                v = tuple(c % n for c, n in zip(v, lattice, strict=True))
+                there, back = (costs[(place, *u)],) * 2 if call.facts["edges"] else (costs[v], costs[u])
+                moves += [(u, v, cost) for u, v, cost in ((u, v, there), (v, u, back)) if cost >= 0]
+        changed = True
+        while changed:
+            changed = False
+            for (u, v, cost), row in itertools.product(moves, found):
+                if row[u] + cost < row[v]:
+                    row[v] = row[u] + cost
+                    changed = True
+        return found.reshape(call.shape).astype(call.dtype)
+
+    def cases(self, dtype: str) -> Iterator[Case]:
+        """Both neighbourhoods and kinds of cost, edges of all sorts, obstacles, several sources and maps."""
+        if dtype not in FLOATS:
+            return
+
+        def costs(shape: tuple[int, ...], seed: int, closed: float = 0.25) -> np.ndarray[Any, Any]:
+            generator = np.random.default_rng(seed)
+            made = generator.uniform(0.5, 4.0, shape)
+            made[generator.random(shape) < closed] = np.inf
+            return made.astype(dtype)
+
+        def sources(shape: tuple[int, ...], *places: tuple[tuple[int, ...], float]) -> np.ndarray[Any, Any]:
+            made = np.full(shape, np.inf, dtype)
+            for place, price in places:
+                made[place] = price
+            return made
+
+        plain = costs((6, 7), 1)
+        yield Case("plain", (plain, sources((6, 7), ((0, 0), 0.0))))
+        yield Case("one axis", (costs((17,), 2, 0.0), sources((17,), ((5,), 0.0))))
+        yield Case("three axes", (costs((3, 4, 5), 3), sources((3, 4, 5), ((1, 1, 1), 0.0))))
+        yield Case("moore", (plain, sources((6, 7), ((0, 0), 0.0))), {"neighbourhood": "moore"})
+        yield Case("periodic", (plain, sources((6, 7), ((3, 3), 0.0))), {"periodic": True})
+        mixed = {"neighbourhood": "moore", "periodic": (True, False)}
+        yield Case("moore periodic along one axis", (plain, sources((6, 7), ((0, 3), 0.0))), mixed)
+        ways = costs((2, 6, 7), 4)
+        yield Case("edges", (ways, sources((6, 7), ((0, 0), 0.0))), {"edges": True})
+        yield Case("edges periodic", (ways, sources((6, 7), ((0, 0), 0.0))), {"edges": True, "periodic": (False, True)})
+        more = {"edges": True, "neighbourhood": "moore", "periodic": True}
+        yield Case("edges moore", (costs((4, 5, 4), 5), sources((5, 4), ((0, 0), 0.0))), more)
+        several = sources((6, 7), ((0, 0), 1.5), ((5, 6), -2.0), ((2, 3), 40.0))
+        yield Case("several sources", (plain, several))
+        batch = sources((2, 2, 6, 7), ((0, 0, 0, 0), 0.0), ((0, 1, 3, 3), 0.0), ((1, 1, 5, 6), 2.0))
+        yield Case("batched", (plain, batch))
+        yield Case("equal costs", (np.where(np.isinf(plain), plain, 1), sources((6, 7), ((0, 0), 0.0))))
+        yield Case("free steps", (np.where(plain > 2, plain, 0), sources((6, 7), ((0, 0), 0.0))))
+        odd = plain.copy()
+        odd[1, 1], odd[2, 2] = -1.0, np.nan
+        strange = sources((6, 7), ((0, 0), 0.0), ((3, 3), np.nan), ((4, 4), -np.inf))
+        yield Case("neither costs nor prices", (odd, strange))
+        yield Case("one point", (costs((1, 1), 6, 0.0), sources((1, 1), ((0, 0), 3.0))), {"periodic": True})
+        yield Case("two points around", (costs((2, 2), 7, 0.0), sources((2, 2), ((0, 0), 0.0))), {"periodic": True})
+        yield Case("no sources", (plain, sources((6, 7))))
+        yield Case("no points", (costs((0, 4), 8), sources((0, 4))))
+        yield Case("no maps", (plain, np.full((0, 6, 7), np.inf, dtype)))
+        yield Case("strided", (strided_view(plain), strided_view(several)))
+        yield Case("reversed", (reversed_view(plain), reversed_view(several)))
+        yield Case("transposed", (np.ascontiguousarray(plain.T).T, several))
+        if dtype == "float64":
+            yield Case("integers", (np.arange(1, 13).reshape(3, 4), sources((3, 4), ((2, 0), 0.0))))

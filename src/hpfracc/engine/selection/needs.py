@@ -1,0 +1,35 @@
+"""The bytes a call would take on an arm: the kernel's own model or the primitive's, corrected by what was seen."""
+
+from __future__ import annotations
+
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.memory.forecast import forecasts
+from hpfracc.engine.primitives.base import Call, Primitive
+
+__all__ = ["forecast_key", "fresh_bytes", "modelled_bytes", "predicted_bytes"]
+
+
+def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
+    """Operands, result and workspace, as the model says."""
+    own = arm.spec.workspace
+    workspace = primitive.workspace(call, arm.algorithm) if own is None else own(call, arm)
+    return call.input_bytes + call.output_bytes + workspace
+
+
+def forecast_key(call: Call, arm: Arm) -> tuple[str, str, str, str]:
+    """What calls have in common whose predictions err alike."""
+    variant = call.facts.get("kind", "")
+    kind = f"{call.dtype} {variant}" if variant else call.dtype
+    return call.operation, f"{arm.backend}:{arm.algorithm}", "cpu" if arm.on_host else "cuda", kind
+
+
+def predicted_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
+    """Bytes in all, corrected by what earlier calls of this kind took."""
+    need = modelled_bytes(primitive, call, arm)
+    factor = forecasts.correction(forecast_key(call, arm))
+    return need if factor == 1.0 else int(need * factor)
+
+
+def fresh_bytes(need: int, call: Call, stays: bool) -> int:
+    """What of ``need`` is not there yet: operands that stay where they are take nothing more."""
+    return max(call.output_bytes, need - call.input_bytes) if stays else need

@@ -1,0 +1,220 @@
+"""The same work for many lattices: arrays of one kind are stacked, and each stack is one call of the engine."""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc._arrays import dtype_name, library_of
+from hpfracc.engine.execution.api import elementwise, matmul
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.lattice import _transforms
+from hpfracc.lattice._lattice import Lattice
+
+__all__ = ["LatticeBatch", "create_batch"]
+
+#: Operations that have a name; any other word is an expression of x, or of x and y for pairs.
+_NAMED = {
+    "add": "x + y",
+    "subtract": "x - y",
+    "multiply": "x * y",
+    "divide": "x / y",
+    "negate": "-x",
+    "square": "x * x",
+    **{name: f"{name}(x)" for name in ("sqrt", "exp", "log", "sin", "cos", "abs", "tanh")},
+}
+
+
+def create_batch(lattices: Sequence[Lattice], max_batch_size: int = 32) -> LatticeBatch:
+    """Work for many lattices at once.
+
+    Parameters
+    ----------
+    lattices : sequence of Lattice
+        Which need not have the same shape.
+    max_batch_size : int
+        The most arrays that are stacked for one call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpfracc.lattice import UnifiedCatalyticLattice, create_batch
+    >>> batch = create_batch([UnifiedCatalyticLattice(2, 4) for _ in range(3)])
+    >>> batch.batch_element_wise([np.array([1.0, 4.0])] * 3, "sqrt")[2]
+    array([1., 2.])
+    >>> [len(path) for path in batch.batch_find_shortest_paths([0, 0, 0], [15, 3, 0])]
+    [7, 4, 1]
+    """
+    return LatticeBatch(lattices, max_batch_size)
+
+
+@final
+class LatticeBatch:
+    """What :func:`create_batch` makes."""
+
+    def __init__(self, lattices: Sequence[Lattice], max_batch_size: int = 32) -> None:
+        self.lattices = list(lattices)
+        if not self.lattices or not all(isinstance(lattice, Lattice) for lattice in self.lattices):
+            raise InvalidInputError(f"lattices={lattices!r}; give at least one lattice")
+        if isinstance(max_batch_size, bool) or not isinstance(max_batch_size, int) or max_batch_size < 1:
+            raise InvalidInputError(f"max_batch_size={max_batch_size!r}; use a whole number above 0")
+        self.max_batch_size = max_batch_size
+        #: The keys of the last :meth:`batch_xor_transform`.
+        self.last_keys: list[Any] = []
+        self._stats: dict[str, dict[str, float]] = {}
+
+    def batch_xor_transform(self, data: Sequence[Any], keys: Sequence[Any] | None = None) -> list[Any]:
+        """``data[i] ^ keys[i]`` of each; the keys that were made are in :attr:`last_keys`."""
+        arrays = [np.asarray(one) if library_of(one) == "python" else one for one in data]
+        if keys is not None and len(keys) != len(arrays):
+            raise ShapeError(f"{len(keys)} keys for {len(arrays)} arrays; give one for each")
+        results: list[Any] = [None] * len(arrays)
+        made: list[Any] = [None] * len(arrays)
+        with self._timed("xor_transform", len(arrays)) as launched:
+            for places in self._stacks(arrays):
+                key = None
+                if keys is not None:
+                    key = _stack([np.broadcast_to(keys[place], arrays[place].shape) for place in places])
+                with self.lattices[0]._scope(arrays[places[0]]):
+                    stacked, used = _transforms.xor(_stack([arrays[place] for place in places]), key)
+                launched()
+                for row, place in enumerate(places):
+                    results[place], made[place] = stacked[row], used[row]
+        self.last_keys = made
+        return results
+
+    def batch_matrix_operations(self, a: Any, b: Any) -> Any:
+        """Products ``a[i] @ b[i]``: of two lists a list, of two stacks a stack."""
+        listed = isinstance(a, list | tuple) or isinstance(b, list | tuple)
+        if len(a) != len(b):
+            raise ShapeError(f"{len(a)} matrices for {len(b)}; give as many of one as of the other")
+        with self._timed("matrix_operations", len(a)) as launched:
+            if not listed:
+                launched()
+                with self.lattices[0]._scope(a):
+                    return matmul(a, b)
+            left = [np.asarray(one) if library_of(one) == "python" else one for one in a]
+            right = [np.asarray(one) if library_of(one) == "python" else one for one in b]
+            results: list[Any] = [None] * len(left)
+            for places in self._stacks(list(zip(left, right, strict=True))):
+                with self.lattices[0]._scope(left[places[0]]):
+                    product = matmul(
+                        _stack([left[place] for place in places]), _stack([right[place] for place in places])
+                    )
+                launched()
+                for row, place in enumerate(places):
+                    results[place] = product[row]
+            return results
+
+    def batch_element_wise(self, data: Sequence[Any], operation: str) -> list[Any]:
+        """One operation on each array (``"sqrt"``, ``"2*x + sin(x)"``), or on each pair (``"add"``, ``"x*y"``)."""
+        expression = _NAMED.get(operation, operation)
+        results: list[Any] = [None] * len(data)
+        items = [one if isinstance(one, tuple) else (one,) for one in data]
+        items = [tuple(np.asarray(x) if library_of(x) == "python" else x for x in item) for item in items]
+        for item in items:
+            if len(item) > 2:
+                raise InvalidInputError(f"{len(item)} arrays for one operation; give one, or a pair (x, y)")
+        with self._timed("element_wise", len(items)) as launched:
+            for places in self._stacks(items):
+                stacked = [_stack([items[place][part] for place in places]) for part in range(len(items[places[0]]))]
+                with self.lattices[0]._scope(stacked[0]):
+                    found = elementwise(expression, **dict(zip("xy", stacked, strict=False)))
+                launched()
+                for row, place in enumerate(places):
+                    results[place] = found[row]
+        return results
+
+    def batch_find_shortest_paths(self, starts: Sequence[Any], ends: Sequence[Any]) -> list[list[Any]]:
+        """A shortest path for each pair: the i-th on the i-th lattice, or all on the one there is."""
+        if len(starts) != len(ends):
+            raise ShapeError(f"{len(starts)} starts for {len(ends)} ends; give as many of one as of the other")
+        if len(self.lattices) not in (1, len(starts)):
+            raise ShapeError(f"{len(starts)} pairs for {len(self.lattices)} lattices; give one for each lattice")
+        chosen = self.lattices * len(starts) if len(self.lattices) == 1 else self.lattices
+        groups: dict[Any, list[int]] = {}
+        for number, lattice in enumerate(chosen):
+            groups.setdefault(lattice.geometry if lattice.is_free else id(lattice), []).append(number)
+        results: list[list[Any]] = [[] for _ in starts]
+        with self._timed("find_shortest_paths", len(starts)) as launched:
+            for numbers in groups.values():
+                lattice = chosen[numbers[0]]
+                place = lattice.geometry.place
+                found = lattice.shortest_paths(
+                    np.array([place(starts[number]) for number in numbers], np.int64),
+                    np.array([place(ends[number]) for number in numbers], np.int64),
+                )
+                launched()
+                for row, number in enumerate(numbers):
+                    results[number] = lattice._answer(found[row].tolist(), starts[number])
+        return results
+
+    def execute_parallel(self, operations: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Call each function in a thread, with the settings of the caller; results in order, or the first error."""
+        with (
+            self._timed("execute_parallel", len(operations)) as launched,
+            ThreadPoolExecutor(max(1, min(self.max_batch_size, len(operations)))) as pool,
+        ):
+            futures = [pool.submit(contextvars.copy_context().run, operation) for operation in operations]
+            launched()
+            return [future.result() for future in futures]
+
+    def get_stats(self) -> dict[str, dict[str, float]]:
+        """For each kind of work: calls, items, launches of the engine and seconds."""
+        return {name: dict(counts) for name, counts in self._stats.items()}
+
+    def print_stats(self) -> None:
+        """Write the same as a table to the standard output."""
+        rows = [f"{'work':<20} {'calls':>7} {'items':>9} {'launches':>9} {'seconds':>10}"]
+        rows += [
+            f"{name:<20} {counts['calls']:>7.0f} {counts['items']:>9.0f} {counts['launches']:>9.0f} "
+            f"{counts['seconds']:>10.4f}"
+            for name, counts in self._stats.items()
+        ]
+        sys.stdout.write("\n".join(rows) + "\n")
+
+    def _stacks(self, items: Sequence[Any]) -> Iterator[list[int]]:
+        """Numbers of items of one kind, at most ``max_batch_size`` together."""
+        groups: dict[Any, list[int]] = {}
+        for number, item in enumerate(items):
+            arrays = item if isinstance(item, tuple) else (item,)
+            kind = tuple((library_of(x), tuple(x.shape), dtype_name(x), str(getattr(x, "device", ""))) for x in arrays)
+            groups.setdefault(kind, []).append(number)
+        for numbers in groups.values():
+            for first in range(0, len(numbers), self.max_batch_size):
+                yield numbers[first : first + self.max_batch_size]
+
+    def _timed(self, name: str, items: int) -> _Timed:
+        return _Timed(self._stats.setdefault(name, {"calls": 0, "items": 0, "launches": 0, "seconds": 0.0}), items)
+
+
+class _Timed:
+    """Adds a call to the statistics; calling it counts a launch."""
+
+    def __init__(self, counts: dict[str, float], items: int) -> None:
+        self._counts, self._items = counts, items
+
+    def __enter__(self) -> _Timed:
+        self._begun = time.perf_counter()
+        return self
+
+    def __call__(self) -> None:
+        self._counts["launches"] += 1
+
+    def __exit__(self, *error: object) -> None:
+        self._counts["calls"] += 1
+        self._counts["items"] += self._items
+        self._counts["seconds"] += time.perf_counter() - self._begun
+
+
+def _stack(arrays: list[Any]) -> Any:
+    library = library_of(arrays[0])
+    if library in ("torch", "cupy"):
+        return sys.modules[library].stack(arrays)
+    return sys.modules["jax"].numpy.stack(arrays) if library == "jax" else np.stack(arrays)

@@ -1,0 +1,100 @@
+"""The lattice as a graph of other libraries, made of whole arrays: vertex numbers are row-major indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from hpfracc._optional import import_optional
+from hpfracc.lattice._costs import Costs
+from hpfracc.lattice._geometry import Array, Geometry
+
+__all__ = ["directed_steps", "to_csr", "to_igraph", "to_networkx", "to_rustworkx", "undirected_edges"]
+
+
+def undirected_edges(geometry: Geometry, costs: Costs | None) -> tuple[Array, Array, Array | None]:
+    """Tails, heads and costs (None: all 1) of the open edges, each once; not for costs of points."""
+    tails, heads, kinds = geometry.edges()
+    if costs is None:
+        return tails, heads, None
+    if costs.edges:
+        lengths = costs.host.reshape(len(costs.host), -1)[kinds, tails]
+        opened = np.isfinite(lengths)
+        return tails[opened], heads[opened], lengths[opened]
+    assert costs.closed is not None
+    closed = costs.closed.reshape(-1)
+    opened = ~(closed[tails] | closed[heads])
+    return tails[opened], heads[opened], None
+
+
+def directed_steps(geometry: Geometry, costs: Costs | None) -> tuple[Array, Array, Array]:
+    """The same with both ways of each, as every kind of cost allows."""
+    tails, heads, kinds = geometry.edges()
+    both = np.concatenate([tails, heads]), np.concatenate([heads, tails])
+    if costs is None:
+        return *both, np.ones(2 * len(tails))
+    if costs.edges:
+        lengths = np.tile(costs.host.reshape(len(costs.host), -1)[kinds, tails], 2)
+        opened = np.isfinite(lengths)
+    else:
+        entry = costs.host.reshape(-1)
+        lengths = entry[both[1]]
+        # A point that cannot be entered is not left either: it is an obstacle.
+        opened = np.isfinite(lengths) & np.isfinite(entry[both[0]])
+    return both[0][opened], both[1][opened], lengths[opened]
+
+
+def has_entry_costs(costs: Costs | None) -> bool:
+    """Whether a step costs differently there and back."""
+    if costs is None or costs.edges:
+        return False
+    opened = costs.host[np.isfinite(costs.host)]
+    return bool(opened.size) and bool((opened != 1).any())
+
+
+def to_csr(geometry: Geometry, costs: Costs | None) -> Any:
+    """A sparse matrix: in row u and column v, what the step from u to v costs."""
+    tails, heads, lengths = directed_steps(geometry, costs)
+    return sparse.csr_array((lengths, (tails, heads)), shape=(geometry.size, geometry.size))
+
+
+def _graph_parts(geometry: Geometry, costs: Costs | None) -> tuple[Array, Array, Array | None, bool]:
+    if has_entry_costs(costs):
+        return *directed_steps(geometry, costs), True
+    return *undirected_edges(geometry, costs), False
+
+
+def to_igraph(geometry: Geometry, costs: Costs | None) -> Any:
+    """An ``igraph.Graph``; costs are the edge attribute ``weight``. Directed where points have costs."""
+    igraph = import_optional("igraph")
+    tails, heads, lengths, directed = _graph_parts(geometry, costs)
+    graph = igraph.Graph(n=geometry.size, edges=np.column_stack([tails, heads]), directed=directed)
+    if lengths is not None:
+        graph.es["weight"] = lengths.tolist()
+    return graph
+
+
+def to_networkx(geometry: Geometry, costs: Costs | None) -> Any:
+    """A ``networkx.Graph``, or a ``DiGraph`` where points have costs; costs are the attribute ``weight``."""
+    networkx = import_optional("networkx")
+    tails, heads, lengths, directed = _graph_parts(geometry, costs)
+    graph = (networkx.DiGraph if directed else networkx.Graph)()
+    graph.add_nodes_from(range(geometry.size))
+    if lengths is None:
+        graph.add_edges_from(zip(tails.tolist(), heads.tolist(), strict=True))
+    else:
+        graph.add_weighted_edges_from(zip(tails.tolist(), heads.tolist(), lengths.tolist(), strict=True))
+    return graph
+
+
+def to_rustworkx(geometry: Geometry, costs: Costs | None) -> Any:
+    """A ``rustworkx.PyGraph``, or a ``PyDiGraph`` where points have costs; an edge carries its cost, 1 without any."""
+    rustworkx = import_optional("rustworkx")
+    tails, heads, lengths, directed = _graph_parts(geometry, costs)
+    graph = (rustworkx.PyDiGraph if directed else rustworkx.PyGraph)(multigraph=False)
+    graph.add_nodes_from(range(geometry.size))
+    carried = [1.0] * len(tails) if lengths is None else lengths.tolist()
+    graph.add_edges_from(list(zip(tails.tolist(), heads.tolist(), carried, strict=True)))
+    return graph

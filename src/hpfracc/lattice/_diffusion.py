@@ -1,0 +1,230 @@
+r"""Fractional diffusion on a lattice: powers of the graph Laplacian, by the waves that fit it and without a matrix."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import library_of
+from hpfracc.engine.execution.api import spectral_multiply
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.lattice._costs import like, to_host
+from hpfracc.lattice._geometry import Array, Geometry
+from hpfracc.lattice._spectra import axis_waves, is_regular, laplacian_spectrum, transforms
+from hpfracc.lattice._walks import sample_walks
+from hpfracc.operators._namespace import Namespace, namespace_of
+from hpfracc.operators._order import Order, read_order
+
+__all__ = ["FractionalDiffusion"]
+
+
+class FractionalDiffusion:
+    r"""The fractional Laplacian :math:`L^{\alpha/2}` of a lattice without costs, and what walks by it.
+
+    :math:`L = D - A` is the graph Laplacian; its eigenvectors are cosines along bounded axes and waves along periodic
+    ones, so that every function of it is one spectral multiplication, :math:`O(N \log N)`, on the backend that is
+    quickest. ``alpha`` may be a tensor or a JAX scalar: everything but sampling is differentiable in it.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        The lattice, as :meth:`Lattice.fractional` hands it on.
+    alpha : float or scalar array
+        Above 0; 2 is ordinary diffusion. Walks need at most 2.
+    scope : callable
+        A context for the engine's calls.
+
+    References
+    ----------
+    A. P. Riascos, J. L. Mateos, Phys. Rev. E 90 (2014) 032809; T. M. Michelitsch et al., *Fractional Dynamics on
+    Networks and Lattices*, Wiley 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpfracc.lattice import Lattice
+    >>> ring = Lattice((8,), periodic=True).fractional(1.0)
+    >>> ring.apply(np.ones(8))
+    array([0., 0., 0., 0., 0., 0., 0., 0.])
+    >>> bool(np.isclose(ring.transition_row(0).sum(), 1.0))
+    True
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        alpha: Any,
+        scope: Callable[[Any], contextlib.AbstractContextManager[Any]] = lambda data: contextlib.nullcontext(),
+    ) -> None:
+        if geometry.is_moore and not is_regular(geometry):
+            laplacian_spectrum(geometry)  # which says why not
+        self.geometry = geometry
+        self._scope = scope
+        self._order: Order = read_order(alpha)
+        known = self._order.known
+        if known is not None and known <= 0.0:
+            raise InvalidInputError(f"alpha={known}; use a number above 0")
+        self._kept: Array | None = None
+
+    @property
+    def alpha(self) -> Any:
+        """The order."""
+        return self._order.value
+
+    def _powers(self, xp: Namespace) -> Any:
+        """``lambda ** (alpha/2)`` of every wave; 0 stays 0, also in derivatives."""
+        if not self.geometry.is_moore:
+            total: Any = 0.0
+            axes = len(self.geometry.shape)
+            for axis, (side, wraps) in enumerate(zip(self.geometry.shape, self.geometry.wraps, strict=True)):
+                along = [1] * axes
+                along[axis] = side
+                total = total + xp.array(axis_waves(side, wraps)).reshape(along)
+        else:
+            total = xp.array(laplacian_spectrum(self.geometry))
+        still = total <= 0.0
+        powers = xp.exp(0.5 * self._order.value * xp.log(xp.where(still, 1.0, total)))
+        return self._order.guard_positive(xp.where(still, 0.0, powers))
+
+    def _symbol(self, field: Any, function: Callable[[Namespace, Any], Any] | None) -> tuple[Any, Any]:
+        """A function of the powers in the library it must be written in, and a key where it may be kept."""
+        xp = self._order.xp
+        if self._order.plain and library_of(field) in ("torch", "jax"):
+            xp = namespace_of(field)  # made where it is needed: it is as large as the field
+        with xp.scope():
+            if xp.library == "numpy":
+                if self._kept is None:
+                    self._kept = self._powers(xp)
+                    self._kept.setflags(write=False)
+                powers = self._kept
+            else:
+                powers = self._powers(xp)
+            symbol = powers if function is None else function(xp, powers)
+        key = ("lattice", self.geometry, self._order.value) if symbol is self._kept else None
+        return (like(symbol, field) if library_of(field) == "cupy" else symbol), key
+
+    def _multiply(self, field: Any, function: Callable[[Namespace, Any], Any] | None) -> Any:
+        shape = self.geometry.shape
+        if library_of(field) == "python":
+            field = np.asarray(field)
+        if tuple(field.shape[-len(shape) :]) != shape or field.ndim < len(shape):
+            raise ShapeError(f"a field of shape {tuple(field.shape)} on a lattice {shape}; its last axes must be those")
+        symbol, key = self._symbol(field, function)
+        axes = tuple(range(-len(shape), 0))
+        with self._scope(field):
+            return spectral_multiply(symbol, field, axes=axes, kinds=transforms(self.geometry), weights_key=key)
+
+    def apply(self, field: Any) -> Any:
+        r""":math:`L^{\alpha/2} f`; leading axes of ``field`` are independent."""
+        return self._multiply(field, None)
+
+    def diffuse(self, field: Any, time: float) -> Any:
+        r""":math:`e^{-t L^{\alpha/2}} f`: where the field has spread to after a time."""
+        if library_of(time) not in ("python", "numpy") or not time >= 0:
+            raise InvalidInputError(f"time={time!r}; diffusion runs forward, use a plain number of 0 or more")
+        return self._multiply(field, lambda xp, powers: xp.exp(-float(time) * powers))
+
+    def heat_kernel(self, source: Any, time: float) -> Any:
+        """The same of a unit at one point: the chance of a walker in continuous time to be where."""
+        return self.diffuse(self._unit(source), time)
+
+    def _unit(self, source: Any) -> Any:
+        unit = np.zeros(self.geometry.size)
+        unit[self.geometry.place(source)] = 1.0
+        unit = unit.reshape(self.geometry.shape)
+        return like(unit, self._order.value) if not self._order.plain else unit
+
+    def _check_walk(self) -> None:
+        known = self._order.known
+        if known is not None and known > 2.0:
+            raise InvalidInputError(f"alpha={known}: chances would be negative; walks need an order of at most 2")
+
+    def degrees(self) -> Any:
+        r"""The fractional degrees :math:`k_i = (L^{\alpha/2})_{ii}` of all points."""
+        xp = self._order.xp
+        with xp.scope():
+            values = self._powers(xp)
+            for side, wraps in zip(self.geometry.shape, self.geometry.wraps, strict=True):
+                # Squares of the eigenvectors along the first axis, which becomes the last: after all it is as before.
+                values = xp.matmul(xp.array(_squares(side, wraps)), values.reshape(side, -1)).T
+            return values.reshape(self.geometry.shape)
+
+    def transition_row(self, source: Any) -> Any:
+        r"""Chances of the next step, :math:`P_{ij} = \delta_{ij} - (L^{\alpha/2})_{ij} / k_i`: far ones not rare."""
+        self._check_walk()
+        if self.geometry.size == 1:
+            raise InvalidInputError("a lattice of one point has nowhere to walk to")
+        unit = self._unit(source)
+        row = self.apply(unit)
+        place = self.geometry.coordinates(self.geometry.place(source))
+        return unit - row / row[place]
+
+    def step(self, distribution: Any) -> Any:
+        """Where walkers so distributed are one step later."""
+        self._check_walk()
+        return distribution - self.apply(distribution / self._degrees_like(distribution))
+
+    def _degrees_like(self, field: Any) -> Any:
+        found = self.degrees()
+        return like(found, field) if self._order.plain else found
+
+    def walk_distribution(self, source: Any, steps: int) -> Any:
+        """Where a walker from one point is after so many steps."""
+        found = self._unit(source)
+        degrees = self._degrees_like(found)
+        self._check_walk()
+        for _ in range(steps):
+            found = found - self.apply(found / degrees)
+        return found
+
+    def return_probabilities(self, source: Any, steps: int) -> Array:
+        """Chances to be back at the point after 0, 1, ..., ``steps`` steps."""
+        place = self.geometry.coordinates(self.geometry.place(source))
+        found, degrees = self._unit(source), self._degrees_like(self._unit(source))
+        self._check_walk()
+        back = [1.0]
+        for _ in range(steps):
+            found = found - self.apply(found / degrees)
+            back.append(float(to_host(found)[place]))
+        return np.array(back)
+
+    def return_probability(self, times: Any) -> Any:
+        r"""In continuous time, averaged over the points: :math:`\frac1N \sum_k e^{-t \lambda_k^{\alpha/2}}`."""
+        xp = self._order.xp
+        moments = np.atleast_1d(np.asarray(times, dtype=np.float64))
+        with xp.scope():
+            powers = self._powers(xp).reshape(-1)
+            found = xp.stack([xp.exp(-float(t) * powers).mean() for t in moments.reshape(-1)])
+        return found.reshape(np.shape(times))
+
+    def sample(
+        self, start: Any, steps: int, *, walkers: int = 1, rng: np.random.Generator | int | None = None
+    ) -> Array:
+        """Walks of so many steps: indices of the points visited, shape ``(walkers, steps + 1)``.
+
+        Parameters
+        ----------
+        start : int or coordinates
+            Where all walkers begin.
+        rng : numpy.random.Generator or seed, optional
+            For walks that can be repeated.
+        """
+        self._check_walk()
+        if self._order.known is None:
+            raise InvalidInputError("alpha is traced, and walks cannot be sampled from it; give a number")
+        if steps < 0 or walkers < 0:
+            raise InvalidInputError(f"steps={steps}, walkers={walkers}; use 0 or more")
+        first = self.geometry.place(start)
+        return sample_walks(self.geometry, self._order.known, first, steps, walkers, np.random.default_rng(rng))
+
+
+def _squares(side: int, wraps: bool) -> Array:
+    """``phi_k(i)^2`` of the normalised eigenvectors of an axis, by point and wave number."""
+    if wraps:
+        return np.full((side, side), 1.0 / side)
+    k, i = np.arange(side), np.arange(side)[:, None]
+    return np.where(k == 0, 1.0, 2.0 * np.cos(math.pi * k * (i + 0.5) / side) ** 2) / side

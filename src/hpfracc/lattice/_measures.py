@@ -1,0 +1,190 @@
+"""Numbers of a lattice that are known without looking at its points: edges, degrees, distances, triangles."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from hpfracc.lattice._geometry import Array, Geometry
+
+__all__ = [
+    "closeness",
+    "count_edges",
+    "degrees",
+    "diameter",
+    "eccentricities",
+    "is_bipartite",
+    "mean_clustering",
+    "mean_distance",
+    "radius",
+]
+
+
+def _axis_degrees(side: int, wraps: bool) -> Array:
+    """Neighbours along one axis, of each coordinate."""
+    degrees = np.full(side, 2, np.int64)
+    if not wraps:
+        degrees[0] -= 1
+        degrees[-1] -= 1
+    return degrees
+
+
+def count_edges(geometry: Geometry) -> int:
+    """Pairs of neighbours."""
+    steps = [side if wraps else side - 1 for side, wraps in zip(geometry.shape, geometry.wraps, strict=True)]
+    if geometry.is_moore:
+        # Ordered pairs that are equal or neighbours along every axis, less the points themselves.
+        pairs = math.prod(side + 2 * step for side, step in zip(geometry.shape, steps, strict=True))
+        return (pairs - geometry.size) // 2
+    return sum(geometry.size // side * step for side, step in zip(geometry.shape, steps, strict=True))
+
+
+def degrees(geometry: Geometry) -> Array:
+    """Neighbours of every point, in the shape of the lattice."""
+    total = np.zeros((), np.int64)
+    for side, wraps in zip(geometry.shape, geometry.wraps, strict=True):
+        along = _axis_degrees(side, wraps)
+        total = (total[..., None] + 1) * (along + 1) - 1 if geometry.is_moore else total[..., None] + along
+    return total
+
+
+def eccentricities(geometry: Geometry) -> Array:
+    """Distance from every point to the one farthest from it."""
+    total = np.zeros((), np.int64)
+    for side, wraps in zip(geometry.shape, geometry.wraps, strict=True):
+        here = np.arange(side)
+        along = np.full(side, side // 2) if wraps else np.maximum(here, side - 1 - here)
+        total = np.maximum(total[..., None], along) if geometry.is_moore else total[..., None] + along
+    return total
+
+
+def diameter(geometry: Geometry) -> int:
+    """The greatest distance of all."""
+    sides = [side // 2 if wraps else side - 1 for side, wraps in zip(geometry.shape, geometry.wraps, strict=True)]
+    return max(sides) if geometry.is_moore else sum(sides)
+
+
+def radius(geometry: Geometry) -> int:
+    """The least eccentricity, that of the middle."""
+    sides = [side // 2 for side in geometry.shape]
+    return max(sides) if geometry.is_moore else sum(sides)
+
+
+def is_bipartite(geometry: Geometry) -> bool:
+    """Whether two colours are enough: no odd ring, and no diagonal beside two straight steps."""
+    odd = any(wraps and side % 2 for side, wraps in zip(geometry.shape, geometry.wraps, strict=True))
+    wide = sum(side > 1 for side in geometry.shape)
+    return not odd and not (geometry.is_moore and wide > 1)
+
+
+def _axis_sums(side: int, wraps: bool) -> Array:
+    """Sum of the distances to all others along one axis, of each coordinate."""
+    here = np.arange(side)
+    if wraps:
+        return np.full(side, (side // 2) * ((side + 1) // 2))
+    return np.asarray((here * (here + 1) + (side - 1 - here) * (side - here)) // 2)
+
+
+def _within(side: int, wraps: bool, reach: int) -> Array:
+    """Coordinates within ``reach`` of each."""
+    here = np.arange(side)
+    if wraps:
+        return np.full(side, min(side, 2 * reach + 1))
+    return np.minimum(here, reach) + np.minimum(side - 1 - here, reach) + 1
+
+
+def distance_sums(geometry: Geometry) -> Array:
+    """Sum of the distances from every point to all others."""
+    axes = list(zip(geometry.shape, geometry.wraps, strict=True))
+    if not geometry.is_moore:
+        total = np.zeros((), np.int64)
+        for side, wraps in axes:
+            total = total[..., None] + geometry.size // side * _axis_sums(side, wraps)
+        return total
+    # A distance is the number of radii from 0 up that it exceeds.
+    sums = np.zeros(geometry.shape, np.int64)
+    for reach in range(diameter(geometry)):
+        ball = np.ones((), np.int64)
+        for side, wraps in axes:
+            ball = ball[..., None] * _within(side, wraps, reach)
+        sums += geometry.size - ball
+    return sums
+
+
+def closeness(geometry: Geometry) -> Array:
+    """Others by the sum of their distances; 0 for a single point."""
+    if geometry.size == 1:
+        return np.zeros(geometry.shape)
+    return np.asarray((geometry.size - 1) / distance_sums(geometry))
+
+
+def mean_distance(geometry: Geometry) -> float:
+    """Over all pairs of different points."""
+    if geometry.size == 1:
+        return 0.0
+    axes = list(zip(geometry.shape, geometry.wraps, strict=True))
+    if not geometry.is_moore:
+        # Python's integers: for 1e9 points the sum over all pairs does not fit into 64 bits.
+        total = sum((geometry.size // side) ** 2 * int(_axis_sums(side, wraps).sum()) for side, wraps in axes)
+    else:
+        total = 0
+        for reach in range(diameter(geometry)):
+            total += geometry.size**2 - math.prod(int(_within(side, wraps, reach).sum()) for side, wraps in axes)
+    return total / (geometry.size * (geometry.size - 1))
+
+
+def mean_clustering(geometry: Geometry) -> float:
+    """Mean over the points of the share of their pairs of neighbours that are neighbours of each other.
+
+    Points of one kind (at an end of an axis, or not) are alike: they are counted, not visited.
+    """
+    kinds: Counter[tuple[int, int]] = Counter({(1, 1) if geometry.is_moore else (0, 0): 1})
+    for side, wraps in zip(geometry.shape, geometry.wraps, strict=True):
+        along = _axis_kinds(side, wraps)
+        merged: Counter[tuple[int, int]] = Counter()
+        for (pairs, reach), many in kinds.items():
+            for (more_pairs, more_reach), more in along.items():
+                if geometry.is_moore:
+                    merged[(pairs * more_pairs, reach * more_reach)] += many * more
+                else:
+                    # Of von Neumann's neighbours only the two in a ring of three know each other.
+                    merged[(pairs + 2 * (more_pairs == 9), reach + more_reach - 1)] += many * more
+        kinds = merged
+    total = 0.0
+    for (pairs, reach), many in kinds.items():
+        degree = reach - 1 if geometry.is_moore else reach
+        linked = pairs - 3 * reach + 2 if geometry.is_moore else pairs
+        if degree > 1:
+            total += many * linked / (degree * (degree - 1))
+    return total / geometry.size
+
+
+def _axis_kinds(side: int, wraps: bool) -> dict[tuple[int, int], int]:
+    """Ordered pairs of neighbours or equals among a coordinate and its neighbours; how many those are; how often."""
+    if wraps:
+        return {(9 if side == 3 else 7, 3): side}
+    kinds = {1: {(1, 1): 1}, 2: {(4, 2): 2}}
+    return kinds.get(side, {(4, 2): 2, (7, 3): side - 2})
+
+
+def analyse(geometry: Geometry) -> dict[str, Any]:
+    """All single numbers at once."""
+    edges, size = count_edges(geometry), geometry.size
+    return {
+        "nodes": size,
+        "edges": edges,
+        "dimensions": len(geometry.shape),
+        "shape": geometry.shape,
+        "mean_degree": 2 * edges / size,
+        "density": 2 * edges / (size * (size - 1)) if size > 1 else 0.0,
+        "diameter": diameter(geometry),
+        "radius": radius(geometry),
+        "mean_distance": mean_distance(geometry),
+        "clustering": mean_clustering(geometry),
+        "components": 1,
+        "is_connected": True,
+        "is_bipartite": is_bipartite(geometry),
+    }

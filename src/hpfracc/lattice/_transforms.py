@@ -1,0 +1,128 @@
+"""Transforms of data, each with what undoes it: exclusive or, normalisation, scaling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import dtype_name, library_of
+from hpfracc.engine.execution.api import bitwise_xor, elementwise, reduction
+from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
+from hpfracc.lattice._costs import like, to_host
+
+__all__ = ["KINDS", "invert", "transform", "xor"]
+
+KINDS = ("xor", "normalize", "scale")
+
+
+def xor(data: Any, key: Any = None) -> tuple[Any, Any]:
+    """``data ^ key`` of the data's own dtype and kind, and the key: a random one for every element where none is given.
+
+    Bytes give bytes, and a shorter key is repeated along them; arrays of any library broadcast.
+    """
+    if isinstance(data, bytes | bytearray | memoryview):
+        return _xor_bytes(bytes(data), key)
+    array = np.asarray(data) if library_of(data) == "python" else data
+    name = dtype_name(array)
+    if not name.startswith(("int", "uint", "bool")):
+        raise UnsupportedDtypeError(f"xor of dtype {name!r}; use integers or bytes, such as data.view('uint64')")
+    if key is None:
+        key = like(_random_key(tuple(array.shape), name), array)
+    elif library_of(key) == "python" or library_of(array) != library_of(key):
+        key = like(_fitting(to_host(key) if library_of(key) != "python" else key, name), array)
+    elif dtype_name(key) != name:
+        raise UnsupportedDtypeError(f"a key of dtype {dtype_name(key)} for data of dtype {name}; use the same")
+    return bitwise_xor(array, key), key
+
+
+def _xor_bytes(data: bytes, key: Any) -> tuple[bytes, bytes]:
+    values = np.frombuffer(data, np.uint8)
+    if key is None:
+        key = _random_key(values.shape, "uint8").tobytes()
+    elif isinstance(key, int):
+        key = bytes([key]) if 0 <= key < 256 else key.to_bytes((key.bit_length() + 7) // 8, "big")
+    key = bytes(key)
+    if not key and data:
+        raise InvalidInputError("an empty key for data that is not; give at least one byte, or none to have one made")
+    repeated = np.resize(np.frombuffer(key, np.uint8), values.shape) if len(values) else values
+    return np.asarray(bitwise_xor(values, repeated)).tobytes(), key
+
+
+def _random_key(shape: tuple[int, ...], dtype: str) -> Any:
+    kind = np.dtype(dtype)
+    count = int(np.prod(shape))
+    if kind.kind == "b":
+        return (np.frombuffer(np.random.default_rng().bytes(count), np.uint8) & 1).astype(bool).reshape(shape)
+    return np.frombuffer(bytearray(np.random.default_rng().bytes(count * kind.itemsize)), kind).reshape(shape)
+
+
+def _fitting(key: Any, dtype: str) -> Any:
+    """A key of Python's numbers, or of another library, in the dtype of the data; refused where it does not fit."""
+    array = np.asarray(key)
+    if array.dtype.kind not in "iub" and array.size:
+        raise UnsupportedDtypeError(f"a key of dtype {array.dtype}; use integers")
+    made = array.astype(dtype)
+    if not np.array_equal(made, array):
+        raise InvalidInputError(f"key={key!r} does not fit into {dtype}; use one that does")
+    return made
+
+
+def transform(data: Any, kind: str, **parameters: Any) -> tuple[Any, dict[str, Any]]:
+    """The transformed data, and the parameters that :func:`invert` needs.
+
+    ``"xor"`` takes ``key``; ``"scale"`` takes ``factor``; ``"normalize"`` takes ``method``: ``"minmax"`` maps to
+    [0, 1], ``"standard"`` to mean 0 and variance 1; data that are all the same become 0.
+    """
+    if kind == "xor":
+        result, key = xor(data, **_only(kind, parameters, "key"))
+        return result, {"key": key}
+    if kind == "scale":
+        factor = _only(kind, parameters, "factor").get("factor")
+        if factor is None or not np.isfinite(float(factor)) or float(factor) == 0.0:
+            raise InvalidInputError(f"factor={factor!r}; give a finite number other than 0, so that it can be undone")
+        return _affine("x * b", data, b=float(factor)), {"factor": float(factor)}
+    if kind == "normalize":
+        method = _only(kind, parameters, "method").get("method", "minmax")
+        offset, span = _extent(data, method)
+        return _affine("(x - a) / b", data, a=offset, b=span), {"offset": offset, "span": span}
+    raise InvalidInputError(f"transformation {kind!r}; use {', '.join(KINDS)}")
+
+
+def invert(data: Any, kind: str, **parameters: Any) -> Any:
+    """What :func:`transform` made, undone with the parameters it gave."""
+    try:
+        if kind == "xor":
+            return xor(data, parameters["key"])[0]
+        if kind == "scale":
+            return _affine("x / b", data, b=float(parameters["factor"]))
+        if kind == "normalize":
+            return _affine("x * b + a", data, a=parameters["offset"], b=parameters["span"])
+    except KeyError as error:
+        raise InvalidInputError(f"undoing {kind!r} needs {error}; give what the transformation gave back") from None
+    raise InvalidInputError(f"transformation {kind!r}; use {', '.join(KINDS)}")
+
+
+def _only(kind: str, parameters: dict[str, Any], name: str) -> dict[str, Any]:
+    for other in parameters:
+        if other != name:
+            raise InvalidInputError(f"{kind!r} has no parameter {other!r}; it takes {name!r}")
+    return parameters
+
+
+def _affine(expression: str, data: Any, **numbers: float) -> Any:
+    return elementwise(expression, x=data, **numbers)
+
+
+def _extent(data: Any, method: str) -> tuple[float, float]:
+    if method not in ("minmax", "standard"):
+        raise InvalidInputError(f"method={method!r}; use 'minmax' or 'standard'")
+    array = np.asarray(data) if library_of(data) == "python" else data
+    if not int(np.prod(array.shape)):
+        return 0.0, 1.0
+    if method == "minmax":
+        least, most = float(reduction(array, kind="min")), float(reduction(array, kind="max"))
+        return least, (most - least) or 1.0
+    mean = float(reduction(array, kind="mean"))
+    spread = float(reduction(elementwise("(x - a) * (x - a)", x=array, a=mean), kind="mean"))
+    return mean, spread**0.5 or 1.0

@@ -1,0 +1,203 @@
+"""What to look at first, and what the data says about it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from hpfracc.profiling.analysis import Analysis, length
+from hpfracc.profiling.breakdown import Breakdown
+from hpfracc.profiling.formats import format_bytes, format_seconds, format_share
+
+__all__ = ["advise", "rank"]
+
+#: From which share of the run a remark is worth making.
+_NOTABLE = 0.10
+#: A launch shorter than this costs the host about as much as the device: to ask one for work takes some 5 to 10 us.
+_SHORT_NS, _MANY = 20_000, 50
+#: As often may an operation be compiled before it looks like a habit.
+_COMPILED_OFTEN = 3
+#: What the selector itself wants to gain before it leaves an arm.
+_WORTH = 1.10
+
+
+def rank(summary: dict[str, dict[str, Any]], advice: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
+    """The names with most time of their own, each with the remarks that concern it."""
+    whole = sum(row["self"] for row in summary.values())
+    rows = sorted(summary.items(), key=lambda item: -item[1]["self"])[:top]
+    return [
+        {
+            "name": name,
+            "kind": row["kind"],
+            "count": row["count"],
+            "self": row["self"],
+            "share": row["self"] / whole if whole else 0.0,
+            "total": row["total"],
+            "mean": row["mean"],
+            "device": row["device"],
+            "advice": [remark["text"] for remark in advice if name in remark["names"]],
+        }
+        for name, row in rows
+    ]
+
+
+def advise(
+    analysis: Analysis, breakdown: Breakdown, decisions: list[dict[str, Any]], decided: dict[int, int]
+) -> list[dict[str, Any]]:
+    """Remarks drawn from the data: ``{"kind", "text", "names", "seconds"}``, the most costly first.
+
+    Parameters
+    ----------
+    analysis, breakdown
+        The run.
+    decisions, decided
+        The engine's decisions, and which of them belongs to which place of ``analysis.spans``.
+    """
+    found = [
+        *_transfers(analysis, breakdown),
+        *_launches(analysis),
+        *_compilations(analysis, breakdown),
+        *_pauses(analysis),
+        *_fixed(analysis, decisions, decided),
+        *_fallbacks(analysis),
+    ]
+    return sorted(found, key=lambda remark: -remark["seconds"])
+
+
+def _remark(kind: str, text: str, names: list[str], nanoseconds: float) -> dict[str, Any]:
+    return {"kind": kind, "text": text, "names": names, "seconds": nanoseconds / 1e9}
+
+
+def _around(analysis: Analysis, kind: str) -> dict[str, list[int]]:
+    """Places of the spans of one kind, by the name of the call or span around them."""
+    found: dict[str, list[int]] = {}
+    for place, span in enumerate(analysis.spans):
+        if span.kind == kind:
+            parent = analysis.parents[place]
+            while parent >= 0 and analysis.spans[parent].kind not in ("call", "span"):
+                parent = analysis.parents[parent]
+            found.setdefault(analysis.spans[parent].name if parent >= 0 else span.name, []).append(place)
+    return found
+
+
+def _spent(analysis: Analysis, places: list[int]) -> int:
+    return sum(analysis.spans[place].end - analysis.spans[place].start for place in places)
+
+
+def _transfers(analysis: Analysis, breakdown: Breakdown) -> Iterator[dict[str, Any]]:
+    for name, places in _around(analysis, "transfer").items():
+        spent = _spent(analysis, places)
+        if breakdown.wall and spent >= _NOTABLE * breakdown.wall:
+            moved = sum(analysis.spans[place].size or 0 for place in places)
+            yield _remark(
+                "transfers",
+                f"{name}: {format_share(spent / breakdown.wall)} of the run went into {len(places):,} copies between "
+                f"host and device ({format_bytes(moved)}); keep the arrays on the device between calls, or work on the "
+                "host",
+                [name, *{analysis.spans[place].name for place in places}],
+                spent,
+            )
+
+
+def _launches(analysis: Analysis) -> Iterator[dict[str, Any]]:
+    short: dict[str, list[int]] = {}
+    for place, span in enumerate(analysis.spans):
+        part = span.device
+        if part is not None:
+            took = part.duration if part.duration is not None else part.at_most
+            if took is not None and took < _SHORT_NS:
+                short.setdefault(span.name, []).append(place)
+    for name, places in short.items():
+        if len(places) >= _MANY:
+            spent = _spent(analysis, places)
+            yield _remark(
+                "launches",
+                f"{name}: {len(places):,} launches whose work took the device less than "
+                f"{format_seconds(_SHORT_NS / 1e9)} each, and the host {format_seconds(spent / 1e9)} in all; put "
+                "several into one call (a batch axis), or leave such small work on the host",
+                [name],
+                spent,
+            )
+
+
+def _compilations(analysis: Analysis, breakdown: Breakdown) -> Iterator[dict[str, Any]]:
+    for name, places in _around(analysis, "compile").items():
+        spent = _spent(analysis, places)
+        often = len(places) > _COMPILED_OFTEN
+        if often or (breakdown.wall and spent >= _NOTABLE * breakdown.wall):
+            cure = (
+                "its operands come in ever new shapes or dtypes: pad them to a few sizes, or keep it from the backend "
+                "that compiles with config(never=...)"
+                if often
+                else "a first call pays for those after it: repeat the run to see what it takes then"
+            )
+            times = "once" if len(places) == 1 else f"{len(places):,} times"
+            yield _remark(
+                "compilation",
+                f"{name}: compiled {times}, {format_seconds(spent / 1e9)} in all; {cure}",
+                [name, *{analysis.spans[place].name for place in places}],
+                spent,
+            )
+
+
+def _pauses(analysis: Analysis) -> Iterator[dict[str, Any]]:
+    for device, stretches in analysis.busy().items():
+        window = stretches[-1][1] - stretches[0][0]
+        pause = window - length(stretches)
+        if len(stretches) > 1 and pause >= 0.3 * window:
+            yield _remark(
+                "pauses",
+                f"{device} had nothing to do for {format_share(pause / window)} of the {format_seconds(window / 1e9)} "
+                "between its first and its last work; let the host ask for more before it waits (no synchronisation or "
+                "copy to the host inside the loop)",
+                [],
+                pause,
+            )
+
+
+def _fixed(analysis: Analysis, decisions: list[dict[str, Any]], decided: dict[int, int]) -> Iterator[dict[str, Any]]:
+    calls: dict[int, list[int]] = {}
+    for place, number in decided.items():
+        calls.setdefault(number, []).append(place)
+    for number, places in calls.items():
+        decision = decisions[number]
+        if not decision.get("wish"):
+            continue
+        rows = decision.get("candidates") or []
+        priced = [row for row in rows if row.get("refused") is None and _is_number(row.get("total"))]
+        mine = next((row for row in priced if row["arm"] == decision["arm"]), None)
+        others = [row for row in priced if row["backend"] != decision["backend"]]
+        if mine is None or not others:
+            continue
+        best = min(others, key=lambda row: float(row["total"]))
+        if mine["total"] > _WORTH * best["total"]:
+            name = analysis.spans[places[0]].name
+            yield _remark(
+                "fixed backend",
+                f"{name}: {decision['wish']} fixes {decision['backend']}, predicted at "
+                f"{format_seconds(mine['total'])} a call; left to itself the engine would take {best['arm']}, "
+                f"predicted at {format_seconds(best['total'])}",
+                [name],
+                (mine["total"] - best["total"]) * 1e9 * len(places),
+            )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _fallbacks(analysis: Analysis) -> Iterator[dict[str, Any]]:
+    for name, places in _around(analysis, "fallback").items():
+        spans = [analysis.spans[place] for place in places]
+        why = Counter(span.error or "" for span in spans).most_common(1)[0][0]
+        failed = ", ".join(sorted({str((span.metadata or {}).get("failed", span.name)) for span in spans}))
+        times = "once" if len(spans) == 1 else f"{len(spans):,} times"
+        yield _remark(
+            "fallback",
+            f"{name}: fell back {times} because {failed} failed ({why}); mend that, or keep it away with "
+            "config(never=...)",
+            [name, *{span.name for span in spans}],
+            _spent(analysis, places),
+        )

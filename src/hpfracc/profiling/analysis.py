@@ -1,0 +1,119 @@
+"""Spans put in order: who is whose parent, what each did itself, what devices did for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hpfracc.profiling.spans import Span
+
+__all__ = ["Analysis", "Interval", "length", "union"]
+
+Interval = tuple[int, int]
+
+
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """The same stretches of time without overlaps, in order."""
+    joined: list[Interval] = []
+    for begin, end in sorted(intervals):
+        if joined and begin <= joined[-1][1]:
+            if end > joined[-1][1]:
+                joined[-1] = joined[-1][0], end
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def length(intervals: Iterable[Interval]) -> int:
+    """Their lengths added up."""
+    return sum(end - begin for begin, end in intervals)
+
+
+class Analysis:
+    """Everything about a set of spans that takes more than one of them to know.
+
+    Parameters
+    ----------
+    spans : sequence of Span
+        Ended spans, in any order.
+    thread_of : sequence of int
+        The thread that each lane belongs to.
+
+    Attributes
+    ----------
+    spans : list of Span
+        In the order in which they began.
+    parents : list of int
+        Place of the parent in ``spans``; -1 where there is none, or where it was dropped.
+    own : list of int
+        Nanoseconds on the host that no child on the same thread accounts for.
+    transfers, compiles : list of int
+        Nanoseconds of copies and of compilations within each span, itself included.
+    devices : dict of int to list of Interval
+        Stretches in which a device worked for a span or one inside it, by place of the span.
+    """
+
+    def __init__(self, spans: Sequence[Span], thread_of: Sequence[int]) -> None:
+        self.spans = sorted(spans, key=lambda span: (span.start, span.id))
+        places = {span.id: place for place, span in enumerate(self.spans)}
+        self.parents = [places.get(span.parent, -1) for span in self.spans]
+        self.own = self._own_times(thread_of)
+        self.transfers = self._within("transfer")
+        self.compiles = self._within("compile")
+        self.devices = self._device_intervals()
+
+    def _own_times(self, thread_of: Sequence[int]) -> list[int]:
+        own = [span.end - span.start for span in self.spans]
+        covered = [0] * len(own)  # up to where children account for a span
+        for place, span in enumerate(self.spans):
+            parent = self.parents[place]
+            if parent < 0 or thread_of[span.lane] != thread_of[self.spans[parent].lane]:
+                continue
+            begin = max(span.start, covered[parent])
+            end = min(span.end, self.spans[parent].end)  # a task may outlive the span that began it
+            if end > begin:
+                own[parent] -= end - begin
+                covered[parent] = end
+        return own
+
+    def _within(self, kind: str) -> list[int]:
+        found = [0] * len(self.spans)
+        for place in range(len(self.spans) - 1, -1, -1):  # children began after their parents
+            span = self.spans[place]
+            if span.kind == kind:
+                found[place] = span.end - span.start
+            if self.parents[place] >= 0:
+                found[self.parents[place]] += found[place]
+        return found
+
+    def _device_intervals(self) -> dict[int, list[Interval]]:
+        """Of nested device spans the innermost count: a span around two kernels saw the pause between them as well."""
+        found: dict[int, list[Interval]] = {}
+        for place in range(len(self.spans) - 1, -1, -1):
+            part = self.spans[place].device
+            if place in found:
+                found[place] = union(found[place])
+            elif part is not None and part.start is not None and part.duration is not None:
+                found[place] = [(part.start, part.start + part.duration)]
+            if place in found and self.parents[place] >= 0:
+                found.setdefault(self.parents[place], []).extend(found[place])
+        return found
+
+    def busy(self) -> dict[str, list[Interval]]:
+        """When each device was at work."""
+        stretches: dict[str, list[Interval]] = {}
+        inside = {self.parents[place] for place in self.devices}
+        for place in self.devices:
+            part = self.spans[place].device
+            if place not in inside and part is not None:
+                stretches.setdefault(part.device, []).extend(self.devices[place])
+        return {device: union(found) for device, found in sorted(stretches.items())}
+
+    def is_outermost(self, place: int) -> bool:
+        """Whether no span around it has the same name: of a recursion only the outermost counts for the total."""
+        name = self.spans[place].name
+        parent = self.parents[place]
+        while parent >= 0:
+            if self.spans[parent].name == name:
+                return False
+            parent = self.parents[parent]
+        return True

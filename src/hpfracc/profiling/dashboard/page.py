@@ -1,0 +1,80 @@
+"""The page: one file that needs nothing else, not even a network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from importlib import resources
+from typing import Any
+
+from hpfracc.profiling.dashboard.payload import pack
+
+__all__ = ["render_page"]
+
+#: The page's own code, in the order in which it is put together.
+_SCRIPTS = (
+    "format.js",
+    "model.js",
+    "ranks.js",
+    "lanes.js",
+    "chart.js",
+    "panels.js",
+    "table.js",
+    "compare.js",
+    "main.js",
+)
+
+
+def render_page(document: dict[str, Any] | None, title: str = "") -> str:
+    """The page as HTML.
+
+    Parameters
+    ----------
+    document : dict or None
+        What :func:`hpfracc.profiling.load_profile` gives. Without one the page waits for a file to be dropped on it.
+    title : str
+        Stands above it; by default the command that was run.
+    """
+    name = title or _title(document)
+    style = _read("page.css")
+    script = "(() => {\n'use strict';\n" + "\n".join(_read(file) for file in _SCRIPTS) + "\n})();"
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{_digest(script)}'; style-src 'sha256-{_digest(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    parts = {
+        "policy": html.escape(policy, quote=True).replace("&#x27;", "'"),
+        "title": html.escape(name),
+        "style": style,
+        "data": _as_data(None if document is None else pack(document)),
+        "script": script,
+    }
+    page = _read("page.html")
+    pieces = []
+    for part in page.split("{{"):
+        slot, closing, rest = part.partition("}}")
+        pieces.append(parts[slot.strip()] + rest if closing else part)
+    return "".join(pieces)
+
+
+def _title(document: dict[str, Any] | None) -> str:
+    if document is None:
+        return "hpfracc profile"
+    command = document.get("process", {}).get("command") or []
+    return " ".join(str(part) for part in command).strip() or "hpfracc profile"
+
+
+def _read(name: str) -> str:
+    return resources.files("hpfracc.profiling.dashboard").joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _as_data(value: Any) -> str:
+    """JSON that cannot end the element it stands in, whatever names are in it."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,224 @@
+"""A profile as a document: versioned, plain values, the form of ``schema.json`` beside this file."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import platform
+import sys
+from collections.abc import Hashable, Iterator
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.advice import advise, rank
+from hpfracc.profiling.analysis import Analysis, length
+from hpfracc.profiling.breakdown import break_down
+from hpfracc.profiling.lanes import pack_lanes
+from hpfracc.profiling.plain_values import plain
+from hpfracc.profiling.recorder import Recorder
+from hpfracc.profiling.spans import Span, Told
+from hpfracc.profiling.summary import summarise
+
+__all__ = ["FORMAT", "VERSION", "Document", "load_profile", "read_schema", "write_text"]
+
+FORMAT = "hpfracc-profile"
+VERSION = 1
+
+#: Bottlenecks that a document carries.
+_TOP = 10
+
+
+class Document:
+    """Everything recorded so far, analysed once; waits for devices that are still at work.
+
+    Parameters
+    ----------
+    recorder : Recorder
+        Whose spans.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        session = recorder.session
+        session.settle()
+        kept, self.dropped, self.open = session.snapshot()
+        lanes = list(session.lanes)
+        thread_of = [place if lane.thread is None else lane.thread for place, lane in enumerate(lanes)]
+        self._session = session
+        self._capacity = recorder.capacity
+        self.analysis = Analysis(kept, thread_of)
+        self.breakdown = break_down(self.analysis)
+        self.summary = summarise(self.analysis)
+        self.lanes, self._goes_to = pack_lanes(kept, lanes)
+        self.decisions, self.decided = _decisions(self.analysis.spans)
+        self.advice = advise(self.analysis, self.breakdown, self.decisions, self.decided)
+
+    def bottlenecks(self, top: int = _TOP) -> list[dict[str, Any]]:
+        """The names with most time of their own."""
+        return rank(self.summary, self.advice, top)
+
+    def header(self) -> dict[str, Any]:
+        """Everything but the spans."""
+        session = self._session
+        created = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "created": created,
+            "hpfracc": _library_version(),
+            "process": {
+                "pid": os.getpid(),
+                "command": plain([Path(part).name if at == 0 else part for at, part in enumerate(sys.argv)]),
+                "python": platform.python_version(),
+                "system": platform.system(),
+                "machine": platform.machine(),
+            },
+            "begun_unix_ns": round(session.begun_unix * 1e9),
+            "capacity": self._capacity,
+            "recorded": len(self.analysis.spans),
+            "dropped": self.dropped,
+            "open": self.open,
+            "breakdown": self.breakdown.to_dict(),
+            "lanes": self.lanes,
+            "devices": sorted({span.device.device for span in self.analysis.spans if span.device is not None}),
+            "summary": self.summary,
+            "bottlenecks": self.bottlenecks(),
+            "advice": self.advice,
+            "decisions": self.decisions,
+        }
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The spans, in the order in which they began."""
+        for place in range(len(self.analysis.spans)):
+            yield self._row(place)
+
+    def _row(self, place: int) -> dict[str, Any]:
+        analysis, begun = self.analysis, self._session.begun_ns
+        span = analysis.spans[place]
+        parent = analysis.parents[place]
+        part = span.device
+        row: dict[str, Any] = {
+            "id": span.id,
+            "parent": None if parent < 0 else analysis.spans[parent].id,
+            "name": _as_text(span.name),
+            "kind": span.kind,
+            "lane": self._goes_to[span.lane],
+            "start_ns": span.start - begun,
+            "duration_ns": span.end - span.start,
+            "self_ns": analysis.own[place],
+            "device": None if part is None else part.device,
+            "device_ns": None if part is None else part.duration,
+        }
+        if part is not None:
+            row["timing"] = part.timing
+            row["device_start_ns"] = None if part.start is None else part.start - begun
+            row["device_at_most_ns"] = part.at_most
+        if place in analysis.devices:
+            found = analysis.devices[place]
+            row["device_busy_ns"] = busy = length(found)
+            row["device_idle_ns"] = found[-1][1] - found[0][0] - busy
+        if analysis.transfers[place]:
+            row["transfer_ns"] = analysis.transfers[place]
+        if analysis.compiles[place]:
+            row["compile_ns"] = analysis.compiles[place]
+        if span.size is not None:
+            row["bytes"] = span.size
+        if span.memory is not None and span.memory[2] is not None:
+            row["memory"] = dict(zip(("of", "before", "after", "peak"), span.memory, strict=True))
+        if place in self.decided:
+            row["decision"] = self.decided[place]
+        if span.error is not None:
+            row["error"] = span.error
+        if span.metadata:
+            row["metadata"] = plain(span.metadata)
+        return row
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole document."""
+        return self.header() | {"spans": list(self.rows())}
+
+    def text(self) -> Iterator[str]:
+        """The document as JSON, in pieces: one line a span."""
+        head = json.dumps(self.header(), allow_nan=False)
+        yield head[:-1] + ', "spans": ['
+        for number, row in enumerate(self.rows()):
+            yield (",\n" if number else "\n") + json.dumps(row, allow_nan=False, separators=(",", ":"))
+        yield "\n]}\n"
+
+
+def _as_text(name: Any) -> str:
+    text: str = plain(name) if isinstance(name, str) else str(plain(name))
+    return text
+
+
+def _library_version() -> str:
+    roof = sys.modules.get("hpfracc")
+    found = getattr(roof, "__version__", None)
+    return found if isinstance(found, str) else metadata.version("hpfracc")
+
+
+def _decisions(spans: list[Span]) -> tuple[list[dict[str, Any]], dict[int, int]]:
+    """The decisions behind the spans, each once, and which span has which."""
+    numbers: dict[Hashable, int] = {}
+    latest: list[Told] = []  # of calls decided alike, what was known at the last one
+    decided: dict[int, int] = {}
+    for place, span in enumerate(spans):
+        told = span.decision
+        if told is not None:
+            decided[place] = number = numbers.setdefault(told.key, len(latest))
+            latest[number : number + 1] = [told]
+    return [plain(told.tell()) for told in latest], decided
+
+
+def read_schema() -> dict[str, Any]:
+    """The JSON schema that every document of this version keeps to."""
+    text = resources.files("hpfracc.profiling").joinpath("schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a document that :meth:`Profiler.export_json` wrote.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is not there, is no profile, or is of a later version.
+    """
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_constant)
+    except OSError as error:
+        raise InvalidInputError(f"profile {str(path)!r} cannot be read ({error.strerror or error})") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{str(path)!r} is no JSON ({error}); name a file of profiler.export_json") from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("spans"), list):
+        raise InvalidInputError(f"{str(path)!r} is JSON but no profile; name a file of profiler.export_json")
+    if found.get("version") != VERSION:
+        raise InvalidInputError(
+            f"{str(path)!r} is a profile of version {found.get('version')!r}, and this library reads {VERSION}; record "
+            "it anew, or use the version of hpfracc that wrote it"
+        )
+    return found
+
+
+def _no_constant(name: str) -> float:
+    return math.nan if name == "NaN" else math.inf
+
+
+def write_text(path: str | os.PathLike[str], pieces: Iterator[str]) -> Path:
+    """Write a file under a new name and rename it, so that a crash leaves what was there before."""
+    target = Path(path)
+    fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
+    try:
+        with fresh.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(pieces)
+        fresh.replace(target)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise InvalidInputError(
+            f"{str(path)!r} cannot be written ({error.strerror or error}); name another file"
+        ) from None
+    return target

@@ -1,0 +1,30 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+__all__ = ["format_bytes", "format_seconds", "format_share"]
+
+
+def format_seconds(seconds: float | None) -> str:
+    """A time with a unit that fits it; ``-`` where it was not measured."""
+    if seconds is None:
+        return "-"
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if abs(seconds) >= scale:
+            return f"{seconds / scale:.3g} {unit}" if abs(seconds) < 1000.0 else f"{seconds:,.0f} s"
+    return "0" if seconds == 0 else f"{seconds * 1e9:.3g} ns"
+
+
+def format_bytes(size: float | None) -> str:
+    """Bytes with a unit that fits them; ``-`` where they were not counted."""
+    if size is None:
+        return "-"
+    for scale, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if abs(size) >= scale:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size:.0f} B"
+
+
+def format_share(share: float) -> str:
+    """A share of 1 in per cent."""
+    return f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"

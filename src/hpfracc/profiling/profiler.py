@@ -1,0 +1,233 @@
+"""The profiler as users meet it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.profiling import recorder as recording
+from hpfracc.profiling.recorder import CAPACITY, Recorder
+from hpfracc.profiling.spans import NULL_SPAN, Memory, NullSpan, Span, decorate
+
+if TYPE_CHECKING:
+    from hpfracc.profiling.document import Document
+
+__all__ = ["Profiler", "get_profiler"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Profiler:
+    """Records spans; reads, prints, exports and shows them.
+
+    Parameters
+    ----------
+    enabled : bool
+        Whether to record from the start.
+    capacity : int
+        Spans that are kept; beyond it the oldest are dropped, and every export says how many.
+    memory : bool or "device"
+        What is read before and after each span: nothing (False); for a span that names a device what its allocator has
+        handed out (``"device"``); for the others also what the process holds, as tracemalloc counts it while it traces,
+        else what is resident (True, which makes a span cost several microseconds more).
+
+    Notes
+    -----
+    Spans nest by thread and by asyncio task, and may be made in any of them. :func:`get_profiler` gives the one to
+    which the engine reports its calls, copies, compilations and fallbacks; a profiler of one's own sees only its own
+    spans.
+
+    Examples
+    --------
+    >>> from hpfracc.profiling import Profiler
+    >>> profiler = Profiler()
+    >>> @profiler.profile_function(operation="square")
+    ... def square(x):
+    ...     return x * x
+    >>> with profiler.profile("outer", size=3):
+    ...     _ = [square(x) for x in range(3)]
+    >>> [(span.name, span.parent == 1) for span in profiler.get_entries()][:2]
+    [('outer', False), ('square', True)]
+    """
+
+    def __init__(self, enabled: bool = True, *, capacity: int = CAPACITY, memory: bool | str = False) -> None:
+        self._recorder = Recorder(capacity, _memory(memory))
+        if enabled:
+            self._recorder.enable()
+
+    @classmethod
+    def _around(cls, recorder: Recorder) -> Profiler:
+        made = cls.__new__(cls)
+        made._recorder = recorder
+        return made
+
+    @property
+    def enabled(self) -> bool:
+        """Whether spans are recorded."""
+        return self._recorder.on
+
+    def enable(self) -> None:
+        """Record from now on."""
+        self._recorder.enable()
+
+    def disable(self) -> None:
+        """Record nothing further; what was recorded stays."""
+        self._recorder.disable()
+
+    def reset(self) -> None:
+        """Forget everything recorded."""
+        self._recorder.reset()
+
+    def configure(self, *, capacity: int | None = None, memory: bool | str | None = None) -> None:
+        """Change how many spans are kept (which forgets those there are) or what is read around them."""
+        if memory is not None:
+            self._recorder.memory = _memory(memory)
+        if capacity is not None:
+            self._recorder.reset(capacity)
+
+    def profile(self, name: str, device: str | None = None, **metadata: Any) -> Span | NullSpan:
+        """A span for a ``with`` block.
+
+        Parameters
+        ----------
+        name : str
+            What it is called.
+        device : str, optional
+            A device whose own clock shall time it as well: ``"gpu"``, ``"cuda:1"``, or with the library whose queue is
+            meant, ``"cupy:cuda:0"``. ``"cpu"`` is the host.
+        **metadata
+            Anything worth knowing about it.
+        """
+        recorder = self._recorder
+        if not recorder.on:
+            return NULL_SPAN
+        return Span(recorder, name, "span", device, metadata)
+
+    def profile_function(
+        self, operation: str | Callable[..., Any] | None = None, device: str | None = None, **metadata: Any
+    ) -> Any:
+        """A decorator: every call of the function, or of the coroutine, is a span while profiling is on.
+
+        Parameters
+        ----------
+        operation : str, optional
+            The span's name; the function's own by default.
+        device : str, optional
+            As for :meth:`profile`.
+        **metadata
+            As for :meth:`profile`.
+        """
+        if callable(operation):
+            return decorate(self._recorder, operation, _name_of(operation), device, metadata)
+
+        def wrap(function: Function) -> Function:
+            return decorate(self._recorder, function, operation or _name_of(function), device, metadata)
+
+        return wrap
+
+    def document(self) -> Document:
+        """Everything recorded so far, analysed; waits for devices that are still at work."""
+        from hpfracc.profiling.document import Document
+
+        return Document(self._recorder)
+
+    def get_entries(self) -> list[Span]:
+        """The spans that have ended, in the order in which they began."""
+        self._recorder.session.settle()
+        return sorted(self._recorder.session.snapshot()[0], key=lambda span: (span.start, span.id))
+
+    def get_summary(self) -> dict[str, dict[str, Any]]:
+        """Statistics of each name, those with most time of their own first.
+
+        Each has ``count``, ``total``, ``self``, ``mean``, ``p50``, ``p95``, ``min``, ``max`` and ``device`` in seconds,
+        ``transfer`` and ``compile``, ``memory_growth`` and ``memory_peak`` in bytes, ``errors``. What was not measured
+        is None.
+        """
+        return self.document().summary
+
+    def get_breakdown(self) -> dict[str, Any]:
+        """Where the time went, in nanoseconds: host, copies, compilation, idle, the profiler itself, each device."""
+        return self.document().breakdown.to_dict()
+
+    def get_bottlenecks(self, top_n: int = 5) -> list[dict[str, Any]]:
+        """The ``top_n`` names with most time of their own, each with the advice that the data gives."""
+        if isinstance(top_n, bool) or not isinstance(top_n, int) or top_n < 1:
+            raise InvalidInputError(f"top_n={top_n!r} is not a number of names; use a whole number of at least 1")
+        return self.document().bottlenecks(top_n)
+
+    def print_summary(self) -> None:
+        """Print the summary as a table."""
+        from hpfracc.profiling.tables import show, summary_table
+
+        show(summary_table(self.document()))
+
+    def print_bottlenecks(self, top_n: int = 5) -> None:
+        """Print the bottlenecks as a table, with advice."""
+        from hpfracc.profiling.tables import bottleneck_table, show
+
+        show(bottleneck_table(self.document(), top_n))
+
+    def export_json(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything as JSON, in the documented form that ``hpfracc profile`` reads."""
+        from hpfracc.profiling.document import write_text
+
+        return write_text(path, self.document().text())
+
+    def export_chrome_trace(self, path: str | os.PathLike[str]) -> Path:
+        """Write Chrome's trace events, which Perfetto opens."""
+        from hpfracc.profiling.document import write_text
+        from hpfracc.profiling.exports.chrome_trace import chrome_trace
+
+        return write_text(path, chrome_trace(self.document()))
+
+    def export_speedscope(self, path: str | os.PathLike[str]) -> Path:
+        """Write the format of speedscope."""
+        from hpfracc.profiling.document import write_text
+        from hpfracc.profiling.exports.speedscope import speedscope
+
+        return write_text(path, speedscope(self.document()))
+
+    def report(self, path: str | os.PathLike[str], title: str = "") -> Path:
+        """Write a page that shows everything: one file, which needs no network and opens with a double click."""
+        from hpfracc.profiling.dashboard.page import render_page
+        from hpfracc.profiling.document import write_text
+
+        return write_text(path, iter((render_page(self.document().to_dict(), title),)))
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function))
+
+
+def _memory(memory: bool | str) -> Memory:
+    if memory == "device":
+        return "device"
+    if isinstance(memory, bool):
+        return "all" if memory else ""
+    raise InvalidInputError(f"memory={memory!r} is not understood; use True, False or 'device'")
+
+
+_shared = Profiler._around(recording.shared)
+
+
+def get_profiler(enabled: bool = True) -> Profiler:
+    """The profiler of the process, to which the engine reports; switched on, or off with ``enabled=False``.
+
+    Examples
+    --------
+    >>> from hpfracc.profiling import get_profiler
+    >>> profiler = get_profiler(enabled=True)
+    >>> with profiler.profile("work", device="gpu", batch=8):
+    ...     pass
+    >>> len(profiler.get_entries())
+    1
+    >>> get_profiler(enabled=False).reset()
+    """
+    if enabled:
+        _shared.enable()
+    else:
+        _shared.disable()
+    return _shared

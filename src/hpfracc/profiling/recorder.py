@@ -1,0 +1,112 @@
+"""Where spans go: a bounded ring, without a lock on the way in.
+
+``shared`` is the recorder of the process. Its attribute ``on`` is all that the engine looks at while profiling is off.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.clocks import HOST_NAMES
+from hpfracc.profiling.device_time import DeviceTime
+from hpfracc.profiling.session import Session
+from hpfracc.profiling.spans import NULL_SPAN, Memory, NullSpan, Span
+
+__all__ = ["CAPACITY", "Recorder", "check_capacity", "reset", "shared"]
+
+#: Spans kept by default; at some 300 bytes each, 60 MB.
+CAPACITY = 200_000
+
+
+class Recorder:
+    """Makes spans and keeps them.
+
+    Parameters
+    ----------
+    capacity : int
+        Spans that are kept; beyond it the oldest are dropped, and counted.
+    memory : {"", "device", "all"}
+        What is read around spans.
+    """
+
+    def __init__(self, capacity: int = CAPACITY, memory: Memory = "") -> None:
+        self.on = False
+        self.memory: Memory = memory
+        self.capacity = check_capacity(capacity)
+        self.current: ContextVar[Span | None] = ContextVar("hpfracc_span", default=None)
+        self.session = Session(self.capacity)
+        #: asyncio's own look-up, once profiling was on: importing asyncio takes longer than importing hpfracc.
+        self.running_loop: Callable[[], Any] | None = None
+        _recorders.add(self)
+
+    def enable(self) -> None:
+        """Record from now on."""
+        if self.running_loop is None:
+            from asyncio.events import _get_running_loop
+
+            self.running_loop = _get_running_loop
+        self.on = True
+
+    def disable(self) -> None:
+        """Record no further spans; those that are open are still kept when they end."""
+        self.on = False
+
+    def reset(self, capacity: int | None = None) -> None:
+        """Forget everything recorded; spans that are open now will not be kept."""
+        if capacity is not None:
+            self.capacity = check_capacity(capacity)
+        self.session = Session(self.capacity)
+
+    def span(
+        self, name: str, kind: str = "span", device: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> Span | NullSpan:
+        """A span to be entered; the null object while recording is off."""
+        return Span(self, name, kind, device, metadata) if self.on else NULL_SPAN
+
+    def event(self, name: str, kind: str, metadata: dict[str, Any] | None = None, error: str | None = None) -> None:
+        """Record something that happens at a moment."""
+        if self.on:
+            with Span(self, name, kind, None, metadata) as span:
+                span.error = error
+
+    def device_time(self, device: str) -> DeviceTime | None:
+        """The device's part of a span on ``device``; None for the host."""
+        return None if device in HOST_NAMES else self.session.device_time(device)
+
+
+def check_capacity(capacity: Any) -> int:
+    """A whole number of at least 1."""
+    if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
+        raise InvalidInputError(f"capacity={capacity!r} is not a number of spans; use a whole number of at least 1")
+    return capacity
+
+
+_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """A child begins with nothing recorded: what its parent did is in the parent's own export."""
+    for recorder in list(_recorders):
+        recorder.session.forget_devices()
+        recorder.reset()
+        recorder.current.set(None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+#: The recorder of the process, to which the engine reports.
+shared = Recorder()
+
+
+def reset() -> None:
+    """The shared recorder as it was at the start: off, empty, with the default capacity."""
+    shared.disable()
+    shared.memory = ""
+    shared.reset(CAPACITY)
+    shared.current.set(None)

@@ -1,0 +1,173 @@
+"""What was recorded since the last reset: a ring of spans, counted and without a lock on the way in."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+from hpfracc.profiling.clocks import DeviceClock, all_clocks, find_clock
+from hpfracc.profiling.device_time import DeviceTime
+from hpfracc.profiling.timelines import Timeline
+
+__all__ = ["Lane", "Session"]
+
+#: Pairs of marks that wait to be read before old ones are looked at: reading a pair can take longer than setting it, so
+#: that is left to when the profile is read, up to so many events as a driver holds without trouble.
+_PENDING, _AT_ONCE = 8192, 32
+
+#: Lanes up to which every thread has one of its own.
+_DISTINCT = 64
+
+
+class Lane:
+    """A row of the time line: one thread, or one task of the thread in lane ``thread``; ``users`` of them in turn."""
+
+    __slots__ = ("name", "thread", "users")
+
+    def __init__(self, name: str, thread: int | None) -> None:
+        self.name = name
+        self.thread = thread
+        self.users = 1
+
+
+class _Token:
+    """Something whose end is noticed."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Session:
+    """The ring, its counts, its lanes, and the devices that were seen.
+
+    Spans (of :mod:`hpfracc.profiling.spans`, which stands above) are appended to a deque and counted by
+    ``itertools.count``, each one C call that no other thread can split.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.spans: deque[Any] = deque(maxlen=capacity)
+        self.keep = self.spans.append
+        self._ids, self._ends = itertools.count(1), itertools.count(1)
+        self.issue: Callable[[], int] = self._ids.__next__
+        self.count_end: Callable[[], int] = self._ends.__next__
+        self._looks = 0
+        self._lock = threading.Lock()
+        self.local = threading.local()
+        self.lanes: list[Lane] = []
+        #: Lanes whose thread or task has ended, by the thread of the task (None for threads).
+        self._free: dict[int | None, deque[int]] = {}
+        self._tasks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._devices: dict[str, tuple[DeviceClock, str, Timeline | None]] = {}
+        self._unknown: dict[str, int] = {}
+        self.timelines: dict[tuple[str, str], Timeline] = {}
+        self.pending: deque[DeviceTime] = deque()
+        self.begun_ns = perf_counter_ns()
+        self.begun_unix = time.time()
+
+    def new_lane(self, name: str) -> int:
+        """A lane for the current thread, until it ends."""
+        self.local.lane = lane = self._take(name, None)
+        # Dies with the thread, whose lane is then free.
+        self.local.token = token = _Token()
+        weakref.finalize(token, self._free.setdefault(None, deque()).append, lane).atexit = False
+        return lane
+
+    def task_lane(self, thread: int, loop: Any) -> int:
+        """The lane of the task that runs in ``loop`` now, until it ends; that of the thread outside of tasks."""
+        import asyncio
+
+        task = asyncio.current_task(loop)
+        if task is None:
+            return thread
+        lane = self._tasks.get(task)
+        if lane is None:
+            self._tasks[task] = lane = self._take(task.get_name(), thread)
+            weakref.finalize(task, self._free.setdefault(thread, deque()).append, lane).atexit = False
+        return lane
+
+    def _take(self, name: str, thread: int | None) -> int:
+        """A lane that nobody uses any more, or a new one; threads keep one of their own until there are many."""
+        with self._lock:
+            free = self._free.get(thread)
+            if not free or (thread is None and len(self.lanes) < _DISTINCT):
+                self.lanes.append(Lane(name, thread))
+                return len(self.lanes) - 1
+            lane = free.popleft()
+            self.lanes[lane].users += 1
+        return lane
+
+    def counts(self) -> tuple[int, int]:
+        """How many spans were begun, and how many ended; asking takes a number, which is taken off again."""
+        with self._lock:
+            self._looks += 1
+            return self.issue() - self._looks, self.count_end() - self._looks
+
+    def snapshot(self) -> tuple[list[Any], int, int]:
+        """The spans that are kept, how many were dropped, and how many are open."""
+        begun, ended = self.counts()
+        while True:
+            try:
+                kept = list(self.spans)
+                break
+            except RuntimeError:  # the garbage collector ran code that ended a span meanwhile
+                continue
+        return kept, max(0, ended - len(kept)), max(0, begun - ended)
+
+    def device_time(self, device: str) -> DeviceTime:
+        """The part of a span that ``device`` does; its time line is made at its first use."""
+        known = self._devices.get(device)
+        if known is None:
+            libraries = len(all_clocks())
+            found = None if self._unknown.get(device) == libraries else find_clock(device)
+            if found is None:  # asked again once another library is imported
+                self._unknown[device] = libraries
+                return DeviceTime(device, None, None)
+            clock, full = found
+            known = self._devices[device] = clock, full, self._timeline(clock, full) if clock.marks else None
+        clock, full, timeline = known
+        return DeviceTime(full, clock, timeline)
+
+    def _timeline(self, clock: DeviceClock, device: str) -> Timeline:
+        with self._lock:
+            known = self.timelines.get((clock.name, device))
+            if known is None:
+                known = self.timelines[clock.name, device] = Timeline(clock, device)
+        return known
+
+    def settle_later(self, part: DeviceTime) -> None:
+        """Read the marks of ``part`` when the device has passed them."""
+        if part.waits_for_marks:
+            self.pending.append(part)
+            if len(self.pending) > _PENDING:
+                self._settle_some()
+
+    def _settle_some(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                part = self.pending.popleft()
+            except IndexError:
+                return
+            if not part.settle():
+                self.pending.appendleft(part)
+                return
+
+    def settle(self) -> None:
+        """Read every mark; waits for the devices that have something left to do."""
+        waiting = list(self.pending)
+        for timeline in self.timelines.values() if waiting else ():
+            timeline.clock.synchronize(timeline.device)
+            timeline.correct_drift()
+        self.pending.clear()
+        self.pending.extend(part for part in waiting if not part.settle())
+
+    def forget_devices(self) -> None:
+        """Leave all marks unread."""
+        for part in self.pending:
+            part.forget()
+        self.pending.clear()
+        self.timelines.clear()

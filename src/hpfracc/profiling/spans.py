@@ -1,0 +1,299 @@
+"""A span: what has a name, a beginning and an end. Context manager and decorator in one slotted class."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Hashable
+from contextvars import ContextVar
+from functools import wraps
+from types import TracebackType
+from typing import Any, Literal, Protocol, TypeVar, cast
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.device_time import DeviceTime
+from hpfracc.profiling.host_memory import read_host_memory
+from hpfracc.profiling.session import Session
+
+__all__ = ["KINDS", "NULL_SPAN", "Keeper", "Memory", "NullSpan", "Span", "Told"]
+
+#: What a span can be: a user's own, or one of the engine's.
+KINDS = ("span", "call", "kernel", "decide", "import", "transfer", "compile", "fallback", "batch", "usage")
+
+#: Characters of an error's message that are kept.
+_MOST_TEXT = 500
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_now = time.perf_counter_ns
+
+
+#: What is read around spans: nothing, the allocator of a span's device, or the host's memory for the others as well.
+Memory = Literal["", "device", "all"]
+
+
+class Keeper(Protocol):
+    """What a span needs of the recorder that it belongs to."""
+
+    on: bool
+    memory: Memory
+    session: Session
+    current: ContextVar[Span | None]
+    running_loop: Callable[[], Any] | None
+
+    def device_time(self, device: str) -> DeviceTime | None:
+        """The device's part of a span."""
+
+
+class Told:
+    """A decision that a call carries: ``key`` is equal for calls decided alike, ``tell()`` gives plain values.
+
+    Told when a profile is read, and then once for each key: most decisions are never looked at.
+    """
+
+    __slots__ = ("key", "tell")
+
+    def __init__(self, key: Hashable, tell: Callable[[], dict[str, Any]]) -> None:
+        self.key = key
+        self.tell = tell
+
+
+class Span:
+    """One stretch of work; made by :meth:`hpfracc.profiling.Profiler.profile`.
+
+    Attributes
+    ----------
+    name, kind : str
+        What it is called, and what it is: ``"span"`` for a user's own, else one of the engine's kinds.
+    id, parent : int
+        Its number, and that of the span around it (0 for none).
+    start, end : int
+        Nanoseconds of ``time.perf_counter_ns``; ``end`` is 0 while it is open.
+    device : DeviceTime or None
+        What a device did for it; None where none was named.
+    memory : tuple or None
+        Which counter was read, its bytes before and after, and its peak where that is known.
+    size : int or None
+        Bytes that it moved.
+    decision : Told or None
+        What the engine decided, if it is a call of the engine.
+    error : str or None
+        What was raised in it, and raised on.
+    metadata : dict
+        What the user said of it.
+    lane : int
+        The thread or task in which it ran.
+    """
+
+    __slots__ = (
+        "_outer",
+        "_recorder",
+        "_session",
+        "decision",
+        "device",
+        "end",
+        "error",
+        "id",
+        "kind",
+        "lane",
+        "memory",
+        "metadata",
+        "name",
+        "parent",
+        "size",
+        "start",
+    )
+
+    def __init__(
+        self,
+        recorder: Keeper,
+        name: str,
+        kind: str = "span",
+        device: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        self._recorder = recorder
+        self._session: Session | None = None
+        self._outer: Span | None = None
+        self.name = name
+        self.kind = kind
+        self.metadata = metadata
+        self.id = self.parent = self.lane = self.start = self.end = 0
+        self.size: int | None = None
+        self.decision: Told | None = None
+        self.error: str | None = None
+        self.memory: tuple[str, int, int | None, int | None] | None = None
+        self.device: DeviceTime | None = None if device is None else recorder.device_time(device)
+
+    def __enter__(self) -> Span:
+        recorder = self._recorder
+        session = self._session
+        if session is not None:
+            raise InvalidInputError(f"span {self.name!r} was entered before; make one for each use")
+        self._session = session = recorder.session
+        current = recorder.current
+        outer = current.get()
+        if outer is not None and outer._session is session:
+            self._outer = outer
+            self.parent = outer.id
+        self.id = session.issue()
+        try:
+            self.lane = session.local.lane
+        except AttributeError:
+            self.lane = session.new_lane(threading.current_thread().name)
+        if recorder.running_loop is not None and (loop := recorder.running_loop()) is not None:
+            self.lane = session.task_lane(self.lane, loop)
+        current.set(self)
+        if recorder.memory:
+            self._read_memory()
+        if self.device is not None:
+            self.device.begin()
+        self.start = _now()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end = _now()
+        if kind is not None:
+            self.error = _describe(kind, error)
+        recorder, session = self._recorder, self._session
+        if session is None:
+            raise InvalidInputError(f"span {self.name!r} was never entered")
+        if self.device is not None:
+            self.device.end()
+            session.settle_later(self.device)
+        if recorder.memory:
+            self._read_memory()
+        recorder.current.set(self._outer)
+        self._outer = None
+        session.keep(self)
+        session.count_end()
+
+    def __call__(self, function: Function) -> Function:
+        """Decorate ``function``: every call of it is a span like this one, while profiling is on."""
+        return decorate(self._recorder, function, self.name, self.device.device if self.device else None, self.metadata)
+
+    def annotate(self, **metadata: Any) -> Span:
+        """Add to its metadata."""
+        self.metadata = {**(self.metadata or {}), **metadata}
+        return self
+
+    def synchronize(self, value: Any = None) -> Any:
+        """Wait for ``value`` (or for all work of the span's device) inside the span, and hand it on.
+
+        The device's own time then ends where its work does; for a library without marks, as JAX, the span's duration
+        becomes the whole truth rather than the time it took to ask.
+        """
+        if self.device is not None:
+            self.device.wait(value)
+        return value
+
+    @property
+    def duration(self) -> float:
+        """Seconds on the host."""
+        return (self.end - self.start) / 1e9
+
+    @property
+    def device_duration(self) -> float | None:
+        """Seconds of the device's own work; None where they were not measured."""
+        if self.device is None:
+            return None
+        self.device.settle()
+        return None if self.device.duration is None else self.device.duration / 1e9
+
+    def _read_memory(self) -> None:
+        where, now, peak = self._reading()
+        if where is None:
+            return
+        if self.memory is None:
+            self.memory = (where, now, None, peak)
+            return
+        kept, before, _, peak_before = self.memory
+        if kept != where:  # tracing began or ended within: the two readings cannot be compared
+            self.memory = None
+            return
+        # A new record of the counter was set within this span, or the span's own peak is not known.
+        known = peak if peak is not None and peak_before is not None and peak > peak_before else None
+        self.memory = (where, before, now, known)
+
+    def _reading(self) -> tuple[str | None, int, int | None]:
+        if self.device is None:
+            return read_host_memory() if self._recorder.memory == "all" else (None, 0, None)
+        told = self.device.memory()
+        return (None, 0, None) if told is None else (self.device.device, *told)
+
+    def __repr__(self) -> str:
+        state = "open" if not self.end else f"{self.duration * 1e6:.1f} us"
+        return f"<span {self.name!r} ({self.kind}): {state}>"
+
+
+class NullSpan:
+    """What is handed out while profiling is off: one object for all, which does nothing."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> NullSpan:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def __call__(self, function: Function) -> Function:
+        """The function itself: `Profiler.profile_function` makes decorators that can be switched on later."""
+        return function
+
+    def annotate(self, **metadata: Any) -> NullSpan:
+        """Nothing is kept."""
+        return self
+
+    def synchronize(self, value: Any = None) -> Any:
+        """Nothing is waited for; the value is handed on."""
+        return value
+
+    def __repr__(self) -> str:
+        return "<no span: profiling is off>"
+
+
+NULL_SPAN = NullSpan()
+
+
+def decorate(
+    recorder: Keeper, function: Function, name: str, device: str | None, metadata: dict[str, Any] | None
+) -> Function:
+    """A function of which every call is a span while ``recorder`` is on."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidInputError(
+            f"{name!r} is a generator, which is suspended and resumed by whoever uses it; put a span into its body, or "
+            "around the loop that uses it"
+        )
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def run_later(*args: Any, **kwargs: Any) -> Any:
+            if not recorder.on:
+                return await function(*args, **kwargs)
+            with Span(recorder, name, "span", device, metadata):
+                return await function(*args, **kwargs)
+
+        return cast(Function, run_later)
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not recorder.on:
+            return function(*args, **kwargs)
+        with Span(recorder, name, "span", device, metadata):
+            return function(*args, **kwargs)
+
+    return cast(Function, run)
+
+
+def _describe(kind: type[BaseException], error: BaseException | None) -> str:
+    try:
+        text = str(error)
+    except Exception:  # an error that cannot even say what it is must not hide itself behind another
+        text = ""
+    return f"{kind.__name__}: {text}"[:_MOST_TEXT] if text else kind.__name__

@@ -1,0 +1,131 @@
+"""What a function takes from around it, which a compiled copy of it has built in."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import is_tracer, library_of
+
+__all__ = ["same_surroundings", "surroundings"]
+
+#: Functions of these packages are what they were: nobody changes what they see.
+_SETTLED = frozenset({"builtins", "math", "cmath", "operator", "numpy", "scipy", "jax", "jaxlib", "numba", "torch"})
+_PLAIN = (bool, int, float, complex, str, bytes, np.generic, types.NoneType, types.EllipsisType, slice, range)
+
+
+class _UnknownError(Exception):
+    """A value may have changed in place: an object, a dictionary, a list."""
+
+
+def surroundings(fun: Callable[..., Any], *more: Any) -> tuple[Any, ...] | None:
+    """Closure, globals and defaults of ``fun`` and of the functions it names, and ``more``; None where they may change.
+
+    Two of these that are :func:`same_surroundings` mean that a copy compiled with one is good for the other. Arrays
+    count by their contents; objects that may be changed in place without a trace make the whole unknown.
+    """
+    found: list[Any] = []
+    try:
+        _look(fun, (), found, set())
+        for value in more:
+            _look(value, (), found, set())
+    except _UnknownError:
+        return None
+    return tuple(found)
+
+
+def same_surroundings(old: tuple[Any, ...] | None, new: tuple[Any, ...] | None) -> bool:
+    """Whether both are known and hold the same."""
+    if old is None or new is None or len(old) != len(new):
+        return False
+    return all(
+        one is other or (type(one) is type(other) is _Value and one == other)
+        for one, other in zip(old, new, strict=True)
+    )
+
+
+class _Value(tuple[Any, ...]):
+    """Compared by its contents, all else by identity."""
+
+
+def _look(value: Any, names: tuple[str, ...], found: list[Any], seen: set[int]) -> None:
+    if isinstance(value, _PLAIN):
+        found.append(_Value((type(value).__name__, repr(value))))
+    elif isinstance(value, np.ndarray):
+        if value.dtype.hasobject:
+            raise _UnknownError
+        digest = hashlib.blake2b(value.tobytes(), digest_size=16).digest()
+        found.append(_Value((value.dtype.str, value.shape, value.strides, digest)))
+    elif isinstance(value, tuple):
+        found.append(_Value(("tuple", len(value))))
+        for each in value:
+            _look(each, names, found, seen)
+    elif isinstance(value, types.ModuleType):
+        found.append(value)
+        if _root(value.__name__) not in _SETTLED:
+            for name in names:
+                if name in value.__dict__:
+                    _look(value.__dict__[name], names, found, seen)
+    else:
+        _look_at_callable(value, found, seen)
+
+
+def _look_at_callable(value: Any, found: list[Any], seen: set[int]) -> None:
+    """Functions, and what wraps them; arrays that never change count by identity."""
+    if library_of(value) == "jax" and is_tracer(value):  # of one transformation only
+        raise _UnknownError
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    inner = getattr(value, "py_func", None)  # a function compiled by Numba
+    if isinstance(value, types.FunctionType):
+        found.append(value.__code__)
+        if _root(value.__module__ or "") in _SETTLED:
+            return
+        _look_around(value, found, seen)
+    elif isinstance(inner, types.FunctionType):
+        found.append(value)
+        _look_around(inner, found, seen)
+    elif isinstance(value, functools.partial):
+        found.append(_Value(("partial", len(value.args), *value.keywords)))
+        _look(value.func, (), found, seen)
+        for each in (*value.args, *value.keywords.values()):
+            _look(each, (), found, seen)
+    elif (
+        isinstance(value, type | types.BuiltinFunctionType | np.ufunc)
+        or library_of(value) == "jax"
+        or _root(type(value).__module__) in _SETTLED - {"torch", "builtins"}
+    ):
+        found.append(value)
+    else:
+        raise _UnknownError
+
+
+def _look_around(function: types.FunctionType, found: list[Any], seen: set[int]) -> None:
+    names = _names(function.__code__)
+    for cell in function.__closure__ or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:  # not set yet
+            raise _UnknownError from None
+        _look(content, names, found, seen)
+    for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+        _look(default, names, found, seen)
+    for name in names:
+        if name in function.__globals__:
+            _look(function.__globals__[name], names, found, seen)
+
+
+def _names(code: types.CodeType) -> tuple[str, ...]:
+    """Those used in a function and in the functions written inside it."""
+    inner = [_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    return tuple(dict.fromkeys([*code.co_names, *(name for names in inner for name in names)]))
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]

@@ -1,0 +1,68 @@
+"""How long the next step is, and of what degree."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+__all__ = ["Controller"]
+
+#: Step sizes are a geometric sequence with so many to a factor of 2: their tables can then be kept.
+LEVELS_PER_OCTAVE = 4
+_SAFETY = 0.85
+_MOST_GROWTH = 2.0
+_LEAST = 0.1
+
+
+@dataclass(slots=True)
+class Controller:
+    """A proportional-integral controller over a ladder of step sizes.
+
+    The error of a step of degree k behaves like ``step^(k + alpha)``.
+
+    Attributes
+    ----------
+    unit : float
+        The step size of level 0.
+    alpha : float
+        The smallest order.
+    level : int
+        Where on the ladder the next step is.
+    """
+
+    unit: float
+    alpha: float
+    level: int = 0
+    _previous: float = field(default=1.0)
+
+    @property
+    def step(self) -> float:
+        """The next step."""
+        return float(self.unit * 2.0 ** (self.level / LEVELS_PER_OCTAVE))
+
+    def growth(self, error: float, degree: float) -> float:
+        """How much longer a step could have been, had it been of this degree."""
+        return float(_SAFETY * max(error, 1e-10) ** (-1.0 / (degree + self.alpha)))
+
+    def accept(self, error: float, degree: int, most: float = math.inf) -> None:
+        """Move on after a step with this error, in units of the tolerance, and grow by no more than ``most``."""
+        power = 1.0 / (degree + self.alpha)
+        error = max(error, 1e-10)
+        factor = _SAFETY * error ** (-0.7 * power) * self._previous ** (0.4 * power)
+        factor = min(max(min(factor, most), _LEAST), _MOST_GROWTH)
+        self._previous = max(error, 1e-4)
+        self.level += math.floor(LEVELS_PER_OCTAVE * math.log2(factor) + 0.25)
+
+    def reject(self, error: float, degree: float) -> None:
+        """Go back after a step that was too long."""
+        factor = min(max(self.growth(error, degree), _LEAST), 0.8)
+        self.level += min(math.floor(LEVELS_PER_OCTAVE * math.log2(factor)), -1)
+
+    def shrink(self, factor: float = 0.25) -> None:
+        """Go back because the equation of a step could not be solved."""
+        self.level += math.floor(LEVELS_PER_OCTAVE * math.log2(factor))
+
+    def restart(self) -> None:
+        """Begin again with steps as short as the first one."""
+        self.level = min(self.level, 0)
+        self._previous = 1.0

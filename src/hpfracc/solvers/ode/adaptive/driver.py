@@ -1,0 +1,272 @@
+"""A whole adaptive solve: passes until the estimated global error is below the tolerance, and what they gave."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from hpfracc.solvers.ode._events import EventWatch
+from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._progress import Report, progress_report
+from hpfracc.solvers.ode._result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.adaptive.solution import AdaptiveSolution
+from hpfracc.solvers.ode.adaptive.stepper import Stepper
+from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
+
+__all__ = ["solve_adaptive"]
+
+Array = np.ndarray[Any, Any]
+
+#: Passes that may be tried to bring the global error below the tolerance.
+_MOST_PASSES = 6
+#: A pass is given up when its global error exceeds the tolerance so many times: the next will do better.
+_HOPELESS = 4.0
+#: Still counted as reached: estimates are estimates.
+_TOLERATED = 10.0
+#: Breaks of a delay: y is smoother by alpha after each, and those after so many no longer matter.
+_MOST_BREAKS = 64
+
+REACHED = "The end of the interval was reached."
+
+
+class _Pass:
+    """One pass over the interval with one share of the tolerance for each step."""
+
+    def __init__(self, problem: Problem, options: Options, share: float) -> None:
+        self.problem, self.options = problem, options
+        self.system = FlatSystem(problem)
+        self.events = EventWatch(options.events, problem.args)
+        self.solution: AdaptiveSolution | None = None
+        if options.dense_output or problem.delays:
+            self.solution = AdaptiveSolution(self.system)
+        self._error_times: list[float] = []
+        self._errors: list[Array] = []
+        self._before = self.system.start(0.0).astype(self.system.dtype)  # the state at the last look for events
+        if problem.delays:
+            assert self.solution is not None
+            self.system.past, self.system.past_error = self.solution.state, self._error_then
+        self.times: list[float] = []
+        self.states: list[Array] = []
+        self.wanted = None if options.t_eval is None else options.t_eval - problem.t0
+        self.next = 0
+        self.success, self.hopeless = True, False
+        self.message = REACHED
+        self.end: float | None = None
+        self.largest_error = np.zeros(self.system.size)
+        self.stepper: Stepper | None = None
+        self._share = share
+
+    @property
+    def ratio(self) -> float:
+        """The estimated global error over the tolerance."""
+        return math.nan if self.stepper is None else self.stepper.ratio
+
+    def run(self, report: Report, most_ratio: float) -> None:
+        """Step until the end, or whatever comes before it."""
+        problem, options = self.problem, self.options
+        length = problem.t1 - problem.t0
+        self._note_start()
+        try:
+            between = self.solution is not None or self.wanted is not None or bool(options.events)
+            self.stepper = stepper = Stepper(
+                self.system, length, options.rtol, options.atol, self._share, between=between
+            )
+            for stop, is_break in self._stops(length):
+                self.system.from_left = is_break
+                while stepper.tau < stop:
+                    if stepper.accepted >= options.max_steps:
+                        return self._fail(
+                            f"max_steps={options.max_steps} steps reach t = {problem.t0 + stepper.tau:g} of "
+                            f"{problem.t1:g}: raise max_steps, or loosen rtol={options.rtol:g}."
+                        )
+                    stopped = stepper.advance(min(stop, stepper.tau + self._longest()))
+                    if stopped is not None:
+                        return self._fail(stopped.message)
+                    if not self._note(report):
+                        return None
+                    if stepper.ratio > most_ratio:
+                        self.hopeless = True
+                        return None
+                if is_break:
+                    self.system.from_left = False
+                    stepper.restart()
+        except NotFiniteError as error:
+            return self._fail(f"{error}: check the right-hand side and the initial values.")
+        except KeyboardInterrupt:
+            reached = 0.0 if self.stepper is None else self.stepper.tau
+            return self._fail(f"Interrupted at t = {problem.t0 + reached:g}: here is the solution up to then.")
+        return None
+
+    def _fail(self, message: str) -> None:
+        self.success, self.message = False, message
+
+    def _stops(self, length: float) -> list[tuple[float, bool]]:
+        """Where steps have to end: at the sums of delays, where the solution is not smooth, and at the end."""
+        breaks: list[float] = []
+        layer = [0.0]  # sums of so many delays
+        for _ in range(1, _MOST_BREAKS):
+            sums = sorted(before + lag for before in layer for lag in self.problem.delays)
+            layer = _distinct([total for total in sums if total < length * (1.0 - 1e-12)], [])
+            breaks += _distinct(layer, breaks)
+            if not layer or len(breaks) >= _MOST_BREAKS * len(self.problem.delays):
+                break
+        return [*((stop, True) for stop in sorted(breaks)), (length, False)]
+
+    def _longest(self) -> float:
+        """Not beyond what the delayed terms know."""
+        return min(self.problem.delays, default=math.inf)
+
+    def _error_then(self, then: float) -> Array:
+        """The estimated error at a time in the past: that of the step which reached it."""
+        index = bisect.bisect_left(self._error_times, then)
+        return self._errors[min(index, len(self._errors) - 1)] if self._errors else np.zeros(self.system.size)
+
+    def _note_start(self) -> None:
+        if self.wanted is None:
+            self.times.append(0.0)
+            self.states.append(self.system.start(0.0))
+        else:
+            while self.next < self.wanted.size and self.wanted[self.next] <= 0.0:
+                self.times.append(float(self.wanted[self.next]))
+                self.states.append(self.system.start(0.0))
+                self.next += 1
+
+    def _note(self, report: Report) -> bool:
+        """Keep what was asked for of the newest step; whether to go on."""
+        stepper, problem = self.stepper, self.problem
+        assert stepper is not None
+        self.largest_error = np.maximum(self.largest_error, np.abs(stepper.error))
+        if problem.delays:
+            self._error_times.append(stepper.tau)
+            self._errors.append(stepper.error)
+        if self.solution is not None:
+            self.solution.add(stepper.pieces[-1], stepper.snapshots[-1])
+        end = self._watch() if self.options.events else None
+        limit = stepper.tau if end is None else end
+        if self.wanted is None:
+            self.times.append(limit)
+            self.states.append(stepper.y if end is None else stepper.continuation()(np.array([limit]))[0])
+        else:
+            first = self.next
+            # The last time asked for may lie beyond the last step by rounding.
+            slack = 1e-14 * stepper.length if stepper.tau >= stepper.length else 0.0
+            while self.next < self.wanted.size and self.wanted[self.next] <= limit + slack:
+                self.next += 1
+            if self.next > first:
+                asked = np.minimum(self.wanted[first : self.next], limit)
+                self.times.extend(self.wanted[first : self.next].tolist())
+                self.states.extend(stepper.continuation()(asked))
+        report(problem.t0 + limit, lambda: stepper.y.reshape(problem.shape))
+        return end is None
+
+    def _watch(self) -> float | None:
+        stepper, problem = self.stepper, self.problem
+        assert stepper is not None
+        piece, shape = stepper.pieces[-1], problem.shape
+        continuation, before = stepper.continuation(), self._before
+
+        def solution(t: float) -> Array:
+            tau = min(max(t - problem.t0, piece.left), piece.right)
+            if tau == piece.left:
+                return before.reshape(shape)
+            return np.asarray(continuation(np.array([tau]))[0].reshape(shape))
+
+        states = np.stack([before.reshape(shape), stepper.y.reshape(shape)], axis=-1)
+        times = np.array([problem.t0 + piece.left, problem.t0 + piece.right])
+        end = self.events.watch(times, states, solution)
+        self._before = stepper.y
+        if end is None:
+            return None
+        self.end = end
+        self.message = f"A terminal event happened at t = {end:g}."
+        if self.solution is not None:
+            self.solution.end_at(end)
+        return end - problem.t0
+
+
+def _distinct(times: list[float], known: list[float]) -> list[float]:
+    """Those of ``times`` that differ from ``known`` and from each other by more than rounding."""
+    kept: list[float] = []
+    for each in times:
+        if all(abs(each - other) > 1e-12 * each for other in (*known, *kept[-1:])):
+            kept.append(each)
+    return kept
+
+
+def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str, control: str) -> FODEResult:
+    """Solve with adaptive steps; with ``control="global"`` again and again until the whole error is small enough."""
+    started = time.perf_counter()
+    share, nfev, njev, notes = 1.0, 0, 0, []
+    with progress_report(options.progress, problem.t0, problem.t1, name) as report:
+        for number in range(1, _MOST_PASSES + 1):
+            last = number == _MOST_PASSES or control == "local"
+            current = _Pass(problem, options, share)
+            current.run(report, math.inf if last else _HOPELESS)
+            nfev, njev = nfev + current.system.nfev, njev + current.system.njev
+            if last or not current.success or current.ratio <= 1.0:
+                break
+            notes.append(f"pass {number}: the global error was {current.ratio:.2g} times the tolerance")
+            share *= min(max(0.5 / current.ratio, 0.02), 0.7)
+    if current.success and control == "global" and current.ratio > _TOLERATED:
+        current.success = False
+        current.message = (
+            f"The end was reached, but the error may be {current.ratio:.2g} times the tolerance: the equation "
+            f"amplifies errors, or rtol={options.rtol:g} is below reach. Loosen it, shorten the interval, or, for a "
+            "chaotic solution that no method can follow, use method='adaptive_local'."
+        )
+    return _result(problem, options, current, name, reason, number, nfev, njev, notes, time.perf_counter() - started)
+
+
+def _result(
+    problem: Problem,
+    options: Options,
+    current: _Pass,
+    name: str,
+    reason: str,
+    passes: int,
+    nfev: int,
+    njev: int,
+    notes: list[str],
+    seconds: float,
+) -> FODEResult:
+    stepper = current.stepper
+    stats: dict[str, Any] = {
+        "steps": 0 if stepper is None else stepper.accepted,
+        "rejected": 0 if stepper is None else stepper.rejected,
+        "passes": passes,
+        "exponentials": 0 if stepper is None else max(memory.states.shape[1] for memory in stepper.memories),
+        "switches": 0 if stepper is None else stepper.corrector.switches,
+        "error_over_tolerance": current.ratio,
+        "seconds": seconds,
+        "terminated": current.end is not None,
+    }
+    if stats["switches"]:
+        notes.append(f"{stats['switches']} switches between iteration and Newton's method")
+    states = np.stack(current.states) if current.states else np.empty((0, current.system.size), current.system.dtype)
+    times = problem.t0 + np.array(current.times)
+    if options.t_eval is not None:
+        times = options.t_eval[: times.size]
+    elif current.times[-1] == problem.t1 - problem.t0:
+        times[-1] = problem.t1  # which t0 + (t1 - t0) need not be
+    happened: tuple[Any, Any] = (None, None)
+    if options.events:
+        happened = current.events.collected(problem.shape, problem.dtype)
+    return FODEResult(
+        t=times,
+        y=states.T.reshape(*problem.shape, -1),
+        success=current.success,
+        message=current.message,
+        nfev=nfev,
+        njev=njev,
+        sol=current.solution if options.dense_output else None,
+        stats=stats,
+        error_estimate=float(current.largest_error.max(initial=0.0)),
+        decision=SolveDecision(name, reason, "exponentials", False, tuple(notes)),
+        t_events=happened[0],
+        y_events=happened[1],
+    )

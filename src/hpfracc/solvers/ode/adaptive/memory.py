@@ -1,0 +1,146 @@
+"""All that is remembered of the past: the states of a sum of exponentials."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc.solvers.ode.adaptive.kernel import ExponentialKernel, exponential_kernel
+from hpfracc.solvers.ode.adaptive.moments import exponential_moments
+
+__all__ = ["ExponentialMemory", "Snapshot", "Tables"]
+
+Array = np.ndarray[Any, Any]
+
+#: How much further down the kernel is made to reach than the step that asked for it.
+_HEADROOM = 1e-3
+#: Tables of so many step sizes are kept.
+_KEPT = 64
+#: Coefficients that a polynomial of the right-hand side may have.
+_COEFFICIENTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What depends on the length of a step alone, for all exponentials of a kernel."""
+
+    decay: Array
+    weighted: Array
+    moments: Array
+    needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The states at one time: ``states[k, j]`` is the integral of ``u^k exp(-s_j u) f(t - u)`` over the past."""
+
+    kernel: ExponentialKernel
+    states: Array
+
+    def history(self, distances: Array) -> Array:
+        """The past's part of the fractional integral at these distances beyond the snapshot, shape (len, n)."""
+        power, count = self.kernel.power, self.states.shape[1]
+        rates, weights = self.kernel.rates[:count], self.kernel.weights[:count]
+        decayed = np.exp(-np.outer(distances, rates)) * weights
+        total = np.zeros((len(distances), self.states.shape[2]), self.states.dtype)
+        for index in range(power + 1):
+            factor = math.comb(power, index) * np.asarray(distances)[:, np.newaxis] ** (power - index)
+            total += factor * (decayed @ self.states[index])
+        return total
+
+
+class ExponentialMemory:
+    """The past of some columns that share an order.
+
+    Only exponentials that count at the distance of the present step are carried along. Those that a shorter step
+    needs again follow from the newest interval alone: on older ones they have died away.
+
+    Parameters
+    ----------
+    alpha : float
+        The order.
+    columns : int
+        How many functions of time are remembered.
+    longest : float
+        The length of the whole interval.
+    eps : float
+        Relative tolerance of the kernel.
+    dtype : dtype
+        Of the states.
+    """
+
+    def __init__(self, alpha: float, columns: int, longest: float, eps: float, dtype: Any) -> None:
+        self.alpha, self.longest, self.eps = alpha, longest, eps
+        self.kernel = exponential_kernel(alpha, longest, longest, eps)
+        self.states = np.zeros((self.kernel.power + 1, 0, columns), dtype)
+        self._newest: tuple[float, Array] | None = None
+        self._tables: dict[float, Tables] = {}
+
+    def tables(self, step: float) -> Tables:
+        """The tables of a step, made or found; afterwards the states suffice for it."""
+        if not self.kernel.covers(step):
+            self.kernel = exponential_kernel(self.alpha, step * _HEADROOM, self.longest, self.eps)
+            self._tables.clear()
+        found = self._tables.get(step)
+        if found is None:
+            decay = np.exp(-self.kernel.rates * step)
+            moments = exponential_moments(self.kernel.rates * step, _COEFFICIENTS + self.kernel.power)
+            found = Tables(decay, decay * self.kernel.weights, moments, self.kernel.needed(step))
+            if len(self._tables) >= _KEPT:
+                self._tables.pop(next(iter(self._tables)))
+            self._tables[step] = found
+        if found.needed > self.states.shape[1]:
+            self._extend(found.needed)
+        return found
+
+    def history(self, step: float) -> Array:
+        """The past's part of the fractional integral one step from now, shape (columns,)."""
+        tables = self.tables(step)
+        power, count = self.kernel.power, self.states.shape[1]
+        row = tables.weighted[:count]
+        if power == 0:
+            return np.asarray(row @ self.states[0])
+        return np.asarray(
+            sum(math.comb(power, k) * step ** (power - k) * (row @ self.states[k]) for k in range(power + 1))
+        )
+
+    def advance(self, step: float, coefficients: Array) -> None:
+        """Add an interval on which the functions are polynomials, ``coefficients[q]`` that of ``x^q`` (see Stencil)."""
+        tables = self.tables(step)
+        count, power = self.states.shape[1], self.kernel.power
+        # Longer steps need fewer: those far beyond are left behind (some are kept, so that this is rare).
+        if count > tables.needed + 24:
+            count = tables.needed + 8
+        decay = tables.decay[:count, np.newaxis]
+        old = self.states[:, :count]
+        new = np.empty_like(old)
+        for k in range(power + 1):
+            shifted = old[k] if k == 0 else sum(math.comb(k, i) * step ** (k - i) * old[i] for i in range(k + 1))
+            new[k] = decay * shifted + self._interval(tables, slice(0, count), step, coefficients, k)
+        self.states = new
+        self._newest = (step, coefficients)
+
+    def snapshot(self) -> Snapshot:
+        """The states now; they are not written to later."""
+        return Snapshot(self.kernel, self.states)
+
+    def _interval(self, tables: Tables, which: slice, step: float, coefficients: Array, power: int) -> Array:
+        moments = tables.moments[which, power : power + coefficients.shape[0]]
+        return step ** (power + 1) * (moments @ coefficients)
+
+    def _extend(self, needed: int) -> None:
+        count = self.states.shape[1]
+        extended = np.zeros((self.kernel.power + 1, needed, self.states.shape[2]), self.states.dtype)
+        extended[:, :count] = self.states
+        if self._newest is not None:
+            step, coefficients = self._newest
+            moments = exponential_moments(
+                self.kernel.rates[count:needed] * step, coefficients.shape[0] + self.kernel.power
+            )
+            for k in range(self.kernel.power + 1):
+                part = moments[:, k : k + coefficients.shape[0]] @ coefficients
+                extended[k, count:] = step ** (k + 1) * part
+        self.states = extended

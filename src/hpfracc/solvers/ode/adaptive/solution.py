@@ -1,0 +1,88 @@
+"""``sol(t)`` of an adaptive solve: the method's own integral, from states kept now and then."""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode.adaptive.continuation import Continuation, Piece
+from hpfracc.solvers.ode.adaptive.memory import Snapshot
+from hpfracc.solvers.ode.adaptive.system import FlatSystem
+
+__all__ = ["AdaptiveSolution"]
+
+Array = np.ndarray[Any, Any]
+
+#: Of so many steps, the states before one are kept; the others' polynomials are integrated again.
+_EVERY = 12
+
+
+class AdaptiveSolution:
+    r"""The solution at any time, of shape (..., d) + t.shape.
+
+    The right-hand side is a polynomial on each step; its fractional integral is taken exactly over the steps before t
+    and by the sum of exponentials over those long past. So it behaves like :math:`t^\alpha` at the start by itself,
+    and agrees with the steps. Memory is O(steps).
+    """
+
+    def __init__(self, system: FlatSystem) -> None:
+        self._system = system
+        self._pieces: list[Piece] = []
+        self._rights: list[float] = []
+        self._kept: list[list[Snapshot]] = []
+        self.t_min = system.problem.t0
+        self.t_max = system.problem.t0
+
+    def add(self, piece: Piece, before: list[Snapshot]) -> None:
+        """Take in a step and the states before it."""
+        if len(self._pieces) % _EVERY == 0:
+            self._kept.append(before)
+        self._pieces.append(piece)
+        self._rights.append(piece.right)
+        self.t_max = self._system.problem.t0 + piece.right
+
+    def end_at(self, t: float) -> None:
+        """Nothing is known beyond this time: a terminal event."""
+        self.t_max = t
+
+    def __call__(self, t: Any) -> Array:
+        """The solution at ``t``."""
+        times = np.asarray(t, dtype=np.float64)
+        tau = times.reshape(-1) - self.t_min
+        slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
+        if tau.size and not (tau.min() >= -slack and self.t_min + tau.max() <= self.t_max + slack):
+            raise InvalidInputError(
+                f"the solution is known from {self.t_min:g} to {self.t_max:g}, and was asked for at "
+                f"{float(times.min()):g} to {float(times.max()):g}"
+            )
+        flat = self.flat(np.clip(tau, 0.0, self._rights[-1] if self._rights else 0.0))
+        return flat.T.reshape(*self._system.shape, *times.shape)
+
+    def flat(self, tau: Array) -> Array:
+        """Flat states, shape (len(tau), n), at times after the start."""
+        result = np.empty((tau.size, self._system.size), self._system.dtype)
+        indices = np.searchsorted(self._rights, tau)
+        for index in np.unique(indices):
+            which = indices == index
+            if not self._pieces:
+                result[which] = self._system.start(0.0)
+            else:
+                result[which] = self._continuation(int(index))(tau[which])
+        return result
+
+    def state(self, tau: float) -> Array:
+        """The flat state at one time."""
+        if not self._pieces or tau == 0.0:
+            return self._system.start(0.0).astype(self._system.dtype)
+        index = min(bisect.bisect_left(self._rights, tau), len(self._pieces) - 1)
+        return np.asarray(self._continuation(index)(np.array([tau]))[0])
+
+    def _continuation(self, index: int) -> Continuation:
+        # At least one whole step between the states and the time, unless they are those of the start.
+        block = max(index - 1, 0) // _EVERY
+        first = block * _EVERY
+        pieces = self._pieces[first : index + 1]
+        return Continuation(self._system.groups, self._kept[block], pieces[0].left, pieces, self._system.start)

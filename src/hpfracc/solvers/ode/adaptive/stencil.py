@@ -1,0 +1,66 @@
+"""Interpolation of the right-hand side through the newest points, whatever their distances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Stencil", "make_stencil"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stencil:
+    r"""Newton's form of the polynomials through 1, 2, ... of the newest points.
+
+    Times are counted backwards from the newest point in units of the newest step, :math:`x = (t_{n+1} - t)/h`: the
+    points lie at :math:`x_0 = 0, x_1 = 1, x_2, \dots`
+
+    Attributes
+    ----------
+    differences : numpy.ndarray, shape (R, R)
+        Row r takes the values at the points to the divided difference :math:`F[x_0, \dots, x_r]`.
+    polynomials : numpy.ndarray, shape (R, R)
+        Row r holds the coefficients of :math:`\prod_{i<r} (x - x_i)` in powers of x.
+    """
+
+    differences: Array
+    polynomials: Array
+
+    @property
+    def points(self) -> int:
+        """How many points there are."""
+        return int(self.differences.shape[0])
+
+    def coefficients(self, degree: int) -> Array:
+        """Matrix from values at the points to the coefficients, in powers of x, of the polynomial of that degree."""
+        rows = slice(0, degree + 1)
+        return np.asarray(self.polynomials[rows, rows].T @ self.differences[rows])
+
+    def contributions(self, alpha: float) -> Array:
+        r"""What each divided difference adds to the integral over the newest step.
+
+        Shape (R, R): row r takes the values to :math:`\int_0^1 x^{\alpha-1} F[x_0..x_r] \prod_{i<r}(x - x_i) dx`.
+        """
+        integrals = self.polynomials @ (1.0 / (alpha + np.arange(self.points)))
+        return np.asarray(integrals[:, np.newaxis] * self.differences)
+
+
+def make_stencil(nodes: Array) -> Stencil:
+    """The stencil of points at ``nodes``, which begin with 0, 1."""
+    count = len(nodes)
+    differences = np.eye(count)
+    polynomials = np.zeros((count, count))
+    polynomials[0, 0] = 1.0
+    for r in range(1, count):
+        polynomials[r, 1:] = polynomials[r - 1, :-1]
+        polynomials[r] -= nodes[r - 1] * polynomials[r - 1]
+    # Row r: the product formula of divided differences, 1 / prod (x_i - x_j).
+    for r in range(1, count):
+        for i in range(r + 1):
+            differences[r, i] = 1.0 / np.prod([nodes[i] - nodes[j] for j in range(r + 1) if j != i])
+        differences[r, r + 1 :] = 0.0
+    return Stencil(differences, polynomials)

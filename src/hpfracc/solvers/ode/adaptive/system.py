@@ -1,0 +1,130 @@
+"""The equation as the stepper sees it: a flat state, time counted from the start, every answer checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpfracc.errors import HpfraccError, ShapeError
+from hpfracc.solvers.ode._problem import Problem, check_jacobian, check_value
+from hpfracc.solvers.ode._uniform import initial_part
+
+__all__ = ["FlatSystem", "NotFiniteError"]
+
+Array = np.ndarray[Any, Any]
+
+
+class NotFiniteError(HpfraccError, ArithmeticError):
+    """The right-hand side was not finite; the stepper tries a shorter step before it gives up."""
+
+
+class FlatSystem:
+    """``fun`` and ``jac`` of a problem, on flat states.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of Caputo's derivative, with known orders.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.shape = problem.shape
+        self.dtype = np.dtype(problem.dtype)
+        self.components = self.shape[-1]
+        self.initial = [np.asarray(value).reshape(-1) for value in (problem.y0, *problem.dy0)]
+        self.nfev = self.njev = 0
+        known = problem.orders.known
+        assert known is not None  # methods refuse orders that cannot be read
+        orders = np.broadcast_to(known, self.shape).reshape(-1)
+        self.groups: list[tuple[float, Any]] = [
+            (float(order), np.flatnonzero(orders == order)) for order in np.unique(orders)
+        ]
+        if len(self.groups) == 1:
+            self.groups = [(self.groups[0][0], slice(None))]
+        #: For delays: the solution and its estimated error so far, and whether a jump at t0 is seen from before it.
+        self.past: Callable[[float], Array] = self.start
+        self.past_error: Callable[[float], Array] = lambda then: np.zeros_like(self.initial[0])
+        self.from_left = False
+        self._recent: dict[float, Array] = {}
+
+    @property
+    def size(self) -> int:
+        """Numbers in the state."""
+        return self.initial[0].size
+
+    def start(self, tau: float) -> Array:
+        """The polynomial of the initial values."""
+        if self.problem.derivative == "riemann_liouville":
+            return np.asarray(initial_part(self.problem, np.array([tau]))[:, 0])
+        total = self.initial[0]
+        for number, value in enumerate(self.initial[1:], start=1):
+            total = total + value * (tau**number / math.factorial(number))
+        return total
+
+    def __call__(self, tau: float, y: Array, *, shifted: bool = False) -> Array:
+        """The right-hand side a time ``tau`` after the start; ``shifted``: with the past moved by its error too."""
+        self.nfev += 1
+        more = self._delayed(tau, shifted) if self.problem.delays else ()
+        # Copies: the function may keep or change what it is given, and return the same array each time.
+        value = self.problem.fun(self.problem.t0 + tau, y.reshape(self.shape).copy(), *more, *self.problem.args)
+        if type(value) is not np.ndarray or value.shape != self.shape or value.dtype != self.dtype:
+            value = check_value(value, self.shape, self.dtype, "fun")
+        flat: Array = value.flatten()
+        if not np.isfinite(flat).all():
+            raise NotFiniteError(f"fun(t, y) is not finite at t = {self.problem.t0 + tau:.6g}")
+        return flat
+
+    def _delayed(self, tau: float, shifted: bool) -> tuple[tuple[Array, ...]]:
+        """What ``fun`` gets of the past: the state at each of the delayed times."""
+        states = []
+        for lag in self.problem.delays:
+            then = tau - lag
+            if then < 0.0 or (self.from_left and then <= 1e-12 * tau):
+                assert self.problem.history is not None
+                given = np.asarray(self.problem.history(self.problem.t0 + min(then, 0.0)))
+                try:
+                    given = np.broadcast_to(given, self.shape)
+                except ValueError:
+                    raise ShapeError(
+                        f"history(t) returned shape {given.shape}, and y0 has shape {self.shape}: it has to return "
+                        "an array of the shape of y0"
+                    ) from None
+                state = check_value(given, self.shape, self.dtype, "history").reshape(-1)
+            else:
+                state = self._remembered(then)
+                if shifted:
+                    state = state + self.past_error(then)
+            states.append(state.reshape(self.shape).copy())
+        return (tuple(states),)
+
+    def _remembered(self, then: float) -> Array:
+        # A step evaluates its end several times.
+        if then not in self._recent:
+            if len(self._recent) > 8 * len(self.problem.delays):
+                self._recent.clear()
+            self._recent[then] = self.past(then)
+        return self._recent[then]
+
+    def jacobian(self, tau: float, y: Array, f: Array) -> Array:
+        """Shape (batch, d, d): given, or by forward differences, one evaluation for each component."""
+        self.njev += 1
+        more = self._delayed(tau, False) if self.problem.delays else ()
+        d = self.components
+        state = y.reshape(self.shape)
+        if self.problem.jac is not None:
+            given = self.problem.jac(self.problem.t0 + tau, state.copy(), *more, *self.problem.args)
+            return check_jacobian(given, self.shape, self.dtype).reshape(-1, d, d).copy()
+        columns = []
+        base = f.reshape(-1, d)
+        for index in range(d):
+            moved = state.copy()
+            size = np.maximum(np.abs(state[..., index]), 1e-3 * np.abs(state).max(axis=-1))
+            change = math.sqrt(np.finfo(float).eps) * np.where(size > 0, size, 1.0)
+            moved[..., index] += change
+            taken = (moved[..., index] - state[..., index]).reshape(-1, 1)
+            columns.append((self(tau, moved.reshape(-1)).reshape(-1, d) - base) / taken)
+        return np.stack(columns, axis=-1)

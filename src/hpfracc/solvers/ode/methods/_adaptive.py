@@ -1,0 +1,95 @@
+"""Adaptive steps and degrees on a memory of exponentials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+
+from hpfracc.solvers.ode._interpreted import refuse_compiled
+from hpfracc.solvers.ode._method import Method, register_method
+from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._refusals import starts_infinite
+from hpfracc.solvers.ode._result import FODEResult
+from hpfracc.solvers.ode.adaptive.driver import solve_adaptive
+
+__all__ = ["Adaptive", "AdaptiveLocal"]
+
+
+@register_method
+@final
+@dataclass(frozen=True, slots=True)
+class Adaptive(Method):
+    r"""Variable steps and degrees, with the global error estimated and held below the tolerance.
+
+    Each step interpolates the right-hand side by a polynomial of degree 1 to 5 through its newest values and integrates
+    it exactly against the kernel, as Adams methods do for alpha = 1; the past is a sum of exponentials
+    (:func:`~hpfracc.solvers.ode.adaptive.kernel.exponential_kernel`). So N steps take O(N log N) time and O(log N)
+    memory. Steps begin tiny, because :math:`y - y_0 \sim t^\alpha`, and grow.
+
+    Beside the solution its error is integrated, from the defect of the interpolation and the right-hand side's response
+    to it. If it exceeds the tolerance at the end, the solve is repeated with smaller steps: ``rtol`` and ``atol`` bound
+    the *global* error, as far as the estimate holds. Where the error still exceeds ten times the tolerance, the result
+    says ``success=False``.
+
+    The equation of a step is solved by iteration; where that fails, by Newton's method, with degree 1 (A-stable)
+    while the equation is stiff. Orders may differ between components; multi-term equations and constant delays are
+    taken too.
+
+    References
+    ----------
+    The kernel: W. McLean (2018); steps and degrees as in L. F. Shampine, M. K. Gordon, Computer Solution of Ordinary
+    Differential Equations (1975); switching as in L. Petzold, SIAM J. Sci. Stat. Comput. 4 (1983) 136-148.
+    """
+
+    name: ClassVar[str] = "adaptive"
+    aliases: ClassVar[tuple[str, ...]] = ("soe",)
+    order: ClassVar[str] = "2 to 6, chosen from step to step; the error follows rtol and atol"
+    fixed: ClassVar[bool] = False
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """Needs constant orders and a finite start."""
+        return _refuses(problem, options, self.name)
+
+    def solve(self, problem: Problem, options: Options) -> FODEResult:
+        """Pass over the interval until the estimated global error is below the tolerance."""
+        return solve_adaptive(problem, options, name=self.name, reason="asked for", control="global")
+
+
+@register_method
+@final
+@dataclass(frozen=True, slots=True)
+class AdaptiveLocal(Method):
+    """As ``adaptive``, in one pass: the tolerance bounds the error of each step, and the global one is only reported.
+
+    For chaotic equations, whose solutions no method follows for long, and where a first look is enough.
+    """
+
+    name: ClassVar[str] = "adaptive_local"
+    order: ClassVar[str] = "2 to 6, chosen from step to step; each step's error follows rtol and atol"
+    fixed: ClassVar[bool] = False
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """Needs constant orders and a finite start."""
+        return _refuses(problem, options, self.name)
+
+    def solve(self, problem: Problem, options: Options) -> FODEResult:
+        """Pass over the interval once."""
+        return solve_adaptive(problem, options, name=self.name, reason="asked for", control="local")
+
+
+def _refuses(problem: Problem, options: Options, name: str) -> str | None:
+    if problem.orders.function is not None:
+        return f"method={name!r} takes constant orders; use method='variable_order'"
+    if options.step is not None:
+        return f"method={name!r} chooses its steps, and step={options.step:g} was given; leave step out"
+    if starts_infinite(problem):
+        return (
+            f"method={name!r} evaluates the right-hand side at t0, where a Riemann-Liouville solution with y0 != 0 is "
+            "infinite; use method='bdf2' or 'implicit_rectangle'"
+        )
+    if np.any(np.asarray(options.atol) <= 0.0):
+        return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
+    return refuse_compiled(options, name)

@@ -1,0 +1,111 @@
+"""What a problem of the library is: an equation, its data, and what its solution is known to be."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Reference", "TestEquation", "stored_reference"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Values of a solution that were computed once, to more digits than any tolerance of ours asks for.
+
+    Attributes
+    ----------
+    t : numpy.ndarray, shape (n,)
+        Times.
+    y : numpy.ndarray, shape (d, n)
+        Values there.
+    uncertainty : float
+        The largest difference between the two resolutions they were computed with, relative to the largest value.
+    """
+
+    t: Array
+    y: Array
+    uncertainty: float
+
+
+@dataclass(frozen=True)
+class TestEquation:
+    r"""An initial-value problem :math:`D^\alpha y = f(t, y)` (Caputo) with a known solution.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    fun : callable
+        ``fun(t, y)``, for ``y`` of shape (..., d).
+    t_span : tuple of float
+        Where it is usually solved.
+    y0 : numpy.ndarray, shape (d,)
+        Initial values.
+    alpha : float or tuple of float
+        The order, or one for each component.
+    dy0 : tuple of numpy.ndarray
+        Initial derivatives, for orders above 1.
+    jac : callable or None
+        ``jac(t, y)``, of shape (d, d).
+    solution : callable or None
+        ``solution(t)`` of shape (d, n) for ``t`` of shape (n,), where it is known in closed form.
+    reference : Reference or None
+        Stored values, where it is not.
+    chaotic : bool
+        Whether errors grow exponentially: no solver then follows the solution for long.
+    source : str
+        Where the problem is from.
+    """
+
+    __test__ = False  # its name begins with "Test", and pytest would collect it
+
+    name: str
+    fun: Callable[[float, Array], Array]
+    t_span: tuple[float, float]
+    y0: Array
+    alpha: float | tuple[float, ...]
+    dy0: tuple[Array, ...] = ()
+    jac: Callable[[float, Array], Array] | None = None
+    solution: Callable[[Array], Array] | None = None
+    reference: Reference | None = None
+    chaotic: bool = False
+    source: str = ""
+    parameters: dict[str, float] = field(default_factory=dict)
+
+    def known(self) -> tuple[Array, Array]:
+        """Times after the start, and the solution there: of the closed form, or the stored ones."""
+        if self.solution is not None:
+            start, stop = self.t_span
+            t = start + (stop - start) * np.array([1e-3, 1e-2, 0.05, 0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])
+            return t, self.solution(t)
+        if self.reference is not None:
+            return self.reference.t, self.reference.y
+        raise LookupError(f"no solution of {self.name!r} is stored for the order {self.alpha}; see stored_reference()")
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    text = resources.files(__package__).joinpath("references.json").read_text(encoding="utf-8")
+    table: dict[str, Any] = json.loads(text)
+    return table
+
+
+def stored_reference(name: str, alpha: float | tuple[float, ...]) -> Reference | None:
+    """The stored solution of a problem with its usual parameters and this order, if there is one.
+
+    Made by ``benchmarks/make_ode_references.py``: collocation of the Volterra equation by piecewise polynomials of
+    high degree on a geometric mesh, in two resolutions.
+    """
+    orders = alpha if isinstance(alpha, tuple) else (alpha,)
+    entry = _table().get(f"{name} {' '.join(f'{order:g}' for order in orders)}")
+    if entry is None:
+        return None
+    return Reference(np.array(entry["t"]), np.array(entry["y"]), float(entry["uncertainty"]))

@@ -1,0 +1,1 @@
+"""The stepping for JAX; imported only where a JAX array is solved for."""

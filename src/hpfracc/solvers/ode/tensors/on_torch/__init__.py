@@ -1,0 +1,1 @@
+"""The stepping for PyTorch; imported only where a tensor is solved for."""

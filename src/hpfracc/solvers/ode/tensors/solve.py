@@ -1,0 +1,204 @@
+"""One solve on tensors or JAX arrays, from the problem to the result."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import is_tracer, library_of
+from hpfracc._config import current_backend, get_settings
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._progress import Report, progress_report
+from hpfracc.solvers.ode._result import FODEResult, SolveDecision
+from hpfracc.solvers.ode._uniform import UniformGrid, make_grid
+from hpfracc.solvers.ode.tensors.weights import make_weights
+
+__all__ = ["refuse", "solve_tensors"]
+
+Array = np.ndarray[Any, Any]
+
+REACHED = "The end of the interval was reached."
+
+
+def refuse(problem: Problem, options: Options, name: str) -> str | None:
+    """Why these arrays cannot be stepped, as a sentence."""
+    arrays = f"arrays of {problem.library}"
+    if problem.terms or problem.delays:
+        return f"method={name!r} takes one derivative and no delays for {arrays}"
+    if problem.orders.function is not None:
+        return f"method={name!r} takes constant orders for {arrays}"
+    if problem.derivative != "caputo":
+        return f"method={name!r} takes Caputo's derivative for {arrays}, and not derivative={problem.derivative!r}"
+    if options.events:
+        return f"method={name!r} takes no events for {arrays}: look at the solution, or convert y0 to NumPy"
+    if options.dense_output:
+        return f"method={name!r} has no dense_output for {arrays}: give t_eval"
+    wish = options.backend
+    if wish == "auto":
+        wish = current_backend() or get_settings().force or "auto"
+    if wish not in ("auto", problem.library):
+        return f"backend {wish!r} was asked for, and y0 is of {problem.library}, which stays there"
+    if options.progress and problem.library == "jax":
+        return f"progress is not told of for {arrays}: the solve is one program; leave it out"
+    if options.compile is True:
+        return f"compile=True is for NumPy problems; {arrays} have compilers of their own"
+    if str(problem.dtype).rpartition(".")[2] not in ("float32", "float64", "complex64", "complex128"):
+        return f"y0 has dtype {problem.dtype}; give float32, float64 or their complex kinds"
+    return None
+
+
+def solve_tensors(problem: Problem, options: Options, name: str, corrections: int, started: float) -> FODEResult:
+    """Solve with the step of ``options``."""
+    assert options.step is not None
+    grid = make_grid(problem.t0, problem.t1, options.step)
+    decision = SolveDecision(name, f"y0 is an array of {problem.library}", "blocks", problem.library == "jax")
+    if grid.steps > options.max_steps:
+        message = f"{grid.steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
+        first = problem.y0[..., None]
+        times = np.array([problem.t0])
+        return FODEResult(times, first, False, message, 0, stats={"steps": 0, "step": grid.step}, decision=decision)
+    weights = make_weights(_order(problem), grid.steps, grid.step, problem.y0)
+    with progress_report(options.progress, problem.t0, problem.t1, name) as report:
+        states = _run(problem, grid, weights, corrections, report)
+    known = states.shape[0] - 1
+    bad = _first_bad(states)
+    success, message = True, REACHED
+    if known < grid.steps:
+        success = False
+        message = f"Interrupted at t = {problem.t0 + known * grid.step:g}: here is the solution up to then."
+    if bad is not None:
+        success = False
+        message = (
+            f"The solution is not finite at t = {problem.t0 + bad * grid.step:g}: take a smaller step, or look "
+            "whether the solution ends there."
+        )
+    times, states = _at(options, grid, states)
+    return FODEResult(
+        t=times,
+        y=_last(states),
+        success=success,
+        message=message,
+        nfev=1 + (1 + corrections) * known,
+        stats={
+            "steps": known,
+            "step": grid.step,
+            "seconds": time.perf_counter() - started,
+            "interrupted": known < grid.steps,
+        },
+        decision=decision,
+    )
+
+
+def _order(problem: Problem) -> Any:
+    """As given, with numbers as numbers: one that all share lets sums over the past be matrix products."""
+    value = problem.orders.value
+    if library_of(value) in ("torch", "jax"):
+        return value.reshape(()) if value.ndim and int(np.prod(value.shape)) == 1 else value
+    return np.asarray(problem.orders.known if problem.orders.single is None else problem.orders.single)
+
+
+def _run(problem: Problem, grid: UniformGrid, weights: Any, corrections: int, report: Report) -> Any:
+    initial = [problem.y0, *problem.dy0]
+    if problem.library == "torch":
+        from hpfracc.solvers.ode.tensors.on_torch.pece import solve_pece as on_torch
+
+        def fun(t: float, y: Any) -> Any:
+            before = _version(y)
+            value = _checked(problem.fun(t, y, *problem.args), problem)
+            if _version(y) != before:
+                raise InvalidInputError("fun(t, y) changes y in place, which is the solution itself; work on y.clone()")
+            return value
+
+        return on_torch(fun, grid.t0, grid.step, grid.steps, initial, weights, corrections, report)
+    from hpfracc.solvers.ode.tensors.on_jax.pece import solve_pece as on_jax
+
+    _checked(_shape_of(problem), problem)
+    return on_jax(problem.fun, grid.t0, grid.step, grid.steps, initial, weights, corrections, problem.args)
+
+
+def _shape_of(problem: Problem) -> Any:
+    import sys
+
+    jax = sys.modules["jax"]
+    return jax.eval_shape(lambda y, args: problem.fun(problem.t0, y, *args), problem.y0, problem.args)
+
+
+def _version(y: Any) -> int:
+    """How often a tensor was changed in place; 0 where nobody counts, as in inference mode."""
+    return 0 if y.is_inference() else int(y._version)
+
+
+def _checked(value: Any, problem: Problem) -> Any:
+    shape = getattr(value, "shape", None)
+    foreign = problem.library == "torch" and library_of(value) != "torch"
+    if shape is None or foreign or tuple(shape) != problem.shape:
+        found = f"no array of {problem.library}" if shape is None or foreign else f"shape {tuple(shape)}"
+        raise ShapeError(
+            f"fun(t, y) returned {found}, and y has shape {problem.shape}: it has to return an array of the shape of y"
+        )
+    return value
+
+
+def _first_bad(states: Any) -> int | None:
+    """The first step that is not finite; None, also where it cannot be known because the values are traced."""
+    library = library_of(states)
+    if library == "torch":
+        import sys
+
+        torch = sys.modules["torch"]
+        if torch._C._functorch.is_functorch_wrapped_tensor(states):
+            return None
+        last = torch.isfinite(states.detach()[-1]).all()
+        if bool(last):
+            return None
+        good = torch.isfinite(states.detach()).reshape(states.shape[0], -1).all(1).cpu().numpy()
+    else:
+        if is_tracer(states):
+            return None
+        if bool(np.isfinite(np.asarray(states[-1])).all()):
+            return None
+        good = np.isfinite(np.asarray(states)).reshape(states.shape[0], -1).all(1)
+    return int(np.argmin(good))
+
+
+def _at(options: Options, grid: UniformGrid, states: Any) -> tuple[Array, Any]:
+    """All steps, or the times asked for: steps themselves, or on the cubic through the four nearest."""
+    known = states.shape[0]
+    if options.t_eval is None:
+        return grid.times()[:known], states
+    place = (options.t_eval - grid.t0) / grid.step
+    times = options.t_eval[place <= known - 1 + 1e-6]
+    place = place[: times.size]
+    nearest = np.rint(place)
+    if np.all(np.abs(place - nearest) <= 1e-6):
+        return times, states[nearest.astype(np.int64)]
+    width = min(4, known)
+    first = np.clip(np.floor(place).astype(np.int64) - (width - 2) // 2, 0, known - width)
+    x = place - first
+    total = None
+    for j in range(width):
+        others = [i for i in range(width) if i != j]
+        factor = np.prod([(x - i) / (j - i) for i in others], axis=0) if others else np.ones_like(x)
+        part = states[first + j] * _column(factor, states)
+        total = part if total is None else total + part
+    return times, total
+
+
+def _column(values: Array, like: Any) -> Any:
+    shaped = values.reshape(-1, *(1,) * (like.ndim - 1))
+    if library_of(like) == "torch":
+        return like.new_tensor(shaped)
+    import sys
+
+    return sys.modules["jax"].numpy.asarray(shaped, dtype=like.dtype)
+
+
+def _last(states: Any) -> Any:
+    """Time as the last axis."""
+    if library_of(states) == "torch":
+        return states.movedim(0, -1)
+    return states.transpose((*range(1, states.ndim), 0))

@@ -1,0 +1,105 @@
+"""Every cut that a primitive offers gives the result of the whole call, and calls that do not fit are cut so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpfracc.engine.execution.batching.overlap import choose_blocks, convolve_block, time_blocks
+from hpfracc.engine.primitives import PRIMITIVES
+from hpfracc.engine.primitives._cuts import Cut
+
+
+def piece(array: Any, axis: int | None, begin: int, end: int) -> Any:
+    return array if axis is None else array[(..., slice(begin, end), *(slice(None),) * (-axis - 1))]
+
+
+def put_together(primitive: Any, case: Any, cut: Cut, size: int) -> np.ndarray:
+    parts, sizes = [], []
+    for begin in range(0, cut.length, size):
+        end = min(cut.length, begin + size)
+        low = max(0, begin - cut.before)
+        arrays = [piece(array, axis, low, end) for array, axis in zip(case.arrays, cut.operands, strict=True)]
+        result = primitive.reference(*arrays, **case.params)
+        parts.append(piece(result, cut.axis, begin - low, end - low) if cut.before else result)
+        sizes.append(end - begin)
+    if cut.merges:
+        return primitive.merge(np.stack(parts), tuple(sizes), **case.params)
+    return np.concatenate(parts, axis=cut.axis)
+
+
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_a_cut_changes_nothing(name: str) -> None:
+    """Any axis, pieces of any size, operands that broadcast, vectors, axes that are reduced: every case there is."""
+    for case in PRIMITIVES[name].cases("int64" if name == "bitwise_xor" else "float64"):
+        if max((array.size for array in case.arrays), default=0) <= 1000:
+            check_cuts(name, case)
+
+
+def check_cuts(name: str, case: Any) -> None:
+    primitive = PRIMITIVES[name]
+    call = primitive.describe(*case.arrays, **case.params)
+    whole = primitive.reference(*case.arrays, **case.params)
+    for cut in primitive.cuts(call, *case.arrays, **case.params):
+        assert cut.length > 1
+        if name == "mittag_leffler" and cut.length > 100:
+            continue
+        if cut.before and len(case.arrays) > 2:
+            continue  # starting weights are added when all of time is there: test_chunked.py
+        for size in {1, -(-cut.length // 3)} if cut.length < 50 else {-(-cut.length // 3)}:
+            found = put_together(primitive, case, cut, size)
+            assert found.shape == whole.shape and found.dtype == whole.dtype
+            np.testing.assert_allclose(found, whole, rtol=1e-12, atol=1e-12, err_msg=f"{case.name}, {cut}")
+
+
+def test_every_large_call_can_be_cut() -> None:
+    """A primitive whose calls have rows offers at least one cut."""
+    for name, primitive in PRIMITIVES.items():
+        arrays, params = primitive.example((50, 60), "float64")
+        call = primitive.describe(*arrays, **params)
+        if type(primitive).cuts is not type(primitive).__mro__[1].cuts:
+            assert list(primitive.cuts(call, *arrays, **params)), name
+
+
+@pytest.mark.parametrize(("length", "taps"), [(100, 100), (100, 7), (50, 90), (1, 1), (64, 64), (97, 31)])
+def test_blocks_of_time_and_parts_of_weights_are_the_sum(length: int, taps: int) -> None:
+    """Whatever their sizes, in either order, every output is there once."""
+    for block, part in [(1, 1), (7, 3), (10, 10), (5, 40), (200, 200), (40, 2)]:
+        for backwards in (False, True):
+            check_blocks(length, taps, block, part, backwards)
+
+
+def check_blocks(length: int, taps: int, block: int, part: int, backwards: bool) -> None:
+    random = np.random.default_rng(0)
+    w, x = random.standard_normal(taps), random.standard_normal(length)
+    result = np.full(length, np.nan)
+    used = min(taps, length)
+    for begin, end in time_blocks(length, block, backwards=backwards):
+        total: Any = None
+        for start, some in convolve_block(lambda a, b, _: np.convolve(a, b)[: b.size], w, x, begin, end, part, used):
+            if total is None:
+                assert (start, some.size) == (begin, end - begin)
+                total = some
+            else:
+                total[start - begin :] += some
+        result[begin:end] = total
+    np.testing.assert_allclose(result, np.convolve(w, x)[:length], atol=1e-12)
+
+
+def test_blocks_are_chosen_by_what_fits() -> None:
+    """All weights at once where there is room for that; otherwise parts, and never more than fits."""
+
+    def limit(most: int) -> Any:
+        return lambda weights, samples, quick: 4 * (weights + samples) <= most
+
+    plan = choose_blocks(10_000, 100, limit(10_000))
+    assert plan is not None and plan.parts == 1 and 4 * (100 + plan.block + 99) <= 10_000
+    plan = choose_blocks(10_000, 10_000, limit(10_000))
+    assert plan is not None and plan.parts > 1 and 4 * (2 * plan.part + plan.block - 1) <= 10_000
+    assert choose_blocks(10_000, 100, limit(7)) is None
+    half = choose_blocks(10_000, 100, limit(10_000), scale=0.5)
+    assert half is not None and half.block <= 1200
+    slow = choose_blocks(1000, 10, lambda weights, samples, quick: not quick)
+    assert slow is not None and slow.blocks == 1

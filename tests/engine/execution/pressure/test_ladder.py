@@ -1,0 +1,143 @@
+"""The cleanup ladder: every rung tells, nothing it meets stops it, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.execution.pressure import ladder as module
+from hpfracc.engine.execution.pressure.ladder import RUNGS, ladder
+from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.memory.buffers import host_buffers
+from hpfracc.engine.memory.relief import relief
+
+pytestmark = pytest.mark.timeout(30)
+
+
+def test_each_rung_says_what_it_freed() -> None:
+    """Own caches are emptied and accounted for; chunks become smaller; a host has no device buffers to move."""
+    prepared_operands.get("a", lambda: np.ones(100_000))
+    host_buffers.release(host_buffers.allocate(100_000))
+    report = ladder.climb("cpu", force=True)
+    assert [rung.name for rung in report.rungs] == list(RUNGS[:4])
+    assert report.rungs[0].released >= 1_600_000
+    assert len(prepared_operands) == 0 and host_buffers.stats().held_bytes == 0
+    assert all(rung.freed >= 0 and rung.seconds >= 0 and not rung.error for rung in report.rungs)
+    assert relief.chunk_scale() == 0.5
+    assert report.to_dict()["rungs"][1]["name"] == "garbage"
+
+
+def test_it_climbs_no_higher_than_it_must() -> None:
+    """Where the first rung gives room, the others are left alone."""
+    report = ladder.climb("cpu", need=1)
+    assert report.enough and len(report.rungs) == 1
+    assert relief.chunk_scale() == 1.0
+
+
+def test_a_device_is_left_alone_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a card the last rungs move buffers to the host and keep new work away from it."""
+    get_budget().register("test", lambda device: 10)
+    try:
+        report = ladder.climb("cuda:7", need=1000)
+        assert [rung.name for rung in report.rungs] == list(RUNGS)
+        assert not report.enough
+        assert relief.avoids("cuda:7") is not None
+    finally:
+        get_budget().unregister("test")
+
+
+def test_garbage_is_collected_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two clean-ups in a row collect once, unless it is asked for."""
+    calls = []
+    monkeypatch.setattr(module.gc, "collect", lambda: calls.append(1) or 0)
+    ladder.climb("cpu", highest="garbage")
+    ladder.climb("cpu", highest="garbage")
+    assert len(calls) == 1
+    ladder.climb("cpu", highest="garbage", force=True)
+    assert len(calls) == 2
+
+
+def test_callbacks_are_called_and_may_fail() -> None:
+    """One that raises is noted and the others are still called; an int is bytes."""
+    calls = []
+
+    def failing() -> None:
+        calls.append("failing")
+        raise RuntimeError("mine")
+
+    ladder.register(failing)
+    ladder.register(lambda: calls.append("other") or 123)
+    report = ladder.climb("cpu", highest="own caches")
+    assert calls == ["failing", "other"]
+    assert "mine" in report.rungs[0].note and report.rungs[0].released == 123
+
+
+def test_a_callback_may_ask_for_a_clean_up() -> None:
+    """It gets an answer at once, and the one that is under way goes on."""
+    answers = []
+    ladder.register(lambda: answers.append(ladder.climb("cpu")) or 0)
+    report = ladder.climb("cpu", highest="garbage")
+    assert len(report.rungs) == 2
+    assert answers[0].skipped == "called from inside a clean-up"
+
+
+def test_a_callback_may_wait_for_a_thread_that_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That thread gives up waiting: nobody waits in a circle."""
+    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    answers = []
+
+    def callback() -> None:
+        thread = threading.Thread(target=lambda: answers.append(ladder.climb("cpu")))
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+
+    ladder.register(callback)
+    report = ladder.climb("cpu", highest="own caches")
+    assert not report.rungs[0].note
+    assert answers[0].skipped == "another thread is cleaning up"
+
+
+def test_memory_may_run_out_while_cleaning_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rung says so and the next one is climbed."""
+
+    def empty() -> int:
+        raise MemoryError("no room to make room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prepared_operands, "clear", empty)
+        report = ladder.climb("cpu", highest="library caches", force=True)
+    assert "no room to make room" in report.rungs[0].error
+    assert [rung.name for rung in report.rungs] == list(RUNGS[:3])
+    assert not ladder.climb("cpu", highest="garbage").skipped  # and it can be done again
+
+
+def test_many_threads_clean_up_at_once() -> None:
+    """Each gets a report, and the ladder is free afterwards."""
+    reports = []
+
+    def work() -> None:
+        reports.append(ladder.climb("cpu", highest="own caches"))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(reports) == 8 and all(report.rungs or report.skipped for report in reports)
+    assert ladder.climb("cpu", highest="own caches").rungs
+
+
+def test_libraries_caches_are_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the libraries that are loaded, on the device that is short."""
+    calls = []
+    monkeypatch.setattr(registry, "is_loaded", lambda name: name == "torch")
+    monkeypatch.setattr(registry.adapter("torch"), "release_memory", lambda device: calls.append(device))
+    ladder.climb("cuda:3", highest="library caches")
+    assert calls == ["cuda:3"]
+    gc.collect()

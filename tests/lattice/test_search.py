@@ -1,0 +1,214 @@
+"""Searches with weights and obstacles against SciPy, igraph, rustworkx and networkx."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.sparse import csgraph
+
+import hpfracc as hf
+from hpfracc.errors import InvalidInputError, NoPathError, ShapeError
+from hpfracc.lattice import Lattice
+
+KINDS = list(itertools.product(["none", "points", "edges"], [False, (True, False)], ["von_neumann", "moore"]))
+EACH = pytest.mark.parametrize(("weights", "periodic", "neighbourhood"), KINDS)
+
+
+def maze(weights: str, periodic, neighbourhood: str, shape=(7, 8), seed: int = 0) -> Lattice:
+    generator = np.random.default_rng(seed)
+    closed = generator.random(shape) < 0.3
+    closed[0, 0] = closed[-1, -1] = False
+    directions = len(Lattice(shape, neighbourhood=neighbourhood).directions)
+    size = {"none": None, "points": shape, "edges": (directions, *shape)}[weights]
+    costs = None if size is None else generator.integers(1, 6, size)
+    return Lattice(shape, periodic, costs, closed, neighbourhood)
+
+
+@EACH
+def test_maps_and_pairs_are_scipy_s(weights, periodic, neighbourhood):
+    """The distance to every point, by map and by pair, and the path found costs that much."""
+    lattice = maze(weights, periodic, neighbourhood)
+    matrix = lattice.to_csr()
+    truth = csgraph.dijkstra(matrix, indices=0)
+    np.testing.assert_allclose(lattice.distance_map((0, 0)).reshape(-1), truth)
+    for end in range(0, lattice.size, 3):
+        if lattice._costs.closed.reshape(-1)[end]:
+            with pytest.raises(InvalidInputError, match="obstacle"):
+                lattice.distance(0, end)
+        elif np.isinf(truth[end]):
+            with pytest.raises(NoPathError):
+                lattice.shortest_path(0, end)
+        else:
+            path = lattice.shortest_path(0, end)
+            assert lattice.distance(0, end) == truth[end]
+            assert sum(matrix[u, v] for u, v in itertools.pairwise(path)) == truth[end]
+
+
+@EACH
+def test_compiled_search_agrees(weights, periodic, neighbourhood):
+    """Numba's A* finds paths of the same cost as Python's."""
+    pytest.importorskip("numba")
+    lattice = maze(weights, periodic, neighbourhood, (12, 11), 1)
+    truth = csgraph.dijkstra(lattice.to_csr(), indices=0)
+    matrix = lattice.to_csr()
+    with hf.use_backend("numba"):
+        for end in np.flatnonzero(np.isfinite(truth))[::5]:
+            path = lattice.shortest_path(0, int(end))
+            assert sum(matrix[u, v] for u, v in itertools.pairwise(path)) == truth[end]
+        with pytest.raises(NoPathError):
+            Lattice((3, 3), obstacles=[(0, 1), (1, 0), (1, 1)]).shortest_path(0, 8)
+
+
+@EACH
+def test_all_cheapest_paths_are_networkx_s(weights, periodic, neighbourhood):
+    """The generator gives each of them once, and no other."""
+    networkx = pytest.importorskip("networkx")
+    lattice = maze(weights, periodic, neighbourhood, (4, 5), 5)
+    graph = lattice.to_networkx()
+    weight = "weight" if weights != "none" else None
+    if not networkx.has_path(graph, 0, lattice.size - 1):
+        with pytest.raises(NoPathError):
+            next(lattice.find_all_paths(0, lattice.size - 1))
+        return
+    truth = sorted(networkx.all_shortest_paths(graph, 0, lattice.size - 1, weight=weight))
+    assert sorted(lattice.find_all_paths(0, lattice.size - 1)) == truth
+
+
+def test_all_paths_up_to_a_length_are_networkx_s():
+    """Simple paths, with an obstacle; the first one comes without waiting for the others."""
+    networkx = pytest.importorskip("networkx")
+    lattice = Lattice((3, 4), obstacles=[(1, 1)])
+    truth = sorted(networkx.all_simple_paths(lattice.to_networkx(), 0, 11, cutoff=7))
+    assert sorted(lattice.find_all_paths(0, 11, max_length=7)) == truth
+    first = next(Lattice((1000, 1000)).find_all_paths((0, 0), (999, 999)))
+    assert len(first) == 1999
+    assert list(lattice.find_all_paths(3, 3)) == [[3]]
+
+
+def test_several_sources_and_prices():
+    """A map is the least over the sources of price and distance."""
+    lattice = maze("points", False, "von_neumann")
+    sources = [(0, 0), (6, 7)]
+    maps = [lattice.distance_map(source) for source in sources]
+    np.testing.assert_allclose(lattice.distance_map(sources), np.minimum(*maps))
+    found = lattice.distance_map(sources, prices=[3.0, 0.5])
+    np.testing.assert_allclose(found, np.minimum(maps[0] + 3.0, maps[1] + 0.5))
+    np.testing.assert_allclose(Lattice((4, 4)).distance_map([0, 15], prices=[0.0, 10.0])[3, 3], 6.0)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_maps_are_of_the_weights_own_library(library):
+    """A tensor gives a tensor, a JAX array a JAX array, in its precision."""
+    weights = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
+    truth = Lattice((3, 4), weights=weights).distance_map(0)
+    given = weights
+    if library != "numpy":
+        module = pytest.importorskip(library)
+        given = module.as_tensor(weights) if library == "torch" else module.numpy.asarray(weights)
+    found = Lattice((3, 4), weights=given, obstacles=[(2, 0)]).distance_map(0)
+    assert type(found) is type(given)
+    assert found.dtype == given.dtype
+    assert np.isinf(np.asarray(found)[2, 0])
+    np.testing.assert_allclose(np.asarray(found)[:2], truth[:2])
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba", "torch", "jax"])
+def test_every_backend_maps_alike(backend):
+    """The arms of the primitive give the same map of a larger maze."""
+    pytest.importorskip(backend)
+    generator = np.random.default_rng(8)
+    lattice = Lattice((60, 70), weights=generator.uniform(0.1, 1, (60, 70)), obstacles=generator.random((60, 70)) < 0.3)
+    source = int(np.flatnonzero(~lattice._costs.closed)[0])
+    truth = csgraph.dijkstra(lattice.to_csr(), indices=source).reshape(60, 70)
+    np.testing.assert_allclose(lattice.distance_map(source, backend=backend), truth, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("weights", "obstacles", "error"),
+    [
+        (np.ones((2, 2)), None, ShapeError),
+        (-np.ones((3, 3)), None, InvalidInputError),
+        (np.full((3, 3), np.nan), None, InvalidInputError),
+        (np.full((3, 3), 1j), None, InvalidInputError),
+        (None, np.zeros((2, 3), bool), ShapeError),
+        (None, [(5, 5)], InvalidInputError),
+        (None, np.zeros((3, 3), int), InvalidInputError),
+    ],
+)
+def test_costs_that_are_none_are_refused(weights, obstacles, error):
+    """Shapes and values, when the lattice is made."""
+    with pytest.raises(error):
+        Lattice((3, 3), weights=weights, obstacles=obstacles)
+
+
+def test_closed_forms_are_refused_where_they_do_not_hold():
+    """With obstacles the formulae would lie; each names what to use."""
+    lattice = Lattice((3, 3), obstacles=[(1, 1)])
+    for call in (
+        lambda: lattice.diameter,
+        lambda: lattice.count_shortest_paths(0, 8),
+        lattice.laplacian_spectrum,
+        lattice.eccentricities,
+        lambda: lattice.fractional(1.0),
+    ):
+        with pytest.raises(InvalidInputError, match="use "):
+            call()
+    with pytest.raises(InvalidInputError, match="obstacle"):
+        lattice.distance_map((1, 1))
+
+
+def test_structure_with_obstacles():
+    """Counted, not computed: edges, degrees, components."""
+    lattice = Lattice((3, 3), obstacles=[(0, 1), (1, 0)])
+    found = lattice.analyze_structure()
+    assert found["edges"] == lattice.edges == 12 - 6
+    assert found["components"] == 4 and not found["is_connected"]
+    assert lattice.degrees().sum() == 2 * found["edges"]
+    assert lattice.neighbours((0, 0)) == []
+
+
+def test_conversions_are_the_same_graph():
+    """Distances agree between the four libraries, costs of points and of edges."""
+    igraph, rustworkx = pytest.importorskip("igraph"), pytest.importorskip("rustworkx")
+    networkx = pytest.importorskip("networkx")
+    assert igraph.Graph.Lattice([3, 4, 5], circular=False).isomorphic(Lattice((3, 4, 5)).to_igraph())
+    for weights in ("points", "edges"):
+        lattice = maze(weights, (True, False), "von_neumann")
+        truth = csgraph.dijkstra(lattice.to_csr(), indices=0)
+        np.testing.assert_allclose(lattice.to_igraph().distances(0, weights="weight")[0], truth)
+        lengths = rustworkx.dijkstra_shortest_path_lengths(lattice.to_rustworkx(), 0, float)
+        lengths_nx = networkx.single_source_dijkstra_path_length(lattice.to_networkx(), 0)
+        for place in np.flatnonzero(np.isfinite(truth))[1:]:
+            assert lengths[int(place)] == lengths_nx[int(place)] == truth[place]
+
+
+@pytest.mark.parametrize("kind", ["degree", "closeness", "betweenness"])
+@pytest.mark.parametrize("weights", ["free", "none", "points", "edges"])
+def test_centrality_is_networkx_s(kind, weights):
+    """With and without costs, through whichever library is there."""
+    networkx = pytest.importorskip("networkx")
+    lattice = Lattice((4, 5)) if weights == "free" else maze(weights, False, "von_neumann", (4, 5))
+    graph = lattice.to_networkx()
+    weight = "weight" if weights in ("points", "edges") else None
+    if kind == "betweenness":
+        truth = networkx.betweenness_centrality(graph, weight=weight)
+    elif kind == "closeness":
+        truth = networkx.closeness_centrality(graph.reverse() if graph.is_directed() else graph, distance=weight)
+    else:
+        truth = {u: d / (lattice.size - 1) for u, d in enumerate(lattice.degrees().reshape(-1))}
+    found = lattice.calculate_centrality(kind).reshape(-1)
+    np.testing.assert_allclose(found, [truth[u] for u in range(lattice.size)], atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["louvain", "label_propagation"])
+def test_communities_share_all_points_out(method):
+    """Each point is in one group, and the groups are better than chance."""
+    networkx = pytest.importorskip("networkx")
+    lattice = Lattice((8, 8))
+    groups = lattice.find_communities(method, seed=1)
+    assert sorted(place for group in groups for place in group) == list(range(64))
+    assert groups == lattice.find_communities(method, seed=1)
+    if method == "louvain":
+        assert networkx.community.modularity(lattice.to_networkx(), groups) > 0.4

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hpfracc.profiling import breakdown, clocks, session, spans, timelines
+from tests.helpers.simulated_device import SimulatedClock, Time
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    """Time that passes when it is told to, for spans and devices alike."""
+    breakdown.calibrate()  # by the real clock, and kept
+    made = Time()
+    monkeypatch.setattr(spans, "_now", made.perf_counter_ns)
+    monkeypatch.setattr(timelines, "perf_counter_ns", made.perf_counter_ns)
+    monkeypatch.setattr(session, "perf_counter_ns", made.perf_counter_ns)
+    return made
+
+
+@pytest.fixture
+def plug(time: Time) -> Iterator[Callable[..., SimulatedClock]]:
+    """Plug in the clock of a simulated device for the length of a test."""
+    taken: list[Callable[[], None]] = []
+
+    def plug_in(*args: Any, **kwargs: Any) -> SimulatedClock:
+        clock = SimulatedClock(time, *args, **kwargs)
+        taken.append(clocks.plug_in(lambda: [clock]))
+        return clock
+
+    yield plug_in
+    for take_out in taken:
+        take_out()
+
+
+@pytest.fixture
+def schema() -> Any:
+    """Validates a document against the packaged schema."""
+    jsonschema = pytest.importorskip("jsonschema")
+    from hpfracc.profiling.document import read_schema
+
+    return jsonschema.Draft202012Validator(read_schema())

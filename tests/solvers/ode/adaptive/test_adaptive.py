@@ -1,0 +1,252 @@
+"""The adaptive method: its true error is below ten times the tolerance, whatever the problem."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import hpfracc as hf
+from hpfracc.solvers.ode import problems
+from hpfracc.special import mittag_leffler
+
+
+def solve(problem: problems.TestEquation, **options: Any) -> Any:
+    return hf.solve_fode(
+        problem.fun,
+        problem.t_span,
+        problem.y0,
+        problem.alpha,
+        jac=problem.jac,
+        dy0=list(problem.dy0) or None,
+        **options,
+    )
+
+
+def error_over_tolerance(problem: problems.TestEquation, rtol: float) -> tuple[float, Any]:
+    """The largest true error over ``atol + rtol max|y(t)|``, the largest component at that time."""
+    t, exact = problem.known()
+    atol = 1e-3 * rtol
+    result = solve(problem, rtol=rtol, atol=atol, t_eval=t)
+    assert result.success, result.message
+    assert result.decision.method == "adaptive"
+    assert np.array_equal(result.t, t)
+    scale = atol + rtol * np.abs(exact).max(axis=0)
+    return float(np.max(np.abs(result.y - exact) / scale)), result
+
+
+QUICK = {
+    **{f"relaxation {a}": lambda a=a: problems.relaxation(a) for a in (0.3, 0.5, 0.8, 1.0, 1.5, 1.9)},
+    **{f"diethelm {a}": lambda a=a: problems.diethelm(a) for a in (0.3, 0.5, 0.8, 1.0, 1.5)},
+    **{f"pharmacokinetics {a}": lambda a=a: problems.pharmacokinetics(a) for a in (0.3, 0.6, 0.9)},
+    **{f"duffing {a}": lambda a=a: problems.duffing(a) for a in (0.3, 0.5, 0.9)},
+    **{f"lotka_volterra {a}": lambda a=a: problems.lotka_volterra(a) for a in (0.3, 0.5, 0.8)},
+    "brusselator 0.3": lambda: problems.brusselator(0.3),
+    "bagley_torvik": problems.bagley_torvik,
+    "viscoelastic_oscillator 0.5": problems.viscoelastic_oscillator,
+    "viscoelastic_oscillator 0.3": lambda: problems.viscoelastic_oscillator(0.3),
+}
+LONG = {
+    **{f"brusselator {a}": lambda a=a: problems.brusselator(a) for a in (0.5, 0.8, 1.0)},
+    "brusselator 0.8 0.7": lambda: problems.brusselator((0.8, 0.7)),
+    "lotka_volterra 1.0": lambda: problems.lotka_volterra(1.0),
+    "duffing 1.0": lambda: problems.duffing(1.0),
+    **{f"stiff relaxation {a}": lambda a=a: problems.relaxation(a, rate=1e4) for a in (0.3, 0.5, 0.8, 1.0)},
+}
+
+
+@pytest.mark.parametrize("rtol", [1e-3, 1e-5, 1e-8])
+@pytest.mark.parametrize("name", sorted(QUICK))
+def test_the_true_error_is_below_ten_times_the_tolerance(name: str, rtol: float):
+    """For every problem that is not chaotic and every tolerance, at times from the first thousandth on."""
+    ratio, result = error_over_tolerance(QUICK[name](), rtol)
+    assert ratio < 10.0
+    assert result.stats["error_over_tolerance"] <= 1.0
+
+
+@pytest.mark.parametrize(
+    "rtol", [1e-3, pytest.param(1e-5, marks=pytest.mark.slow), pytest.param(1e-8, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("name", sorted(LONG))
+def test_so_it_is_for_long_and_stiff_ones(name: str, rtol: float):
+    """The same where it takes thousands of steps, several passes or Newton's method."""
+    ratio, _ = error_over_tolerance(LONG[name](), rtol)
+    assert ratio < 10.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(QUICK | LONG))
+@pytest.mark.parametrize("rtol", [1e-4, 1e-6, 1e-7])
+def test_and_between(name: str, rtol: float):
+    """The tolerances between the ones above."""
+    ratio, _ = error_over_tolerance((QUICK | LONG)[name](), rtol)
+    assert ratio < 10.0
+
+
+def test_order_one_is_an_ordinary_equation():
+    """For alpha = 1 the answer is SciPy's."""
+    problem = problems.lotka_volterra(1.0)
+    t = np.linspace(0.0, 15.0, 40)
+    found = solve(problem, t_eval=t, rtol=1e-8, atol=1e-10)
+    exact = solve_ivp(problem.fun, problem.t_span, problem.y0, "DOP853", t, rtol=1e-12, atol=1e-13)
+    assert found.y == pytest.approx(exact.y, rel=1e-7)
+
+
+def test_the_estimate_is_about_the_error():
+    """The estimated global error is between a tenth of the true one and a hundred times it, over three tolerances."""
+    problem = problems.brusselator(0.8)
+    t, exact = problem.known()
+    for rtol in (1e-3, 1e-4, 1e-5):
+        result = solve(problem, rtol=rtol, atol=1e-3 * rtol, t_eval=t)
+        true = np.abs(result.y - exact).max()
+        assert 0.1 * true < result.error_estimate < 1000.0 * true
+
+
+def test_time_is_counted_from_the_start():
+    """A start at t0 = 1000 has the tiny first steps of one at 0, and gives the same solution."""
+    here = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.3, rtol=1e-8, atol=1e-11)
+    there = hf.solve_fode(lambda t, y: -y, (1000.0, 1001.0), [1.0], 0.3, rtol=1e-8, atol=1e-11)
+    assert here.stats["steps"] == there.stats["steps"]
+    assert there.y[0, -1] == pytest.approx(here.y[0, -1], rel=1e-13)
+    assert here.t[1] < 1e-12
+
+
+def test_dense_output_is_the_solution_everywhere():
+    """sol(t) agrees with t_eval and with the exact solution, also where y behaves like t^alpha."""
+    t = np.concatenate([[0.0], np.geomspace(1e-9, 10.0, 60)])
+    exact = mittag_leffler(-(t**0.4), 0.4)
+    result = hf.solve_fode(lambda t, y: -y, (0.0, 10.0), [1.0], 0.4, rtol=1e-7, atol=1e-10, dense_output=True, t_eval=t)
+    assert np.max(np.abs(result.y[0] - exact)) < 1e-7
+    assert result.sol(t)[0] == pytest.approx(result.y[0], rel=1e-9)
+    assert result.sol(np.full((2, 3), 1.0)).shape == (1, 2, 3)
+    assert (result.sol.t_min, result.sol.t_max) == (0.0, 10.0)
+    with pytest.raises(hf.errors.InvalidInputError, match="known from 0 to 10"):
+        result.sol(10.5)
+
+
+def test_events_end_the_solve_where_they_happen():
+    """A terminal event is found between steps to many digits, and the solution ends there."""
+
+    def half(t: float, y: Any) -> float:
+        return float(y[0] - 0.5)
+
+    half.terminal = True  # type: ignore[attr-defined]
+    result = hf.solve_fode(lambda t, y: -y, (0.0, 10.0), [1.0], 0.5, events=half, rtol=1e-9, atol=1e-12)
+    assert result.status == 1
+    assert result.t[-1] == result.t_events[0][0]
+    assert mittag_leffler(-np.sqrt(result.t[-1]), 0.5) == pytest.approx(0.5, abs=1e-9)
+    assert result.y[0, -1] == pytest.approx(0.5, abs=1e-12)
+
+
+def test_batches_complex_numbers_and_orders_of_their_own():
+    """A batch, complex values and one order for each component in one call agree with each solved alone."""
+    rates = np.array([[1.0, 2.0 + 1.0j], [0.5, 1.0 - 1.0j]])
+    y0 = np.array([[1.0, 1.0j], [2.0, 1.0]])
+    orders = np.array([0.5, 0.8])
+    result = hf.solve_fode(lambda t, y: -rates * y, (0.0, 2.0), y0, orders, rtol=1e-8, atol=1e-11)
+    assert result.y.shape[:2] == (2, 2)
+    for i in range(2):
+        for j in range(2):
+            exact = y0[i, j] * mittag_leffler(-rates[i, j] * 2.0 ** orders[j], orders[j])
+            assert abs(result.y[i, j, -1] - exact) < 1e-7
+
+
+def test_a_long_run_keeps_little():
+    """To t = 1e4, through 24 oscillations of the load, with a t_eval: no more memory than to t = 1000."""
+    peaks = {}
+    for end, rtol in ((1e3, 1e-3), (1e4, 1e-3)):
+        t = np.linspace(0.0, end, 11)
+        tracemalloc.start()
+        result = hf.solve_fode(
+            lambda t, y: math.cos(0.015 * t) - y,
+            (0.0, end),
+            [0.0],
+            0.7,
+            t_eval=t,
+            rtol=rtol,
+            atol=1e-6,
+            method="adaptive_local",
+        )
+        peaks[end] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert result.success
+        steps = result.stats["steps"]
+    assert steps > 500
+    assert peaks[1e4] < 1.3 * peaks[1e3]
+    assert peaks[1e4] < 1.5e6
+
+
+def test_stiff_equations_change_to_newton_and_are_quick():
+    """A rate of 1e6 is noticed, solved by Newton's method, and takes no more steps than its solution has scales."""
+    result = hf.solve_fode(lambda t, y: -1e6 * (y - math.cos(t)), (0.0, 5.0), [1.0], 1.0, rtol=1e-4, atol=1e-7)
+    assert result.success and result.stats["switches"] >= 1 and result.njev >= 1
+    assert result.nfev < 4000
+    assert result.y[0, -1] == pytest.approx(math.cos(5.0), abs=1e-4)
+
+
+def test_riemann_liouville_with_vanishing_data_is_caputo():
+    """Zero initial data make the two derivatives one; a singular start is refused with the way out."""
+    options = {"rtol": 1e-7, "atol": 1e-9, "method": "adaptive"}
+    pair = [
+        hf.solve_fode(lambda t, y: 1.0 - y, (0.0, 1.0), [0.0], 0.6, derivative=kind, **options)
+        for kind in ("caputo", "riemann_liouville")
+    ]
+    assert np.array_equal(pair[0].y, pair[1].y)
+    with pytest.raises(hf.errors.InvalidInputError, match="infinite; use method='bdf2'"):
+        hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.6, derivative="riemann_liouville", **options)
+
+
+def test_riemann_liouville_above_one_starts_with_a_power():
+    """D^1.5 y = 0 with D^0.5 y(0) = 1 is the power t^0.5 / Gamma(1.5)."""
+    result = hf.solve_fode(
+        lambda t, y: 0.0 * y, (0.0, 2.0), [0.0], 1.5, dy0=[[1.0]], derivative="riemann_liouville", method="adaptive"
+    )
+    assert result.y[0, -1] == pytest.approx(math.sqrt(2.0) / math.gamma(1.5), rel=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.005])
+def test_orders_near_zero_are_solved_or_refused(alpha: float):
+    """Steps of 1e-290 and less are asked for there: an answer in words where they cannot be taken."""
+    found = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], alpha, rtol=1e-4)
+    if found.success:
+        assert abs(found.y[0, -1] - mittag_leffler(-1.0, alpha)) < 1e-4
+    else:
+        assert "cannot be reached" in found.message
+
+
+def test_the_error_of_one_component_is_not_lost_among_many():
+    """The tolerance holds for each component, also where a thousand others rest."""
+
+    def fun(t: float, y: Any) -> Any:
+        value = np.zeros_like(y)
+        value[0], value[1] = y[1], -9.0 * y[0]
+        return value
+
+    start = np.zeros(1000)
+    start[0] = 1.0
+    found = hf.solve_fode(fun, (0.0, 10.0), start, 1.0, rtol=1e-4, atol=1e-4)
+    assert found.success
+    assert np.max(np.abs(found.y[0] - np.cos(3.0 * found.t))) < 2e-4
+
+
+@pytest.mark.parametrize("alpha", [0.35, 0.9])
+def test_between_the_steps_of_a_stiff_equation_the_tolerance_holds_too(alpha: float):
+    """Where steps could be long because their own errors are damped, or because the right-hand side is constant."""
+    gamma = math.gamma
+    cases = (
+        (lambda t, y: gamma(alpha + 1.0) - 0.5 * (y**2 - (1.0 + t**alpha) ** 2), lambda t: 1.0 + t**alpha, 50.0),
+        (
+            lambda t, y: gamma(2.3) / gamma(2.3 - alpha) * t ** (1.3 - alpha) - 1e4 * (y - 1.0 - t**1.3),
+            lambda t: 1.0 + t**1.3,
+            10.0,
+        ),
+    )
+    for fun, exact, end in cases:
+        t = np.linspace(0.01, 1.0, 200) * end
+        found = hf.solve_fode(fun, (0.0, end), [1.0], alpha, rtol=1e-6, atol=1e-6, t_eval=t)
+        assert found.success and found.stats["switches"]
+        assert np.max(np.abs(found.y[0] - exact(t)) / (1e-6 + 1e-6 * exact(t))) < 3.0

@@ -1,0 +1,94 @@
+"""The search for a step, and ends of a solve: whatever happens, the answer has the form that was asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.errors import BackendUnavailableError, InvalidInputError
+from hpfracc.solvers.ode import _compile_policy as policy
+
+TIMES = np.array([0.0, 0.25, 1.0])
+
+
+def decay(t: float, y: Any) -> Any:
+    return -y
+
+
+@pytest.mark.parametrize("max_steps", [100, 200, 100_000])
+def test_a_search_gives_the_times_asked_for_also_where_it_fails(max_steps: int):
+    """t_eval, dense_output and events hold for the result that misses the tolerance too, and all calls are counted."""
+    calls = []
+
+    def counted(t: float, y: Any) -> Any:
+        calls.append(t)
+        return -y
+
+    found = hf.solve_fode(
+        counted, (0.0, 1.0), [1.0], 0.5, method="implicit_trapezoid", t_eval=TIMES, dense_output=True,
+        events=lambda t, y: y[0] - 0.6, max_steps=max_steps, rtol=1e-4, atol=1e-4, compile=False,
+    )  # fmt: skip
+    assert found.success is (max_steps == 100_000)
+    np.testing.assert_array_equal(found.t, TIMES)
+    assert found.y.shape == (1, 3) and found.sol is not None and len(found.t_events[0]) == 1  # type: ignore[index]
+    assert found.nfev == len(calls)
+    np.testing.assert_allclose(found.sol(TIMES), found.y, rtol=1e-12)
+
+
+def test_an_interrupted_search_ends():
+    """Ctrl-C during one attempt is not taken for a failure that smaller steps would mend; progress is told of."""
+    calls, told = [], []
+
+    def interrupted(t: float, y: Any) -> Any:
+        calls.append(t)
+        if len(calls) == 150:
+            raise KeyboardInterrupt
+        return -y
+
+    found = hf.solve_fode(
+        interrupted, (0.0, 1.0), [1.0], 0.5, method="implicit_trapezoid", t_eval=TIMES,
+        progress=lambda t, y: told.append(t)
+    )  # fmt: skip
+    assert not found.success and "Interrupted" in found.message and len(calls) == 150
+    assert found.t.tolist() == [0.0, 0.25] and told
+
+
+@pytest.mark.parametrize(("method", "step"), [("pece", 0.1), ("l1", 0.1), ("mittag_leffler", 0.1), ("adaptive", None)])
+@pytest.mark.parametrize("span", [(-2.0, -1.0), (-2.830081973127222, -2.369660471278487), (0.1, 0.7), (1e6, 1e6 + 0.3)])
+def test_the_end_is_among_the_times_given_back(method: str, step: float | None, span: tuple[float, float]):
+    """t0 + (t1 - t0) need not be t1: the last time asked for is there all the same, and the last step is t1."""
+    asked = hf.solve_fode(decay, span, [1.0], 0.5, method=method, step=step, t_eval=span)
+    assert asked.t.tolist() == list(span) and asked.y.shape == (1, 2)
+    assert hf.solve_fode(decay, span, [1.0], 0.5, method=method, step=step).t[-1] == span[1]
+
+
+@pytest.mark.parametrize("method", ["pece", "bdf2", "l1", "mittag_leffler", "variable_order"])
+def test_steps_beyond_max_steps_take_no_memory(method: str):
+    """A step a billion times too small ends after max_steps steps, and allocates nothing for the others."""
+    found = hf.solve_fode(decay, (0.0, 10.0), [1.0], 0.5, method=method, step=1e-11, max_steps=20)
+    assert not found.success and "max_steps=20" in found.message
+    assert found.y.shape == (1, 21)
+
+
+@pytest.mark.parametrize(("method", "step"), [("auto", None), ("adaptive", None), ("l1", 0.1), ("mittag_leffler", 0.1)])
+def test_a_backend_is_obeyed_or_refused(method: str, step: float | None):
+    """Also by the methods that step with NumPy alone."""
+    for wish in ("torch", "no such thing"):
+        with pytest.raises(BackendUnavailableError):
+            hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, method=method, step=step, backend=wish)
+    with hf.use_backend("torch"), pytest.raises(BackendUnavailableError):
+        hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, method=method, step=step)
+    if method != "auto":
+        with pytest.raises(InvalidInputError, match="Numba"):
+            hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, method=method, step=step, backend="numba")
+
+
+def test_a_kept_function_does_not_make_compiling_look_cheap():
+    """The price of the next compilation is that of compilations, not of finding a function again."""
+    for _ in range(3):
+        hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=0.1, compile=True)
+    price = policy.compile_price(lambda t, y: y)
+    assert price is not None and price.seconds > 0.02

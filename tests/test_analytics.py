@@ -1,0 +1,118 @@
+"""Timings and usage: right, nan where nothing was timed, and kept only where a path is given."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpfracc.analytics import PerformanceMonitor, UsageTracker
+from hpfracc.errors import InvalidInputError
+
+
+def test_a_monitor_gives_seconds():
+    """From start to end, nested and repeated."""
+    monitor = PerformanceMonitor()
+    monitor.start_timing("outer")
+    monitor.start_timing("inner")
+    time.sleep(0.002)
+    inner = monitor.end_timing("inner")
+    outer = monitor.end_timing("outer")
+    assert outer >= inner >= 0.002
+    assert monitor.get_timings() == {"inner": [pytest.approx(inner)], "outer": [pytest.approx(outer)]}
+    assert list(monitor.get_timings("inner")) == ["inner"]
+    monitor.reset()
+    assert monitor.get_timings() == {}
+
+
+def test_what_was_not_begun_cannot_end():
+    """Not even if another thread began it."""
+    monitor = PerformanceMonitor()
+    thread = threading.Thread(target=monitor.start_timing, args=("x",))
+    thread.start()
+    thread.join()
+    with pytest.raises(InvalidInputError, match="'x' is not being timed in this thread"):
+        monitor.end_timing("x")
+
+
+def test_statistics_of_usage():
+    """Floats; nan where nothing was timed."""
+    tracker = UsageTracker()
+    empty = tracker.get_statistics()
+    assert empty["total_ops"] == 0.0 and math.isnan(empty["avg_time"]) and math.isnan(empty["avg_data_size"])
+    tracker.record_usage("caputo", data_size=100)
+    tracker.record_usage("caputo", data_size=300, execution_time=0.5)
+    tracker.record_usage("fft", data_size=8)
+    found = tracker.get_statistics()
+    assert (found["total_ops"], found["timed_ops"], found["avg_time"], found["total_data_size"]) == (
+        3.0,
+        1.0,
+        0.5,
+        408.0,
+    )
+    assert found["by_name"]["caputo"]["avg_data_size"] == 200.0
+    assert math.isnan(found["by_name"]["fft"]["avg_time"])
+    assert tracker.get_statistics("fft")["total_ops"] == 1.0
+    assert tracker.get_statistics("nothing")["total_ops"] == 0.0
+    assert all(isinstance(value, float) for key, value in found.items() if key != "by_name")
+
+
+def test_both_over_one_recorder():
+    """What the monitor times is the time of what the tracker counts."""
+    monitor = PerformanceMonitor()
+    tracker = UsageTracker(recorder=monitor.recorder)
+    monitor.start_timing("step")
+    seconds = monitor.end_timing("step")
+    tracker.record_usage("step", data_size=10)
+    found = tracker.get_statistics("step")
+    assert found["total_ops"] == 1.0
+    assert found["avg_time"] == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"data_size": -1}, {"data_size": math.nan}, {"execution_time": -1.0}, {"execution_time": math.inf}]
+)
+def test_what_is_no_size_or_time_is_refused(wrong: dict[str, Any]):
+    """With its value."""
+    with pytest.raises(InvalidInputError, match=next(iter(wrong))):
+        UsageTracker().record_usage("x", **wrong)
+
+
+def test_nothing_is_written_without_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """``save`` does nothing then."""
+    monkeypatch.chdir(tmp_path)
+    with UsageTracker() as tracker:
+        tracker.record_usage("x")
+        assert tracker.save() is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_totals_are_kept_where_a_path_is_given(tmp_path: Path):
+    """The next tracker goes on from them."""
+    path = tmp_path / "usage.json"
+    for _ in range(3):
+        with UsageTracker(path) as tracker:
+            tracker.record_usage("x", data_size=2, execution_time=0.25)
+    found = UsageTracker(path).get_statistics()
+    assert (found["total_ops"], found["total_time"], found["total_data_size"]) == (3.0, 0.75, 6.0)
+    assert json.loads(path.read_text(encoding="utf-8"))["totals"]["x"]["ops"] == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"format": "other", "version": 1}', '{"format": "hpfracc-usage", "version": 1}']
+)
+def test_a_damaged_file_is_set_aside(text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """With a warning, and counting begins anew."""
+    path = tmp_path / "usage.json"
+    path.write_text(text, encoding="utf-8")
+    with caplog.at_level(logging.WARNING, "hpfracc"):
+        tracker = UsageTracker(path)
+    assert "set aside" in caplog.text
+    assert tracker.get_statistics()["total_ops"] == 0.0
+    assert [entry.name.startswith("usage.json.damaged-") for entry in tmp_path.iterdir()] == [True]
