@@ -179,7 +179,7 @@ def test_refused_with_the_value_and_the_remedy(name: str):
 def test_a_traced_order_of_a_callable_under_a_mittag_leffler_memory_is_refused():
     """Its kernel has no derivative in the order there; samples have."""
     torch = pytest.importorskip("torch")
-    with pytest.raises(InvalidInputError, match="takes a plain order.*give samples"):
+    with pytest.raises(InvalidInputError, match="takes a plain order.*or samples"):
         hf.atangana_baleanu(torch.sin, torch.tensor([0.5]), torch.tensor(0.5))
 
 
@@ -197,3 +197,9 @@ def test_a_traced_grid_needs_a_step():
     with pytest.raises(InvalidInputError, match="being traced by jax.*give step="):
         jax.jit(lambda x, t: hf.caputo(x, t, 0.5))(X, T)
     np.testing.assert_allclose(jax.jit(lambda x: hf.caputo(x, step=0.1, alpha=0.5))(X), hf.caputo(X, T, 0.5), rtol=1e-4)
+
+
+def test_rows_of_different_lengths_are_refused():
+    """A ragged list is an error of ours, with what to do."""
+    with pytest.raises(ShapeError, match="rows of one length"):
+        hf.caputo([[1.0, 2.0], [3.0]], step=0.1, alpha=0.5)

@@ -186,3 +186,10 @@ def test_a_second_call_of_the_same_kind_is_the_first_one_again(method: str):
             operator(rng.standard_normal(40), step=bad)
     with pytest.raises(hf.errors.ShapeError):
         operator(rng.standard_normal((40, 40)), step=0.1, axis=2)
+
+
+def test_the_last_decision_is_of_one_kind_however_often_an_operator_is_called():
+    """An operator of one engine call leaves that call's decision, the first time as when it is remembered."""
+    for _ in range(2):
+        hf.caputo(np.ones(33), step=0.1, alpha=0.37)
+        assert hf.last_decision().operation == "causal_convolution"

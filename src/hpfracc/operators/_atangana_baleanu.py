@@ -87,8 +87,8 @@ def of_function(function: Function, alpha: Any, method: str, normalisation: Any,
 def _kernel(order: Order) -> Kernel:
     if not order.plain:
         raise InvalidInputError(
-            f"{_WHO} of a callable takes a plain order: the Mittag-Leffler function has no derivative in it; "
-            "give samples, f(t), whose order may carry one"
+            f"{_WHO} of a callable takes a plain order, which carries no derivative; give float(alpha), or "
+            "samples, f(t), whose order may carry one"
         )
     alpha = order.value
     c = alpha / (1.0 - alpha)

@@ -89,7 +89,10 @@ def as_values(f: Any, *others: Any) -> Any:
     if len(owners) > 1:
         raise InvalidInputError(f"arrays of {' and '.join(sorted(owners))} in one call; convert them to one library")
     if library_of(f) == "python":
-        f = np.asarray(f)
+        try:
+            f = np.asarray(f)
+        except ValueError as error:  # rows of different lengths
+            raise ShapeError(f"f is no array of samples ({error}); give rows of one length") from None
     name = dtype_name(f)
     if name not in _SERVED:
         if not name.startswith(("int", "uint", "bool")):

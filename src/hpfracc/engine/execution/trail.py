@@ -45,11 +45,14 @@ def note(last: Any) -> None:
 def last_decision() -> Decision | list[Decision] | None:
     """The decision behind the last engine call of this thread or task; None if there was none.
 
-    A composite call, one that made several engine calls of its own (a solver, say), gives the list of them.
+    A composite call, one that made several engine calls of its own (a solver, say), gives the list of them; one that
+    made a single call, its decision.
     """
     last = _trail.get()
     if type(last) is Mode:
         last = last.last
+    if isinstance(last, list) and len(last) == 1:
+        last = last[0]
     if last is None or isinstance(last, list | Decision):
         return last
     decision: Decision = last.decision
