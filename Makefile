@@ -65,7 +65,7 @@ $(VENV)/.light: $(VENV)/.made pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.full: $(VENV)/.made pyproject.toml constraints.txt
-	$(INSTALL) --editable '.[test,dev,numba,torch,jax,sklearn]'
+	$(INSTALL) --editable '.[test,dev,numba,torch,jax,sklearn,plot]'
 	@touch $@
 
 # mypy counts the optional libraries as Any, so they need not be there.
