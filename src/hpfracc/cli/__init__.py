@@ -20,7 +20,7 @@ __all__ = ["build_parser", "main"]
 
 #: The commands in the order in which the help shows them; each is a module of this folder.
 _COMMANDS = {
-    "demo": "time a causal convolution from 16 to 1,000,000 points and write a report of one page",
+    "demo": "what the engine chooses here, derivatives, lattices and a profile, as a report of one page",
     "info": "what this machine has, which backends can be used, and what is known already",
     "calibrate": "time every arm on this machine, within a box of time",
     "explain": "say which arm a call would take, and why",

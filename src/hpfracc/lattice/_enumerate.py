@@ -22,9 +22,11 @@ _DIGITS = 1e-9
 def cheapest_paths(geometry: Geometry, costs: Costs | None, a: int, b: int) -> Iterator[list[int]]:
     """Every shortest path, in the order of its points."""
     if costs is None:
-        yield from _descend(
-            geometry, a, b, lambda u, v: distance(geometry, v, b) == distance(geometry, u, b) - 1, simple=True
-        )
+
+        def nearer(way: list[int], place: int, visited: set[int]) -> bool:
+            return distance(geometry, place, b) == distance(geometry, way[-1], b) - 1
+
+        yield from _descend(geometry, a, b, nearer)
         return
     for place in (a, b):
         check_open(costs, geometry, place)
@@ -40,34 +42,15 @@ def cheapest_paths(geometry: Geometry, costs: Costs | None, a: int, b: int) -> I
         )
     slack = _DIGITS * max(1.0, abs(float(left[a])))
 
-    def on_the_way(u: int, v: int) -> bool:
-        return bool(step_cost(costs, geometry, u, v) + left[v] <= left[u] + slack)
+    positive = costs.least > 0
 
-    # With steps that cost nothing a shortest path might go round in circles: each point is visited once.
-    yield from _descend(geometry, a, b, on_the_way, simple=costs.least > 0)
+    def on_the_way(way: list[int], place: int, visited: set[int]) -> bool:
+        # With steps that cost nothing a shortest path might go round in circles: each point is visited once.
+        u = way[-1]
+        near = bool(step_cost(costs, geometry, u, place) + left[place] <= left[u] + slack)
+        return near and (positive or place not in visited)
 
-
-def _descend(
-    geometry: Geometry, a: int, b: int, on_the_way: Callable[[int, int], bool], *, simple: bool
-) -> Iterator[list[int]]:
-    """Depth first along steps that lose no way; ``simple``: no such step can lead back."""
-    way, visited = [a], {a}
-    if a == b:
-        yield [a]
-        return
-    branches = [iter(geometry.neighbours(a))]
-    while branches:
-        place = next(branches[-1], -1)
-        if place < 0:
-            branches.pop()
-            visited.discard(way.pop())
-        elif on_the_way(way[-1], place) and (simple or place not in visited):
-            if place == b:
-                yield [*way, b]
-            else:
-                way.append(place)
-                visited.add(place)
-                branches.append(iter(geometry.neighbours(place)))
+    yield from _descend(geometry, a, b, on_the_way)
 
 
 def bounded_paths(geometry: Geometry, costs: Costs | None, a: int, b: int, most: int) -> Iterator[list[int]]:
@@ -75,6 +58,20 @@ def bounded_paths(geometry: Geometry, costs: Costs | None, a: int, b: int, most:
     if costs is not None:
         for place in (a, b):
             check_open(costs, geometry, place)
+
+    def in_reach(way: list[int], place: int, visited: set[int]) -> bool:
+        # Not worth following if even with nothing in the way it were too far.
+        if place in visited or len(way) + distance(geometry, place, b) > most:
+            return False
+        return costs is None or math.isfinite(step_cost(costs, geometry, way[-1], place))
+
+    yield from _descend(geometry, a, b, in_reach)
+
+
+def _descend(
+    geometry: Geometry, a: int, b: int, may_step: Callable[[list[int], int, set[int]], bool]
+) -> Iterator[list[int]]:
+    """Depth first from a to b; ``may_step`` is told the way so far, the next point and the points of the way."""
     way, visited = [a], {a}
     if a == b:
         yield [a]
@@ -85,15 +82,10 @@ def bounded_paths(geometry: Geometry, costs: Costs | None, a: int, b: int, most:
         if place < 0:
             branches.pop()
             visited.discard(way.pop())
-            continue
-        # Not worth following if even with nothing in the way it were too far.
-        if place in visited or len(way) + distance(geometry, place, b) > most:
-            continue
-        if costs is not None and not math.isfinite(step_cost(costs, geometry, way[-1], place)):
-            continue
-        if place == b:
-            yield [*way, b]
-        else:
-            way.append(place)
-            visited.add(place)
-            branches.append(iter(geometry.neighbours(place)))
+        elif may_step(way, place, visited):
+            if place == b:
+                yield [*way, b]
+            else:
+                way.append(place)
+                visited.add(place)
+                branches.append(iter(geometry.neighbours(place)))

@@ -9,9 +9,9 @@ import numpy as np
 from hpfracc.engine.execution.api import exponential_recurrence
 from hpfracc.operators._grids import Grid
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, constant, scalar
 from hpfracc.operators.rules._increments import increments
+from hpfracc.operators.rules._line_or_parabola import LineOrParabola
 from hpfracc.operators.rules._memory import bends_of, on_step
 from hpfracc.operators.rules._moments import exponential_mean, exponential_tilt
 
@@ -19,7 +19,7 @@ __all__ = ["ExponentialMemory"]
 
 
 @final
-class ExponentialMemory(Rule):
+class ExponentialMemory(LineOrParabola):
     r"""The integral of f' against :math:`e^{-c(t-s)}/(1-\alpha)`, :math:`c = \alpha/(1-\alpha)`, in O(n).
 
     .. math::
@@ -39,31 +39,6 @@ class ExponentialMemory(Rule):
 
     cost = "O(n)"
     any_grid = True
-
-    def __init__(self, *, quadratic: bool) -> None:
-        self.quadratic = quadratic
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """``"linear"`` or ``"quadratic"``."""
-        return "quadratic" if self.quadratic else "linear"
-
-    @property
-    def companion(self) -> Rule | None:  # type: ignore[override]
-        """The linear rule, of the quadratic one."""
-        return ExponentialMemory(quadratic=False) if self.quadratic else None
-
-    def accuracy(self, alpha: float) -> float:
-        """2 or 3."""
-        return 3.0 if self.quadratic else 2.0
-
-    def least_points(self, order: Order) -> int:
-        """Two."""
-        return 2
-
-    def measured_from(self, order: Order) -> int:
-        """Two, where the first parabola is drawn."""
-        return 2
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One recurrence over the increments."""

@@ -14,10 +14,10 @@ from hpfracc.engine.execution.api import aside
 from hpfracc.operators._grids import to_host
 from hpfracc.operators._namespace import NUMPY, Namespace
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, add_from, constant, scalar
 from hpfracc.operators._weights import weights_key, weights_of
 from hpfracc.operators.rules._increments import increments
+from hpfracc.operators.rules._line_or_parabola import LineOrParabola
 from hpfracc.operators.rules._memory import on_step
 from hpfracc.operators.rules._moments import FIRST, exponential_mean, exponential_tilt, spread
 from hpfracc.special import mittag_leffler
@@ -34,7 +34,7 @@ LEAST_TRACED = 0.05
 
 
 @final
-class MittagLefflerMemory(Rule):
+class MittagLefflerMemory(LineOrParabola):
     r"""The integral of f' against :math:`E_\alpha(-c\,(t-s)^\alpha)/(1-\alpha)`, :math:`c = \alpha/(1-\alpha)`.
 
     .. math::
@@ -58,31 +58,6 @@ class MittagLefflerMemory(Rule):
     A. Atangana, D. Baleanu, Thermal Science 20 (2016) 763-769; the integral: R. Gorenflo, F. Mainardi, in *Fractals and
     Fractional Calculus in Continuum Mechanics*, 1997.
     """
-
-    def __init__(self, *, quadratic: bool) -> None:
-        self.quadratic = quadratic
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """``"linear"`` or ``"quadratic"``."""
-        return "quadratic" if self.quadratic else "linear"
-
-    @property
-    def companion(self) -> Rule | None:  # type: ignore[override]
-        """The linear rule, of the quadratic one."""
-        return MittagLefflerMemory(quadratic=False) if self.quadratic else None
-
-    def accuracy(self, alpha: float) -> float:
-        """2 or 3."""
-        return 3.0 if self.quadratic else 2.0
-
-    def least_points(self, order: Order) -> int:
-        """Two."""
-        return 2
-
-    def measured_from(self, order: Order) -> int:
-        """Two, where the first parabola is drawn."""
-        return 2
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""

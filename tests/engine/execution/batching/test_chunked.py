@@ -116,6 +116,27 @@ def test_what_cannot_be_cut_is_refused_with_need_and_have() -> None:
         hf.fft(X.ravel(), backend="torch")
 
 
+@pytest.mark.parametrize(
+    ("error", "raised", "words"),
+    [
+        (MemoryError("no room"), OutOfMemoryError, r"no room on cpu for the result itself, 2 MiB; use smaller arrays"),
+        (RuntimeError("the device went away"), RuntimeError, "the device went away"),
+    ],
+)
+def test_a_result_without_room_is_told_apart(
+    error: Exception, raised: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces help nobody whose result does not fit; any other failure of making it is the caller's to see."""
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(registry.adapter("numpy")), "empty", refuse)
+    x = np.ones((64, 4096))
+    with memory.limit("cpu", "1MiB"), hf.config(never=ONLY_NUMPY), pytest.raises(raised, match=words):
+        hf.causal_convolution(np.ones(4096), x)
+
+
 def test_gradients_are_not_cut() -> None:
     """A result that carries a gradient must come out whole, so the call is refused."""
     x = torch.from_numpy(X).requires_grad_()
