@@ -14,9 +14,8 @@ from hpfracc.engine.execution.api import aside
 from hpfracc.operators._grids import to_host
 from hpfracc.operators._namespace import NUMPY, Namespace
 from hpfracc.operators._order import Order
-from hpfracc.operators._values import Samples, add_from, constant, scalar
+from hpfracc.operators._values import Samples, constant, scalar
 from hpfracc.operators._weights import weights_key, weights_of
-from hpfracc.operators.rules._increments import increments
 from hpfracc.operators.rules._line_or_parabola import LineOrParabola
 from hpfracc.operators.rules._memory import on_step
 from hpfracc.operators.rules._moments import FIRST, exponential_mean, exponential_tilt, spread
@@ -66,16 +65,16 @@ class MittagLefflerMemory(LineOrParabola):
         order = on_step(order, samples.grid.step)
         with order.xp.scope():
             factor = _guard(order, 1.0 / (1.0 - order.value))
-        steps = increments(x, 1) * scalar(factor, x)
+        signal = x * scalar(factor, x)
         if not self.quadratic:
-            return samples.convolve(means, steps, None if key is None else (key, "linear"))
+            return samples.convolve(means, signal, None if key is None else (key, "linear"), differences=True)
         with order.xp.scope():
             before = order.xp.concatenate([order.xp.array([0.0]), tilts[:-1]])
-            weights = means + tilts - before
-        value = samples.convolve(weights, steps, None if key is None else (key, "quadratic"))
-        # The first interval has no parabola; and the first point must not know of the second sample.
-        excess = constant(before[1:], x, None if key is None else (key, "excess"))
-        return add_from(value, 1, -steps[..., 1:2] * excess)
+            weights, starts = means + tilts - before, -before.reshape(1, -1)
+        # The first interval has no parabola, so its increment has weights of its own.
+        starts = constant(starts, x, None if key is None else (key, "starts"))
+        key = None if key is None else (key, "quadratic")
+        return samples.convolve(weights, signal, key, starts, starts_from=1, differences=True)
 
 
 def kernel_at_points(samples: Samples, order: Order) -> Any:

@@ -8,8 +8,8 @@ from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import second_differences, tangent_defects
-from hpfracc.operators._values import Samples, add_from, constant
-from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators._values import Samples, constant
+from hpfracc.operators._weights import scaled_weights
 
 __all__ = ["Trapezoid"]
 
@@ -42,15 +42,13 @@ class Trapezoid(Rule):
         return 2
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution of the samples without the first, which has weights of its own."""
-        weights, first = weights_of(self.name, _make_weights, order, samples.n)
+        """One causal convolution of the samples, of which the first has weights of its own beside the others'."""
+        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, order, samples, order.value)
         with order.xp.scope():
             weights = order.guard_positive(weights)
-        key = weights_key(self.name, order, samples.n)
-        signal = samples.values * samples.scale(order.value)
-        start = signal[..., :1]
-        value = samples.convolve(weights, signal, key)
-        return add_from(value, 0, start * constant(first, samples.values, None if key is None else (key, "first")))
+        signal = samples.values if factor is None else samples.values * factor
+        starts = constant(starts, samples.values, None if key is None else (key, "starts"))
+        return samples.convolve(weights, signal, key, starts)
 
 
 def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any]:
@@ -59,4 +57,4 @@ def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any]:
     weights = second_differences(xp, mu + 1.0, n)
     # u_k - w_k = (mu + 1) k^mu - ((k+1)^(mu+1) - k^(mu+1))
     excess = -tangent_defects(xp, mu + 1.0, n)
-    return weights * scale, xp.concatenate([xp.array([-1.0]), excess[1:]]) * scale
+    return weights * scale, (xp.concatenate([xp.array([-1.0]), excess[1:]]) * scale).reshape(1, n)
