@@ -112,8 +112,12 @@ def _library() -> float:
 
 
 def _is_cached(kind: str) -> bool:
-    """Whether Numba has left a compiled kernel beside its source."""
+    """Whether Numba has left what such a kernel needs, compiled, beside its source."""
     folder = Path(__file__).parent / "compiled"
-    source = folder / "kernels.py"
-    made = [path.stat().st_mtime for path in (folder / "__pycache__").glob(f"kernels.{kind}-*.nbi")]
-    return bool(made) and max(made) >= source.stat().st_mtime
+    return all(
+        any(kept.stat().st_mtime >= source.stat().st_mtime for kept in (folder / "__pycache__").glob(pattern))
+        for source, pattern in (
+            (folder / "kernels.py", f"kernels.{kind}-*.nbi"),
+            (folder / "interpreter.py", "interpreter._enter-*.nbi"),
+        )
+    )

@@ -159,6 +159,11 @@ class CallBack(types.WrapperAddressProtocol):
         self._pointer = ctypes.PYFUNCTYPE(None, ctypes.c_double)(make(fail))
         self._address = ctypes.cast(self._pointer, ctypes.c_void_p).value
 
+    def check(self) -> None:
+        """Raise what the function raised."""
+        if self.error is not None:
+            raise self.error
+
     def __wrapper_address__(self) -> Any:
         return self._address
 
