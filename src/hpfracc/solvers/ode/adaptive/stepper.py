@@ -80,7 +80,7 @@ class Stepper:
         self.pieces: list[Piece] = []  # the last two
         self.snapshots: list[list[Snapshot]] = []  # before each of them
         self._stencils: dict[tuple[int, ...], tuple[Stencil, list[Array]]] = {}
-        self.controller = Controller(self._first_step(), self.least)
+        self.controller = Controller(min(self._first_step(), self._longest()), self.least)
 
     # -- what is asked of it ------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class Stepper:
         if spoiled is not None:
             return Stopped(f"{spoiled}, and shorter steps did not help: check the right-hand side there.")
         return Stopped(
-            f"The tolerance cannot be reached beyond t = {self.system.problem.t0 + self.tau:.6g}: steps of {step:.1e} "
+            f"The tolerance cannot be reached beyond t = {self.system.time(self.tau):.6g}: steps of {step:.1e} "
             f"would be needed there. Loosen rtol={self.rtol:g} or atol, or look whether the solution ends there."
         )
 
@@ -117,12 +117,17 @@ class Stepper:
 
     def _propose(self, stop: float) -> tuple[float, int | None, float]:
         """Length of the next step, its level where it is on the ladder, and its end."""
+        self.controller.limit(self._longest())
         step, left = self.controller.step, stop - self.tau
         if step >= left * (1.0 - 1e-12):
             return left, None, stop
         if step > 0.5 * left:  # two like steps rather than a long and a tiny one
             return 0.5 * left, None, self.tau + 0.5 * left
         return step, self.controller.level, self.tau + step
+
+    def _longest(self) -> float:
+        """After a start at infinity the solution changes with t itself, and what it is at the end of a step counts."""
+        return 0.5 * (self.tau + self.system.offset) if self.system.offset else math.inf
 
     def continuation(self) -> Continuation:
         """The solution over the newest step."""
