@@ -31,6 +31,11 @@ def solve_with(method: Method, problem: Problem, options: Options) -> FODEResult
     refusal = method.refuses(problem, options)
     if refusal is not None:
         raise InvalidInputError(refusal)
+    if method.fixed and options.limits_steps is not None:
+        raise InvalidInputError(
+            f"{options.limits_steps} is for methods that adapt their steps, and method={method.name!r} takes them all "
+            "alike; give step, or use method='adaptive'"
+        )
     if method.fixed and options.step is None:
         if problem.library != "numpy":
             raise InvalidInputError(f"method={method.name!r} takes steps of one size; give step=")

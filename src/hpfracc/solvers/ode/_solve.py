@@ -31,6 +31,8 @@ def solve_fode(
     events: Any = None,
     dense_output: bool = False,
     max_steps: int = MAX_STEPS,
+    max_step: float | None = None,
+    first_step: float | None = None,
     dy0: Any = None,
     derivative: str = "caputo",
     terms: Sequence[tuple[Any, float]] = (),
@@ -78,6 +80,11 @@ def solve_fode(
         Whether the result has ``sol(t)``, which knows how a fractional solution begins.
     max_steps : int
         Where to give up, with ``success=False``.
+    max_step : float, optional
+        The longest step that adaptive methods may take. They see the right-hand side at their steps alone: a pulse that
+        is shorter than a step may be stepped over, unless this is no longer than the pulse.
+    first_step : float, optional
+        The first step they try, instead of one that the tolerance and the right-hand side suggest.
     dy0 : list of array_like, optional
         The further initial values that an order above 1 needs: y'(t0), y''(t0), ..., each of the shape of ``y0``.
     derivative : {"caputo", "riemann_liouville"}
@@ -144,6 +151,8 @@ def solve_fode(
         events=events,
         dense_output=dense_output,
         max_steps=max_steps,
+        max_step=max_step,
+        first_step=first_step,
         backend=backend,
         compile=compile,
         progress=progress,

@@ -76,9 +76,7 @@ class _Pass:
         self._note_start()
         try:
             between = self.solution is not None or self.wanted is not None or bool(options.events)
-            self.stepper = stepper = Stepper(
-                self.system, length, options.rtol, options.atol, self._share, between=between
-            )
+            self.stepper = stepper = Stepper(self.system, length, options, self._share, between=between)
             for stop, is_break in self._stops(length):
                 self.system.from_left = is_break
                 while stepper.tau < stop:

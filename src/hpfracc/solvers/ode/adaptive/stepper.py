@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode.adaptive.between import Between, interpolate_states
 from hpfracc.solvers.ode.adaptive.continuation import Continuation, Piece
 from hpfracc.solvers.ode.adaptive.controller import Controller
@@ -43,8 +44,8 @@ class Stepper:
         The equation.
     length : float
         Of the interval.
-    rtol, atol : float or array
-        The tolerance.
+    options : Options
+        The tolerance, and the longest and the first step.
     share : float
         The part of it that a step may spend.
     between : bool
@@ -52,14 +53,14 @@ class Stepper:
     """
 
     def __init__(
-        self, system: FlatSystem, length: float, rtol: float, atol: Any, share: float, *, between: bool = True
+        self, system: FlatSystem, length: float, options: Options, share: float, *, between: bool = True
     ) -> None:
-        self.between = between
-        self.system, self.length, self.rtol, self.share = system, length, rtol, share
-        self.atol = np.broadcast_to(np.asarray(atol, dtype=float), system.shape).reshape(-1)
+        self.between, self.most_step = between, options.max_step
+        self.system, self.length, self.rtol, self.share = system, length, options.rtol, share
+        self.atol = np.broadcast_to(np.asarray(options.atol, dtype=float), system.shape).reshape(-1)
         self.least = min(alpha for alpha, _ in system.groups)
         self.most = max(alpha for alpha, _ in system.groups)
-        eps = min(max(1e-5 * rtol, 1e-14), 1e-8)
+        eps = min(max(1e-5 * self.rtol, 1e-14), 1e-8)
         self.memories = [
             ExponentialMemory(alpha, 2 * system.initial[0][which].size, length, eps, system.dtype)
             for alpha, which in system.groups
@@ -80,7 +81,7 @@ class Stepper:
         self.pieces: list[Piece] = []  # the last two
         self.snapshots: list[list[Snapshot]] = []  # before each of them
         self._stencils: dict[tuple[int, ...], tuple[Stencil, list[Array]]] = {}
-        self.controller = Controller(min(self._first_step(), self._longest()), self.least)
+        self.controller = Controller(min(options.first_step or self._first_step(), self._longest()), self.least)
 
     # -- what is asked of it ------------------------------------------------------------------------------------------
 
@@ -126,8 +127,8 @@ class Stepper:
         return step, self.controller.level, self.tau + step
 
     def _longest(self) -> float:
-        """After a start at infinity the solution changes with t itself, and what it is at the end of a step counts."""
-        return 0.5 * (self.tau + self.system.offset) if self.system.offset else math.inf
+        """As told; and after a start at infinity the solution changes with t itself, and what it is at the end of a step counts."""
+        return min(self.most_step, 0.5 * (self.tau + self.system.offset) if self.system.offset else math.inf)
 
     def continuation(self) -> Continuation:
         """The solution over the newest step."""

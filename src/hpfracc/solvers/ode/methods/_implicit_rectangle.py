@@ -38,10 +38,10 @@ class ImplicitRectangle(Method):
     :math:`t^\alpha`. The most damped of the methods: for very stiff equations and rough right-hand sides.
 
     The value at the origin is never asked for, so a Riemann-Liouville problem may begin at infinity. Its right-hand
-    side then begins with negative powers of t - t0, on which the plain rule has order :math:`1+\nu`, :math:`\nu` being
-    the lowest of them, 0.3 for alpha = 0.3: starting weights make it exact on all of these, and the order is 1 again. Which
-    they are is seen from the right-hand side; where they are more than seven, as for orders of 0.13 and less, it is
-    refused.
+    side then begins with negative powers of t - t0, on which the plain rule has order :math:`1+\nu`, the lowest power
+    being :math:`\nu` (so 0.3 for alpha = 0.3): starting weights make it exact on all of these, and the order is 1
+    again. Which they are is seen from the right-hand side; where they are more than seven, as for orders of 0.13 and
+    less, it is refused.
 
     References
     ----------
