@@ -127,7 +127,7 @@ class Stepper:
         return step, self.controller.level, self.tau + step
 
     def _longest(self) -> float:
-        """As told; and after a start at infinity the solution changes with t itself, and what it is at the end of a step counts."""
+        """As told; and after a start at infinity the solution changes with t, and what it is at a step's end counts."""
         return min(self.most_step, 0.5 * (self.tau + self.system.offset) if self.system.offset else math.inf)
 
     def continuation(self) -> Continuation:
