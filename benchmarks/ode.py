@@ -2,7 +2,7 @@
 
 Run with ``python benchmarks/ode.py``; ``--peers PYTHON`` names an interpreter that has pycaputo and numfracpy, which
 are then run in processes of their own. Times are processor time, so that a busy machine does not spoil them.
-``--tuning`` shows where the constants of the blockwise history come from, ``--stability`` where explicit steps stop
+``--adaptive`` shows what a step costs whose length adapts, ``--tuning`` where the constants of the blockwise history come from, ``--stability`` where explicit steps stop
 being stable.
 """
 
@@ -122,6 +122,8 @@ def compare(arguments: argparse.Namespace) -> None:
         print_table(("who", "steps", "time", "error at the end", "slope"), rows)
         figures[problem] = {who: {str(n): pair for n, pair in table.items()} for who, table in found.items()}
         figures[f"{problem}, Python"] = python_side(problem)
+    print()
+    figures["adaptive"] = adaptive()
     write_json("ode", figures)
 
 
@@ -152,6 +154,37 @@ def python_side(problem: str, steps: int = 10_000, rounds: int = 15) -> dict[str
         f"{min(ratios):.2f} to {max(ratios):.2f} in {rounds} rounds (bar 1.5)"
     )
     return middle
+
+
+def stiff(t: float, y: Any) -> Any:
+    return np.array([-1000.0 * y[0] + y[1], y[0] - y[1]])
+
+
+ADAPTIVE = {**PROBLEMS, "stiff": (stiff, 0.6, [1.0, 1.0])}
+WAYS: dict[str, dict[str, Any]] = {
+    "NumPy": {"backend": "numpy"},
+    "steps compiled": {"backend": "numba", "compile": False},
+    "fun compiled too": {"backend": "numba", "compile": True},
+}
+
+
+def adaptive(rounds: int = 5) -> dict[str, Any]:
+    """Microseconds of one adaptive step, tried or taken, in the median of rounds in which the ways take turns."""
+    print(heading("Adaptive steps, rtol = 1e-6: microseconds a step"))
+    rows, figures = [], {}
+    for problem, (fun, alpha, y0) in ADAPTIVE.items():
+        found: dict[str, list[float]] = {way: [] for way in WAYS}
+        for turn in range(rounds + 1):  # the first compiles
+            for way, options in WAYS.items():
+                begin = time.process_time()
+                result = hf.solve_fode(fun, (0.0, END), y0, alpha, method="adaptive_local", **options)
+                steps = result.stats["steps"] + result.stats["rejected"]
+                if turn:
+                    found[way].append(1e6 * (time.process_time() - begin) / steps)
+        figures[problem] = {way: float(np.median(values)) for way, values in found.items()}
+        rows.append([problem, f"{steps}", *(f"{value:.0f}" for value in figures[problem].values())])
+    print_table(("problem", "steps", *WAYS), rows)
+    return figures
 
 
 def tuning() -> None:
@@ -214,11 +247,14 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="let the peers try 100,000 steps too")
     parser.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help="for one solve of a peer")
     parser.add_argument("--most", type=int, default=10**6, metavar="STEPS", help="of our own solves")
+    parser.add_argument("--adaptive", action="store_true", help="only what an adaptive step costs")
     parser.add_argument("--tuning", action="store_true")
     parser.add_argument("--stability", action="store_true")
     arguments = parser.parse_args()
     if arguments.tuning:
         tuning()
+    elif arguments.adaptive:
+        adaptive()
     elif arguments.stability:
         stability()
     else:

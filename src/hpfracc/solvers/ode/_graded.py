@@ -14,7 +14,7 @@ from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult, SolveDecision
 from hpfracc.solvers.ode._uniform import make_grid
 from hpfracc.solvers.ode._walk import StepError, walk_mesh
-from hpfracc.solvers.ode.adaptive.corrector import Corrector
+from hpfracc.solvers.ode.adaptive.corrector import Corrector, Norm
 from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 
@@ -81,10 +81,7 @@ class DifferenceScheme:
     def solve(self, tau: float, known: Array, weight: Array, guess: Array) -> Array:
         """``y = known + weight f(tau, y)``."""
         size = float(max(np.abs(guess).max(), np.abs(known).max())) or 1.0
-
-        def norm(change: Array) -> float:
-            return float(np.max(np.abs(change) / (_NEWTON * (1e-3 * size + np.abs(guess)))))
-
+        norm = Norm(_NEWTON * (1e-3 * size + np.abs(guess)), 1)
         try:
             solved = self.corrector.solve_anyhow(tau, known, weight, guess, norm)
         except NotFiniteError as error:

@@ -18,6 +18,7 @@ from hpfracc.solvers.ode._result import FODEResult, SolveDecision
 from hpfracc.solvers.ode._singular import read_growth
 from hpfracc.solvers.ode._uniform import initial_part
 from hpfracc.solvers.ode.adaptive.solution import AdaptiveSolution
+from hpfracc.solvers.ode.adaptive.speed import Speed
 from hpfracc.solvers.ode.adaptive.stepper import Stepper
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 
@@ -69,7 +70,7 @@ class _Pass:
         """The estimated global error over the tolerance."""
         return math.nan if self.stepper is None else self.stepper.ratio
 
-    def run(self, report: Report, most_ratio: float) -> None:
+    def run(self, report: Report, most_ratio: float, speed: Speed) -> None:
         """Step until the end, or whatever comes before it."""
         problem, options = self.problem, self.options
         length = problem.t1 - problem.t0 - self.system.offset
@@ -77,6 +78,7 @@ class _Pass:
         try:
             between = self.solution is not None or self.wanted is not None or bool(options.events)
             self.stepper = stepper = Stepper(self.system, length, options, self._share, between=between)
+            speed.begin(stepper)
             for stop, is_break in self._stops(length):
                 self.system.from_left = is_break
                 while stepper.tau < stop:
@@ -88,6 +90,7 @@ class _Pass:
                     stopped = stepper.advance(min(stop, stepper.tau + self._longest()))
                     if stopped is not None:
                         return self._fail(stopped.message)
+                    speed.look(stepper)
                     if not self._note(report):
                         return None
                     if stepper.ratio > most_ratio:
@@ -214,11 +217,12 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
     """Solve with adaptive steps; with ``control="global"`` again and again until the whole error is small enough."""
     started = time.perf_counter()
     share, nfev, njev, notes = 1.0, 0, 0, []
+    speed = Speed(problem, options)
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
         for number in range(1, _MOST_PASSES + 1):
             last = number == _MOST_PASSES or control == "local"
             current = _Pass(problem, options, share)
-            current.run(report, math.inf if last else _HOPELESS)
+            current.run(report, math.inf if last else _HOPELESS, speed)
             nfev, njev = nfev + current.system.nfev, njev + current.system.njev
             if last or not current.success or current.ratio <= 1.0:
                 break
@@ -231,20 +235,22 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
             f"amplifies errors, or rtol={options.rtol:g} is below reach. Loosen it, shorten the interval, or, for a "
             "chaotic solution that no method can follow, use method='adaptive_local'."
         )
-    return _result(problem, options, current, name, reason, number, nfev, njev, notes, time.perf_counter() - started)
+    decision = (name, reason, "exponentials", speed.compiled)
+    result = _result(problem, options, current, decision, number, nfev, njev, [*notes, *speed.notes])
+    result.stats["seconds"] = time.perf_counter() - started
+    result.stats["compile_seconds"] = speed.compile_seconds
+    return result
 
 
 def _result(
     problem: Problem,
     options: Options,
     current: _Pass,
-    name: str,
-    reason: str,
+    decision: tuple[str, str, str, bool],
     passes: int,
     nfev: int,
     njev: int,
     notes: list[str],
-    seconds: float,
 ) -> FODEResult:
     stepper = current.stepper
     stats: dict[str, Any] = {
@@ -254,7 +260,6 @@ def _result(
         "exponentials": 0 if stepper is None else max(memory.states.shape[1] for memory in stepper.memories),
         "switches": 0 if stepper is None else stepper.corrector.switches,
         "error_over_tolerance": current.ratio,
-        "seconds": seconds,
         "terminated": current.end is not None,
     }
     if stats["switches"]:
@@ -278,7 +283,7 @@ def _result(
         sol=current.solution if options.dense_output else None,
         stats=stats,
         error_estimate=float(current.largest_error.max(initial=0.0)),
-        decision=SolveDecision(name, reason, "exponentials", False, tuple(notes)),
+        decision=SolveDecision(*decision, tuple(notes)),
         t_events=happened[0],
         y_events=happened[1],
     )

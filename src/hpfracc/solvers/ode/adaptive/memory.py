@@ -110,17 +110,25 @@ class ExponentialMemory:
     def advance(self, step: float, coefficients: Array) -> None:
         """Add an interval on which the functions are polynomials, ``coefficients[q]`` that of ``x^q`` (see Stencil)."""
         tables = self.tables(step)
-        count, power = self.states.shape[1], self.kernel.power
-        # Longer steps need fewer: those far beyond are left behind (some are kept, so that this is rare).
-        if count > tables.needed + 24:
-            count = tables.needed + 8
+        old, power = self.trimmed(tables), self.kernel.power
+        count = old.shape[1]
         decay = tables.decay[:count, np.newaxis]
-        old = self.states[:, :count]
         new = np.empty_like(old)
         for k in range(power + 1):
             shifted = old[k] if k == 0 else sum(math.comb(k, i) * step ** (k - i) * old[i] for i in range(k + 1))
             new[k] = decay * shifted + self._interval(tables, slice(0, count), step, coefficients, k)
-        self.states = new
+        self.replace(new, step, coefficients)
+
+    def trimmed(self, tables: Tables) -> Array:
+        """The states that a step goes on with; longer ones need fewer, and some more are kept so that this is rare."""
+        count = self.states.shape[1]
+        if count > tables.needed + 24:
+            return np.ascontiguousarray(self.states[:, : tables.needed + 8])
+        return self.states
+
+    def replace(self, states: Array, step: float, coefficients: Array) -> None:
+        """The states after an interval of this length, on which the functions were these polynomials."""
+        self.states = states
         self._newest = (step, coefficients)
 
     def snapshot(self) -> Snapshot:

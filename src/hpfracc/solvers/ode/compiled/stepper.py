@@ -14,9 +14,20 @@ from hpfracc.solvers.ode.compiled import kernels
 from hpfracc.solvers.ode.compiled.functions import CallBack, CompiledFunction
 from hpfracc.solvers.ode.compiled.interpreter import PythonCall, reads_arrays
 
-__all__ = ["CompiledStepper"]
+__all__ = ["CompiledStepper", "python_pointer"]
 
 Array = np.ndarray[Any, Any]
+
+
+def python_pointer(
+    evaluate: RightHandSide, point: Array, value: Array, flag: Array
+) -> tuple[Any, Array, CallBack | PythonCall]:
+    """A pointer to a function that stays in Python, its parameters, and what holds it and raises its exceptions."""
+    if reads_arrays():
+        call = PythonCall(evaluate.fun, evaluate.args, point, value, flag)
+        return call.pointer, call.parameters, call
+    back = CallBack(evaluate.writer(point, value), point.dtype, flag)
+    return back, np.zeros(1), back
 
 
 class CompiledStepper:
@@ -61,7 +72,10 @@ class CompiledStepper:
         if isinstance(evaluate, CompiledFunction):
             self._fun, self._parameters = evaluate.pointer, np.append(evaluate.parameters, 0.0)
         else:
-            self._fun, self._parameters = self._python(evaluate, self._point.reshape(shape), self._value.reshape(shape))
+            self._fun, self._parameters, back = python_pointer(
+                evaluate, self._point.reshape(shape), self._value.reshape(shape), self._flag
+            )
+            self._backs.append(back)
         self.compiled = isinstance(evaluate, CompiledFunction)
         self._jac, self._has_jac = self._fun, False
         d = rows if newton is not None else 0
@@ -71,14 +85,6 @@ class CompiledStepper:
         elif newton is not None and newton.jacobian is not None:
             write = newton.jacobian.writer(self._point.reshape(shape), self._derivative)
             self._jac, self._has_jac = self._call_back(write), True
-
-    def _python(self, evaluate: RightHandSide, point: Array, value: Array) -> tuple[Any, Array]:
-        """A pointer to a function that stays in Python, and its parameters."""
-        if not reads_arrays():
-            return self._call_back(evaluate.writer(point, value)), np.zeros(1)
-        call = PythonCall(evaluate.fun, evaluate.args, point, value, self._flag)
-        self._backs.append(call)
-        return call.pointer, call.parameters
 
     def _call_back(self, make: Callable[[Callable[[BaseException], None]], Any]) -> CallBack:
         back = CallBack(make, self._point.dtype, self._flag)

@@ -7,7 +7,6 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from hpfracc.solvers.ode._interpreted import refuse_compiled
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
@@ -15,6 +14,7 @@ from hpfracc.solvers.ode._refusals import starts_infinite
 from hpfracc.solvers.ode._result import FODEResult
 from hpfracc.solvers.ode._singular import GrowthError
 from hpfracc.solvers.ode.adaptive.driver import beginning, solve_adaptive
+from hpfracc.solvers.ode.adaptive.speed import refuse_numba
 
 __all__ = ["Adaptive", "AdaptiveLocal"]
 
@@ -113,4 +113,4 @@ def _refuses(problem: Problem, options: Options, name: str) -> str | None:
             return f"method={name!r}: {error}"
     if np.any(np.asarray(options.atol) <= 0.0):
         return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
-    return refuse_compiled(options, name)
+    return refuse_numba(problem, options, name)
