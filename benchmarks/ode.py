@@ -2,8 +2,8 @@
 
 Run with ``python benchmarks/ode.py``; ``--peers PYTHON`` names an interpreter that has pycaputo and numfracpy, which
 are then run in processes of their own. Times are processor time, so that a busy machine does not spoil them.
-``--adaptive`` shows what a step costs whose length adapts, ``--tuning`` where the constants of the blockwise history come from, ``--stability`` where explicit steps stop
-being stable.
+``--adaptive`` shows what a step costs whose length adapts, ``--tuning`` where the constants of the blockwise history
+come from, ``--stability`` where explicit steps stop being stable.
 """
 
 from __future__ import annotations

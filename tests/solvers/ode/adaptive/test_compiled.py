@@ -10,6 +10,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import _compile_policy as policy
+from hpfracc.solvers.ode.adaptive import speed
 
 pytest.importorskip("numba")
 
@@ -59,7 +60,8 @@ def test_a_change_on_the_way_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     policy.reset()
     monkeypatch.setattr(policy, "_KERNEL", 1e-3)
     monkeypatch.setattr(policy, "_COLD_ADAPTIVE", 1e-3)
-    monkeypatch.setattr(policy, "_FIRST", 1e-3)
+    monkeypatch.setattr(policy, "_FIRST", 1e-4)
+    monkeypatch.setattr(speed, "_OWN", 0.0)
     wanted = hf.solve_fode(brusselator, (0.0, 3.0), [1.2, 2.8], 0.8, backend="numpy")
     found = hf.solve_fode(brusselator, (0.0, 3.0), [1.2, 2.8], 0.8)
     assert found.decision.compiled and found.stats["compile_seconds"] > 0.0

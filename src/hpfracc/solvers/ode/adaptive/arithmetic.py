@@ -4,22 +4,46 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from hpfracc.solvers.ode.adaptive.corrector import Norm
+from hpfracc.solvers.ode.adaptive.corrector import Corrector, Norm
+from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory
 from hpfracc.solvers.ode.adaptive.stencil import Stencil, make_stencil
-from hpfracc.solvers.ode.adaptive.system import NotFiniteError
+from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 
-if TYPE_CHECKING:
-    from hpfracc.solvers.ode.adaptive.stepper import Stepper
-
-__all__ = ["Arithmetic", "NumpyArithmetic", "Taken", "Trial"]
+__all__ = ["Arithmetic", "NumpyArithmetic", "StepState", "Taken", "Trial"]
 
 Array = np.ndarray[Any, Any]
 
 _KEPT_STENCILS = 128
+
+
+class StepState(Protocol):
+    """Where a pass is, as far as the arithmetic of its next step needs to know: see ``Stepper``."""
+
+    system: FlatSystem
+    memories: list[ExponentialMemory]
+    corrector: Corrector
+    values: Array
+    steps: list[float]
+    levels: list[int | None]
+    tau: float
+    y: Array
+    atol: Array
+    rtol: float
+    share: float
+    moved: Array
+    largest: Array
+    accepted: int
+    rejected: int
+
+    def scale(self, y: Array) -> Array:
+        """The tolerance of a step that ends with ``y``."""
+
+    def distance_factor(self, step: float, end: float) -> float:
+        """How much more an error of this step weighs later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +94,10 @@ class Taken:
 class Arithmetic(Protocol):
     """Solves the equation of a step, and accepts it."""
 
-    def attempt(self, stepper: Stepper, step: float, level: int | None, end: float, degree: int) -> Trial | None:
+    def attempt(self, stepper: StepState, step: float, level: int | None, end: float, degree: int) -> Trial | None:
         """Solve it; None where that did not succeed."""
 
-    def take(self, stepper: Stepper, trial: Trial, step: float, end: float, degree: int) -> Taken:
+    def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
         """Put the step into the memories."""
 
 
@@ -83,7 +107,7 @@ class NumpyArithmetic:
     def __init__(self) -> None:
         self._stencils: dict[tuple[int, ...], tuple[Stencil, list[Array]]] = {}
 
-    def attempt(self, stepper: Stepper, step: float, level: int | None, end: float, degree: int) -> Trial | None:
+    def attempt(self, stepper: StepState, step: float, level: int | None, end: float, degree: int) -> Trial | None:
         """Solve the equation of a step."""
         system, corrector, past = stepper.system, stepper.corrector, stepper.values
         count = len(past)
@@ -112,7 +136,7 @@ class NumpyArithmetic:
         errors = [factor * error for error in Norm(scale, system.components).rows(felt)]
         return Trial(solved.y, values, stencil, weights, terms, errors, scale, inherited)
 
-    def take(self, stepper: Stepper, trial: Trial, step: float, end: float, degree: int) -> Taken:
+    def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
         """Propagate the error, and remember the step."""
         system, y, values, stencil = stepper.system, trial.y, trial.values, trial.stencil
         defect = min(degree + 1, len(values) - 1)
@@ -138,7 +162,7 @@ class NumpyArithmetic:
         ratio = float((np.abs(error) / (stepper.atol + stepper.rtol * largest)).max())
         return Taken(error, moved, coefficients[: degree + 1], largest, ratio)
 
-    def _stencil(self, stepper: Stepper, step: float, level: int | None, count: int) -> tuple[Stencil, list[Array]]:
+    def _stencil(self, stepper: StepState, step: float, level: int | None, count: int) -> tuple[Stencil, list[Array]]:
         levels = stepper.levels[: count - 1]
         key: tuple[int, ...] | None = None
         if level is not None and None not in levels:
@@ -155,7 +179,7 @@ class NumpyArithmetic:
             self._stencils[key] = made
         return made
 
-    def _weights(self, stepper: Stepper, parts: list[Array], step: float) -> Array:
+    def _weights(self, stepper: StepState, parts: list[Array], step: float) -> Array:
         """Shape (R, R) where all components share an order, else (R, R, n)."""
         groups = stepper.system.groups
         if len(parts) == 1:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hpfracc.solvers.ode._evaluation import RightHandSide
-from hpfracc.solvers.ode.adaptive.arithmetic import Taken, Trial
+from hpfracc.solvers.ode.adaptive.arithmetic import StepState, Taken, Trial
 from hpfracc.solvers.ode.adaptive.corrector import Norm, Solved
 from hpfracc.solvers.ode.adaptive.stencil import Stencil
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
@@ -16,9 +16,6 @@ from hpfracc.solvers.ode.compiled import adaptive_kernels as kernels
 from hpfracc.solvers.ode.compiled.functions import CallBack, CompiledFunction
 from hpfracc.solvers.ode.compiled.interpreter import PythonCall
 from hpfracc.solvers.ode.compiled.stepper import python_pointer
-
-if TYPE_CHECKING:
-    from hpfracc.solvers.ode.adaptive.stepper import Stepper
 
 __all__ = ["CompiledArithmetic"]
 
@@ -54,7 +51,7 @@ class CompiledArithmetic:
         self._gamma = math.gamma(self._alpha)
         self._nothing = np.zeros((0, 1, 1), dtype)
 
-    def attempt(self, stepper: Stepper, step: float, level: int | None, end: float, degree: int) -> Trial | None:
+    def attempt(self, stepper: StepState, step: float, level: int | None, end: float, degree: int) -> Trial | None:
         """Solve the equation of a step."""
         system, corrector, memory, past = self.system, stepper.corrector, stepper.memories[0], stepper.values
         corrector.loops = self
@@ -96,7 +93,7 @@ class CompiledArithmetic:
         self._look(status, tau)
         return None if status else Solved(y, f)
 
-    def take(self, stepper: Stepper, trial: Trial, step: float, end: float, degree: int) -> Taken:
+    def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
         """Propagate the error, and remember the step."""
         memory = stepper.memories[0]
         tables = memory.tables(step)

@@ -1,9 +1,10 @@
-"""PECE over blocks of steps on tensors, differentiable in O(N d) memory."""
+"""Blocks of steps on tensors, differentiable in O(N d) memory."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -11,22 +12,24 @@ from torch.utils.checkpoint import checkpoint
 from hpfracc._arrays import tracks_gradient
 from hpfracc.solvers.ode._progress import Report
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums
-from hpfracc.solvers.ode.tensors.weights import Weights
+from hpfracc.solvers.ode.tensors.on_torch.newton import solve_step
+from hpfracc.solvers.ode.tensors.rule import Rule, Sums
 
-__all__ = ["solve_pece"]
+__all__ = ["solve_blocks"]
 
 #: Steps of a block: within it each step sums over the steps before it, once for all between blocks.
 BLOCK = 64
 
 
-def solve_pece(
+def solve_blocks(
     fun: Callable[[float, torch.Tensor], torch.Tensor],
+    jacobian: Callable[[float, torch.Tensor], torch.Tensor] | None,
+    rule: Rule,
     t0: float,
     step: float,
     steps: int,
     initial: list[torch.Tensor],
-    weights: Weights,
-    corrections: int,
+    sums: Sums,
     report: Report,
 ) -> torch.Tensor:
     """All states, shape (steps + 1, ..., d), or fewer where the user broke it off.
@@ -35,25 +38,29 @@ def solve_pece(
     nothing but states and values of the right-hand side is kept between. ``torch.func`` and forward mode go through
     the same steps without that.
     """
-    f0 = fun(t0, initial[0]).clone()  # the function may return the same tensor each time
-    seen = [f0, *initial, *weights]
+    # The function may return the same tensor each time.
+    f0 = torch.zeros_like(initial[0]) if rule.starts_blind else fun(t0, initial[0]).clone()
+    seen = [f0, *initial, *sums.sequences]
+    if rule.starts_blind:  # what it depends on, which f0 would have shown
+        seen.append(fun(t0 + step, initial[0]))
     wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in seen)
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
-    block = _Block(fun, t0, step, initial, weights, corrections, any(map(tracks_gradient, seen)))
-    sums = SegmentSums([weights.predictor, weights.corrector])
+    block = _Block(fun, jacobian, rule, t0, step, initial, sums, any(map(tracks_gradient, seen)), wrapped)
+    segments = SegmentSums(list(sums.sequences))
     count = -(-(steps + 1) // BLOCK)
-    pending: list[torch.Tensor | None] = [None] * count  # what earlier blocks add to each, of shape (2, BLOCK, ...)
+    pending: list[torch.Tensor | None] = [None] * count  # what earlier blocks add to each, of shape (K, BLOCK, ...)
     states: list[torch.Tensor] = []
     values: list[torch.Tensor] = []
     for number in range(count):
         length = min(BLOCK, steps + 1 - number * BLOCK)
         given = pending[number]
         pending[number] = None
+        before = states[-1][-1].detach() if states else initial[0].detach()
         try:
             y, f = (
-                checkpoint(block, number * BLOCK, length, given, f0, use_reentrant=False)
+                checkpoint(block, number * BLOCK, length, given, f0, before, use_reentrant=False)
                 if tracked
-                else block(number * BLOCK, length, given, f0)
+                else block(number * BLOCK, length, given, f0, before)
             )
         except KeyboardInterrupt:
             if not states:
@@ -70,18 +77,18 @@ def solve_pece(
         width = done & -done
         segment = values[done - width : done]
         if tracked:
-            added = checkpoint(_segment_sums, sums, *segment, use_reentrant=False)
+            added = checkpoint(_segment_sums, segments, *segment, use_reentrant=False)
         else:
-            added = _segment_sums(sums, *segment)
+            added = _segment_sums(segments, *segment)
         for offset in range(min(width, count - done)):
             piece = added[:, offset * BLOCK : (offset + 1) * BLOCK]
-            before = pending[done + offset]
-            pending[done + offset] = piece if before is None else before + piece
+            earlier = pending[done + offset]
+            pending[done + offset] = piece if earlier is None else earlier + piece
     return torch.cat(states)
 
 
-def _segment_sums(sums: SegmentSums, *segment: torch.Tensor) -> torch.Tensor:
-    return sums(torch.cat(segment) if len(segment) > 1 else segment[0])
+def _segment_sums(segments: SegmentSums, *segment: torch.Tensor) -> torch.Tensor:
+    return segments(torch.cat(segment) if len(segment) > 1 else segment[0])
 
 
 class _Block:
@@ -90,19 +97,21 @@ class _Block:
     def __init__(
         self,
         fun: Callable[[float, torch.Tensor], torch.Tensor],
+        jacobian: Callable[[float, torch.Tensor], torch.Tensor] | None,
+        rule: Rule,
         t0: float,
         step: float,
         initial: list[torch.Tensor],
-        weights: Weights,
-        corrections: int,
+        sums: Sums,
         apart: bool,
+        wrapped: bool,
     ) -> None:
-        self.fun, self.t0, self.step, self.initial = fun, t0, step, initial
-        self.weights, self.corrections, self.apart = weights, corrections, apart
-        self.reversed = torch.stack([each[1 : BLOCK + 1].flip(0) for each in weights[:2]])
+        self.fun, self.jacobian, self.rule, self.t0, self.step = fun, jacobian, rule, t0, step
+        self.initial, self.sums, self.apart, self.wrapped = initial, sums, apart, wrapped
+        self.reversed = torch.stack([each[1 : BLOCK + 1].flip(0) for each in sums.sequences])
 
     def __call__(
-        self, begin: int, length: int, given: torch.Tensor | None, f0: torch.Tensor
+        self, begin: int, length: int, given: torch.Tensor | None, f0: torch.Tensor, before: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         states: list[torch.Tensor] = []
         values: list[torch.Tensor] = []
@@ -113,7 +122,10 @@ class _Block:
             if n == 0:
                 y, f = self.initial[0].to(f0.dtype), f0
             else:
-                y, f = self._step(n, index, given, f0, values, store)
+                past = None
+                if index:
+                    past = torch.stack(values) if store is None else store[:index]
+                y, f = self._step(n, index, given, f0, past, states[-1].detach() if states else before)
             states.append(y)
             values.append(f)
             if store is not None:
@@ -126,31 +138,35 @@ class _Block:
         index: int,
         given: torch.Tensor | None,
         f0: torch.Tensor,
-        values: list[torch.Tensor],
-        store: torch.Tensor | None,
+        past: torch.Tensor | None,
+        before: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         t = self.t0 + n * self.step
-        base = self._start(n)
-        predicted, known = base, base + self.weights.first[n] * f0
+        known = [self._start(n)] * len(self.sums.sequences)
+        if self.sums.first is not None:
+            known[-1] = known[-1] + self.sums.first[n] * f0
         if given is not None:
-            predicted, known = predicted + given[0, index], known + given[1, index]
-        if index:
-            past = torch.stack(values) if store is None else store[:index]
+            known = [each + given[k, index] for k, each in enumerate(known)]
+        if past is not None:
             recent = self._recent(index, past)
-            predicted, known = predicted + recent[0], known + recent[1]
-        newest = self.weights.corrector[0]
-        y = predicted
-        for _ in range(self.corrections):
-            y = known + newest * self.fun(t, y)
+            known = [each + recent[k] for k, each in enumerate(known)]
+        y = known[0]
+        if self.rule.implicit:
+            slopes = None if self.jacobian is None else partial(self.jacobian, t)
+            y = solve_step(partial(self.fun, t), slopes, y, self.sums.newest, before, self.apart, self.wrapped)
+        elif self.sums.newest is not None:
+            for _ in range(self.rule.corrections):
+                y = known[-1] + self.sums.newest * self.fun(t, y)
         return y, self.fun(t, y)
 
     def _recent(self, index: int, past: torch.Tensor) -> torch.Tensor:
-        """``sum_j w[index - j] f[j]`` over the steps of this block, for both sequences."""
+        """``sum_j w[index - j] f[j]`` over the steps of this block, for each sequence."""
         rows = self.reversed[:, self.reversed.shape[1] - index :]
+        kinds = rows.shape[0]
         if rows.ndim == 2:
             flat = past.reshape(index, -1)
-            return (rows.to(flat.dtype) @ flat).reshape(2, *past.shape[1:])
-        return (rows.reshape(2, index, *(1,) * (past.ndim + 1 - rows.ndim), *rows.shape[2:]) * past).sum(1)
+            return (rows.to(flat.dtype) @ flat).reshape(kinds, *past.shape[1:])
+        return (rows.reshape(kinds, index, *(1,) * (past.ndim + 1 - rows.ndim), *rows.shape[2:]) * past).sum(1)
 
     def _start(self, n: int) -> torch.Tensor:
         total = self.initial[0]
