@@ -91,7 +91,6 @@ def _solve(
     block = GROUP * -(-max(FEWEST, -(-(steps + 1) // MOST_BLOCKS)) // GROUP)
     count = -(-(steps + 1) // block)
     run = jax.checkpoint(partial(_block, fun, jacobian, rule, block))
-    add = jax.checkpoint(_segment_sums)
     if rule.starts_blind:
         f0 = jnp.zeros_like(initial[0])
     else:
@@ -112,8 +111,10 @@ def _solve(
         if done == count:
             break
         width = done & -done
+        reach = min(width, count - done)
+        add = jax.checkpoint(partial(_segment_sums, reach * block))
         added = add(sequences, *values[done - width : done])
-        for offset in range(min(width, count - done)):
+        for offset in range(reach):
             pending[done + offset] = pending[done + offset] + added[:, offset * block : (offset + 1) * block]
     return jnp.concatenate(states)[: steps + 1]
 
@@ -215,23 +216,23 @@ def _weighted(row: Any, past: Any) -> Any:
     return (row.reshape(row.shape[0], *(1,) * (past.ndim - row.ndim), *row.shape[1:]) * past).sum(0)
 
 
-def _segment_sums(weights: tuple[Any, ...], *segment: Any) -> Any:
-    """``out[i] = sum_j w[L + i - j] f[j]`` for each of K sequences, shape (K, L, ...)."""
+def _segment_sums(reach: int, weights: tuple[Any, ...], *segment: Any) -> Any:
+    """``out[i] = sum_j w[L + i - j] f[j]`` for each of K sequences and the next ``reach`` sums, (K, reach, ...)."""
     values = jnp.concatenate(segment)
     length = values.shape[0]
-    kernels = [_padded(each[1 : 2 * length], 2 * length - 1) for each in weights]
-    if kernels[0].ndim == 1 and length <= LONGEST_PRODUCT:
-        place = length - 1 + jnp.arange(length)[:, None] - jnp.arange(length)[None, :]
+    kernels = [_padded(each[1 : length + reach], length + reach - 1) for each in weights]
+    if kernels[0].ndim == 1 and min(length, reach) <= LONGEST_PRODUCT and length * reach <= LONGEST_PRODUCT**2:
+        place = length - 1 + jnp.arange(reach)[:, None] - jnp.arange(length)[None, :]
         matrix = jnp.concatenate([kernel[place] for kernel in kernels]).astype(values.dtype)
         product = jnp.matmul(matrix, values.reshape(length, -1), precision="highest")
-        return product.reshape(len(kernels), length, *values.shape[1:])
-    return jnp.stack([_transformed(kernel, values) for kernel in kernels])
+        return product.reshape(len(kernels), reach, *values.shape[1:])
+    return jnp.stack([_transformed(kernel, values, reach) for kernel in kernels])
 
 
-def _transformed(kernel: Any, values: Any) -> Any:
+def _transformed(kernel: Any, values: Any, reach: int) -> Any:
     length = values.shape[0]
     kernel = kernel.reshape(kernel.shape[0], *(1,) * (values.ndim - kernel.ndim), *kernel.shape[1:])
-    size = 1 << (3 * length - 2).bit_length()
+    size = 1 << (length + reach - 2).bit_length()  # what wraps around falls on sums that are not asked for
     forward, back = (jnp.fft.fft, jnp.fft.ifft) if jnp.iscomplexobj(values) else (jnp.fft.rfft, jnp.fft.irfft)
     product = forward(kernel, size, axis=0) * forward(values, size, axis=0)
-    return back(product, size, axis=0)[length - 1 : 2 * length - 1]
+    return back(product, size, axis=0)[length - 1 : length - 1 + reach]

@@ -45,8 +45,17 @@ def solve_blocks(
         seen.append(fun(t0 + step, initial[0]))
     wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in seen)
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
-    block = _Block(fun, jacobian, rule, t0, step, initial, sums, any(map(tracks_gradient, seen)), wrapped)
+    apart = any(map(tracks_gradient, seen))
+    block = _Block(fun, jacobian, rule, t0, step, initial, sums, apart, wrapped)
     segments = SegmentSums(list(sums.sequences))
+    run = _with_derivatives if apart else _in_place
+    return run(block, segments, steps, f0, report, tracked)
+
+
+def _with_derivatives(
+    block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, tracked: bool
+) -> torch.Tensor:
+    """Block after block, each result a tensor of its own; ``tracked``: run again in the backward pass."""
     count = -(-(steps + 1) // BLOCK)
     pending: list[torch.Tensor | None] = [None] * count  # what earlier blocks add to each, of shape (K, BLOCK, ...)
     states: list[torch.Tensor] = []
@@ -55,7 +64,7 @@ def solve_blocks(
         length = min(BLOCK, steps + 1 - number * BLOCK)
         given = pending[number]
         pending[number] = None
-        before = states[-1][-1].detach() if states else initial[0].detach()
+        before = states[-1][-1].detach() if states else block.initial[0].detach()
         try:
             y, f = (
                 checkpoint(block, number * BLOCK, length, given, f0, before, use_reentrant=False)
@@ -70,25 +79,55 @@ def solve_blocks(
         values.append(f)
         done = number + 1
         newest = y[-1].detach()
-        report(t0 + (number * BLOCK + length - 1) * step, lambda newest=newest: newest)  # type: ignore[misc]
+        report(block.time(number * BLOCK + length - 1), lambda newest=newest: newest)  # type: ignore[misc]
         if done == count:
             break
         # The largest power of two that divides the blocks done: as many are summed for as many to come.
         width = done & -done
         segment = values[done - width : done]
+        reach = min(width * BLOCK, steps + 1 - done * BLOCK)
         if tracked:
-            added = checkpoint(_segment_sums, segments, *segment, use_reentrant=False)
+            added = checkpoint(_segment_sums, segments, reach, *segment, use_reentrant=False)
         else:
-            added = _segment_sums(segments, *segment)
-        for offset in range(min(width, count - done)):
-            piece = added[:, offset * BLOCK : (offset + 1) * BLOCK]
+            added = _segment_sums(segments, reach, *segment)
+        for offset, piece in enumerate(added.split(BLOCK, dim=1)):
             earlier = pending[done + offset]
             pending[done + offset] = piece if earlier is None else earlier + piece
     return torch.cat(states)
 
 
-def _segment_sums(segments: SegmentSums, *segment: torch.Tensor) -> torch.Tensor:
-    return segments(torch.cat(segment) if len(segment) > 1 else segment[0])
+def _in_place(
+    block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, tracked: bool
+) -> torch.Tensor:
+    """The same without derivatives: states, values and at most as many sums again, and little besides."""
+    states, values = f0.new_empty((steps + 1, *f0.shape)), f0.new_empty((steps + 1, *f0.shape))
+    kinds, count = len(segments.weights), -(-(steps + 1) // BLOCK)
+    pending: dict[int, torch.Tensor] = {}
+    before = block.initial[0].detach()
+    for number in range(count):
+        begin, end = number * BLOCK, min((number + 1) * BLOCK, steps + 1)
+        try:
+            block.fill(begin, pending.pop(number, None), f0, before, states[begin:end], values[begin:end])
+        except KeyboardInterrupt:
+            if not number:
+                raise
+            return states[:begin]
+        before = states[end - 1]
+        report(block.time(end - 1), lambda newest=before: newest)  # type: ignore[misc]
+        if end == steps + 1:
+            break
+        width = (number + 1) & -(number + 1)
+        for later in range(number + 1, min(number + 1 + width, count)):
+            if later not in pending:
+                length = min(BLOCK, steps + 1 - later * BLOCK)
+                pending[later] = f0.new_zeros((kinds, length, *f0.shape))
+        pieces = [pending[later] for later in range(number + 1, min(number + 1 + width, count))]
+        segments.add_to(pieces, values[end - width * BLOCK : end])
+    return states
+
+
+def _segment_sums(segments: SegmentSums, reach: int, *segment: torch.Tensor) -> torch.Tensor:
+    return segments(torch.cat(segment) if len(segment) > 1 else segment[0], reach)
 
 
 class _Block:
@@ -110,27 +149,41 @@ class _Block:
         self.initial, self.sums, self.apart, self.wrapped = initial, sums, apart, wrapped
         self.reversed = torch.stack([each[1 : BLOCK + 1].flip(0) for each in sums.sequences])
 
+    def time(self, n: int) -> float:
+        """Of step n."""
+        return self.t0 + n * self.step
+
     def __call__(
         self, begin: int, length: int, given: torch.Tensor | None, f0: torch.Tensor, before: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """States and values, each a new tensor."""
         states: list[torch.Tensor] = []
         values: list[torch.Tensor] = []
-        # Values that carry a derivative stay apart; others are written into one block of memory.
-        store = None if self.apart else f0.new_empty((length, *f0.shape))
         for index in range(length):
-            n = begin + index
-            if n == 0:
-                y, f = self.initial[0].to(f0.dtype), f0
-            else:
-                past = None
-                if index:
-                    past = torch.stack(values) if store is None else store[:index]
-                y, f = self._step(n, index, given, f0, past, states[-1].detach() if states else before)
+            y, f = self.initial[0].to(f0.dtype), f0
+            if begin + index:
+                past = torch.stack(values) if index else None
+                y, f = self._step(begin + index, index, given, f0, past, states[-1].detach() if states else before)
             states.append(y)
             values.append(f)
-            if store is not None:
-                store[index] = f
-        return torch.stack(states), torch.stack(values) if store is None else store
+        return torch.stack(states), torch.stack(values)
+
+    def fill(
+        self,
+        begin: int,
+        given: torch.Tensor | None,
+        f0: torch.Tensor,
+        before: torch.Tensor,
+        states: torch.Tensor,
+        values: torch.Tensor,
+    ) -> None:
+        """The same, written to ``states`` and ``values``."""
+        for index in range(states.shape[0]):
+            y, f = self.initial[0], f0
+            if begin + index:
+                y, f = self._step(begin + index, index, given, f0, values[:index] if index else None, before)
+            states[index], values[index] = y, f
+            before = states[index]
 
     def _step(
         self,
@@ -141,7 +194,7 @@ class _Block:
         past: torch.Tensor | None,
         before: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        t = self.t0 + n * self.step
+        t = self.time(n)
         known = [self._start(n)] * len(self.sums.sequences)
         if self.sums.first is not None:
             known[-1] = known[-1] + self.sums.first[n] * f0
