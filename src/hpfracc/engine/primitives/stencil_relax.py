@@ -47,7 +47,8 @@ class StencilRelax(Primitive):
     all axes or for each.
 
     Algorithms: ``dijkstra`` takes the nearest point first; ``relax`` lowers all points at once until nothing changes;
-    ``frontier`` those alone whose neighbours changed. Not differentiable.
+    ``frontier`` those alone whose neighbours changed; ``tiles`` blocks of points, those alone that can change, each
+    until nothing in it does. Not differentiable.
     """
 
     name = "stencil_relax"
