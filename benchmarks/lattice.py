@@ -21,7 +21,7 @@ from _common import heading, print_table, show, write_json
 from scipy.sparse import csgraph
 
 import hpfracc as hf
-from hpfracc.lattice import Lattice
+from hpfracc.lattice import Lattice, _search
 
 Rows = list[list[str]]
 
@@ -213,6 +213,48 @@ def large_maze(table: Table, name: str, least: float, most: float) -> None:
     table.bar(f"{task}: twice as fast as SciPy's Dijkstra", slow >= 2 * quick, f"{slow / quick:.2f} times")
 
 
+def pairs(table: Table, side: int = 1024) -> Rows:
+    """One pair by A* and from both ends, on lattices with a good and a poor bound for what is left; both answers equal.
+
+    From a point at a quarter of each side to one at three quarters, or from corner to corner.
+    """
+    generator = np.random.default_rng(0)
+    shape = (side, side)
+    walls = generator.random(shape) < 0.3
+    for place in (0, side // 4, 3 * side // 4, side - 8):
+        walls[place : place + 8, place : place + 8] = False  # no end is walled in
+    rare = np.zeros(shape, bool)
+    rare[0, -1] = True
+    space = (100, 100, 100)
+    lattices = {
+        "open, all 1": Lattice(shape, obstacles=rare),
+        "open, 1 to 2": Lattice(shape, weights=generator.uniform(1, 2, shape)),
+        "open, 1 to 10": Lattice(shape, weights=generator.uniform(1, 10, shape)),
+        "open, 0 to 1": Lattice(shape, weights=generator.uniform(0, 1, shape)),
+        "open, half of them 0": Lattice(shape, weights=generator.uniform(-1, 1, shape).clip(0)),
+        "maze 30 %, all 1": Lattice(shape, obstacles=walls),
+        "maze 30 %, 1 to 10": Lattice(shape, weights=generator.uniform(1, 10, shape), obstacles=walls),
+        "100^3, 1 to 10": Lattice(space, weights=generator.uniform(1, 10, space)),
+    }
+    rows: Rows = []
+    for name, lattice in lattices.items():
+        chosen = "astar" if lattice._costs.least >= _search._STRONG * lattice._costs.mean else "bidirectional"
+        quarter, last = tuple(n // 4 for n in lattice.shape), tuple(n - 1 for n in lattice.shape)
+        ends = {"corners": ((0,) * lattice.ndim, last), "quarters": (quarter, tuple(3 * n for n in quarter))}
+        for what, (start, end) in ends.items():
+            a, b = lattice.geometry.place(start), lattice.geometry.place(end)
+
+            def search(method: str, lattice: Lattice = lattice, a: int = a, b: int = b) -> float:
+                return _search.search_path(lattice.geometry, lattice._costs, a, b, method)[1]
+
+            times = {method: best(lambda method=method: search(method), 0.5, 10) for method in _search.METHODS}
+            assert np.isclose(times["astar"][1], times["bidirectional"][1])
+            shown = [show(times[method][0]) for method in _search.METHODS]
+            rows.append([name, what, *shown, chosen])
+            table.data[f"pair, {name}, {what}"] = {method: seconds for method, (seconds, _) in times.items()}
+    return rows
+
+
 def on_the_card() -> Rows:
     """Time on the card, on the host, and their ratio."""
     import torch
@@ -315,6 +357,8 @@ def main() -> None:
     print_table(["task", "hpfracc", *LIBRARIES, "ratio to the fastest"], table.rows)
     print()
     print_table(["bar", "measured", ""], table.bars)
+    print()
+    print_table(["one pair on 1024 x 1024", "between", "A*", "from both ends", "chosen"], pairs(table))
     write_json("lattice", {"seconds": table.data, "bars": table.bars})
 
 

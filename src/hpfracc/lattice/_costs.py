@@ -28,18 +28,20 @@ class Costs:
     edges : bool
         Which of the two.
     closed : numpy.ndarray of bool or None
-        The obstacles.
+        The obstacles: those that were named, and points that cost infinitely much.
     host : numpy.ndarray
         The same costs in host memory.
-    least : float
-        The least of all open ones.
+    least, mean, greatest : float
+        Of all open ones.
     """
 
     array: Any
     edges: bool
     closed: Array | None
     host: Array
-    least: float
+    least: float = 1.0
+    mean: float = 1.0
+    greatest: float = 1.0
 
 
 def to_host(array: Any) -> Array:
@@ -69,7 +71,7 @@ def read_costs(geometry: Geometry, weights: Any, obstacles: Any) -> Costs | None
         if closed is None:
             return None
         costs = np.where(closed, math.inf, 1.0)
-        return Costs(costs, False, closed, costs, 1.0)
+        return Costs(costs, False, closed, costs)
     if library_of(weights) == "python":
         weights = np.asarray(weights)
     shape, directions = tuple(weights.shape), len(geometry.forward)
@@ -89,8 +91,14 @@ def read_costs(geometry: Geometry, weights: Any, obstacles: Any) -> Costs | None
     if closed is not None:
         host = _with_obstacles(geometry, host, closed, edges)
     array = weights if host is given else like(host, weights)
+    if not edges:
+        closed = np.isinf(host)  # whoever cannot be entered is an obstacle, named or not
     opened = host[np.isfinite(host)]
-    return Costs(array, edges, closed, host, float(opened.min()) if opened.size else 0.0)
+    if not opened.size:
+        return Costs(array, edges, closed, host)
+    # In double precision: the sum of many single ones may be infinite.
+    spread = (float(opened.min()), float(opened.mean(dtype=np.float64)), float(opened.max()))
+    return Costs(array, edges, closed, host, *spread)
 
 
 def _read_obstacles(geometry: Geometry, obstacles: Any) -> Array:

@@ -144,7 +144,8 @@ class Lattice:
     def shortest_path(self, start: Any, end: Any) -> list[Any]:
         """One shortest path with both its ends, or :class:`~hpfracc.errors.NoPathError`.
 
-        In closed form without costs; else by A*.
+        In closed form without costs; else by A*, or from both ends at once where costs differ so much that the number
+        of steps left says little of what they cost.
         """
         a, b = self.geometry.place(start), self.geometry.place(end)
         if self._costs is None:
@@ -192,7 +193,7 @@ class Lattice:
         costs = self._costs
         if costs is None:
             ones = np.ones(self.shape)
-            costs = Costs(ones, False, None, ones, 1.0)
+            costs = Costs(ones, False, None, ones)
         for place in places:
             _search.check_open(costs, self.geometry, place)
         with self._scope(costs.array):
