@@ -62,17 +62,17 @@ def test_operations_are_timed_on_their_typical_operands(monkeypatch: pytest.Monk
     """A distance map with one source, not with a random price at every point."""
     seen: list[Any] = []
 
-    class Seen(Exception):
+    class SeenError(Exception):
         pass
 
     def watched(operation: str, arrays: Any, params: Any) -> None:
         seen.append(arrays)
-        raise Seen
+        raise SeenError
 
     monkeypatch.setattr(live, "_overhead", lambda report: (math.nan, math.nan))
     monkeypatch.setattr(live, "Trial", watched)
     monkeypatch.setattr(live, "_EXPONENTS", (6,))
-    with pytest.raises(Seen):
+    with pytest.raises(SeenError):
         live.measure(["stencil_relax"], 2.0, lambda share, text: None)
     assert [int(np.isfinite(array).sum()) for array in seen[0]] == [64, 1]
     assert seen[0][0].min() >= 1

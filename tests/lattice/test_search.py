@@ -10,6 +10,7 @@ import pytest
 from scipy.sparse import csgraph
 
 import hpfracc as hf
+from hpfracc import memory
 from hpfracc.errors import InvalidInputError, NoPathError, ShapeError
 from hpfracc.lattice import Lattice, _search
 
@@ -312,3 +313,23 @@ def test_communities_share_all_points_out(method):
     assert groups == lattice.find_communities(method, seed=1)
     if method == "louvain":
         assert networkx.community.modularity(lattice.to_networkx(), groups) > 0.4
+
+
+@pytest.mark.parametrize("edges", [False, True])
+def test_a_map_for_each_source(edges):
+    """One behind the other, each as it is alone; under a limit of memory in pieces, and refused nowhere."""
+    generator = np.random.default_rng(3)
+    weights = generator.uniform(0.5, 3, (2, 40, 50) if edges else (40, 50))
+    lattice = Lattice((40, 50), (True, False), weights)
+    sources = generator.integers(0, lattice.size, 30)
+    maps = lattice.distance_maps(sources, backend="numpy")
+    assert maps.shape == (30, 40, 50)
+    assert hf.last_decision().chunks == 1
+    with memory.limit("cpu", "800KiB"):
+        np.testing.assert_array_equal(lattice.distance_maps(sources, backend="numpy"), maps)
+    assert hf.last_decision().chunks > 1
+    np.testing.assert_allclose(maps.reshape(30, -1), csgraph.dijkstra(lattice.to_csr(), indices=sources))
+    free = Lattice((4, 5), True)
+    np.testing.assert_array_equal(free.distance_maps([3, 7])[1], free.distance_map(7))
+    with pytest.raises(InvalidInputError, match="obstacle"):
+        Lattice((3, 3), obstacles=[4]).distance_maps([0, 4])

@@ -17,7 +17,7 @@ from hpfracc.lattice._costs import Costs, like
 from hpfracc.lattice._geometry import Array, Geometry
 from hpfracc.lattice._paths import distance
 
-__all__ = ["METHODS", "check_open", "cost_map", "search_path", "step_cost"]
+__all__ = ["METHODS", "check_open", "cost_map", "cost_maps", "search_path", "step_cost"]
 
 #: Points from which on the compiled search is loaded: below, Python is done before Numba is imported.
 _MANY = 20_000
@@ -47,9 +47,20 @@ def cost_map(geometry: Geometry, costs: Costs, sources: list[int], prices: Any, 
     """Cost from the cheapest source to every point: an array of the weights' own library, infinite where none leads."""
     start = np.full(geometry.size, math.inf, costs.host.dtype)
     start[sources] = 0.0 if prices is None else np.asarray(prices, costs.host.dtype)
+    return _relax(geometry, costs, start.reshape(geometry.shape), backend)
+
+
+def cost_maps(geometry: Geometry, costs: Costs, sources: list[int], backend: Any) -> Any:
+    """The same from each source alone, one map behind the other."""
+    start = np.full((len(sources), geometry.size), math.inf, costs.host.dtype)
+    start[np.arange(len(sources)), sources] = 0.0
+    return _relax(geometry, costs, start.reshape(-1, *geometry.shape), backend)
+
+
+def _relax(geometry: Geometry, costs: Costs, start: Array, backend: Any) -> Any:
     return stencil_relax(
         costs.array,
-        like(start.reshape(geometry.shape), costs.array),
+        like(start, costs.array),
         neighbourhood=geometry.neighbourhood,
         periodic=geometry.wraps,
         edges=costs.edges,

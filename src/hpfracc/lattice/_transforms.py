@@ -11,7 +11,7 @@ from hpfracc.engine.execution.api import bitwise_xor, elementwise, reduction
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 from hpfracc.lattice._costs import like, to_host
 
-__all__ = ["KINDS", "invert", "transform", "xor"]
+__all__ = ["KINDS", "invert", "transform", "with_key", "xor"]
 
 KINDS = ("xor", "normalize", "scale")
 
@@ -23,6 +23,12 @@ def xor(data: Any, key: Any = None) -> tuple[Any, Any]:
     """
     if isinstance(data, bytes | bytearray | memoryview):
         return _xor_bytes(bytes(data), key)
+    array, key = with_key(data, key)
+    return bitwise_xor(array, key), key
+
+
+def with_key(data: Any, key: Any = None) -> tuple[Any, Any]:
+    """Data as an array, and its key as one of the same library and dtype."""
     array = np.asarray(data) if library_of(data) == "python" else data
     name = dtype_name(array)
     if not name.startswith(("int", "uint", "bool")):
@@ -33,7 +39,7 @@ def xor(data: Any, key: Any = None) -> tuple[Any, Any]:
         key = like(_fitting(to_host(key) if library_of(key) != "python" else key, name), array)
     elif dtype_name(key) != name:
         raise UnsupportedDtypeError(f"a key of dtype {dtype_name(key)} for data of dtype {name}; use the same")
-    return bitwise_xor(array, key), key
+    return array, key
 
 
 def _xor_bytes(data: bytes, key: Any) -> tuple[bytes, bytes]:
