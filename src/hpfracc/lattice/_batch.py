@@ -82,7 +82,7 @@ class LatticeBatch:
         arrays: dict[int, tuple[Any, Any]] = {}
         with self._timed("xor_transform", len(data)) as launched:
             for place, (one, key) in enumerate(zip(data, wanted, strict=True)):
-                if isinstance(one, bytes | bytearray | memoryview):
+                if _transforms.goes_alone(one):
                     results[place], made[place] = _transforms.xor(one, key)
                     launched()
                 else:

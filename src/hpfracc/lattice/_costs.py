@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from dataclasses import dataclass
@@ -60,7 +61,10 @@ def like(array: Array, other: Any) -> Any:
     if library == "cupy":
         return sys.modules["cupy"].asarray(array)
     if library == "jax":
-        return sys.modules["jax"].numpy.asarray(array)
+        jax = sys.modules["jax"]
+        # Numbers of 64 bits stay so: the other array has them already.
+        with jax.enable_x64(True) if array.dtype == other.dtype else contextlib.nullcontext():
+            return jax.numpy.asarray(array)
     return array
 
 
@@ -96,12 +100,25 @@ def read_costs(geometry: Geometry, weights: Any, obstacles: Any) -> Costs | None
     opened = host[np.isfinite(host)]
     if not opened.size:
         return Costs(array, edges, closed, host)
-    # In double precision: the sum of many single ones may be infinite.
-    spread = (float(opened.min()), float(opened.mean(dtype=np.float64)), float(opened.max()))
-    return Costs(array, edges, closed, host, *spread)
+    greatest = float(opened.max())
+    if greatest > float(np.finfo(host.dtype).max) / geometry.size:
+        raise InvalidInputError(
+            f"weights up to {greatest:g} in {host.dtype}: the cost of a path could be infinite; scale them (infinity "
+            "itself closes a point)"
+        )
+    # As shares of the greatest: the sum of large ones may be infinite.
+    mean = float((opened / greatest).mean(dtype=np.float64)) * greatest if greatest else 0.0
+    return Costs(array, edges, closed, host, float(opened.min()), mean, greatest)
 
 
 def _read_obstacles(geometry: Geometry, obstacles: Any) -> Array:
+    if isinstance(obstacles, list | tuple) and obstacles and all(isinstance(point, tuple) for point in obstacles):
+        places = [
+            geometry.place(point) for point in obstacles
+        ]  # coordinates, also where there are as many as a mask has
+        closed = np.zeros(geometry.shape, bool)
+        closed.reshape(-1)[places] = True
+        return closed
     mask = to_host(obstacles)
     if mask.dtype == bool:
         if mask.shape != geometry.shape:

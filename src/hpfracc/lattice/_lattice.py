@@ -117,6 +117,8 @@ class Lattice:
         found = self.geometry.neighbours(place)
         if self._costs is not None:
             costs = self._costs
+            if costs.closed is not None and costs.closed.reshape(-1)[place]:
+                return []  # an obstacle is not left either
             found = [v for v in found if np.isfinite(_search.step_cost(costs, self.geometry, place, v))]
         return self._answer(found, point)
 
@@ -188,6 +190,7 @@ class Lattice:
             Steps as integers where nothing costs; else costs, of the weights' own library, infinite out of reach.
         """
         places = self._sources(sources)
+        self.geometry.require_room("a distance map")
         if self._costs is None and prices is None and backend is None:
             return _paths.distance_map(self.geometry, places)
         costs = self._search_costs(places)
@@ -214,6 +217,7 @@ class Lattice:
                [4., 3., 1., 0.]])
         """
         places = self._sources(sources)
+        self.geometry.require_room("distance maps", 8 * len(places))
         if self._costs is None and backend is None:
             return np.stack([_paths.distance_map(self.geometry, [place]) for place in places])
         costs = self._search_costs(places)
@@ -242,6 +246,8 @@ class Lattice:
     def find_all_paths(self, start: Any, end: Any, max_length: int | None = None) -> Iterator[list[Any]]:
         """Every shortest path, or every path of at most ``max_length`` steps that visits no point twice; lazily."""
         a, b = self.geometry.place(start), self.geometry.place(end)
+        if max_length is not None and (isinstance(max_length, bool) or not isinstance(max_length, int | np.integer)):
+            raise InvalidInputError(f"max_length={max_length!r}; use a whole number of steps, or None for the shortest")
         if max_length is None:
             ways = _enumerate.cheapest_paths(self.geometry, self._costs, a, b)
         else:
@@ -269,6 +275,7 @@ class Lattice:
 
     def degrees(self) -> Array:
         """Neighbours of every point."""
+        self.geometry.require_room("degrees")
         if self._costs is None:
             return _measures.degrees(self.geometry)
         tails = _convert.directed_steps(self.geometry, self._costs)[0]
@@ -277,6 +284,7 @@ class Lattice:
     def eccentricities(self) -> Array:
         """Steps from every point to the one farthest from it."""
         self._require_free("eccentricities", "to_igraph().eccentricity()")
+        self.geometry.require_room("eccentricities")
         return _measures.eccentricities(self.geometry)
 
     def analyze_structure(self) -> dict[str, Any]:
@@ -303,11 +311,13 @@ class Lattice:
     def laplacian_spectrum(self) -> Array:
         """Eigenvalues of ``D - A``, by wave number along each axis."""
         self._require_free("laplacian_spectrum", "numpy.linalg.eigvalsh of to_csr()")
+        self.geometry.require_room("the spectrum")
         return _spectra.laplacian_spectrum(self.geometry)
 
     def adjacency_spectrum(self) -> Array:
         """Eigenvalues of ``A``, by wave number along each axis."""
         self._require_free("adjacency_spectrum", "numpy.linalg.eigvalsh of to_csr()")
+        self.geometry.require_room("the spectrum")
         return _spectra.adjacency_spectrum(self.geometry)
 
     def calculate_centrality(self, kind: str = "degree") -> Array:
@@ -315,6 +325,7 @@ class Lattice:
 
         Betweenness, and all but degrees where there are costs, need igraph or networkx (the extra ``graph``).
         """
+        self.geometry.require_room("centrality")
         return _structure.centrality(self.geometry, self._costs, kind)
 
     def find_communities(self, method: str = "louvain", seed: int | None = None) -> list[list[int]]:

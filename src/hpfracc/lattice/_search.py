@@ -12,8 +12,8 @@ from hpfracc._config import current_backend, get_settings
 from hpfracc._optional import is_installed
 from hpfracc.engine.execution.api import stencil_relax
 from hpfracc.engine.primitives._stencils import bucket_ring
-from hpfracc.errors import InvalidInputError, NoPathError
-from hpfracc.lattice._costs import Costs, like
+from hpfracc.errors import InvalidInputError, NoPathError, ShapeError
+from hpfracc.lattice._costs import Costs, like, to_host
 from hpfracc.lattice._geometry import Array, Geometry
 from hpfracc.lattice._paths import distance
 
@@ -46,7 +46,12 @@ def step_cost(costs: Costs, geometry: Geometry, u: int, v: int) -> float:
 def cost_map(geometry: Geometry, costs: Costs, sources: list[int], prices: Any, backend: Any) -> Any:
     """Cost from the cheapest source to every point: an array of the weights' own library, infinite where none leads."""
     start = np.full(geometry.size, math.inf, costs.host.dtype)
-    start[sources] = 0.0 if prices is None else np.asarray(prices, costs.host.dtype)
+    paid = np.zeros(len(sources)) if prices is None else np.asarray(to_host(prices), np.float64)
+    if paid.shape != (len(sources),):
+        raise ShapeError(f"prices of shape {paid.shape} for {len(sources)} sources; give one for each")
+    if np.isnan(paid).any() or (paid == -math.inf).any():
+        raise InvalidInputError("prices that are nan or minus infinity; beginning costs a number (infinity: not there)")
+    np.minimum.at(start, sources, paid.astype(start.dtype))  # of a source that comes twice the lower price counts
     return _relax(geometry, costs, start.reshape(geometry.shape), backend)
 
 

@@ -23,7 +23,8 @@ def bucket_ring(mean: float, greatest: float) -> tuple[float, int]:
 
     No step is longer than the ring without two of its buckets.
     """
-    width = max(mean * _SHARE, greatest / (_MOST_BUCKETS - 4)) or 1.0
+    # Above the least numbers, whose reciprocal is infinite.
+    width = max(mean * _SHARE, greatest / (_MOST_BUCKETS - 4), 1e-300)
     return width, 1 << math.ceil(math.log2(max(4.0, greatest / width + 4)))
 
 
