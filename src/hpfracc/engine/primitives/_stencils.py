@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["NEIGHBOURHOODS", "bucket_ring", "forward_offsets", "padded_views", "relax"]
+__all__ = ["NEIGHBOURHOODS", "bucket_ring", "forward_offsets", "padded_views", "refresh_ghosts", "relax"]
 
 NEIGHBOURHOODS = ("von_neumann", "moore")
 
