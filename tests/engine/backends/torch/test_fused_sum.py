@@ -37,7 +37,8 @@ def test_it_is_what_autograd_finds(differences: bool, rows: int, first: int):
     torch.testing.assert_close(many(torch.stack([reached, 2 * reached]))[1], 2 * expected, rtol=0, atol=1e-11)
 
 
-def test_many_slopes_at_once_by_the_older_way_to_map():
+@pytest.mark.parametrize("first", [0, 1])
+def test_many_slopes_at_once_by_the_older_way_to_map(first: int):
     """``is_grads_batched`` hands over slopes that the fused kernels cannot read."""
     torch.manual_seed(3)
     n = 30
@@ -49,15 +50,15 @@ def test_many_slopes_at_once_by_the_older_way_to_map():
     class Sum(torch.autograd.Function):
         @staticmethod
         def forward(ctx, signal):
-            return kernel.apply(prepared, signal.detach(), starts, differences=True, starts_from=1)
+            return kernel.apply(prepared, signal.detach(), starts, differences=True, starts_from=first)
 
         @staticmethod
         def backward(ctx, slope):
-            return convolve_back_composed(slope, torch.full((2, 1), n), prepared, Options(True, starts, 1))
+            return convolve_back_composed(slope, torch.full((2, 1), n), prepared, Options(True, starts, first))
 
     signal = x.requires_grad_()
     (expected,) = torch.autograd.grad(
-        kernel.apply(prepared, signal, starts, differences=True, starts_from=1), signal, slope
+        kernel.apply(prepared, signal, starts, differences=True, starts_from=first), signal, slope
     )
     (found,) = torch.autograd.grad(Sum.apply(signal), signal, torch.stack([slope, -slope]), is_grads_batched=True)
     torch.testing.assert_close(found[1], -expected, rtol=0, atol=1e-11)

@@ -105,7 +105,7 @@ def convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: Spectrum,
     result = spectral_product(slope.flip(-1), prepared, False)[..., :n].flip(-1)
     if options.starts is not None:
         for j, row in enumerate(options.starts, options.first):
-            change = (slope[..., j:] * row[j:]).sum(-1, keepdim=True)
+            change = (slope * torch.where(point < j, torch.zeros_like(row), row)).sum(-1, keepdim=True)
             result = torch.where(point == j, result + change, result)
     if not options.differences:
         return result
