@@ -1,7 +1,8 @@
 """Fixed-step solvers beside other libraries: error, time and slope.
 
-Run with ``python benchmarks/ode.py``; ``--peers PYTHON`` names an interpreter that has pycaputo and numfracpy, which
-are then run in processes of their own. Times are processor time, so that a busy machine does not spoil them.
+Run with ``python benchmarks/ode.py``; ``--peers PYTHON`` names an interpreter that has pycaputo, numfracpy, FDEint and
+fodeint, which are then run in processes of their own. Times are processor time, so that a busy machine does not spoil
+them.
 ``--adaptive`` shows what a step costs whose length adapts, ``--tuning`` where the constants of the blockwise history
 come from, ``--stability`` where explicit steps stop being stable.
 """
@@ -70,11 +71,15 @@ def reference(problem: str) -> np.ndarray[Any, Any]:
 
 
 def ask_peer(python: str, library: str, problem: str, steps: int, patience: float) -> dict[str, Any] | None:
+    """Seconds and the end of its solution; None where it took too long, and nothing where it is not there."""
     command = [python, str(PEERS), library, problem, str(steps)]
     try:
-        child = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=True)
+        child = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
     except subprocess.TimeoutExpired:
         return None
+    if "ModuleNotFoundError" in child.stderr:
+        return {}
+    child.check_returncode()
     answer: dict[str, Any] = json.loads(child.stdout)
     return answer
 
@@ -105,7 +110,7 @@ def compare(arguments: argparse.Namespace) -> None:
                 seconds, result = timed(problem, steps, method, rounds=3 if steps < 10**6 else 1)
                 note(f"hpfracc {method}", steps, seconds, result.y[:, -1])
         if arguments.peers:
-            for library in ("pycaputo", "numfracpy"):
+            for library in ("pycaputo", "FDEint", "fodeint", "numfracpy"):
                 last = 0.0
                 for steps in (1_000, 10_000, 100_000)[: 3 if arguments.long else 2]:
                     if 100.0 * last > arguments.patience:
@@ -116,6 +121,9 @@ def compare(arguments: argparse.Namespace) -> None:
                     answer = ask_peer(arguments.peers, library, problem, steps, arguments.patience)
                     if answer is None:
                         rows.append([library, f"{steps:,}", f"more than {arguments.patience:g} s", "-", "-"])
+                        break
+                    if not answer:
+                        rows.append([library, f"{steps:,}", "not installed", "-", "-"])
                         break
                     last = answer["seconds"]
                     note(library, steps, last, answer["end"])
@@ -243,7 +251,9 @@ def stability() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peers", metavar="PYTHON", help="an interpreter that has pycaputo and numfracpy")
+    parser.add_argument(
+        "--peers", metavar="PYTHON", help="an interpreter that has pycaputo, numfracpy, FDEint, fodeint"
+    )
     parser.add_argument("--long", action="store_true", help="let the peers try 100,000 steps too")
     parser.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help="for one solve of a peer")
     parser.add_argument("--most", type=int, default=10**6, metavar="STEPS", help="of our own solves")

@@ -49,9 +49,11 @@ class DifferenceScheme:
         The equation.
     length : float
         Of the interval.
+    coefficients : int
+        Of the polynomials that y' is taken for.
     """
 
-    def __init__(self, problem: Problem, length: float) -> None:
+    def __init__(self, problem: Problem, length: float, coefficients: int) -> None:
         self.system = FlatSystem(problem)
         self.groups = self.system.groups
         self.orders = np.empty(self.system.size)
@@ -59,7 +61,7 @@ class DifferenceScheme:
             self.orders[which] = alpha
         # D^alpha y = I^(1-alpha) y': the memory is one of that order, fed with y'.
         self.memories = [
-            ExponentialMemory(1.0 - alpha, self.orders[which].size, length, _KERNEL, self.system.dtype)
+            ExponentialMemory(1.0 - alpha, self.orders[which].size, length, _KERNEL, self.system.dtype, coefficients)
             for alpha, which in self.groups
         ]
         self.corrector = Corrector(self.system)
@@ -101,11 +103,12 @@ def solve_graded(
     name: str,
     grading: float,
     steps_of: Callable[[DifferenceScheme, Array], Iterator[Array]],
+    coefficients: int,
 ) -> FODEResult:
     """Solve on the graded mesh with as many steps as a uniform one with ``options.step`` has."""
     assert options.step is not None
     steps = make_grid(problem.t0, problem.t1, options.step).steps
-    scheme = DifferenceScheme(problem, problem.t1 - problem.t0)
+    scheme = DifferenceScheme(problem, problem.t1 - problem.t0, coefficients)
     notes = (f"steps grow like those of t_j = T (j/{steps})^{grading:.4g}",)
     return walk_mesh(
         problem,
