@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Iterator
+
 import pytest
 
+from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 
 __all__ = ["hide_cards"]
@@ -11,8 +17,9 @@ __all__ = ["hide_cards"]
 _HOST = {"torch": ("cpu",), "jax": ("cpu",), "cupy": ()}
 
 
-def hide_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on every library has the host alone, and CuPy nothing: as on a machine without a card."""
+@contextlib.contextmanager
+def hide_cards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Inside the block every library has the host alone, and CuPy nothing: as on a machine without a card."""
     known = registry._devices
 
     def devices(name: str) -> tuple[str, ...]:
@@ -22,3 +29,13 @@ def hide_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_devices", devices)
     for name, places in _HOST.items():
         monkeypatch.setattr(type(registry.adapter(name)), "devices", lambda self, places=places: places)
+    machine = hardware.machine()
+    if not machine.gpus:
+        yield
+        return
+    without = dataclasses.replace(machine, gpus=())
+    monkeypatch.setattr(hardware, "machine", lambda: without)
+    jax = sys.modules.get("jax")
+    # Arrays of JAX would be made on the card.
+    with contextlib.nullcontext() if jax is None else jax.default_device(jax.devices("cpu")[0]):
+        yield
