@@ -29,8 +29,8 @@ def oscillator(t: float, y: Any) -> Any:
 
 CASES: dict[str, tuple[Any, Any, float, dict[str, Any]]] = {
     "gentle": (brusselator, [1.2, 2.8], 0.8, {}),
-    "stiff": (stiff, [1.0, 2.0], 0.6, {"args": (1e4,)}),
-    "stiff, between": (stiff, [1.0, 2.0], 0.6, {"args": (1e4,), "t_eval": np.linspace(0.0, 3.0, 50)}),
+    "stiff": (stiff, [1.0, 2.0], 0.6, {"args": (1e3,)}),
+    "stiff, between": (stiff, [1.0, 2.0], 0.6, {"args": (1e3,), "t_eval": np.linspace(0.0, 1.0, 50)}),
     "above one": (oscillator, [1.0], 1.6, {"dy0": [[0.5]]}),
     "a batch": (oscillator, [[1.0, 2.0], [3.0, -1.0]], 0.7, {"dense_output": True}),
     "from infinity": (oscillator, [1.0], 0.6, {"derivative": "riemann_liouville"}),
@@ -41,8 +41,8 @@ CASES: dict[str, tuple[Any, Any, float, dict[str, Any]]] = {
 def test_the_solution_is_that_of_numpy(case: str, compiled: bool):
     """To far below the tolerance, with as many steps and evaluations up to rounding."""
     fun, y0, alpha, options = CASES[case]
-    wanted = hf.solve_fode(fun, (0.0, 3.0), y0, alpha, backend="numpy", **options)
-    found = hf.solve_fode(fun, (0.0, 3.0), y0, alpha, backend="numba", compile=compiled, **options)
+    wanted = hf.solve_fode(fun, (0.0, 1.0), y0, alpha, backend="numpy", **options)
+    found = hf.solve_fode(fun, (0.0, 1.0), y0, alpha, backend="numba", compile=compiled, **options)
     assert found.success and found.decision.compiled is compiled
     if found.t.shape == wanted.t.shape:
         np.testing.assert_allclose(found.y, wanted.y, rtol=1e-8, atol=1e-10)
@@ -51,7 +51,7 @@ def test_the_solution_is_that_of_numpy(case: str, compiled: bool):
     assert found.nfev == pytest.approx(wanted.nfev, rel=0.05)
     assert found.error_estimate == pytest.approx(wanted.error_estimate, rel=0.1)
     if found.sol is not None:
-        t = np.linspace(0.0, 3.0, 17)
+        t = np.linspace(0.0, 1.0, 17)
         np.testing.assert_allclose(found.sol(t), wanted.sol(t), rtol=1e-8, atol=1e-10)
 
 

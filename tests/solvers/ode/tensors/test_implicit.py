@@ -53,7 +53,11 @@ def jacobian(library: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("method", "library"),
-    [*((method, "torch") for method in METHODS), *((method, "jax") for method in METHODS[1:])],
+    [
+        *((method, "torch") for method in METHODS),
+        pytest.param(METHODS[1], "jax", marks=pytest.mark.slow),
+        (METHODS[2], "jax"),
+    ],
 )
 def test_the_answer_is_that_of_numpy(library: str, method: str):
     """Over several blocks, for an ensemble in which each member has its own start, rates and order."""
@@ -112,6 +116,7 @@ def test_derivatives_of_torch(method: str):
     assert torch.autograd.gradcheck(lambda *given: torch_end(*given, method), arguments, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_torch():
     """Right under torch.func, and refused by autograd, which would have them wrong."""
     alpha, y0, rate = (torch.tensor(each, dtype=torch.float64) for each in TENSORS)
@@ -156,7 +161,7 @@ def jax_end(alpha: Any, y0: Any, p: Any, method: str) -> Any:
 
 @pytest.mark.parametrize("method", [pytest.param(METHODS[1], marks=pytest.mark.slow), METHODS[2]])
 def test_derivatives_of_jax_are_those_of_differences_and_of_torch(method: str):
-    """grad under jit, and vmap over orders."""
+    """grad under jit."""
     arguments = [jnp.asarray(each, dtype="float64") for each in TENSORS]
     total = lambda *given: jax_end(*given, method).sum()  # noqa: E731
     found = jax.jit(jax.grad(total, argnums=(0, 1, 2)))(*arguments)
@@ -167,6 +172,13 @@ def test_derivatives_of_jax_are_those_of_differences_and_of_torch(method: str):
     change = 1e-6
     sides = [float(total(arguments[0] + sign * change, *arguments[1:])) for sign in (1.0, -1.0)]
     assert float(found[0][0]) == pytest.approx((sides[0] - sides[1]) / (2 * change), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_jax_maps_implicit_steps_over_orders():
+    """vmap over the order is the loop over it."""
+    arguments = [jnp.asarray(each, dtype="float64") for each in TENSORS]
+    total = lambda *given: jax_end(*given, "implicit_trapezoid").sum()  # noqa: E731
     orders = jnp.asarray([[0.5], [0.9]])
     mapped = jax.vmap(total, in_axes=(0, None, None))(orders, *arguments[1:])
     assert np.asarray(mapped) == pytest.approx([float(total(each, *arguments[1:])) for each in orders], rel=1e-10)

@@ -47,7 +47,7 @@ def test_the_peak_is_a_few_solutions(orders: str, longest: int, monkeypatch: pyt
     monkeypatch.setattr(blocks, "BLOCK", 8)
     monkeypatch.setattr(history, "LONGEST_PRODUCT", longest)
     monkeypatch.setattr(history, "WORKSPACE", 1 << 15)
-    members, steps = 256, 256  # one step beyond a power of two of blocks
+    members, steps = 256, 128  # one step beyond a power of two of blocks
     solution = (steps + 1) * members * 2 * 8
     alpha: Any = 0.7 if orders == "shared" else torch.linspace(0.5, 0.9, members, dtype=torch.float64)[:, None]
     y0 = torch.ones(members, 2, dtype=torch.float64)
