@@ -128,11 +128,37 @@ def compare(arguments: argparse.Namespace) -> None:
                     last = answer["seconds"]
                     note(library, steps, last, answer["end"])
         print_table(("who", "steps", "time", "error at the end", "slope"), rows)
+        beside_peers(problem, found, end)
         figures[problem] = {who: {str(n): pair for n, pair in table.items()} for who, table in found.items()}
         figures[f"{problem}, Python"] = python_side(problem)
     print()
     figures["adaptive"] = adaptive()
     write_json("ode", figures)
+
+
+def beside_peers(problem: str, found: dict[str, dict[int, tuple[float, float]]], end: Any) -> None:
+    """For each solve of a peer our quickest one that is at least as exact, whatever its method and steps."""
+    ours = [
+        (*pair, f"{who.removeprefix('hpfracc ')}, {steps:,} steps")
+        for who, table in found.items()
+        if who.startswith("hpfracc")
+        for steps, pair in table.items()
+    ]
+    for method in METHODS:
+        for steps in (50, 100, 200, 300, 400, 700, 2000, 4000):
+            seconds, result = timed(problem, steps, method, rounds=15)
+            ours.append((seconds, float(np.max(np.abs(result.y[:, -1] - end))), f"{method}, {steps:,} steps"))
+    rows = []
+    for who, table in found.items():
+        for steps, (seconds, error) in table.items():
+            if not who.startswith("hpfracc"):
+                quickest = min((row for row in ours if row[1] <= error), default=None)
+                if quickest is not None:
+                    times = f"{seconds / quickest[0]:,.0f}"
+                    rows.append([who, f"{steps:,}", f"{error:.1e}", quickest[2], f"{quickest[1]:.1e}", times])
+    if rows:
+        print("\nat equal error or better")
+        print_table(("peer", "steps", "error", "our quickest at least as exact", "error", "times as fast"), rows)
 
 
 def python_side(problem: str, steps: int = 10_000, rounds: int = 15) -> dict[str, float]:

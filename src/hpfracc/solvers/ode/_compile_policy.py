@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hpfracc._config import get_settings
 from hpfracc._optional import is_installed
 from hpfracc.engine.locks import Guarded
 
@@ -84,17 +85,24 @@ class Price:
 
 
 def compile_price(function: Callable[..., Any]) -> Price | None:
-    """Of compiling ``function``; None where there is no Numba."""
-    if not is_installed("numba"):
+    """Of compiling ``function``; None where there is no Numba, or where nothing is compiled unasked.
+
+    Whether compiling pays is told by clocks, and compiled steps differ from others in their last digits: so a
+    deterministic run compiles only what it is told to.
+    """
+    if not is_installed("numba") or get_settings().deterministic:
         return None
     seen = list(_accounts.compilations)
     compiling = _FIRST if not seen else _LATER if len(seen) == 1 else min(seen[1:])
     return Price(compiling + _library(), function)
 
 
-def kernel_price(kind: str, dtype: Any) -> float | None:
-    """Seconds until the compiled stepping of that kind could be used with a function that stays in Python."""
-    if not is_installed("numba"):
+def kernel_price(kind: str, dtype: Any, *, asked: bool = False) -> float | None:
+    """Seconds until the compiled stepping of that kind could be used with a function that stays in Python.
+
+    None as for :func:`compile_price`; what was ``asked`` for has a price in a deterministic run too.
+    """
+    if not is_installed("numba") or (get_settings().deterministic and not asked):
         return None
     if (kind, str(dtype)) in _accounts.kernels:
         return 0.0

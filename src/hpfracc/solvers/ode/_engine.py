@@ -146,8 +146,9 @@ class Engine:
             self._stepper = self._uncompiled(left)
 
     def _uncompiled(self, left: int) -> Any:
-        price = policy.kernel_price(self.scheme.kind, self.tableau.y.dtype)
-        wanted = self._backend == "numba" or (price is not None and left * _NUMPY_STEP > price)
+        asked = self._backend == "numba"
+        price = policy.kernel_price(self.scheme.kind, self.tableau.y.dtype, asked=asked)
+        wanted = asked or (price is not None and left * _NUMPY_STEP > price)
         few = self.tableau.y.shape[0] <= _MOST_COMPONENTS  # for more, NumPy's own loops do the work
         if self._backend != "numpy" and wanted and self._fits and few and price is not None:
             from hpfracc.solvers.ode.compiled.stepper import CompiledStepper

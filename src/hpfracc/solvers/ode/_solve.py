@@ -102,7 +102,8 @@ def solve_fode(
         For NumPy problems ``"numpy"`` or ``"numba"``; tensors and JAX arrays stay in their own library.
     compile : bool or "auto"
         Whether ``fun`` is compiled with Numba: when that pays, always, or never. It is compared with the function as
-        given before it is used.
+        given before it is used. With ``hf.config(deterministic=True)`` nothing is compiled unless asked for here or by
+        ``backend="numba"``: whether it pays is told by clocks, and the last digits depend on it.
     progress : bool or callable
         A bar with the time left, or ``progress(t, y)``, called now and then with the newest point.
 
