@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.solvers.ode import _compile_policy
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.solvers.ode import _compile_policy
 from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
 
 BUFFER = np.empty(2)
