@@ -29,6 +29,7 @@ class Grunwald(Rule):
     """
 
     name = "gl"
+    one_call = True
 
     def accuracy(self, alpha: float) -> float:
         """1."""
@@ -59,6 +60,7 @@ class WeightedGrunwald(Rule):
     """
 
     name = "wsgl"
+    one_call = True
     companion = Grunwald()
 
     def accuracy(self, alpha: float) -> float:

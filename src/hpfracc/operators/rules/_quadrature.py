@@ -49,6 +49,8 @@ class ConvolutionQuadrature(Rule):
     C. Lubich, SIAM J. Math. Anal. 17 (1986) 704-719.
     """
 
+    one_call = True
+
     def __init__(self, p: int) -> None:
         self.p = p
 

@@ -11,8 +11,8 @@ from hpfracc.operators._namespace import NUMPY, Namespace
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import binomial_coefficients, power_sum
-from hpfracc.operators._values import Samples, add_from, constant
-from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators._values import Samples, constant
+from hpfracc.operators._weights import scaled_weights
 from hpfracc.operators.rules._trapezoid import Trapezoid
 
 __all__ = ["Simpson"]
@@ -39,6 +39,7 @@ class Simpson(Rule):
     """
 
     name = "simpson"
+    one_call = True
     companion = Trapezoid()
 
     def accuracy(self, alpha: float) -> float:
@@ -54,21 +55,17 @@ class Simpson(Rule):
         return 2
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution, and what the first three samples weigh beside it."""
-        weights, *starts = weights_of(self.name, _make_weights, order, samples.n)
+        """One causal convolution of the samples, of which the first three have further weights of their own."""
+        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, order, samples, order.value)
         with order.xp.scope():
             weights = order.guard_positive(weights)
-        key = weights_key(self.name, order, samples.n)
-        signal = samples.values * samples.scale(order.value)
-        value = samples.convolve(weights, signal, key)
-        for j, start in enumerate(starts):
-            change = constant(start, samples.values, None if key is None else (key, j))
-            value = add_from(value, j, signal[..., j : j + 1] * change)
-        return value
+        signal = samples.values if factor is None else samples.values * factor
+        starts = constant(starts, samples.values, None if key is None else (key, "starts"))
+        return samples.convolve(weights, signal, key, starts)
 
 
-def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any, Any, Any]:
-    """The weights, and what the first three samples get beside them, each from its own point on."""
+def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any]:
+    """The weights, and what the first three samples get beside them, a row each, not read before its sample."""
     newest, middle, oldest = _pairs(xp, mu, n // 2 + 2)
     scale = xp.rgamma(mu)
     zero = xp.array([0.0])
@@ -83,7 +80,7 @@ def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any, Any, Any]:
     first = _interleave(xp, -c, q0 - b, n)
     second = _interleave(xp, 0.0 * c, q1 - c, n)
     third = _interleave(xp, 0.0 * c, q2, n)
-    return weights * scale, first * scale, second[1:] * scale, third[2:] * scale
+    return weights * scale, xp.stack([first, second, third]) * scale
 
 
 def first_weights(mu: float, k: np.ndarray[Any, Any]) -> tuple[Any, Any, Any]:
