@@ -14,7 +14,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._base import Outcome, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._grids import Grid, to_host
-from hpfracc.operators._namespace import NUMPY, Namespace, namespace_of
+from hpfracc.operators._namespace import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.operators._order import read_order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import power_differences, trapezoid_defects
@@ -83,8 +83,13 @@ def _nodes(n: int, count: int) -> Array:
     return n - 0.5 + 0.5 * np.cos((np.arange(count) + 0.5) * np.pi / count)
 
 
-def _shares(xp: Namespace, alpha: Any, n: int, count: int, known: bool) -> Any:
-    """What the operator at each Chebyshev order weighs at each order alpha, shape (count, points)."""
+def _shares(xp: Namespace, alpha: Any, n: int, count: int, known: bool) -> tuple[Any, ...]:
+    """What the operator at each Chebyshev order weighs at each order alpha, a row for each of them."""
+    found: tuple[Any, ...] = of_variables(xp, lambda alpha: _make_shares(xp, alpha, n, count, known))(alpha)
+    return found
+
+
+def _make_shares(xp: Namespace, alpha: Any, n: int, count: int, known: bool) -> tuple[Any, ...]:
     angles = (np.arange(count) + 0.5) * np.pi / count
     matrix = 2.0 / count * np.cos(np.arange(count) * angles[:, None])
     matrix[:, 0] *= 0.5
@@ -93,7 +98,7 @@ def _shares(xp: Namespace, alpha: Any, n: int, count: int, known: bool) -> Any:
     for _ in range(count - 2):
         table.append(2.0 * x * table[-1] - table[-2])
     shares = xp.matmul(xp.array(matrix), xp.stack(table))
-    return shares if known else xp.where((alpha > n - 1) & (alpha <= n), shares, math.nan)
+    return tuple(shares if known else xp.where((alpha > n - 1) & (alpha <= n), shares, math.nan))
 
 
 def _beside(alpha: Any, values: Any) -> tuple[Namespace, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc.engine.execution.prepared import PreparedOperands
-from hpfracc.operators._namespace import Namespace, of_one_variable
+from hpfracc.operators._namespace import Namespace, of_variables
 from hpfracc.operators._order import Order
 from hpfracc.operators._values import Samples
 
@@ -55,7 +55,7 @@ def weights_of(
     """``make(xp, alpha, n)``, a tuple of float64 arrays; kept, and read-only, for a plain order."""
     if not order.plain:
         with order.xp.scope():
-            found: tuple[Any, ...] = of_one_variable(order.xp, lambda alpha: make(order.xp, alpha, n))(order.value)
+            found: tuple[Any, ...] = of_variables(order.xp, lambda alpha: make(order.xp, alpha, n))(order.value)
             return found
 
     def make_constant() -> tuple[np.ndarray[Any, Any], ...]:
