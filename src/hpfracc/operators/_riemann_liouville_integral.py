@@ -30,7 +30,8 @@ class RiemannLiouvilleIntegral(FractionalOperator):
     Parameters
     ----------
     alpha : float or scalar array
-        The order, positive (0 gives f itself); a tensor or JAX array carries its derivative.
+        The order, positive (0 gives f itself); a tensor or JAX array carries its derivative, and at 0 is the limit from
+        above, 0 at the origin, with the derivative from above.
     method : str
         For samples on a uniform grid ``"simpson"`` (order 3 + alpha, at most 4; what ``"auto"`` takes from three
         samples on), ``"trapezoid"`` (order 2) or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; on
@@ -54,7 +55,7 @@ class RiemannLiouvilleIntegral(FractionalOperator):
         rule = pick_rule(self, self.method, "the Riemann-Liouville integral", samples.grid)
         if self.method == "auto" and samples.n == 2 and samples.grid.uniform:
             rule = Trapezoid()
-        if order.known == 0.0:
+        if order.plain and order.known == 0.0:
             return Outcome(samples.values * 1, "identity")
         if rule.name in QUADRATURES:
             order = order.negated()
