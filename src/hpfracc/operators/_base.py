@@ -16,7 +16,7 @@ from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._exponentials import LEAST_TOLERANCE
 from hpfracc.operators._function import Function, read_function
-from hpfracc.operators._grids import Grid, read_grid, read_number
+from hpfracc.operators._grids import Grid, read_grid, read_number, to_host
 from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
@@ -53,6 +53,8 @@ class Outcome:
     error: Callable[[], Any] | None = None
     converged: bool = True
     message: str = ""
+    #: The error that was asked for, relative to the largest value, where one was.
+    rtol: float | None = None
     #: Where it is the same for every such call: the value from samples of this length and dtype, whatever their step.
     again: Callable[[Samples], Any] | None = None
 
@@ -208,7 +210,11 @@ class FractionalOperator(ABC):
         if not full_output:
             return value
         decision = made[0] if len(made) == 1 else made or None
-        return OperatorResult(value, outcome.method, estimate, decision, start, outcome.converged, outcome.message)
+        converged, message = outcome.converged, outcome.message
+        if converged and outcome.rtol is not None and not meets(value, estimate, outcome.rtol):
+            converged = False
+            message += f"; rounding leaves an error above rtol={outcome.rtol:g} of the largest value"
+        return OperatorResult(value, outcome.method, estimate, decision, start, converged, message)
 
     def _start_of(self, t: Any, origin: Any) -> Any:
         """Where the operator starts on a callable, None for 0; those that look to both sides say it themselves."""
@@ -288,6 +294,15 @@ class FractionalOperator(ABC):
     @abstractmethod
     def _of_function(self, function: Function) -> Outcome:
         """Apply to a callable."""
+
+
+def meets(value: Any, estimate: Any, rtol: float) -> bool:
+    """Whether the estimated error is within ``rtol`` of the largest finite value; True where neither can be seen."""
+    try:
+        sizes, error = np.abs(to_host(value)), float(np.max(to_host(estimate), initial=0.0))
+    except Exception:  # traced or mapped
+        return True
+    return math.isnan(error) or error <= rtol * float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
 
 
 def order_beside(order: Order, values: Any) -> Order:

@@ -106,6 +106,8 @@ def integrate_function(function: Function, order: Order, kernel: Kernel, method:
     # At the origin itself K is 1.
     end = constant(end, here) * (1.0 - at_origin) + at_origin
     outside = end * (here if initial_term else here - first)
+    # Differences of f are taken, each of which has a rounding of f.
+    rounding = 2.0 * float(np.finfo(real_dtype(here)).eps) * _largest(here)
     value, change, looked = _quadrature(function, kernel, here, lag, _COUNTS[0]), math.inf, True
     for count in _COUNTS[1:]:
         try:
@@ -127,8 +129,22 @@ def integrate_function(function: Function, order: Order, kernel: Kernel, method:
         message = f"{count} points of quadrature"
     else:
         message = f"{count} points of quadrature, which were not enough: f may be noisy or discontinuous; give samples"
-    found = Outcome(outside + value, "quadrature", (lambda: change) if looked else None, converged, message)
+    found = Outcome(
+        outside + value,
+        "quadrature",
+        (lambda: change + rounding) if looked else None,
+        converged,
+        message,
+        function.rtol,
+    )
     return _scaled(found, 1.0 / (1.0 - order.value))
+
+
+def _largest(values: Any) -> float:
+    try:
+        return float(np.abs(to_host(values)).max(initial=0.0))
+    except Exception:  # traced or mapped
+        return math.nan
 
 
 def _quadrature(function: Function, kernel: Kernel, here: Any, lag: Array, count: int) -> Any:

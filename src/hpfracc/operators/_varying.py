@@ -289,8 +289,9 @@ def _combined(parts: list[tuple[Outcome, Any]]) -> Outcome:
     total = sum((one.value * share for one, share in parts[1:]), parts[0][0].value * parts[0][1])
     first = parts[0][0]
 
-    def error() -> float:
-        return float(max(float(np.max(to_host(one.error()))) for one, _ in parts if one.error is not None))
+    def error() -> Any:
+        found = (abs(share) * float(np.max(to_host(one.error()))) for one, share in parts if one.error is not None)
+        return sum(found)
 
     methods = {one.method for one, _ in parts}
     return Outcome(
@@ -299,6 +300,7 @@ def _combined(parts: list[tuple[Outcome, Any]]) -> Outcome:
         error if all(one.error is not None for one, _ in parts) else None,
         all(one.converged for one, _ in parts),
         f"at {len(parts)} constant orders; the first: {first.message}",
+        first.rtol,
     )
 
 

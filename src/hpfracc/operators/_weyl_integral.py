@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 from hpfracc.errors import InvalidInputError
@@ -65,7 +65,7 @@ class WeylIntegral(FractionalOperator):
 
 def _told(outcome: Outcome) -> Outcome:
     told = "; ".join(part for part in (outcome.message, "the mean of f is left out") if part)
-    return Outcome(outcome.value, outcome.method, outcome.error, outcome.converged, told)
+    return replace(outcome, message=told, again=None)
 
 
 def weyl_integral(
