@@ -285,3 +285,23 @@ def test_the_fast_memory_next_to_whole_orders(distance):
     np.testing.assert_allclose(integral, 0.5 * t**2, atol=1e-7)
     slope = hf.caputo(t**2, t, 1.0 + max(distance, 1e-15), method="fast")
     np.testing.assert_allclose(slope[6:], 2.0 * t[6:], atol=1e-2)
+
+
+@pytest.mark.parametrize("start", [3, 41])
+@pytest.mark.parametrize("gap", [1e3, 1e6])
+def test_orders_above_one_stay_of_their_size_beyond_a_gap(gap: float, start: int):
+    """1/(1+t), sampled on both sides of a gap: no point is off by more than the largest value, and few by much.
+
+    A polynomial through samples before the gap and one beyond it has a slope of any size; from there on the error used
+    to grow like the cube of the gap.
+    """
+    before = np.linspace(0.0, 0.025 * (start - 1), start)
+    t = np.concatenate([before, before[-1] + gap + np.linspace(0.0, 1.0, 41)])
+    f = 1.0 / (1.0 + t)
+    for alpha in (1.0, 1.5, 2.0, 2.5):
+        right = hf.caputo(lambda s: 1.0 / (1.0 + s), t, alpha)
+        for operator, exact in ((hf.caputo, right), (hf.riemann_liouville, None)):
+            found = operator(f, t, alpha)[start:]
+            assert np.abs(found).max() < 2.0 * np.abs(right).max()
+            if exact is not None and start > 10:
+                np.testing.assert_allclose(found[2:], exact[start + 2 :], atol=1e-2 * np.abs(right).max())

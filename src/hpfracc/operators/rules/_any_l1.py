@@ -39,7 +39,7 @@ class _L1(Rule):
         value = self._sum(samples, order, increments)
         if n == 1:
             return value
-        head = head_by_polynomials(samples, order, n)
+        head = head_by_polynomials(samples, order, n, value)
         return join([x[..., :1] * 0, *head, value[..., len(head) + 1 :]])
 
     def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
