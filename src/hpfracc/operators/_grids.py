@@ -58,7 +58,7 @@ class Grid:
         """The points, in float64."""
         if self.points is not None:
             return self.points
-        if is_tracer(self.step):
+        if self.step is None or is_tracer(self.step):
             raise InvalidInputError(
                 "step is being traced by jax, but this operator needs the points themselves; give step as a number"
             )

@@ -34,7 +34,7 @@ class _L1(Rule):
         """The sum over the increments, and the first points of orders above 1 from the samples so far."""
         refuse_traced_points(samples, order)
         x, n = samples.values, order.ceiling
-        g = slopes(x, samples.grid.times(), n - 1)
+        g = x if n == 1 else slopes(x, samples.grid.times(), n - 1)
         increments = join([x[..., :1] - x[..., :1], g[..., 1:] - g[..., :-1]])
         value = self._sum(samples, order, increments)
         if n == 1:
