@@ -43,8 +43,12 @@ def read_memory_order(alpha: Any, who: str) -> Order:
     order = read_order(alpha)
     if order.known is not None and not 0.0 < order.known <= 1.0:
         raise InvalidInputError(
-            f"alpha={order.known:g}: {who} is defined for 0 < alpha < 1 (1 is the ordinary derivative); "
-            "take whole derivatives of f first, or use caputo"
+            f"alpha={order.known:g}: {who} is defined for 0 < alpha < 1 (1 is the ordinary "
+            + (
+                "integral); use riemann_liouville_integral"
+                if "integral" in who
+                else "derivative); take whole derivatives of f first, or use caputo"
+            )
         )
     return order
 

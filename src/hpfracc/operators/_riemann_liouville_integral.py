@@ -51,15 +51,19 @@ class RiemannLiouvilleIntegral(FractionalOperator):
     grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _of_samples(self, samples: Samples) -> Outcome:
+        return self.applied(samples, "the Riemann-Liouville integral")
+
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """To samples, for an operator that errors are to call ``who``."""
         order = self._order()
-        rule = pick_rule(self, self.method, "the Riemann-Liouville integral", samples.grid)
-        if self.method == "auto" and samples.n == 2 and samples.grid.uniform:
+        rule = pick_rule(self, self.method, who, samples.grid)
+        if self.method == "auto" and samples.n <= 2 and samples.grid.uniform:
             rule = Trapezoid()
         if order.plain and order.known == 0.0:
             return Outcome(samples.values * 1, "identity")
         if rule.name in QUADRATURES:
             order = order.negated()
-        return apply_rule(rule, samples, order, "the Riemann-Liouville integral")
+        return apply_rule(rule, samples, order, who)
 
     def _streamed(self) -> tuple[Rule, Order]:
         return streamed_rule(self, self.method, "the Riemann-Liouville integral", self._order())

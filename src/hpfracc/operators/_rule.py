@@ -26,6 +26,9 @@ class Rule(ABC):
     #: Whether applying it makes a single engine call, so that there is nothing to collect around it.
     one_call: ClassVar[bool] = False
 
+    #: Whether its answer depends on the step, even for one sample.
+    needs_step: ClassVar[bool] = True
+
     @abstractmethod
     def accuracy(self, alpha: float) -> float:
         """The order of accuracy at a fixed point beyond the origin, for smooth samples: the error is O(h^accuracy)."""
@@ -48,5 +51,11 @@ class Rule(ABC):
         if samples.n < least:
             raise ShapeError(
                 f"{who} of order {order.known if order.known is not None else 'alpha'} by {self.name!r} needs at least "
-                f"{least} samples, {samples.n} were given; sample more finely, or give f as a callable"
+                f"{least} sample{'s' * (least > 1)}, but {samples.n} {'was' if samples.n == 1 else 'were'} given; "
+                "sample more finely, or give f as a callable"
+            )
+        if samples.n == 1 and samples.grid.points is not None and self.needs_step and order.known != 0.0:
+            raise ShapeError(
+                f"{who} by {self.name!r} needs the step, which one point does not tell; give step= instead of t, or at "
+                "least 2 points"
             )

@@ -153,6 +153,8 @@ def _refuse_moving_points(step: Any) -> None:
 
 def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
     x = samples.values
+    if not samples.n:
+        rule.check(samples, read_order(0.5), _WHO)
     alpha = varying.at(samples.grid.times(), f"{samples.n} samples")
     n = varying.interval(alpha)
     xp, alpha = _beside(alpha, x)

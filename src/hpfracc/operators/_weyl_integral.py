@@ -57,7 +57,7 @@ class WeylIntegral(FractionalOperator):
         return Weyl(-self.alpha, self.method, self.period)
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        return _told(self._derivative()._of_samples(samples))
+        return _told(self._derivative().applied(samples, "the Weyl integral"))
 
     def _of_function(self, function: Function) -> Outcome:
         return _told(self._derivative()._of_function(function))
