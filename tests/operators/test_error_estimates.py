@@ -53,3 +53,35 @@ def test_a_looser_tolerance_is_met_where_the_default_is_not():
     assert not hf.caputo(np.exp, t, 0.5, full_output=True).converged
     assert hf.caputo(np.exp, t, 0.5, rtol=1e-6, full_output=True).converged
     assert math.isfinite(float(hf.caputo(np.exp, t, 0.5)[-1]))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("alpha", [0.5, 1.5, 2.5, 3.5, 5.5])
+@pytest.mark.parametrize(
+    ("operator", "method", "known"),
+    [
+        (hf.Caputo, "l1-2", caputo_of_exponential),
+        (hf.RiemannLiouville, "l1-2", of_exponential),
+        (hf.RiemannLiouville, "cq4", of_exponential),
+    ],
+)
+def test_samples_that_are_rounding(operator: Any, method: str, known: Any, alpha: float, dtype: str):
+    """Derivatives of exp from samples so fine that their rounding is what is left: the estimate is never below it."""
+    t = np.linspace(0.0, 1.0, 2001)
+    found = operator(alpha, method)(np.exp(t).astype(dtype), t, full_output=True)
+    # Not at the first points, where the start of the rule is not measured by its companion.
+    places = np.arange(200, 2001, 180)
+    error = np.abs(found.value[places] - known(1.0, alpha, t[places]).real)
+    assert (error <= 2.0 * found.error_estimate[places]).all()
+
+
+def test_rounding_that_is_all_there_is_is_told():
+    """At order 5.5 the message says so; at order 0.5 there is nothing to say, and nan among samples is no hindrance."""
+    t = np.linspace(0.0, 1.0, 2001)
+    f = np.exp(t)
+    assert "rounding of the samples alone makes an error of up to" in hf.caputo(f, t, 5.5, full_output=True).message
+    assert "rounding of the samples" in hf.grunwald_letnikov(t**6, t, 5.5, full_output=True).message
+    f[1500] = np.nan
+    found = hf.caputo(f, t, 0.5, full_output=True)
+    assert found.message == ""
+    assert np.isfinite(found.error_estimate[2:1500]).all()

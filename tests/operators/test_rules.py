@@ -207,7 +207,7 @@ def test_too_few_samples_are_refused_by_every_rule():
                 made = operator(alpha, method=name)  # type: ignore[call-arg]
                 assert made(np.ones(least), step=0.1).shape == (least,)
                 if least > 1:
-                    with pytest.raises(hf.errors.ShapeError, match=f"at least {least} samples, {least - 1}"):
+                    with pytest.raises(hf.errors.ShapeError, match=f"at least {least} samples, but {least - 1}"):
                         made(np.ones(least - 1), step=0.1)
 
 

@@ -14,9 +14,10 @@ from hpfracc._arrays import PAIR_KINDS, device_of, library_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import InvalidInputError
+from hpfracc.operators._estimates import meets, rounding_note, rounding_of
 from hpfracc.operators._exponentials import LEAST_TOLERANCE
 from hpfracc.operators._function import Function, read_function
-from hpfracc.operators._grids import Grid, read_grid, read_number, to_host
+from hpfracc.operators._grids import Grid, read_grid, read_number
 from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
@@ -55,6 +56,8 @@ class Outcome:
     message: str = ""
     #: The error that was asked for, relative to the largest value, where one was.
     rtol: float | None = None
+    #: What is to be said beside the message, found only if asked for.
+    note: Callable[[], str] | None = None
     #: Where it is the same for every such call: the value from samples of this length and dtype, whatever their step.
     again: Callable[[Samples], Any] | None = None
 
@@ -77,7 +80,9 @@ class OperatorResult:
         The method that ran.
     error_estimate : array or float
         Estimate of the absolute error, broadcastable to ``value`` with its points along the last axis; nan where there
-        is none: at the first points, or for a method that has none at all.
+        is none: at the first points, or for a method that has none at all. That of a derivative of samples includes
+        what becomes of their rounding, some eps step^-alpha times the largest of them: from order 5 on it is often all
+        there is, and the message then says so.
     decision : Decision, list of Decision or None
         What the engine decided along the way.
     origin : float
@@ -211,6 +216,8 @@ class FractionalOperator(ABC):
             return value
         decision = made[0] if len(made) == 1 else made or None
         converged, message = outcome.converged, outcome.message
+        if outcome.note is not None:
+            message = "; ".join(part for part in (message, outcome.note()) if part)
         if converged and outcome.rtol is not None and not meets(value, estimate, outcome.rtol):
             converged = False
             message += f"; rounding leaves an error above rtol={outcome.rtol:g} of the largest value"
@@ -296,15 +303,6 @@ class FractionalOperator(ABC):
         """Apply to a callable."""
 
 
-def meets(value: Any, estimate: Any, rtol: float) -> bool:
-    """Whether the estimated error is within ``rtol`` of the largest finite value; True where neither can be seen."""
-    try:
-        sizes, error = np.abs(to_host(value)), float(np.max(to_host(estimate), initial=0.0))
-    except Exception:  # traced or mapped
-        return True
-    return math.isnan(error) or error <= rtol * float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
-
-
 def order_beside(order: Order, values: Any) -> Order:
     """The order on the device of the samples."""
     if library_of(values) == "torch" and not order.plain and device_of(order.value) != device_of(values):
@@ -360,9 +358,15 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
     def error() -> Any:
         assert companion is not None
         with np.errstate(invalid="ignore"):
-            distance = abs(value - companion.apply(samples, order))
+            distance = abs(value - companion.apply(samples, order)) + rounding_of(rule, samples, order)
         blind = min(rule.measured_from(order), samples.n)
         return join([distance[..., :blind] + math.nan, distance[..., blind:]]) if blind else distance
 
     again = (lambda samples: rule.apply(samples, order)) if rule.one_call and order.plain else None
-    return Outcome(value, rule.name, None if companion is None else error, again=again)
+    return Outcome(
+        value,
+        rule.name,
+        None if companion is None else error,
+        note=lambda: rounding_note(rule, samples, order, value),
+        again=again,
+    )

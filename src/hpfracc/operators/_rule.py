@@ -41,6 +41,13 @@ class Rule(ABC):
         """The first point at which it differs from its companion: before, their distance says nothing of the error."""
         return 0
 
+    def magnification(self, alpha: float) -> float:
+        """A bound of what it makes of rounding of the samples, in units of ``step**-alpha``: its weights' summed sizes.
+
+        0 for a rule that integrates, which makes less of them.
+        """
+        return 0.0
+
     @abstractmethod
     def apply(self, samples: Samples, order: Order) -> Any:
         """The operator at every point, shaped like ``samples.values``."""

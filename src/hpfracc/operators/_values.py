@@ -24,6 +24,7 @@ __all__ = [
     "cumulate",
     "join",
     "join_rows",
+    "largest",
     "move_axis",
     "points_like",
     "real_dtype",
@@ -204,6 +205,14 @@ def cumulate(values: Any) -> Any:
         return sys.modules["torch"].cumsum(values, -1)
     module = sys.modules["jax"].numpy if library == "jax" else sys.modules[library]
     return module.cumsum(values, axis=-1)
+
+
+def largest(values: Any) -> Any:
+    """The largest finite size along the last axis, which is kept."""
+    size = abs(values)
+    with np.errstate(invalid="ignore"):
+        size = where(size - size == 0, size, zeros(size, size.shape[-1]))
+    return size.amax(dim=-1, keepdim=True) if library_of(size) == "torch" else size.max(axis=-1, keepdims=True)
 
 
 def join(parts: Sequence[Any]) -> Any:

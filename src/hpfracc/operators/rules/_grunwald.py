@@ -39,6 +39,10 @@ class Grunwald(Rule):
         """One."""
         return 1
 
+    def magnification(self, alpha: float) -> float:
+        """The generating function at -1."""
+        return 2.0**alpha if alpha > 0.0 else 0.0
+
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution."""
         return convolve_by_parts(samples, order, self.name, _make_weights)
@@ -70,6 +74,10 @@ class WeightedGrunwald(Rule):
     def least_points(self, order: Order) -> int:
         """One."""
         return 1
+
+    def magnification(self, alpha: float) -> float:
+        """The generating function at -1."""
+        return (1.0 + alpha) * 2.0**alpha if alpha > 0.0 else 0.0
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution."""

@@ -76,6 +76,10 @@ class ConvolutionQuadrature(Rule):
         """``p - 2``: points before it come from the same polynomials."""
         return self.p - 2
 
+    def magnification(self, alpha: float) -> float:
+        """The generating function at -1."""
+        return sum(2.0**i / i for i in range(1, self.p + 1)) ** alpha if alpha > 0.0 else 0.0
+
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, and what the first p samples weigh beside it."""
         n, p = samples.n, self.p

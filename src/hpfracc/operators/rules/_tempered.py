@@ -74,6 +74,10 @@ class Tempered(Rule):
         """That of the rule."""
         return self.rule.measured_from(order)
 
+    def magnification(self, alpha: float) -> float:
+        """That of the rule."""
+        return self.rule.magnification(alpha)
+
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, and one product for each of the first samples."""
         x, n = samples.values, samples.n
