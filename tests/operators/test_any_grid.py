@@ -305,3 +305,26 @@ def test_orders_above_one_stay_of_their_size_beyond_a_gap(gap: float, start: int
             assert np.abs(found).max() < 2.0 * np.abs(right).max()
             if exact is not None and start > 10:
                 np.testing.assert_allclose(found[2:], exact[start + 2 :], atol=1e-2 * np.abs(right).max())
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-12, 1e12, 1e100])
+@pytest.mark.parametrize("alpha", [0.5, 1.5, 2.7])
+def test_units_of_time_only_scale_the_answer(unit: float, alpha: float):
+    """``D^alpha f(t/u) = u^-alpha (D^alpha f)(t/u)`` on uniform and other grids, in units as odd as can be."""
+    t = np.linspace(0.0, 1.0, 33)
+    f = np.cos(3.0 * t) + t
+    for grid in (t, t**1.7):
+        for operator in (hf.caputo, hf.riemann_liouville, hf.variable_order, hf.riemann_liouville_integral):
+            sign = 1.0 if operator is hf.riemann_liouville_integral else -1.0
+            right = operator(f, grid, alpha)[1:] * unit ** (sign * alpha)
+            np.testing.assert_allclose(operator(f, grid * unit, alpha)[1:], right, atol=1e-9 * np.abs(right).max())
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("operator", [hf.caputo, hf.riemann_liouville_integral])
+def test_units_in_which_answers_leave_the_range_are_refused(operator: Any, dtype: str):
+    """A step whose power overflows, or vanishes, names itself and what to do; it used to be a bare OverflowError."""
+    unit = 1e-300 if dtype == "float64" else 1e-30
+    for power in (1.0, 1.5):
+        with pytest.raises(hf.errors.InvalidInputError, match="outside the range of float.*measure t in other units"):
+            operator(np.ones(9, dtype), np.linspace(0.0, unit, 9) ** 1.0 * np.linspace(1.0, power, 9), 1.5)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from hpfracc.errors import ShapeError
 from hpfracc.operators._order import Order
-from hpfracc.operators._values import Samples
+from hpfracc.operators._values import Samples, step_power
 
 __all__ = ["Rule"]
 
@@ -61,6 +61,11 @@ class Rule(ABC):
                 f"{least} sample{'s' * (least > 1)}, but {samples.n} {'was' if samples.n == 1 else 'were'} given; "
                 "sample more finely, or give f as a callable"
             )
+        grid = samples.grid
+        if grid.step is None and grid.points is not None and order.known:
+            # On a uniform grid the rule's own factor says so.
+            for exponent in (-order.known, order.known):
+                step_power((grid.points[-1] - grid.points[0]) / samples.n, exponent, samples.values)
         if samples.n == 1 and samples.grid.points is not None and self.needs_step and order.known != 0.0:
             raise ShapeError(
                 f"{who} by {self.name!r} needs the step, which one point does not tell; give step= instead of t, or at "

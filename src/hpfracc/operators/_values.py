@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ __all__ = [
     "points_like",
     "real_dtype",
     "scalar",
+    "step_power",
     "where",
     "zeros",
 ]
@@ -74,8 +76,23 @@ class Samples:
         """``step ** exponent``, ready to be multiplied with the values."""
         step = self.grid.step
         if library_of(step) in ("numpy", "python") and library_of(exponent) in ("numpy", "python"):
-            return float(step) ** float(exponent)
+            return step_power(step, exponent, self.values)
         return scalar(step, self.values) ** scalar(exponent, self.values)
+
+
+def step_power(step: Any, exponent: Any, like: Any) -> float:
+    """``step ** exponent`` of plain numbers, or an error where that leaves the range of the samples' dtype."""
+    limits = np.finfo(real_dtype(like))
+    try:
+        power = float(step) ** float(exponent)
+    except OverflowError:
+        power = math.inf
+    if not float(limits.tiny) <= power <= float(limits.max):
+        raise InvalidInputError(
+            f"step={float(step):g} to the power {float(exponent):g} is outside the range of {real_dtype(like)}, and so "
+            "are the answers; measure t in other units, in which the step is nearer to 1"
+        )
+    return power
 
 
 def as_values(f: Any, *others: Any) -> Any:

@@ -163,9 +163,13 @@ def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
     if samples.grid.uniform:
         unit, scale = replace(samples, grid=Grid(samples.n, 0.0, 1.0)), _scale(samples, alpha)
     else:
-        # At its own step the kernel runs from the shortest step to the longest lag.
-        times = samples.grid.times()
-        reach = max(1.0, times[-1] - times[0]) / min(1.0, float(np.diff(times).min()))
+        # In units of the mean step the kernel runs from the shortest step to the longest lag.
+        grid, times = samples.grid, samples.grid.times()
+        width = float(times[-1] - times[0]) / (samples.n - 1)
+        places = (times - times[0]) / width
+        traced = None if grid.traced is None else (grid.traced - grid.traced[0]) / width
+        unit, scale = replace(samples, grid=Grid(samples.n, 0.0, None, places, traced)), _scale(samples, alpha, width)
+        reach = samples.n / min(1.0, float(np.diff(places).min()))
     count = 24 + round(math.log(reach))
     with xp.scope():
         shares = _shares(xp, alpha, n, count, _is_known(alpha))
@@ -190,9 +194,9 @@ def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
     return Outcome(value, rule.name, None if companion is None else error)
 
 
-def _scale(samples: Samples, alpha: Any) -> Any:
-    """``step ** -alpha`` at each point, ready to be multiplied with the values."""
-    x, step = samples.values, samples.grid.step
+def _scale(samples: Samples, alpha: Any, width: float | None = None) -> Any:
+    """``step ** -alpha`` at each point, or that of another ``width``, ready to be multiplied with the values."""
+    x, step = samples.values, samples.grid.step if width is None else width
     if library_of(step) in ("torch", "jax"):
         return scalar(step, x) ** (-constant(alpha, x))
     xp = namespace_of(alpha) if library_of(alpha) in ("torch", "jax") else NUMPY

@@ -11,7 +11,7 @@ from hpfracc._arrays import library_of
 from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.operators._namespace import Namespace, of_variables
 from hpfracc.operators._order import Order
-from hpfracc.operators._values import Samples
+from hpfracc.operators._values import Samples, step_power
 
 __all__ = ["kept_weights", "scaled_weights", "weights_key", "weights_of"]
 
@@ -40,7 +40,7 @@ def scaled_weights(
     n, step = samples.n, samples.grid.step
     if not order.plain or library_of(step) not in ("numpy", "python"):
         return weights_of(scheme, make, order, n), weights_key(scheme, order, n), samples.scale(exponent)
-    factor = float(step) ** float(exponent)
+    factor = step_power(step, exponent, samples.values)
 
     def make_scaled(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
         return tuple(array * factor for array in make(xp, alpha, n))

@@ -88,6 +88,9 @@ def difference_weights(at: Array, m: int) -> Array:
     B. Fornberg, Math. Comp. 51 (1988) 699-706.
     """
     count = at.shape[-1]
+    # In units of their reach: products of a few gaps of 1e100 or 1e-100 leave the range of floats.
+    unit = np.abs(at).max(axis=-1, keepdims=True)
+    at = at / unit
     points = [at[..., i] for i in range(count)]
     zero = np.zeros_like(points[0])
     table = [[zero for _ in range(count)] for _ in range(m + 1)]
@@ -106,7 +109,7 @@ def difference_weights(at: Array, m: int) -> Array:
                 table[k][j] = (points[i] * table[k][j] - k * table[k - 1][j]) / gap
             table[0][j] = points[i] * table[0][j] / gap
         before = product
-    return np.stack(table[m], -1)
+    return np.asarray(np.stack(table[m], -1) / unit**m)
 
 
 def _combine(x: Any, weights: Any) -> Any:
