@@ -11,10 +11,11 @@ from numpy.polynomial import legendre
 
 from hpfracc._arrays import library_of
 from hpfracc.engine.execution.api import aside
+from hpfracc.errors import InvalidInputError
 from hpfracc.operators._grids import to_host
 from hpfracc.operators._namespace import NUMPY, Namespace, of_variables
 from hpfracc.operators._order import Order
-from hpfracc.operators._sequences import power_differences, trapezoid_defect
+from hpfracc.operators._sequences import power_differences, trapezoid_defect, trapezoid_defects
 from hpfracc.operators._values import Samples, constant
 from hpfracc.operators._weights import weights_key, weights_of
 from hpfracc.operators.rules._line_or_parabola import LineOrParabola
@@ -31,6 +32,10 @@ _GAUSS = 6
 _WIDTH, _LEAST_POINTS, _POINTS = 3.6, 512, 110.0
 #: Terms of the expansion at order 1: enough for derivatives up to the third there.
 _ORDERS_AT_ONE = 4
+#: More points are not taken; below the least order that is prepared for, a series is taken up to this argument, with
+#: so many terms.
+_MOST_POINTS = 2**16
+_SMALL, _TERMS = 0.5, 56
 #: The least order that a traced one may have, its value being unknown when the points are chosen.
 LEAST_TRACED = 0.05
 
@@ -121,7 +126,15 @@ def _guarded(order: Order, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
         # Which of the two it is cannot be known: both are made, each where it is defined.
         one = alpha == 1.0
         inside = xp.where((alpha >= LEAST_TRACED) & (alpha < 1.0), alpha, 0.5)
-    points = max(_LEAST_POINTS, math.ceil(_POINTS / (LEAST_TRACED if order.known is None else order.known)))
+    known = LEAST_TRACED if order.known is None else order.known
+    if known < LEAST_TRACED and known / (1.0 - known) * _reach(step, n) ** known < _SMALL:
+        return _by_series(xp, alpha, step, n)
+    points = max(_LEAST_POINTS, math.ceil(_POINTS / known))
+    if points > _MOST_POINTS:
+        raise InvalidInputError(
+            f"alpha={known:g} with a derivative is too small for times up to {_reach(step, n):g}; use an order of at "
+            f"least {_POINTS / _MOST_POINTS:.2g}, or a number"
+        )
     found = spread(xp, lambda at: _by_integral(xp, inside, step, at, points), n)
     found = tuple(array / (1.0 - inside) for array in found)
     if one is None:
@@ -133,6 +146,28 @@ def _guarded(order: Order, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
     return tuple(
         xp.where(served, xp.where(one, limit, array), math.nan) for limit, array in zip(limits, found, strict=True)
     )
+
+
+def _reach(step: Any, n: int) -> float:
+    """The longest time, infinite where it cannot be looked at."""
+    try:
+        return n * float(to_host(step))
+    except Exception:  # traced or mapped
+        return math.inf
+
+
+def _by_series(xp: Namespace, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
+    """The same by the Taylor series in ``c t^alpha``, which is small where alpha is, whatever t."""
+    means, tilts, kernel = (xp.array(np.zeros(n)) for _ in range(3))
+    far, pace = np.arange(1.0, n), xp.exp(alpha * xp.log(xp.array(step)))
+    for k in range(_TERMS):
+        power = k * alpha
+        size = (alpha / (alpha - 1.0) * pace) ** k / (1.0 - alpha)
+        means = means + size * xp.rgamma(power + 2.0) * power_differences(xp, power + 1.0, n)
+        tilts = tilts + size * xp.rgamma(power + 2.0) * trapezoid_defects(xp, power + 1.0, n)
+        values = xp.concatenate([xp.array([1.0 if k == 0 else 0.0]), xp.power(far, power)])
+        kernel = kernel + size * xp.rgamma(power + 1.0) * values
+    return means, tilts, kernel
 
 
 def _at_one(xp: Namespace, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
