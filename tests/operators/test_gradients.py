@@ -361,3 +361,32 @@ def test_small_orders_of_a_mittag_leffler_memory_have_a_series(alpha: float):
         small = 0.01 * alpha
         up, down = (operator(x, t, alpha + e) for e in (small, -small))
         np.testing.assert_allclose(tangent.numpy(), (up - down) / (2.0 * small), atol=1e-4 + 1e-15 / small, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "apply",
+    [
+        lambda x, a: hf.atangana_baleanu(x, step=STEP, alpha=a),
+        lambda x, a: hf.caputo_fabrizio(x, step=STEP, alpha=a),
+        lambda x, a: hf.variable_order(x, step=STEP, alpha=a, at="t-s"),
+        lambda x, a: hf.tempered_integral(x, step=STEP, alpha=a),
+    ],
+)
+def test_orders_are_mapped_over_samples_that_are_not(apply: Any):
+    """vmap over the order alone, where only the weights are mapped."""
+    torch = pytest.importorskip("torch")
+    orders = torch.tensor([0.3, 0.6], dtype=torch.float64)
+    rows = torch.func.vmap(lambda a: apply(torch.tensor(X), a))(orders)
+    for row, order in zip(rows, orders, strict=True):
+        np.testing.assert_allclose(row.numpy(), apply(X, float(order)), atol=1e-10)
+
+
+def test_a_constant_or_listed_variable_order_takes_a_traced_step():
+    """Only an order that is a function needs the points, which a traced step hides."""
+    jax = pytest.importorskip("jax")
+    orders = 0.3 + 0.4 * T
+    with jax.enable_x64(True):
+        found = jax.jit(lambda h: hf.variable_order(X, step=h, alpha=orders))(STEP)
+    np.testing.assert_allclose(found, hf.variable_order(X, step=STEP, alpha=orders), atol=1e-11)
+    with pytest.raises(hf.errors.InvalidInputError, match="step"):
+        jax.jit(lambda h: hf.variable_order(X, step=h, alpha=lambda t: 0.3 + 0.4 * t))(STEP)

@@ -42,11 +42,14 @@ class Varying:
     alpha: Any
     ceiling: int | None
 
-    def at(self, points: Array, what: str) -> Any:
-        """The order at each point, as a float64 array of its own library; ``what`` names the points."""
+    def at(self, points: Callable[[], Array], count: int, what: str) -> Any:
+        """The order at each of ``count`` points, a float64 array of its own library; ``what`` names the points.
+
+        They are asked for only where the order is a function of them.
+        """
         if self.alpha is None or isinstance(self.alpha, bool | str):
             raise InvalidInputError(f"alpha={self.alpha!r} is no order; give a number, an array or a function")
-        alpha = self.alpha(points) if callable(self.alpha) and not is_array(self.alpha) else self.alpha
+        alpha = self.alpha(points()) if callable(self.alpha) and not is_array(self.alpha) else self.alpha
         xp = namespace_of(alpha) if library_of(alpha) in ("torch", "jax") else NUMPY
         try:
             with xp.scope():
@@ -55,8 +58,8 @@ class Varying:
             raise InvalidInputError(f"alpha is no array of real orders ({error}); give numbers such as 0.5") from None
         if values.shape == ():
             with xp.scope():
-                values = values + xp.array(np.zeros(len(points)))
-        if tuple(values.shape) != (len(points),):
+                values = values + xp.array(np.zeros(count))
+        if tuple(values.shape) != (count,):
             raise ShapeError(f"alpha has shape {tuple(values.shape)}; it must have one order for each of {what}")
         return values
 
@@ -133,8 +136,8 @@ def of_samples(samples: Samples, varying: Varying, at: str, operator: Any) -> Ou
         raise InvalidInputError(f"method={method!r} is for at='t'; for at={at!r} use 'auto' or 'l1'")
     rule = L1()
     rule.check(samples, read_order(0.5), _WHO)
-    times = samples.grid.times() - (samples.grid.origin if at == "t-s" else 0.0)
-    alpha = varying.at(times, f"{samples.n} samples")
+    start = samples.grid.origin if at == "t-s" else 0.0
+    alpha = varying.at(lambda: samples.grid.times() - start, samples.n, f"{samples.n} samples")
     if varying.interval(alpha) != 1:
         raise InvalidInputError(f"at={at!r} takes orders in (0, 1]; use at='t' above")
     xp, alpha = _beside(alpha, samples.values)
@@ -155,7 +158,7 @@ def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
     x = samples.values
     if not samples.n:
         rule.check(samples, read_order(0.5), _WHO)
-    alpha = varying.at(samples.grid.times(), f"{samples.n} samples")
+    alpha = varying.at(samples.grid.times, samples.n, f"{samples.n} samples")
     n = varying.interval(alpha)
     xp, alpha = _beside(alpha, x)
     rule.check(samples, read_order(n - 0.5), _WHO)
@@ -254,7 +257,7 @@ def of_function(function: Function, varying: Varying, at: str, method: str) -> O
     wanted = function.points
     kept = replace(function, f=_remembered(function.f))
     if at == "t":
-        alpha = varying.at(wanted, f"{len(wanted)} points")
+        alpha = varying.at(lambda: wanted, len(wanted), f"{len(wanted)} points")
         n = varying.interval(alpha)
         xp, alpha = _beside(alpha, function.at(wanted[:1]))
         with xp.scope():
@@ -277,7 +280,7 @@ def of_function(function: Function, varying: Varying, at: str, method: str) -> O
     for index, node in enumerate(_nodes(1, _NODES_OF_FUNCTIONS)):
 
         def part(t: Any, index: int = index) -> Any:
-            alpha = varying.at(to_host(t).astype(np.float64), "the points of f")
+            alpha = varying.at(lambda: to_host(t).astype(np.float64), len(t), "the points of f")
             if varying.interval(alpha) != 1:
                 raise InvalidInputError("at='s' takes orders in (0, 1]; use at='t' above")
             values = slopes(t)
