@@ -92,7 +92,7 @@ def step_power(step: Any, exponent: Any, like: Any) -> float:
     """``step ** exponent`` of plain numbers, or an error where that leaves the range of the samples' dtype."""
     limits = np.finfo(real_dtype(like))
     try:
-        power = float(step) ** float(exponent)
+        power = math.pow(float(step), float(exponent))
     except OverflowError:
         power = math.inf
     if not float(limits.tiny) <= power <= float(limits.max):
