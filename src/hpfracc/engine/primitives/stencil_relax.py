@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut, outer_cuts
 from hpfracc.engine.primitives._operands import dtype_bytes, elements, promoted, read_dtype, shape_of
 from hpfracc.engine.primitives._samples import reversed_view, strided_view
 from hpfracc.engine.primitives._stencils import NEIGHBOURHOODS, forward_offsets
@@ -47,7 +48,8 @@ class StencilRelax(Primitive):
     all axes or for each.
 
     Algorithms: ``dijkstra`` takes the nearest point first; ``relax`` lowers all points at once until nothing changes;
-    ``frontier`` those alone whose neighbours changed. Not differentiable.
+    ``frontier`` those alone whose neighbours changed; ``tiles`` blocks of points, those alone that can change, each
+    until nothing in it does. Not differentiable.
     """
 
     name = "stencil_relax"
@@ -119,6 +121,10 @@ class StencilRelax(Primitive):
         if algorithm == "csgraph":
             return int(call.facts["steps"]) * call.length * (4 * call.itemsize + 40)
         return costs * call.itemsize + padded * (2 * call.itemsize + 12)
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Maps."""
+        return outer_cuts((None, shape_of(arrays[1])), call.shape, range(-len(call.facts["lattice"]), 0))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """One map of a lattice of that shape."""

@@ -51,6 +51,8 @@ def convolve_by_parts(
         for _ in range(m):
             steps = steps[..., 1:] - steps[..., :-1]
         value = samples.convolve(weights, join([zeros(x, m), steps]), key)
+    if samples.calls is not None:
+        samples.calls.clear()  # what is added in place makes it another result than the call's
     # Beside the sum: the primitive's own starting weights would have the first samples themselves among its summands.
     for i, (first, difference) in enumerate(zip(firsts, forward_differences(x[..., :m]), strict=True)):
         value = add_from(value, i, difference * constant(first, x, None if key is None else (key, "first", i)))

@@ -10,6 +10,7 @@ import pytest
 from hpfracc.engine.execution.batching.overlap import choose_blocks, convolve_block, time_blocks
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives._cuts import Cut
+from hpfracc.engine.primitives.base import ArraySpec
 
 
 def piece(array: Any, axis: int | None, begin: int, end: int) -> Any:
@@ -58,6 +59,8 @@ def test_every_large_call_can_be_cut() -> None:
     """A primitive whose calls have rows offers at least one cut."""
     for name, primitive in PRIMITIVES.items():
         arrays, params = primitive.example((50, 60), "float64")
+        if name == "stencil_relax":  # all of the shape is one lattice; its rows are maps
+            arrays = (arrays[0], ArraySpec((3, 50, 60)))
         call = primitive.describe(*arrays, **params)
         if type(primitive).cuts is not type(primitive).__mro__[1].cuts:
             assert list(primitive.cuts(call, *arrays, **params)), name

@@ -12,6 +12,7 @@ import numpy as np
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
 from hpfracc.engine.backends.cupy import workspace
+from hpfracc.engine.backends.cupy.kernels._tiles import MOST_AXES
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.profiling.clocks import DeviceClock
@@ -31,6 +32,13 @@ _OUT_OF_MEMORY = ("ALLOC_FAILED", "cudaErrorMemoryAllocation")
 def _too_long(call: Call) -> str | None:
     if call.length > _LONGEST_DIRECT:
         return f"{call.length:,} points: its direct sum has one thread a point, for at most {_LONGEST_DIRECT:,}"
+    return None
+
+
+def _many_axes(call: Call) -> str | None:
+    axes = len(call.facts["lattice"])
+    if axes > MOST_AXES:
+        return f"a lattice of {axes} axes: its tiles have at most {MOST_AXES}"
     return None
 
 
@@ -73,7 +81,17 @@ class CupyAdapter(Adapter):
             KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", refuses=_too_long_or_wide),
             KernelSpec("toeplitz_apply", "fft", INEXACT),
         ),
-        "stencil_relax": (KernelSpec("stencil_relax", "frontier", FLOATS, compiles="signature"),),
+        "stencil_relax": (
+            KernelSpec(
+                "stencil_relax",
+                "tiles",
+                FLOATS,
+                compiles="signature",
+                refuses=_many_axes,
+                workspace=workspace.stencil_tiles,
+            ),
+            KernelSpec("stencil_relax", "frontier", FLOATS, compiles="signature", workspace=workspace.stencil_frontier),
+        ),
         "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature"),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, compiles="signature"),),
         "mittag_leffler": (

@@ -11,7 +11,15 @@ from hpfracc.engine.primitives._operands import dtype_bytes
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes
 
-__all__ = ["convolution_direct", "convolution_fft", "fft", "mittag_leffler", "reduction"]
+__all__ = [
+    "convolution_direct",
+    "convolution_fft",
+    "fft",
+    "mittag_leffler",
+    "reduction",
+    "stencil_frontier",
+    "stencil_tiles",
+]
 
 
 #: Points of the longest row that cuFFT transforms in one pass, without a work area.
@@ -59,3 +67,18 @@ def reduction(call: Call, arm: Arm) -> int:
 def mittag_leffler(call: Call, arm: Arm) -> int:
     """Everything in double precision, sorted into bands, and the fractions of all points at once."""
     return 281 * call.length
+
+
+def stencil_frontier(call: Call, arm: Arm) -> int:
+    """Two lists of points, the round in which each was called last, and the costs one behind the other."""
+    return 20 * call.batch * call.length + _stencil_costs(call)
+
+
+def stencil_tiles(call: Call, arm: Arm) -> int:
+    """The search for sources, and the costs one behind the other; lists of tiles are a thousandth of that."""
+    return 10 * call.batch * call.length + _stencil_costs(call)
+
+
+def _stencil_costs(call: Call) -> int:
+    directions = call.facts["steps"] // 2 if call.facts["edges"] else 1
+    return int(directions * call.length * call.itemsize)

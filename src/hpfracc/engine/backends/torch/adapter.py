@@ -93,7 +93,10 @@ class TorchAdapter(Adapter):
             KernelSpec("toeplitz_apply", "direct", INEXACT, differentiable=True, refuses=_too_long_or_wide),
             KernelSpec("toeplitz_apply", "fft", INEXACT, differentiable=True),
         ),
-        "stencil_relax": (KernelSpec("stencil_relax", "relax", FLOATS),),
+        "stencil_relax": (
+            KernelSpec("stencil_relax", "tiles", FLOATS, workspace=workspace.stencil_tiles),
+            KernelSpec("stencil_relax", "relax", FLOATS),
+        ),
         "history_sum": (KernelSpec("history_sum", "direct", INEXACT, differentiable=True),),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, differentiable=True),),
         "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, differentiable=True),),

@@ -6,6 +6,8 @@ There the transforms of long rows have scratch of their own, and non-finite samp
 
 from __future__ import annotations
 
+import math
+
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives.base import Call
@@ -19,6 +21,7 @@ __all__ = [
     "mittag_leffler",
     "nothing",
     "reduction",
+    "stencil_tiles",
 ]
 
 
@@ -93,3 +96,10 @@ def mittag_leffler(call: Call, arm: Arm) -> int:
     """Everything in double precision, sorted into bands, and the fractions of one block; on a card of all at once."""
     each = {"float32": 80, "float64": 44, "complex64": 92, "complex128": 76}[call.dtype]
     return call.length * (each if arm.on_host else each + 229) + (1 << 22)
+
+
+def stencil_tiles(call: Call, arm: Arm) -> int:
+    """Both operands with a layer around, and copies of the tiles that are worked on: all of them at worst."""
+    moves = call.facts["steps"] if call.facts["edges"] else 1
+    padded = math.prod(side + 2 for side in call.facts["lattice"]) if call.length else 0
+    return int((call.batch * 7 * padded + (2 + call.batch) * moves * padded) * call.itemsize)
