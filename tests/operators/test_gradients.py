@@ -347,12 +347,12 @@ def test_what_the_fast_integral_cannot_differentiate_is_said():
         np.testing.assert_allclose(traced(0.6), hf.riemann_liouville_integral(X, bent, 0.6), rtol=1e-8)
 
 
-@pytest.mark.parametrize("alpha", [0.04, 1e-3, 1e-6])
+@pytest.mark.parametrize("alpha", [0.04, 1e-6])
 def test_small_orders_of_a_mittag_leffler_memory_have_a_series(alpha: float):
     """As many points of quadrature as 1/alpha took all memory there was; value and slope are those of plain orders."""
     torch = pytest.importorskip("torch")
     order, one = torch.tensor(alpha, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64)
-    t = np.linspace(0.0, 1.0, LONG)
+    t = np.linspace(0.0, 1.0, 100)
     x = np.cos(3.0 * t) + t**2
 
     for operator in (hf.atangana_baleanu, hf.atangana_baleanu_riemann):
