@@ -84,8 +84,6 @@ class Samples:
 
         ``starts`` and ``options`` are those of the primitive.
         """
-        if key is None and library_of(weights) == "torch":
-            signal = _mapped_like(signal, weights)
         after = () if starts is None else (starts,)
         result = causal_convolution(weights, signal, *after, backend=self.backend, weights_key=key, **options)
         if self.calls is not None and key is not None:
@@ -98,12 +96,6 @@ class Samples:
         if library_of(step) in ("numpy", "python") and library_of(exponent) in ("numpy", "python"):
             return step_power(step, exponent, self.values)
         return scalar(step, self.values) ** scalar(exponent, self.values)
-
-
-def _mapped_like(signal: Any, weights: Any) -> Any:
-    """``signal``, mapped by ``torch.func.vmap`` where only ``weights`` are: the sum looks for what is not finite."""
-    wrapped = sys.modules["torch"]._C._functorch.is_functorch_wrapped_tensor
-    return signal + 0.0 * weights[..., :1].detach() if wrapped(weights) and not wrapped(signal) else signal
 
 
 def step_power(step: Any, exponent: Any, like: Any) -> float:
