@@ -193,6 +193,11 @@ class TorchAdapter(Adapter):
         """By PyTorch; a gradient goes through."""
         return import_optional("torch").stack(tuple(arrays))
 
+    def stack_on(self, arrays: Sequence[Any], buffer: np.ndarray) -> Any:
+        """By PyTorch, on the buffer's memory."""
+        torch = import_optional("torch")
+        return torch.stack(tuple(arrays), out=torch.from_numpy(buffer))
+
     def pinned_bytes(self, size: int) -> np.ndarray | None:
         """Page-locked memory from PyTorch's own allocator; None where there is no card."""
         torch = import_optional("torch")
