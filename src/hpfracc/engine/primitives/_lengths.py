@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["fast_length", "power_of_two", "transformed_shape"]
+__all__ = ["fast_length", "power_of_two", "rough_row_bytes", "transformed_shape"]
 
 
 @lru_cache(maxsize=1024)
@@ -41,3 +41,19 @@ def transformed_shape(shape: tuple[int, ...], kind: str, n: int | None, axis: in
     points = n if n is not None else 2 * (given - 1) if kind == "irfft" and given else given
     axis %= len(shape)
     return (*shape[:axis], points // 2 + 1 if kind == "rfft" and points else points, *shape[axis + 1 :])
+
+
+@lru_cache(maxsize=1024)
+def rough_row_bytes(points: int, dtype: str) -> int:
+    """Bytes that a row of so many points takes while it is transformed, if they have a large prime factor; else none.
+
+    It is then a convolution of at least twice as many points, by Bluestein; with a copy of the row.
+    """
+    rest = max(1, points)
+    for factor in (2, 3, 5, 7, 11, 13):
+        while rest % factor == 0:
+            rest //= factor
+    if rest == 1:
+        return 0
+    item = 8 if dtype in ("float32", "complex64") else 16
+    return (fast_length(2 * points - 1) + points) * item

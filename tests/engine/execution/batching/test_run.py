@@ -294,16 +294,18 @@ def test_a_probe_finds_what_a_function_takes() -> None:
         hf.operation(name="wrong", memory=3)(hungry)  # type: ignore[call-overload]
 
 
+#: Operation, rows, what all calls share, parameters.
+ARRAYS: dict[str, tuple[Any, Any, tuple[Any, ...], dict[str, Any]]] = {
+    "convolution": (hf.causal_convolution, np.stack(ROWS), (W,), {}),
+    "fft": (hf.fft, np.stack(ROWS), (), {"kind": "rfft"}),
+    "xor": (hf.bitwise_xor, np.stack(INTEGERS), (INTEGERS[1],), {}),
+    "matmul": (hf.matmul, np.stack([b for _, b in MATRICES]), (MATRICES[0][0],), {}),
+    "reduction": (hf.reduction, np.stack(ROWS), (), {}),
+}
+
+
 class TestOneLaunchAChunk:
     """Many items are one call of one kernel, and their results views of one array."""
-
-    ARRAYS: dict[str, tuple[Any, Any, tuple[Any, ...], dict[str, Any]]] = {
-        "convolution": (hf.causal_convolution, np.stack(ROWS), (W,), {}),
-        "fft": (hf.fft, np.stack(ROWS), (), {"kind": "rfft"}),
-        "xor": (hf.bitwise_xor, np.stack(INTEGERS), (INTEGERS[1],), {}),
-        "matmul": (hf.matmul, np.stack([b for _, b in MATRICES]), (MATRICES[0][0],), {}),
-        "reduction": (hf.reduction, np.stack(ROWS), (), {}),
-    }
 
     @staticmethod
     def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
@@ -321,7 +323,7 @@ class TestOneLaunchAChunk:
     @pytest.mark.parametrize("name", ARRAYS)
     def test_list_and_array(self, name: str, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Given as a list or as one array, they are launched once, and come out as a loop gives them."""
-        operation, array, common, params = self.ARRAYS[name]
+        operation, array, common, params = ARRAYS[name]
         alone = [np.asarray(operation(*common, row, **params)) for row in array]
         if library == "torch":
             array, common = torch.from_numpy(array), tuple(map(torch.from_numpy, common))

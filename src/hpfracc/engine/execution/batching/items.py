@@ -157,7 +157,7 @@ def by_name(
             wrong = InvalidInputError(f"{type(item).__name__} does not give the variables of the first item by name")
             raise item_error(index, len(given), wrong) from wrong
     names = tuple(given[0]) if given else ()
-    calls = [tuple([*params.values(), *(item[name] for name in names)]) for item in given]
+    calls = [(*params.values(), *(item[name] for name in names)) for item in given]
     return operation, calls, {"expression": expression, "names": (*params, *names)}
 
 

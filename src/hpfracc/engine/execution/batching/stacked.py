@@ -206,7 +206,7 @@ def _laid_out(values: list[Any], shape: tuple[int, ...], shared: bool, pool: Any
 
 
 def _stacked_tensors(values: list[Any], library: str, pool: Any, held: list[Any]) -> Any:
-    """Stacked by their library: tensors on the host into a buffer of the pool, for fresh memory costs more than that."""
+    """Stacked by their library; tensors on the host into a buffer of the pool, for fresh memory costs page faults."""
     first, adapter = values[0], registry.adapter(library)
     name = dtype_name(first)
     if library != "torch" or device_of(first) != "cpu" or tracks_gradient(first) or name not in INEXACT | INTEGERS:
