@@ -21,8 +21,9 @@ from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure.spill import spill_device
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import HOST, get_budget
-from hpfracc.engine.memory.buffers import host_buffers
+from hpfracc.engine.memory.buffers import host_buffers, pinned_buffers
 from hpfracc.engine.memory.relief import relief
+from hpfracc.engine.memory.staging import release_idle
 
 __all__ = ["RUNGS", "CleanupReport", "Ladder", "RungReport", "ladder"]
 
@@ -189,7 +190,8 @@ class Ladder(Guarded):
         climb.reports.append(RungReport(name, released, freed, time.perf_counter() - begin, note, error))
 
     def _own_caches(self, climb: _Climb) -> tuple[int, str]:
-        released = prepared_operands.clear() + host_buffers.clear()
+        release_idle()  # into the pool, which is emptied next
+        released = prepared_operands.clear() + host_buffers.clear() + pinned_buffers.clear()
         notes = []
         for callback in list(self._callbacks):
             try:
