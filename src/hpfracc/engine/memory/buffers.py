@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -100,10 +101,8 @@ class BufferPool(Guarded):
         Where none is kept it comes from ``make``, by default the pool's own. Give it back with :meth:`release`; one
         that is merely forgotten is lost to the pool, and nothing else.
         """
-        kind = np.dtype(dtype)
-        if kind.hasobject:
-            raise InvalidInputError(f"dtype={dtype!r} holds Python objects; a pool gives memory for numbers")
-        size = math.prod(shape if isinstance(shape, tuple) else (shape,)) * kind.itemsize
+        kind, shape = _as_dtype(dtype), _as_shape(shape)
+        size = math.prod(shape) * kind.itemsize
         raw, fresh = self._take(size, make or self.make)
         view: np.ndarray[Any, Any] = raw[:size].view(kind).reshape(shape)
         if clear and not fresh:
@@ -203,6 +202,32 @@ class BufferPool(Guarded):
             self._hits = self._misses = self._dropped = 0
             self._held = self._used_bytes = self._peak = 0
             self._pinned = False
+
+
+def _as_dtype(dtype: Any) -> np.dtype[Any]:
+    """A dtype of plain numbers."""
+    try:
+        kind: np.dtype[Any] = np.dtype(dtype)
+    except TypeError:
+        raise InvalidInputError(f"dtype={dtype!r} is not a dtype; use a name such as 'float64'") from None
+    if kind.hasobject or kind.subdtype is not None or not kind.itemsize:
+        raise InvalidInputError(
+            f"dtype={dtype!r} holds Python objects, arrays or nothing; a pool gives memory for numbers"
+        )
+    return kind
+
+
+def _as_shape(shape: Any) -> tuple[int, ...]:
+    """Whole numbers, none of them negative: what is not there must not become somebody else's."""
+    try:
+        sizes = tuple(map(index, shape if isinstance(shape, tuple) else (shape,)))
+    except TypeError:
+        sizes = (-1,)
+    if any(size < 0 for size in sizes) or isinstance(shape, bool):
+        raise InvalidInputError(f"shape={shape!r} is not one; use a number of elements, or a tuple of them")
+    if math.prod(sizes) >= 2**60:
+        raise InvalidInputError(f"shape={shape!r} has more elements than any memory; use fewer")
+    return sizes
 
 
 def _rounded(size: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc.engine.primitives._cuts import Cut, outer_cuts
 from hpfracc.engine.primitives._operands import dtype_bytes, elements, promoted, read_dtype, shape_of
 from hpfracc.engine.primitives._samples import reversed_view, strided_view
 from hpfracc.engine.primitives._stencils import NEIGHBOURHOODS, forward_offsets
@@ -121,6 +122,11 @@ class StencilRelax(Primitive):
         if algorithm == "csgraph":
             return int(call.facts["steps"]) * call.length * (4 * call.itemsize + 40)
         return costs * call.itemsize + padded * (2 * call.itemsize + 12)
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Maps, which know nothing of each other; a lattice itself is not cut, for a path may lead anywhere."""
+        inner = range(-len(call.facts["lattice"]), 0)
+        return outer_cuts((None, shape_of(arrays[1])), call.shape, inner)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """One map of a lattice of that shape."""

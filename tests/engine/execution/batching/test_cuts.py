@@ -10,6 +10,7 @@ import pytest
 from hpfracc.engine.execution.batching.overlap import choose_blocks, convolve_block, time_blocks
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives._cuts import Cut
+from hpfracc.engine.primitives.base import ArraySpec
 
 
 def piece(array: Any, axis: int | None, begin: int, end: int) -> Any:
@@ -58,9 +59,10 @@ def test_every_large_call_can_be_cut() -> None:
     """A primitive whose calls have rows offers at least one cut."""
     for name, primitive in PRIMITIVES.items():
         arrays, params = primitive.example((50, 60), "float64")
+        if name == "stencil_relax":  # its example is one map; rows are maps
+            arrays = (arrays[0], ArraySpec((9, 50, 60)))
         call = primitive.describe(*arrays, **params)
-        if type(primitive).cuts is not type(primitive).__mro__[1].cuts:
-            assert list(primitive.cuts(call, *arrays, **params)), name
+        assert list(primitive.cuts(call, *arrays, **params)), name
 
 
 @pytest.mark.parametrize(("length", "taps"), [(100, 100), (100, 7), (50, 90), (1, 1), (64, 64), (97, 31)])

@@ -41,8 +41,8 @@ __all__ = [
 ONE_PASS = 4096
 #: Weights of a block of a history sum on the host, where they should stay in cache, and on a card; and its outputs.
 HISTORY_BLOCK, HISTORY_ROWS = {True: 1 << 17, False: 1 << 24}, 2048
-#: Values of the Mittag-Leffler function that are taken at once on a card, and bytes of the fractions of each.
-_AT_ONCE, _FRACTIONS = 1 << 18, 1330
+#: Values of the Mittag-Leffler function that are taken at once on the host and on a card, and bytes of their fractions.
+_AT_ONCE, _FRACTIONS = {True: 2048, False: 1 << 18}, 1330
 #: States of a recurrence that go side by side on the host, where they should stay in cache, and on a card.
 STATES_TOGETHER = {True: 1 << 14, False: 1 << 19}
 
@@ -115,7 +115,7 @@ def reduction(call: Call, arm: Arm) -> int:
 def mittag_leffler(call: Call, arm: Arm) -> int:
     """Everything in double precision, sorted into bands, and the fractions of one block."""
     each = {"float32": 66, "float64": 44, "complex64": 92, "complex128": 76}[call.dtype]
-    return call.length * each + (_FRACTIONS * min(call.length, _AT_ONCE) if not arm.on_host else 1 << 22)
+    return call.length * each + _FRACTIONS * min(call.length, _AT_ONCE[arm.on_host])
 
 
 def _work_area(points: int, row: int, rows: int, arm: Arm) -> int:
