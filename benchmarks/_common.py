@@ -61,6 +61,27 @@ def timed_in_rounds(
     return {name: quarter(values) for name, values in found.items()}
 
 
+def ratio_in_rounds(
+    one: Callable[[], Any], other: Callable[[], Any], seconds: float, synchronize: Callable[[], None] | None = None
+) -> tuple[float, float, float]:
+    """Seconds a call of either, and the median of the ratios of neighbouring turns.
+
+    What disturbs a machine for longer than a turn disturbs both of a pair, and cancels in their ratio; who comes first
+    changes from pair to pair.
+    """
+    pair = (one, other)
+    quickest = [min(_run(run, 3, synchronize) for _ in range(2)) for run in pair]
+    batch = [max(3, min(1000, int(4e-3 / max(taken, 1e-9)))) for taken in quickest]
+    taken: tuple[list[float], list[float]] = [], []
+    deadline = time.perf_counter() + seconds
+    while len(taken[0]) < 10 or (time.perf_counter() < deadline and len(taken[0]) < 400):
+        for turn in (0, 1) if len(taken[0]) % 2 else (1, 0):
+            _run(pair[turn], 1, synchronize)
+            taken[turn].append(_run(pair[turn], batch[turn], synchronize))
+    ratios = sorted(a / b for a, b in zip(*taken, strict=True))
+    return quarter(taken[0]), quarter(taken[1]), ratios[len(ratios) // 2]
+
+
 def _run(run: Callable[[], Any], times: int, synchronize: Callable[[], None] | None) -> float:
     begin = time.perf_counter()
     for _ in range(times):

@@ -21,7 +21,7 @@ from _common import heading, print_table, show, write_json
 from scipy.sparse import csgraph
 
 import hpfracc as hf
-from hpfracc.lattice import Lattice
+from hpfracc.lattice import Lattice, _search
 
 Rows = list[list[str]]
 
@@ -213,6 +213,48 @@ def large_maze(table: Table, name: str, least: float, most: float) -> None:
     table.bar(f"{task}: twice as fast as SciPy's Dijkstra", slow >= 2 * quick, f"{slow / quick:.2f} times")
 
 
+def pairs(table: Table, side: int = 1024) -> Rows:
+    """One pair by A* and from both ends, on lattices with a good and a poor bound for what is left; both answers equal.
+
+    From a point at a quarter of each side to one at three quarters, or from corner to corner.
+    """
+    generator = np.random.default_rng(0)
+    shape = (side, side)
+    walls = generator.random(shape) < 0.3
+    for place in (0, side // 4, 3 * side // 4, side - 8):
+        walls[place : place + 8, place : place + 8] = False  # no end is walled in
+    rare = np.zeros(shape, bool)
+    rare[0, -1] = True
+    space = (100, 100, 100)
+    lattices = {
+        "open, all 1": Lattice(shape, obstacles=rare),
+        "open, 1 to 2": Lattice(shape, weights=generator.uniform(1, 2, shape)),
+        "open, 1 to 10": Lattice(shape, weights=generator.uniform(1, 10, shape)),
+        "open, 0 to 1": Lattice(shape, weights=generator.uniform(0, 1, shape)),
+        "open, half of them 0": Lattice(shape, weights=generator.uniform(-1, 1, shape).clip(0)),
+        "maze 30 %, all 1": Lattice(shape, obstacles=walls),
+        "maze 30 %, 1 to 10": Lattice(shape, weights=generator.uniform(1, 10, shape), obstacles=walls),
+        "100^3, 1 to 10": Lattice(space, weights=generator.uniform(1, 10, space)),
+    }
+    rows: Rows = []
+    for name, lattice in lattices.items():
+        chosen = "astar" if lattice._costs.least >= _search._STRONG * lattice._costs.mean else "bidirectional"
+        quarter, last = tuple(n // 4 for n in lattice.shape), tuple(n - 1 for n in lattice.shape)
+        ends = {"corners": ((0,) * lattice.ndim, last), "quarters": (quarter, tuple(3 * n for n in quarter))}
+        for what, (start, end) in ends.items():
+            a, b = lattice.geometry.place(start), lattice.geometry.place(end)
+
+            def search(method: str, lattice: Lattice = lattice, a: int = a, b: int = b) -> float:
+                return _search.search_path(lattice.geometry, lattice._costs, a, b, method)[1]
+
+            times = {method: best(lambda method=method: search(method), 0.5, 10) for method in _search.METHODS}
+            assert np.isclose(times["astar"][1], times["bidirectional"][1])
+            shown = [show(times[method][0]) for method in _search.METHODS]
+            rows.append([name, what, *shown, chosen])
+            table.data[f"pair, {name}, {what}"] = {method: seconds for method, (seconds, _) in times.items()}
+    return rows
+
+
 def on_the_card() -> Rows:
     """Time on the card, on the host, and their ratio."""
     import torch
@@ -229,40 +271,55 @@ def on_the_card() -> Rows:
     except ImportError:
         cupy = None
     if cupy is not None:
+        from hpfracc.engine.backends.cupy.kernels.stencil_relax import KERNELS
+
         small = tuple(cupy.asarray(array[:64, :64]) for array in (weights, start))
-        hf.stencil_relax(*small)
         held = tuple(cupy.asarray(array) for array in (weights, start))
 
-        def resident() -> Any:
-            found = hf.stencil_relax(*held)
+        def resident(run: Callable[..., Any]) -> Any:
+            found = run(*held)
             cupy.cuda.Device().synchronize()
             return found
 
-        card, found = best(resident, 5.0, 3)
-        assert np.allclose(cupy.asnumpy(found), truth)
-        rows.append(["", "cupy, arrays on the card", show(card), f"{seconds / card:.1f}"])
+        arms = {f"cupy by {name}": kernel.run for name, kernel in KERNELS.items()} | {"chosen": hf.stencil_relax}
+        for name, run in arms.items():
+            run(*small)
+            card, found = best(lambda run=run: resident(run), 5.0, 3)
+            assert np.allclose(cupy.asnumpy(found), truth)
+            rows.append(["", f"{name}, arrays on the card", show(card), f"{seconds / card:.1f}"])
         there, found = best(lambda: hf.stencil_relax(weights, start, backend="cupy"), 5.0, 3)
         rows.append(["", "cupy, there and back", show(there), f"{seconds / there:.1f}"])
         del held, found
         cupy.get_default_memory_pool().free_all_blocks()
+    tensors = tuple(torch.as_tensor(array, device="cuda") for array in (weights, start))
+    card, found = best(lambda: by_torch("tiles", tensors), 0.0)
+    assert np.allclose(found.cpu().numpy(), truth)
+    rows.append(["", "torch by tiles, tensors on the card", show(card), f"{seconds / card:.2f}"])
+    del tensors, found
     side = 2048
     lattice, source = maze(side)
     start = np.full(lattice.shape, np.inf)
     start.reshape(-1)[source] = 0.0
     seconds, truth = best(lambda: hf.stencil_relax(lattice._costs.host, start, backend="numba"), 1.0)
-    tensors = tuple(torch.as_tensor(array, device="cuda") for array in (lattice._costs.host, start))
-
-    def by_torch() -> Any:
-        found = hf.stencil_relax(*tensors)
-        torch.cuda.synchronize()
-        return found
-
-    card, found = best(by_torch, 0.0)
-    assert np.allclose(found.cpu().numpy(), truth)
     rows.append([f"map of a {side} x {side} maze, float64", "host, numba", show(seconds), "1"])
-    rows.append(["", "torch, rounds over all points", show(card), f"{seconds / card:.2f}"])
+    tensors = tuple(torch.as_tensor(array, device="cuda") for array in (lattice._costs.host, start))
+    for algorithm, words in (("tiles", "torch by tiles"), ("relax", "torch, rounds over all points")):
+        card, found = best(lambda algorithm=algorithm: by_torch(algorithm, tensors), 0.0)
+        assert np.allclose(found.cpu().numpy(), truth)
+        rows.append(["", words, show(card), f"{seconds / card:.2f}"])
 
     return rows + cube(True, "periodic") + cube(False, "bounded")
+
+
+def by_torch(algorithm: str, tensors: tuple[Any, ...]) -> Any:
+    """One kernel of PyTorch's, to its end."""
+    import torch
+
+    from hpfracc.engine.backends.torch.kernels.stencil_relax import KERNELS
+
+    found = KERNELS[algorithm].run(*tensors)
+    torch.cuda.synchronize()
+    return found
 
 
 def cube(periodic: bool, kind: str) -> Rows:
@@ -311,6 +368,8 @@ def main() -> None:
     print_table(["task", "hpfracc", *LIBRARIES, "ratio to the fastest"], table.rows)
     print()
     print_table(["bar", "measured", ""], table.bars)
+    print()
+    print_table(["one pair on 1024 x 1024", "between", "A*", "from both ends", "chosen"], pairs(table))
     write_json("lattice", {"seconds": table.data, "bars": table.bars})
 
 

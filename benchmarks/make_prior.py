@@ -4,7 +4,7 @@ Runs a thorough calibration with nothing known before and merges what it finds i
 ``src/hpfracc/engine/selection/prior.json``. What other machines measured of other arms is kept, so the processor's part
 and the cards' part can come from two machines: ``--only cpu`` or ``--only cards`` says which part this one is for.
 
-    python benchmarks/make_prior.py [--budget SECONDS] [--passes N] [--only cpu|cards] [--out FILE]
+    python benchmarks/make_prior.py [--budget SECONDS] [--passes N] [--only cpu|cards] [--operation NAME] [--out FILE]
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, hf.config(wisdom=folder):
         # What was compiled on this machine before is not compiled on the next one.
         os.environ["NUMBA_CACHE_DIR"] = folder
-        report = calibrate(thorough=True, budget_seconds=arguments.budget, progress=show)
+        measure = partial(calibrate, arguments.operation, thorough=True, budget_seconds=arguments.budget, progress=show)
+        report = measure()
         for _ in range(arguments.passes - 1):
-            take_better(report, calibrate(thorough=True, budget_seconds=arguments.budget, progress=show))
+            take_better(report, measure())
     print(file=sys.stderr)
     found = {
         "version": 1,
-        "made": [describe(report, arguments.only)],
+        "made": [describe(report, arguments.only, arguments.operation)],
         "knots": collect_knots(report, arguments.only),
         "compile": collect_compiles(report, arguments.only),
         "transfers": collect_transfers(report) if arguments.only != "cpu" else {},
@@ -76,6 +78,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=75.0, metavar="SECONDS", help="of one pass (default: 75)")
     parser.add_argument("--passes", type=int, default=2, help="so often, the best times count (default: 2)")
     parser.add_argument("--only", choices=("cpu", "cards"), help="the part of the prior that this machine measures")
+    parser.add_argument("--operation", action="append", metavar="NAME", help="only this one (may be repeated)")
     parser.add_argument("--out", type=Path, default=PACKAGED)
     return parser.parse_args()
 
@@ -96,11 +99,12 @@ def take_better(report: CalibrationReport, other: CalibrationReport) -> None:
     report.transfers += other.transfers
 
 
-def describe(report: CalibrationReport, only: str | None) -> dict[str, Any]:
+def describe(report: CalibrationReport, only: str | None, operations: Sequence[str] | None) -> dict[str, Any]:
     machine = hardware.machine()
+    part = only or "all"
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "part": only or "all",
+        "part": f"{part}: {', '.join(operations)}" if operations else part,
         "processor": f"{machine.cpu.model}, {len(machine.cpu.affinity)} threads",
         "cards": [card.name for card in machine.gpus],
         "libraries": {name: version for name, version in machine.libraries.items() if version},

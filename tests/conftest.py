@@ -11,6 +11,7 @@ import pytest
 from hpfracc import _config
 from hpfracc.engine.execution import state
 from hpfracc.solvers.ode import _compile_policy
+from tests.helpers.cards import hide_cards
 
 # Tests import JAX themselves, several processes at once perhaps: none may take most of a card for itself.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -19,6 +20,20 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 def _resets() -> list[Callable[[], None]]:
     """What forgets the library's global state, from the lowest floor up."""
     return [_config.reset, state.reset, _compile_policy.reset]
+
+
+#: Tests of choosing, falling back and the contract's words: about arms on the host, wherever they run.
+_HOST_ALONE = ("tests/engine/execution/", "tests/engine/review/", "tests/contract/")
+
+
+@pytest.fixture(autouse=True)
+def host_alone(request: pytest.FixtureRequest, fresh_state: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No card is seen by such a test unless it is marked ``gpu``."""
+    if request.node.nodeid.startswith(_HOST_ALONE) and request.node.get_closest_marker("gpu") is None:
+        with hide_cards(monkeypatch):
+            yield
+    else:
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -271,6 +271,12 @@ _HOMES: dict[str, str] = {
 }
 
 
+#: Modules that are there once they are touched, as ``hf.batch.run(...)``.
+_MODULES = frozenset(
+    {"analytics", "batch", "errors", "lattice", "memory", "ml", "operators", "profiling", "solvers", "special"}
+)
+
+
 def _device_clocks() -> list[DeviceClock]:
     from hpfracc.engine.backends.registry import device_clocks
 
@@ -284,7 +290,7 @@ plug_in(_device_clocks)
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
-    elif name in __all__:
+    elif name in _MODULES:
         value = importlib.import_module(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -294,4 +300,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

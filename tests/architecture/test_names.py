@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -77,6 +79,14 @@ def test_a_name_that_shares_a_modules_name_is_that_module(package: str, name: st
     """The exceptions really are modules, so that importing them changes nothing."""
     assert package == "hpfracc"
     assert isinstance(getattr(hpfracc, name), ModuleType)
+
+
+def test_modules_are_there_once_they_are_touched():
+    """``hf.batch.run`` works after ``import hpfracc as hf`` alone, in a process that imported nothing else."""
+    code = (
+        "import hpfracc as hf\nfor name in sorted(hf._MODULES): assert getattr(hf, name).__name__ == f'hpfracc.{name}'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_unknown_name_is_an_attribute_error():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from hpfracc.cli import main
@@ -54,6 +56,26 @@ def test_the_figures_are_what_they_say():
     slower = Outcome([row(numpy=0.5)])
     assert ("sizes worse than NumPy by 5 % + 3 us", "1", "0", False) in slower.metrics()
     assert Outcome().metrics() == []
+
+
+def test_operations_are_timed_on_their_typical_operands(monkeypatch: pytest.MonkeyPatch):
+    """A distance map with one source, not with a random price at every point."""
+    seen: list[Any] = []
+
+    class SeenError(Exception):
+        pass
+
+    def watched(operation: str, arrays: Any, params: Any) -> None:
+        seen.append(arrays)
+        raise SeenError
+
+    monkeypatch.setattr(live, "_overhead", lambda report: (math.nan, math.nan))
+    monkeypatch.setattr(live, "Trial", watched)
+    monkeypatch.setattr(live, "_EXPONENTS", (6,))
+    with pytest.raises(SeenError):
+        live.measure(["stencil_relax"], 2.0, lambda share, text: None)
+    assert [int(np.isfinite(array).sum()) for array in seen[0]] == [64, 1]
+    assert seen[0][0].min() >= 1
 
 
 def test_time_that_runs_out_is_said():

@@ -72,8 +72,8 @@ class SimulatedClock:
         mark.at = max(self.done_at, self.time.perf_counter())
         return mark
 
-    def is_idle(self, device: str) -> bool:
-        return self.time.perf_counter() >= self.done_at
+    def mark_end(self, device: str) -> tuple[bool, Any]:
+        return self.time.perf_counter() >= self.done_at, self.mark(device)
 
     def has_passed(self, mark: Mark) -> bool:
         return self.time.perf_counter() >= mark.at

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 from scipy.sparse import csgraph
 
 import hpfracc as hf
+from hpfracc import memory
 from hpfracc.errors import InvalidInputError, NoPathError, ShapeError
-from hpfracc.lattice import Lattice
+from hpfracc.lattice import Lattice, _search
 
 KINDS = list(itertools.product(["none", "points", "edges"], [False, (True, False)], ["von_neumann", "moore"]))
 EACH = pytest.mark.parametrize(("weights", "periodic", "neighbourhood"), KINDS)
@@ -44,6 +46,105 @@ def test_maps_and_pairs_are_scipy_s(weights, periodic, neighbourhood):
             path = lattice.shortest_path(0, end)
             assert lattice.distance(0, end) == truth[end]
             assert sum(matrix[u, v] for u, v in itertools.pairwise(path)) == truth[end]
+
+
+SHAPES = [(1, 40), (40, 1, 1), (2, 9), (3, 14), (7, 6), (3, 3, 5), (2, 3, 1, 7), (64,)]
+
+
+@pytest.mark.parametrize("method", _search.METHODS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("neighbourhood", ["von_neumann", "moore"])
+def test_pairs_by_either_search_are_scipy_s(method, shape, periodic, neighbourhood):
+    """Costs of points and of edges, with free steps, closed ones and equal ones: cost and path of SciPy's Dijkstra."""
+    pytest.importorskip("numba")
+    generator = np.random.default_rng(math.prod(shape))
+    directions = len(Lattice(shape, neighbourhood=neighbourhood).directions)
+    for size, levels in itertools.product(
+        (shape, (directions, *shape)), ([0, 0, 0.3, 5], [0.1], [1, 1.7], [1e-3, 1, 1e3])
+    ):
+        weights = generator.choice(np.array(levels, float), size)
+        weights[generator.random(size) < 0.25] = np.inf
+        closed = generator.random(shape) < 0.1
+        lattice = Lattice(shape, periodic, weights, closed, neighbourhood)
+        open_points = np.flatnonzero(~closed if size != shape else ~closed & np.isfinite(weights))
+        start = int(generator.choice(open_points))
+        matrix = lattice.to_csr()
+        truth = csgraph.dijkstra(matrix, indices=start)
+        with hf.use_backend("numba"):
+            for end in generator.choice(open_points, 5):
+                if np.isinf(truth[end]):
+                    with pytest.raises(NoPathError):
+                        _search.search_path(lattice.geometry, lattice._costs, start, int(end), method)
+                    continue
+                path, cost = _search.search_path(lattice.geometry, lattice._costs, start, int(end), method)
+                assert (path[0], path[-1]) == (start, end)
+                assert cost == pytest.approx(truth[end], rel=1e-12)
+                assert sum(matrix[u, v] for u, v in itertools.pairwise(path)) == pytest.approx(truth[end], rel=1e-12)
+                assert all(v in lattice.geometry.neighbours(u) for u, v in itertools.pairwise(path))
+
+
+def test_infinite_weights_are_obstacles():
+    """A point that costs infinitely much can be neither entered nor left, whoever asks: searches, maps and graphs."""
+    weights = np.ones((3, 4))
+    weights[1, 1] = np.inf
+    lattice, named = Lattice((3, 4), weights=weights), Lattice((3, 4), obstacles=[(1, 1)])
+    for ask in (lattice.distance, lattice.shortest_path, named.distance):
+        for pair in (((1, 1), (0, 0)), ((0, 0), (1, 1))):
+            with pytest.raises(InvalidInputError, match="obstacle"):
+                ask(*pair)
+    with pytest.raises(InvalidInputError, match="obstacle"):
+        lattice.distance_map((1, 1))
+    assert (lattice.to_csr() != named.to_csr()).nnz == 0
+    for graph in ("networkx", "rustworkx", "igraph"):
+        pytest.importorskip(graph)
+        assert_like = [getattr(one, f"to_{graph}")() for one in (lattice, named)]
+        edges = [sorted(map(tuple, _pairs(graph, one))) for one in assert_like]
+        assert edges[0] == edges[1]
+        assert len(edges[0]) == 13
+    assert len(_pairs("networkx", Lattice((3, 4), weights=np.ones((3, 4))).to_networkx())) == 17
+
+
+def _pairs(library, graph):
+    return list(
+        {"networkx": lambda: graph.edges(), "igraph": lambda: graph.get_edgelist()}.get(
+            library, lambda: graph.edge_list()
+        )()
+    )
+
+
+def test_the_search_follows_the_costs(monkeypatch):
+    """A* where the least cost is near the mean, else from both ends; and both look at less than everything."""
+    pytest.importorskip("numba")
+    used = []
+    for name, run in list(_search._COMPILED.items()):
+        monkeypatch.setitem(
+            _search._COMPILED, name, lambda *args, name=name, run=run: (used.append(name), run(*args))[1]
+        )
+    generator = np.random.default_rng(0)
+    with hf.use_backend("numba"):
+        Lattice((30, 30), obstacles=[(3, 3)]).shortest_path(0, 899)
+        Lattice((30, 30), weights=generator.uniform(1, 1.2, (30, 30))).distance(0, 899)
+        Lattice((30, 30), weights=generator.uniform(0, 1, (30, 30))).distance(0, 899)
+    assert used == ["astar", "astar", "bidirectional"]
+
+
+def test_searches_look_at_little():
+    """On an open plain A* goes straight to the goal, and two searches meet halfway: most points are never reached."""
+    pytest.importorskip("numba")
+    from hpfracc.lattice.compiled.astar import astar
+    from hpfracc.lattice.compiled.bidirectional import bidirectional
+    from hpfracc.lattice.compiled.steps import make_steps
+
+    lattice = Lattice((201, 201))
+    steps, costs = make_steps(lattice.geometry), np.ones((1, lattice.size))
+    start, goal = (np.uint64(lattice.geometry.place(place)) for place in ((100, 60), (100, 140)))
+    _, found = astar(costs, False, steps, 1.0, False, start, goal)
+    assert found[goal] == 80
+    assert np.isfinite(found).sum() < 300
+    _, found, _, cost = bidirectional(costs, False, steps, 0.5, 8, start, goal)
+    assert cost == 80
+    assert np.isfinite(found).sum(0).max() < 2 * 41**2 + 200
 
 
 @EACH
@@ -212,3 +313,23 @@ def test_communities_share_all_points_out(method):
     assert groups == lattice.find_communities(method, seed=1)
     if method == "louvain":
         assert networkx.community.modularity(lattice.to_networkx(), groups) > 0.4
+
+
+@pytest.mark.parametrize("edges", [False, True])
+def test_a_map_for_each_source(edges):
+    """One behind the other, each as it is alone; under a limit of memory in pieces, and refused nowhere."""
+    generator = np.random.default_rng(3)
+    weights = generator.uniform(0.5, 3, (2, 40, 50) if edges else (40, 50))
+    lattice = Lattice((40, 50), (True, False), weights)
+    sources = generator.integers(0, lattice.size, 30)
+    maps = lattice.distance_maps(sources, backend="numpy")
+    assert maps.shape == (30, 40, 50)
+    assert hf.last_decision().chunks == 1
+    with memory.limit("cpu", "800KiB"):
+        np.testing.assert_array_equal(lattice.distance_maps(sources, backend="numpy"), maps)
+    assert hf.last_decision().chunks > 1
+    np.testing.assert_allclose(maps.reshape(30, -1), csgraph.dijkstra(lattice.to_csr(), indices=sources))
+    free = Lattice((4, 5), True)
+    np.testing.assert_array_equal(free.distance_maps([3, 7])[1], free.distance_map(7))
+    with pytest.raises(InvalidInputError, match="obstacle"):
+        Lattice((3, 3), obstacles=[4]).distance_maps([0, 4])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc import memory
+from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.lattice import Lattice, UnifiedCatalyticLattice, create_batch
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"]
@@ -146,6 +147,46 @@ def test_batches_are_stacked():
         np.testing.assert_allclose(product, x @ y)
     np.testing.assert_allclose(batch.batch_element_wise(list(a), "2*x + 1")[3], 2 * a[3] + 1)
     np.testing.assert_allclose(batch.batch_element_wise(list(zip(a, b, strict=True)), "multiply")[4], a[4] * b[4])
+
+
+def test_batches_go_in_pieces_that_fit():
+    """Under a limit of memory arrays go fewer together than allowed; results stay, in order, with their kinds."""
+    batch = create_batch([UnifiedCatalyticLattice(2, 4, enable_smart_routing=False)], max_batch_size=1000)
+    data = [np.full(20_000, i) for i in range(100)] + [b"bytes", np.array(7, np.int16)]
+    whole = batch.batch_xor_transform(data, [5] * 101 + [3])
+    assert batch.get_stats()["xor_transform"]["launches"] == 3
+    with memory.limit("cpu", "12MiB"):
+        pieces = batch.batch_xor_transform(data, [5] * 101 + [3])
+    assert batch.get_stats()["xor_transform"]["launches"] > 3 + 5
+    for one, found, again in zip(data[:100], whole, pieces, strict=False):
+        np.testing.assert_array_equal(found, one ^ 5)
+        np.testing.assert_array_equal(again, found)
+    assert pieces[100] == bytes(b ^ 5 for b in b"bytes")
+    assert (pieces[101].shape, pieces[101].dtype, int(pieces[101])) == ((), np.int16, 4)
+
+
+def test_a_bad_item_is_named():
+    """Which one of the batch it was, and what was wrong with it."""
+    batch = create_batch([UnifiedCatalyticLattice(2, 4)])
+    with pytest.raises(BatchItemError, match="item 1 of 2") as caught:
+        batch.batch_matrix_operations([np.eye(2), np.eye(3)], [np.eye(2), np.eye(2)])
+    assert caught.value.index == 1
+    with pytest.raises(UnsupportedDtypeError):
+        batch.batch_xor_transform([np.ones(3)])
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_batches_of_several_libraries(library):
+    """Each item comes back as what it was, beside others on the host that NumPy was asked to compute."""
+    module = pytest.importorskip(library)
+    batch = create_batch([UnifiedCatalyticLattice(2, 4, enable_smart_routing=False)])
+    make = module.tensor if library == "torch" else module.numpy.asarray
+    data = [np.arange(3.0), make([1.0, 4.0]), make([9.0, 16.0])]
+    found = batch.batch_element_wise(data, "sqrt")
+    assert type(found[1]) is type(data[1])
+    np.testing.assert_allclose(np.asarray(found[1]), [1, 2])
+    np.testing.assert_allclose(np.asarray(found[2]), [3, 4])
+    assert type(found[0]) is np.ndarray
 
 
 def test_batch_paths(capsys):

@@ -1,18 +1,21 @@
-"""The same work for many lattices: arrays of one kind are stacked, and each stack is one call of the engine."""
+"""The same work for many lattices: arrays of one kind go through the engine together, as many as memory can hold."""
 
 from __future__ import annotations
 
 import contextvars
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import dtype_name, library_of
-from hpfracc.engine.execution.api import elementwise, matmul
+from hpfracc._arrays import library_of
+from hpfracc.engine.execution.api import bitwise_xor, matmul
+from hpfracc.engine.execution.batching.run import run
+from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import Operation
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.lattice import _transforms
 from hpfracc.lattice._lattice import Lattice
@@ -39,7 +42,7 @@ def create_batch(lattices: Sequence[Lattice], max_batch_size: int = 32) -> Latti
     lattices : sequence of Lattice
         Which need not have the same shape.
     max_batch_size : int
-        The most arrays that are stacked for one call.
+        The most arrays that go together in one call of the engine; fewer where memory has no room for them.
 
     Examples
     --------
@@ -71,21 +74,22 @@ class LatticeBatch:
 
     def batch_xor_transform(self, data: Sequence[Any], keys: Sequence[Any] | None = None) -> list[Any]:
         """``data[i] ^ keys[i]`` of each; the keys that were made are in :attr:`last_keys`."""
-        arrays = [np.asarray(one) if library_of(one) == "python" else one for one in data]
-        if keys is not None and len(keys) != len(arrays):
-            raise ShapeError(f"{len(keys)} keys for {len(arrays)} arrays; give one for each")
-        results: list[Any] = [None] * len(arrays)
-        made: list[Any] = [None] * len(arrays)
-        with self._timed("xor_transform", len(arrays)) as launched:
-            for places in self._stacks(arrays):
-                key = None
-                if keys is not None:
-                    key = _stack([np.broadcast_to(keys[place], arrays[place].shape) for place in places])
-                with self.lattices[0]._scope(arrays[places[0]]):
-                    stacked, used = _transforms.xor(_stack([arrays[place] for place in places]), key)
-                launched()
-                for row, place in enumerate(places):
-                    results[place], made[place] = stacked[row], used[row]
+        if keys is not None and len(keys) != len(data):
+            raise ShapeError(f"{len(keys)} keys for {len(data)} arrays; give one for each")
+        wanted = [None] * len(data) if keys is None else keys
+        results: list[Any] = [None] * len(data)
+        made: list[Any] = [None] * len(data)
+        arrays: dict[int, tuple[Any, Any]] = {}
+        with self._timed("xor_transform", len(data)) as launched:
+            for place, (one, key) in enumerate(zip(data, wanted, strict=True)):
+                if _transforms.goes_alone(one):
+                    results[place], made[place] = _transforms.xor(one, key)
+                    launched()
+                else:
+                    arrays[place] = _transforms.with_key(one, key)
+                    made[place] = arrays[place][1]
+            for place, found in zip(arrays, self._run(bitwise_xor, list(arrays.values()), launched), strict=True):
+                results[place] = found
         self.last_keys = made
         return results
 
@@ -99,36 +103,28 @@ class LatticeBatch:
                 launched()
                 with self.lattices[0]._scope(a):
                     return matmul(a, b)
-            left = [np.asarray(one) if library_of(one) == "python" else one for one in a]
-            right = [np.asarray(one) if library_of(one) == "python" else one for one in b]
-            results: list[Any] = [None] * len(left)
-            for places in self._stacks(list(zip(left, right, strict=True))):
-                with self.lattices[0]._scope(left[places[0]]):
-                    product = matmul(
-                        _stack([left[place] for place in places]), _stack([right[place] for place in places])
-                    )
-                launched()
-                for row, place in enumerate(places):
-                    results[place] = product[row]
-            return results
+            return self._run(matmul, [(_array(x), _array(y)) for x, y in zip(a, b, strict=True)], launched)
 
     def batch_element_wise(self, data: Sequence[Any], operation: str) -> list[Any]:
         """One operation on each array (``"sqrt"``, ``"2*x + sin(x)"``), or on each pair (``"add"``, ``"x*y"``)."""
         expression = _NAMED.get(operation, operation)
-        results: list[Any] = [None] * len(data)
-        items = [one if isinstance(one, tuple) else (one,) for one in data]
-        items = [tuple(np.asarray(x) if library_of(x) == "python" else x for x in item) for item in items]
+        items = [tuple(map(_array, one)) if isinstance(one, tuple) else (_array(one),) for one in data]
         for item in items:
-            if len(item) > 2:
+            if len(item) not in (1, 2):
                 raise InvalidInputError(f"{len(item)} arrays for one operation; give one, or a pair (x, y)")
+        results: list[Any] = [None] * len(items)
         with self._timed("element_wise", len(items)) as launched:
-            for places in self._stacks(items):
-                stacked = [_stack([items[place][part] for place in places]) for part in range(len(items[places[0]]))]
-                with self.lattices[0]._scope(stacked[0]):
-                    found = elementwise(expression, **dict(zip("xy", stacked, strict=False)))
-                launched()
-                for row, place in enumerate(places):
-                    results[place] = found[row]
+            for names in (("x",), ("x", "y")):
+                places = [place for place, item in enumerate(items) if len(item) == len(names)]
+                found = self._run(
+                    get_operation("elementwise"),
+                    [items[place] for place in places],
+                    launched,
+                    expression=expression,
+                    names=names,
+                )
+                for place, one in zip(places, found, strict=True):
+                    results[place] = one
         return results
 
     def batch_find_shortest_paths(self, starts: Sequence[Any], ends: Sequence[Any]) -> list[list[Any]]:
@@ -179,16 +175,28 @@ class LatticeBatch:
         ]
         sys.stdout.write("\n".join(rows) + "\n")
 
-    def _stacks(self, items: Sequence[Any]) -> Iterator[list[int]]:
-        """Numbers of items of one kind, at most ``max_batch_size`` together."""
-        groups: dict[Any, list[int]] = {}
-        for number, item in enumerate(items):
-            arrays = item if isinstance(item, tuple) else (item,)
-            kind = tuple((library_of(x), tuple(x.shape), dtype_name(x), str(getattr(x, "device", ""))) for x in arrays)
-            groups.setdefault(kind, []).append(number)
-        for numbers in groups.values():
-            for first in range(0, len(numbers), self.max_batch_size):
-                yield numbers[first : first + self.max_batch_size]
+    def _run(
+        self, operation: Operation, items: list[tuple[Any, ...]], launched: Callable[[], None], **params: Any
+    ) -> list[Any]:
+        """One operation of the engine for many items, those of one kind together; results in order."""
+        results: list[Any] = [None] * len(items)
+        # What lies on a device is computed there, whatever this lattice says about the host.
+        on_host = [library_of(item[0]) == "numpy" for item in items]
+        for host in (True, False):
+            places = [place for place, here in enumerate(on_host) if here is host]
+            if not places:
+                continue
+            with self.lattices[0]._scope(items[places[0]][0]):
+                found = run(
+                    operation,
+                    [items[place] for place in places],
+                    batch_size=self.max_batch_size,
+                    progress=lambda done, total: launched(),
+                    **params,
+                )
+            for place, one in zip(places, found, strict=True):
+                results[place] = np.asarray(one) if isinstance(one, np.generic) else one
+        return results
 
     def _timed(self, name: str, items: int) -> _Timed:
         return _Timed(self._stats.setdefault(name, {"calls": 0, "items": 0, "launches": 0, "seconds": 0.0}), items)
@@ -213,8 +221,5 @@ class _Timed:
         self._counts["seconds"] += time.perf_counter() - self._begun
 
 
-def _stack(arrays: list[Any]) -> Any:
-    library = library_of(arrays[0])
-    if library in ("torch", "cupy"):
-        return sys.modules[library].stack(arrays)
-    return sys.modules["jax"].numpy.stack(arrays) if library == "jax" else np.stack(arrays)
+def _array(value: Any) -> Any:
+    return np.asarray(value) if library_of(value) == "python" else value

@@ -16,6 +16,7 @@ __all__ = ["directed_steps", "to_csr", "to_igraph", "to_networkx", "to_rustworkx
 
 def undirected_edges(geometry: Geometry, costs: Costs | None) -> tuple[Array, Array, Array | None]:
     """Tails, heads and costs (None: all 1) of the open edges, each once; not for costs of points."""
+    geometry.require_room("edges", 64 * len(geometry.forward))
     tails, heads, kinds = geometry.edges()
     if costs is None:
         return tails, heads, None
@@ -31,6 +32,7 @@ def undirected_edges(geometry: Geometry, costs: Costs | None) -> tuple[Array, Ar
 
 def directed_steps(geometry: Geometry, costs: Costs | None) -> tuple[Array, Array, Array]:
     """The same with both ways of each, as every kind of cost allows."""
+    geometry.require_room("edges", 64 * len(geometry.forward))
     tails, heads, kinds = geometry.edges()
     both = np.concatenate([tails, heads]), np.concatenate([heads, tails])
     if costs is None:

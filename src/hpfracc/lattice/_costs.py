@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from dataclasses import dataclass
@@ -28,18 +29,20 @@ class Costs:
     edges : bool
         Which of the two.
     closed : numpy.ndarray of bool or None
-        The obstacles.
+        The obstacles: those that were named, and points that cost infinitely much.
     host : numpy.ndarray
         The same costs in host memory.
-    least : float
-        The least of all open ones.
+    least, mean, greatest : float
+        Of all open ones.
     """
 
     array: Any
     edges: bool
     closed: Array | None
     host: Array
-    least: float
+    least: float = 1.0
+    mean: float = 1.0
+    greatest: float = 1.0
 
 
 def to_host(array: Any) -> Array:
@@ -58,7 +61,10 @@ def like(array: Array, other: Any) -> Any:
     if library == "cupy":
         return sys.modules["cupy"].asarray(array)
     if library == "jax":
-        return sys.modules["jax"].numpy.asarray(array)
+        jax = sys.modules["jax"]
+        # Numbers of 64 bits stay so: the other array has them already.
+        with jax.enable_x64(True) if array.dtype == other.dtype else contextlib.nullcontext():
+            return jax.numpy.asarray(array)
     return array
 
 
@@ -69,7 +75,7 @@ def read_costs(geometry: Geometry, weights: Any, obstacles: Any) -> Costs | None
         if closed is None:
             return None
         costs = np.where(closed, math.inf, 1.0)
-        return Costs(costs, False, closed, costs, 1.0)
+        return Costs(costs, False, closed, costs)
     if library_of(weights) == "python":
         weights = np.asarray(weights)
     shape, directions = tuple(weights.shape), len(geometry.forward)
@@ -89,11 +95,30 @@ def read_costs(geometry: Geometry, weights: Any, obstacles: Any) -> Costs | None
     if closed is not None:
         host = _with_obstacles(geometry, host, closed, edges)
     array = weights if host is given else like(host, weights)
+    if not edges:
+        closed = np.isinf(host)  # whoever cannot be entered is an obstacle, named or not
     opened = host[np.isfinite(host)]
-    return Costs(array, edges, closed, host, float(opened.min()) if opened.size else 0.0)
+    if not opened.size:
+        return Costs(array, edges, closed, host)
+    greatest = float(opened.max())
+    if greatest > float(np.finfo(host.dtype).max) / geometry.size:
+        raise InvalidInputError(
+            f"weights up to {greatest:g} in {host.dtype}: the cost of a path could be infinite; scale them (infinity "
+            "itself closes a point)"
+        )
+    # As shares of the greatest: the sum of large ones may be infinite.
+    mean = float((opened / greatest).mean(dtype=np.float64)) * greatest if greatest else 0.0
+    return Costs(array, edges, closed, host, float(opened.min()), mean, greatest)
 
 
 def _read_obstacles(geometry: Geometry, obstacles: Any) -> Array:
+    if isinstance(obstacles, list | tuple) and obstacles and all(isinstance(point, tuple) for point in obstacles):
+        places = [
+            geometry.place(point) for point in obstacles
+        ]  # coordinates, also where there are as many as a mask has
+        closed = np.zeros(geometry.shape, bool)
+        closed.reshape(-1)[places] = True
+        return closed
     mask = to_host(obstacles)
     if mask.dtype == bool:
         if mask.shape != geometry.shape:

@@ -124,15 +124,17 @@ class FractionalDiffusion:
 
     def diffuse(self, field: Any, time: float) -> Any:
         r""":math:`e^{-t L^{\alpha/2}} f`: where the field has spread to after a time."""
-        if library_of(time) not in ("python", "numpy") or not time >= 0:
-            raise InvalidInputError(f"time={time!r}; diffusion runs forward, use a plain number of 0 or more")
-        return self._multiply(field, lambda xp, powers: xp.exp(-float(time) * powers))
+        moment = _read_times(time)
+        if moment.ndim:
+            raise InvalidInputError(f"time={time!r}; use one number")
+        return self._multiply(field, lambda xp, powers: xp.exp(-float(moment) * powers))
 
     def heat_kernel(self, source: Any, time: float) -> Any:
         """The same of a unit at one point: the chance of a walker in continuous time to be where."""
         return self.diffuse(self._unit(source), time)
 
     def _unit(self, source: Any) -> Any:
+        self.geometry.require_room("a field")
         unit = np.zeros(self.geometry.size)
         unit[self.geometry.place(source)] = 1.0
         unit = unit.reshape(self.geometry.shape)
@@ -142,6 +144,8 @@ class FractionalDiffusion:
         known = self._order.known
         if known is not None and known > 2.0:
             raise InvalidInputError(f"alpha={known}: chances would be negative; walks need an order of at most 2")
+        if self.geometry.size == 1:
+            raise InvalidInputError("a lattice of one point has nowhere to walk to")
 
     def degrees(self) -> Any:
         r"""The fractional degrees :math:`k_i = (L^{\alpha/2})_{ii}` of all points."""
@@ -156,8 +160,6 @@ class FractionalDiffusion:
     def transition_row(self, source: Any) -> Any:
         r"""Chances of the next step, :math:`P_{ij} = \delta_{ij} - (L^{\alpha/2})_{ij} / k_i`: far ones not rare."""
         self._check_walk()
-        if self.geometry.size == 1:
-            raise InvalidInputError("a lattice of one point has nowhere to walk to")
         unit = self._unit(source)
         row = self.apply(unit)
         place = self.geometry.coordinates(self.geometry.place(source))
@@ -174,20 +176,20 @@ class FractionalDiffusion:
 
     def walk_distribution(self, source: Any, steps: int) -> Any:
         """Where a walker from one point is after so many steps."""
+        self._check_walk()
         found = self._unit(source)
         degrees = self._degrees_like(found)
-        self._check_walk()
-        for _ in range(steps):
+        for _ in range(_read_count("steps", steps)):
             found = found - self.apply(found / degrees)
         return found
 
     def return_probabilities(self, source: Any, steps: int) -> Array:
         """Chances to be back at the point after 0, 1, ..., ``steps`` steps."""
+        self._check_walk()
         place = self.geometry.coordinates(self.geometry.place(source))
         found, degrees = self._unit(source), self._degrees_like(self._unit(source))
-        self._check_walk()
         back = [1.0]
-        for _ in range(steps):
+        for _ in range(_read_count("steps", steps)):
             found = found - self.apply(found / degrees)
             back.append(float(to_host(found)[place]))
         return np.array(back)
@@ -195,7 +197,7 @@ class FractionalDiffusion:
     def return_probability(self, times: Any) -> Any:
         r"""In continuous time, averaged over the points: :math:`\frac1N \sum_k e^{-t \lambda_k^{\alpha/2}}`."""
         xp = self._order.xp
-        moments = np.atleast_1d(np.asarray(times, dtype=np.float64))
+        moments = _read_times(times)
         with xp.scope():
             powers = self._powers(xp).reshape(-1)
             found = xp.stack([xp.exp(-float(t) * powers).mean() for t in moments.reshape(-1)])
@@ -216,10 +218,26 @@ class FractionalDiffusion:
         self._check_walk()
         if self._order.known is None:
             raise InvalidInputError("alpha is traced, and walks cannot be sampled from it; give a number")
-        if steps < 0 or walkers < 0:
-            raise InvalidInputError(f"steps={steps}, walkers={walkers}; use 0 or more")
+        counts = _read_count("steps", steps), _read_count("walkers", walkers)
         first = self.geometry.place(start)
-        return sample_walks(self.geometry, self._order.known, first, steps, walkers, np.random.default_rng(rng))
+        return sample_walks(self.geometry, self._order.known, first, *counts, np.random.default_rng(rng))
+
+
+def _read_count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise InvalidInputError(f"{name}={value!r}; use a whole number of 0 or more")
+    return int(value)
+
+
+def _read_times(times: Any) -> Array:
+    """Plain numbers, finite and not below 0."""
+    try:
+        moments = np.asarray(times, dtype=np.float64) if library_of(times) in ("python", "numpy") else None
+    except (TypeError, ValueError):
+        moments = None
+    if moments is None or not ((moments >= 0) & (moments < math.inf)).all():
+        raise InvalidInputError(f"time={times!r}; diffusion runs forward, use plain finite numbers of 0 or more")
+    return moments
 
 
 def _squares(side: int, wraps: bool) -> Array:

@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.primitives._stencils import NEIGHBOURHOODS, forward_offsets
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError
 
 __all__ = ["Array", "Geometry", "Point", "make_geometry"]
 
 Array = np.ndarray[Any, Any]
+#: The greatest index of an array; points below which memory is not asked for.
+_MOST, _SMALL = 2**63 - 1, 2**20
 #: A point: its row-major index, or its coordinates.
 Point = int | Sequence[int]
 
@@ -105,6 +108,11 @@ class Geometry:
 
     def places_of(self, array: Array) -> Array:
         """The same for an array of integers; one axis means indices."""
+        if self.size > _MOST:
+            raise InvalidInputError(
+                f"an array of points of a lattice {self.shape}: indices beyond {_MOST:,} do not fit into 64 bits; "
+                "ask for one point at a time"
+            )
         if array.ndim <= 1:
             if array.size and (array.min() < 0 or array.max() >= self.size):
                 raise InvalidInputError(f"points outside a lattice of {self.size:,}; use 0 to {self.size - 1}")
@@ -119,17 +127,25 @@ class Geometry:
             place += coordinate.astype(np.int64, copy=False) * stride
         return place
 
+    def require_room(self, what: str, each: int = 16) -> None:
+        """Refuse an answer with an entry for every point where there is no memory for it."""
+        if self.size < _SMALL:
+            return
+        free = get_budget().read(HOST)
+        if free is not None and each * self.size > free:
+            raise OutOfMemoryError(
+                f"{what} of {self.size:,} points: {each * self.size / 2**30:,.0f} GiB are needed, {free / 2**30:,.1f} "
+                "are free; ask for single points, or use a smaller lattice"
+            )
+
     def columns(self, places: Array) -> list[Array]:
         """Coordinates of many indices, an array for each axis."""
         rest, found = places, []
-        for stride in self.strides:
-            if stride == 1:
-                found.append(rest)
-            else:
-                coordinate = rest // stride
-                rest = rest - coordinate * stride
-                found.append(coordinate)
-        return found
+        for stride in self.strides[:-1]:
+            coordinate = rest // stride
+            rest = rest - coordinate * stride
+            found.append(coordinate)
+        return [*found, rest]
 
     def neighbours(self, place: int) -> list[int]:
         """Indices of the neighbours of one point, in rising order."""
@@ -181,7 +197,10 @@ def make_geometry(shape: Any, periodic: Any, neighbourhood: Any) -> Geometry:
         raise InvalidInputError(f"shape={shape!r}; a lattice has at least one axis, and a point along each")
     if neighbourhood not in NEIGHBOURHOODS:
         raise InvalidInputError(f"neighbourhood={neighbourhood!r}; use {' or '.join(map(repr, NEIGHBOURHOODS))}")
-    wanted = (periodic,) * len(sides) if isinstance(periodic, bool | np.bool_) else tuple(periodic)
+    try:
+        wanted = (periodic,) * len(sides) if isinstance(periodic, bool | np.bool_) else tuple(periodic)
+    except TypeError:
+        wanted = ()
     if len(wanted) != len(sides) or not all(isinstance(wrap, bool | np.bool_) for wrap in wanted):
         raise InvalidInputError(f"periodic={periodic!r}; give True or False, or one for each of {len(sides)} axes")
     return Geometry(sides, tuple(bool(w) and n > 2 for w, n in zip(wanted, sides, strict=True)), neighbourhood)

@@ -117,6 +117,8 @@ class Lattice:
         found = self.geometry.neighbours(place)
         if self._costs is not None:
             costs = self._costs
+            if costs.closed is not None and costs.closed.reshape(-1)[place]:
+                return []  # an obstacle is not left either
             found = [v for v in found if np.isfinite(_search.step_cost(costs, self.geometry, place, v))]
         return self._answer(found, point)
 
@@ -144,7 +146,8 @@ class Lattice:
     def shortest_path(self, start: Any, end: Any) -> list[Any]:
         """One shortest path with both its ends, or :class:`~hpfracc.errors.NoPathError`.
 
-        In closed form without costs; else by A*.
+        In closed form without costs; else by A*, or from both ends at once where costs differ so much that the number
+        of steps left says little of what they cost.
         """
         a, b = self.geometry.place(start), self.geometry.place(end)
         if self._costs is None:
@@ -187,16 +190,48 @@ class Lattice:
             Steps as integers where nothing costs; else costs, of the weights' own library, infinite out of reach.
         """
         places = self._sources(sources)
+        self.geometry.require_room("a distance map")
         if self._costs is None and prices is None and backend is None:
             return _paths.distance_map(self.geometry, places)
-        costs = self._costs
-        if costs is None:
-            ones = np.ones(self.shape)
-            costs = Costs(ones, False, None, ones, 1.0)
-        for place in places:
-            _search.check_open(costs, self.geometry, place)
+        costs = self._search_costs(places)
         with self._scope(costs.array):
             return _search.cost_map(self.geometry, costs, places, prices, backend)
+
+    def distance_maps(self, sources: Any, *, backend: str | None = None) -> Any:
+        """The distance map of each source alone, along a new first axis: one call of the engine for all of them.
+
+        Where they do not fit into memory together they are made in pieces.
+
+        Parameters
+        ----------
+        sources : list of points
+            One for each map.
+        backend : str, optional
+            Where to compute them.
+
+        Examples
+        --------
+        >>> from hpfracc.lattice import Lattice
+        >>> Lattice((4,), weights=[1.0, 2.0, 1.0, 1.0]).distance_maps([0, 3])
+        array([[0., 2., 3., 4.],
+               [4., 3., 1., 0.]])
+        """
+        places = self._sources(sources)
+        self.geometry.require_room("distance maps", 8 * len(places))
+        if self._costs is None and backend is None:
+            return np.stack([_paths.distance_map(self.geometry, [place]) for place in places])
+        costs = self._search_costs(places)
+        with self._scope(costs.array):
+            return _search.cost_maps(self.geometry, costs, places, backend)
+
+    def _search_costs(self, places: list[int]) -> Costs:
+        """What steps cost, all 1 on a free lattice; refuses obstacles among the places."""
+        if self._costs is None:
+            ones = np.ones(self.shape)
+            return Costs(ones, False, None, ones)
+        for place in places:
+            _search.check_open(self._costs, self.geometry, place)
+        return self._costs
 
     def _sources(self, sources: Any) -> list[int]:
         if np.ndim(sources) == 0 or (
@@ -211,6 +246,8 @@ class Lattice:
     def find_all_paths(self, start: Any, end: Any, max_length: int | None = None) -> Iterator[list[Any]]:
         """Every shortest path, or every path of at most ``max_length`` steps that visits no point twice; lazily."""
         a, b = self.geometry.place(start), self.geometry.place(end)
+        if max_length is not None and (isinstance(max_length, bool) or not isinstance(max_length, int | np.integer)):
+            raise InvalidInputError(f"max_length={max_length!r}; use a whole number of steps, or None for the shortest")
         if max_length is None:
             ways = _enumerate.cheapest_paths(self.geometry, self._costs, a, b)
         else:
@@ -238,6 +275,7 @@ class Lattice:
 
     def degrees(self) -> Array:
         """Neighbours of every point."""
+        self.geometry.require_room("degrees")
         if self._costs is None:
             return _measures.degrees(self.geometry)
         tails = _convert.directed_steps(self.geometry, self._costs)[0]
@@ -246,6 +284,7 @@ class Lattice:
     def eccentricities(self) -> Array:
         """Steps from every point to the one farthest from it."""
         self._require_free("eccentricities", "to_igraph().eccentricity()")
+        self.geometry.require_room("eccentricities")
         return _measures.eccentricities(self.geometry)
 
     def analyze_structure(self) -> dict[str, Any]:
@@ -272,11 +311,13 @@ class Lattice:
     def laplacian_spectrum(self) -> Array:
         """Eigenvalues of ``D - A``, by wave number along each axis."""
         self._require_free("laplacian_spectrum", "numpy.linalg.eigvalsh of to_csr()")
+        self.geometry.require_room("the spectrum")
         return _spectra.laplacian_spectrum(self.geometry)
 
     def adjacency_spectrum(self) -> Array:
         """Eigenvalues of ``A``, by wave number along each axis."""
         self._require_free("adjacency_spectrum", "numpy.linalg.eigvalsh of to_csr()")
+        self.geometry.require_room("the spectrum")
         return _spectra.adjacency_spectrum(self.geometry)
 
     def calculate_centrality(self, kind: str = "degree") -> Array:
@@ -284,6 +325,7 @@ class Lattice:
 
         Betweenness, and all but degrees where there are costs, need igraph or networkx (the extra ``graph``).
         """
+        self.geometry.require_room("centrality")
         return _structure.centrality(self.geometry, self._costs, kind)
 
     def find_communities(self, method: str = "louvain", seed: int | None = None) -> list[list[int]]:

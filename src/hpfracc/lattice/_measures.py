@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from typing import Any
@@ -125,15 +126,43 @@ def mean_distance(geometry: Geometry) -> float:
     """Over all pairs of different points."""
     if geometry.size == 1:
         return 0.0
+    # In Python's integers: for 1e7 points along an axis the sum over all pairs does not fit into 64 bits.
     axes = list(zip(geometry.shape, geometry.wraps, strict=True))
     if not geometry.is_moore:
-        # Python's integers: for 1e9 points the sum over all pairs does not fit into 64 bits.
-        total = sum((geometry.size // side) ** 2 * int(_axis_sums(side, wraps).sum()) for side, wraps in axes)
+        total = sum((geometry.size // side) ** 2 * _axis_pair_sum(side, wraps) for side, wraps in axes)
     else:
-        total = 0
-        for reach in range(diameter(geometry)):
-            total += geometry.size**2 - math.prod(int(_within(side, wraps, reach).sum()) for side, wraps in axes)
+        total = _moore_pair_sum(geometry.size, axes)
     return total / (geometry.size * (geometry.size - 1))
+
+
+def _axis_pair_sum(side: int, wraps: bool) -> int:
+    """Sum of the distances of all ordered pairs along one axis."""
+    return side * (side // 2) * ((side + 1) // 2) if wraps else (side - 1) * side * (side + 1) // 3
+
+
+def _axis_pairs_within(side: int, wraps: bool, reach: int) -> int:
+    """Ordered pairs of coordinates at most ``reach`` apart: a polynomial until it is all of them."""
+    if reach >= (side // 2 if wraps else side - 1):
+        return side * side
+    return side * (2 * reach + 1) - (0 if wraps else reach * (reach + 1))
+
+
+def _moore_pair_sum(size: int, axes: list[tuple[int, bool]]) -> int:
+    """Sum of the greatest distances along any axis of all ordered pairs: of each, the radii from 0 up that it exceeds.
+
+    Between the radii at which an axis is used up the terms are a polynomial; its sum is one of its differences.
+    """
+    ends = sorted({0, *(side // 2 if wraps else side - 1 for side, wraps in axes)})
+    total = 0
+    for first, last in itertools.pairwise(ends):
+        terms = [
+            size**2 - math.prod(_axis_pairs_within(side, wraps, reach) for side, wraps in axes)
+            for reach in range(first, min(last, first + 2 * len(axes) + 1))
+        ]
+        for order in range(len(terms)):
+            total += math.comb(last - first, order + 1) * terms[0]
+            terms = [b - a for a, b in itertools.pairwise(terms)]
+    return total
 
 
 def mean_clustering(geometry: Geometry) -> float:

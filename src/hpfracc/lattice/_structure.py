@@ -26,6 +26,8 @@ def centrality(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
     """
     if kind not in CENTRALITIES:
         raise InvalidInputError(f"centrality {kind!r}; use {', '.join(CENTRALITIES)}")
+    if geometry.size == 1 and kind == "degree":
+        return np.ones(geometry.shape)  # as networkx has it
     others = max(1, geometry.size - 1)
     if costs is None and kind == "degree":
         return np.asarray(_measures.degrees(geometry) / others)

@@ -11,7 +11,7 @@ from hpfracc.engine.execution.api import bitwise_xor, elementwise, reduction
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 from hpfracc.lattice._costs import like, to_host
 
-__all__ = ["KINDS", "invert", "transform", "xor"]
+__all__ = ["KINDS", "goes_alone", "invert", "transform", "with_key", "xor"]
 
 KINDS = ("xor", "normalize", "scale")
 
@@ -23,17 +23,36 @@ def xor(data: Any, key: Any = None) -> tuple[Any, Any]:
     """
     if isinstance(data, bytes | bytearray | memoryview):
         return _xor_bytes(bytes(data), key)
+    array, key = with_key(data, key)
+    if _is_swapped(array):
+        # The engine computes in this machine's order of bytes.
+        native = array.dtype.newbyteorder("=")
+        return bitwise_xor(array.astype(native), key.astype(native)).astype(array.dtype), key
+    return bitwise_xor(array, key), key
+
+
+def goes_alone(data: Any) -> bool:
+    """Whether it is no array that the engine takes as it is: bytes, or another machine's order of them."""
+    return isinstance(data, bytes | bytearray | memoryview) or _is_swapped(data)
+
+
+def _is_swapped(data: Any) -> bool:
+    return library_of(data) == "numpy" and not data.dtype.isnative
+
+
+def with_key(data: Any, key: Any = None) -> tuple[Any, Any]:
+    """Data as an array, and its key as one of the same library and dtype."""
     array = np.asarray(data) if library_of(data) == "python" else data
-    name = dtype_name(array)
+    name = array.dtype.name if library_of(array) == "numpy" else dtype_name(array)
     if not name.startswith(("int", "uint", "bool")):
         raise UnsupportedDtypeError(f"xor of dtype {name!r}; use integers or bytes, such as data.view('uint64')")
     if key is None:
         key = like(_random_key(tuple(array.shape), name), array)
     elif library_of(key) == "python" or library_of(array) != library_of(key):
         key = like(_fitting(to_host(key) if library_of(key) != "python" else key, name), array)
-    elif dtype_name(key) != name:
+    elif (key.dtype.name if library_of(key) == "numpy" else dtype_name(key)) != name:
         raise UnsupportedDtypeError(f"a key of dtype {dtype_name(key)} for data of dtype {name}; use the same")
-    return bitwise_xor(array, key), key
+    return array, key
 
 
 def _xor_bytes(data: bytes, key: Any) -> tuple[bytes, bytes]:
@@ -41,8 +60,13 @@ def _xor_bytes(data: bytes, key: Any) -> tuple[bytes, bytes]:
     if key is None:
         key = _random_key(values.shape, "uint8").tobytes()
     elif isinstance(key, int):
+        if key < 0:
+            raise InvalidInputError(f"key={key}; a key for bytes is 0 or more, or bytes")
         key = bytes([key]) if 0 <= key < 256 else key.to_bytes((key.bit_length() + 7) // 8, "big")
-    key = bytes(key)
+    try:
+        key = bytes(key)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"key={key!r} for bytes; use bytes, or a whole number of 0 or more") from None
     if not key and data:
         raise InvalidInputError("an empty key for data that is not; give at least one byte, or none to have one made")
     repeated = np.resize(np.frombuffer(key, np.uint8), values.shape) if len(values) else values

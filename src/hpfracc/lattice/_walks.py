@@ -51,7 +51,10 @@ def sample_walks(
     walks = np.empty((walkers, steps + 1), np.int64)
     walks[:, 0] = start
     if not any(folded):
-        shifts = np.unravel_index(_throw(heights, (walkers, steps), rng), sides)
+        # In a row: of a long column NumPy gives wrong coordinates (numpy/numpy#31980).
+        shifts = [
+            shift.reshape(walkers, steps) for shift in np.unravel_index(_throw(heights, walkers * steps, rng), sides)
+        ]
         walks[:, 1:] = 0
         for here, shift, side, stride in zip(
             geometry.coordinates(start), shifts, geometry.shape, geometry.strides, strict=True
@@ -63,8 +66,8 @@ def sample_walks(
     return walks
 
 
-def _throw(heights: Array, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    return np.asarray(np.searchsorted(heights, rng.random(shape) * heights[-1], side="right"))
+def _throw(heights: Array, count: int, rng: np.random.Generator) -> Array:
+    return np.asarray(np.searchsorted(heights, rng.random(count) * heights[-1], side="right"))
 
 
 def _folded_step(
@@ -78,7 +81,7 @@ def _folded_step(
     found = places.copy()
     waiting = np.arange(len(places))
     while len(waiting):
-        shifts = np.unravel_index(_throw(heights, (len(waiting),), rng), sides)
+        shifts = np.unravel_index(_throw(heights, len(waiting), rng), sides)
         there = np.zeros(len(waiting), np.int64)
         for here, shift, ring, fold, stride in zip(
             geometry.columns(places[waiting]), shifts, sides, folded, geometry.strides, strict=True

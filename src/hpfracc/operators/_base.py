@@ -14,6 +14,7 @@ from hpfracc._arrays import PAIR_KINDS, device_of, library_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import InvalidInputError
+from hpfracc.operators._again import Again
 from hpfracc.operators._exponentials import LEAST_TOLERANCE
 from hpfracc.operators._function import Function, read_function
 from hpfracc.operators._grids import Grid, read_grid, read_number
@@ -54,12 +55,12 @@ class Outcome:
     converged: bool = True
     message: str = ""
     #: Where it is the same for every such call: the value from samples of this length and dtype, whatever their step.
-    again: Callable[[Samples], Any] | None = None
+    again: Again | None = None
 
 
 #: What to do with samples that were met before, by operator, length and dtype: reading and checking everything anew
 #: takes longer than the work on some thousand points.
-_again: dict[Any, Callable[[Samples], Any]] = {}
+_again: dict[Any, Again] = {}
 _MOST_REMEMBERED = 256
 
 
@@ -164,8 +165,7 @@ class FractionalOperator(ABC):
         if type(step) is float and t is None and origin is None and factor is None and rtol is None:
             again = None if full_output else self._met_before(f, step, axis)
             if again is not None:
-                with np.errstate(invalid="ignore"):
-                    return again(Samples(f, Grid(f.shape[-1], 0.0, step), backend))
+                return again(f, step, backend)
         problem: Samples | Function
         if origin is None and (t is None or callable(f)):
             origin = self.usual_origin
@@ -260,7 +260,7 @@ class FractionalOperator(ABC):
         """The rule and the order of a stream of this operator."""
         raise InvalidInputError(f"{type(self).__name__} has no streaming form; give it the whole signal")
 
-    def _met_before(self, f: Any, step: float, axis: Any) -> Callable[[Samples], Any] | None:
+    def _met_before(self, f: Any, step: float, axis: Any) -> Again | None:
         """What to do with samples of a kind met before, along the last axis and with a step that is one."""
         kind = type(f)
         if not (kind is np.ndarray or kind in PAIR_KINDS) or not f.ndim or not 0.0 < step < math.inf:
@@ -349,5 +349,5 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
         blind = min(rule.measured_from(order), samples.n)
         return join([distance[..., :blind] + math.nan, distance[..., blind:]]) if blind else distance
 
-    again = (lambda samples: rule.apply(samples, order)) if rule.one_call and order.plain else None
+    again = Again(rule, order) if rule.one_call and order.plain else None
     return Outcome(value, rule.name, None if companion is None else error, again=again)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.operators._grids import Grid
 
 __all__ = [
+    "KeptSum",
     "Samples",
     "add_from",
     "as_values",
@@ -35,6 +36,17 @@ __all__ = [
 _SERVED = ("float32", "float64", "complex64", "complex128")
 
 
+class KeptSum(NamedTuple):
+    """A sum that was made, with weights that come back."""
+
+    weights: Any
+    signal: Any
+    after: tuple[Any, ...]
+    key: Hashable
+    options: dict[str, Any]
+    result: Any
+
+
 @dataclass(frozen=True, slots=True)
 class Samples:
     """Samples of a function along the last axis, on a grid.
@@ -49,12 +61,15 @@ class Samples:
         Handed on to every engine call.
     rtol : float or None
         Relative tolerance of a memory that is approximated, where the caller gave one.
+    calls : list or None
+        Where sums of samples with weights that come back are noted, if anybody asks.
     """
 
     values: Any
     grid: Grid
     backend: Any = None
     rtol: float | None = None
+    calls: list[KeptSum] | None = None
 
     @property
     def n(self) -> int:
@@ -66,8 +81,11 @@ class Samples:
 
         ``starts`` and ``options`` are those of the primitive.
         """
-        arrays = (weights, signal) if starts is None else (weights, signal, starts)
-        return causal_convolution(*arrays, backend=self.backend, weights_key=key, **options)
+        after = () if starts is None else (starts,)
+        result = causal_convolution(weights, signal, *after, backend=self.backend, weights_key=key, **options)
+        if self.calls is not None and key is not None:
+            self.calls.append(KeptSum(weights, signal, after, key, options, result))
+        return result
 
     def scale(self, exponent: Any) -> Any:
         """``step ** exponent``, ready to be multiplied with the values."""

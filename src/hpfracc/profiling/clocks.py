@@ -36,8 +36,8 @@ class DeviceClock(Protocol):
     def mark(self, device: str) -> Any | None:
         """Set a mark behind all work that is in the current queue of ``device``."""
 
-    def is_idle(self, device: str) -> bool:
-        """Whether everything in the current queue of ``device`` is done."""
+    def mark_end(self, device: str) -> tuple[bool, Any | None]:
+        """Whether everything in the current queue of ``device`` is done already, and a mark behind it."""
 
     def has_passed(self, mark: Any) -> bool:
         """Whether the device has reached ``mark``."""

@@ -69,8 +69,7 @@ class DeviceTime:
         if self._begin is None:
             self.timing = "enqueued"
             return
-        self._idle_at_end = clock.is_idle(self.device)
-        self._end = clock.mark(self.device)
+        self._idle_at_end, self._end = clock.mark_end(self.device)
 
     def wait(self, value: Any) -> None:
         """Set the second mark and wait for ``value``, or for the device where it is None."""

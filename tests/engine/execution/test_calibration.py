@@ -28,10 +28,12 @@ from hpfracc.engine.execution.calibration import (
     runner,
     stopwatch,
     timebox,
+    typical_operands,
 )
 from hpfracc.engine.execution.calibration.growth import Growth
 from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, make_series, rounds
 from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
+from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.placement import Placement
@@ -408,6 +410,23 @@ def test_operands_are_the_same_every_time(dtype: str):
     assert {array.dtype.name for array in first} == {dtype}
     np.testing.assert_array_equal(first[0], second[0])
     assert len(np.unique(first[0])) > 1
+
+
+@pytest.mark.parametrize("operation", sorted(PRIMITIVES))
+def test_typical_operands_are_those_of_a_real_call(operation: str):
+    """What is calibrated has an answer without a hole: times that rise, costs above 0, memory that fades."""
+    dtype = "int64" if operation == "bitwise_xor" else "float64"
+    specs, params = Series(operation, dtype).operands(4)
+    arrays = typical_operands(operation, specs)
+    assert [(array.shape, array.dtype.name) for array in arrays] == [(spec.shape, spec.dtype) for spec in specs]
+    answer = PRIMITIVES[operation].reference(*arrays, **params)
+    assert answer.size
+    assert np.isfinite(answer).all()
+
+
+def test_lattices_are_calibrated_as_squares():
+    """A line is no typical maze: its one way is as long as it has points."""
+    assert Series("stencil_relax", "float64").shape(10) == (32, 32)
 
 
 def test_a_trial_with_kept_weights_uses_them():

@@ -129,8 +129,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         moved.append(("out", type(array).__name__))
         return to_host(self, array)
 
-    adapter.devices()
-    monkeypatch.setattr(adapter, "_devices", ("cpu", "cuda:0"))
+    monkeypatch.setattr(type(adapter), "devices", lambda self: ("cpu", "cuda:0"))
     monkeypatch.setattr(type(adapter), "from_host", send)
     monkeypatch.setattr(type(adapter), "to_host", fetch)
     monkeypatch.setattr(type(adapter), "timer", lambda self, device: None if device == "cpu" else Passed())

@@ -127,6 +127,7 @@ def test_what_a_kind_needs(kind, missing):
         sample().to_line().replace("{", '{"more":1,'),
         b"\xff\xfe",
     ],
+    ids=map(str, range(13)),
 )
 def test_lines_that_are_no_record(line):
     """Cut, foreign and extended lines are refused."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.engine.execution.calibration import DEFAULT_OPERATIONS, Series, TimeBox, Timing, Trial, make_operands
+from hpfracc.engine.execution.calibration import DEFAULT_OPERATIONS, Series, TimeBox, Timing, Trial, typical_operands
 from hpfracc.engine.execution.calibration.growth import Growth
 from hpfracc.engine.execution.calibration.report import show_shape
 from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
@@ -206,7 +206,7 @@ def _row(
     specs, params = series.operands(exponent)
     if not box.left:
         return None
-    trial = Trial(series.operation, make_operands(specs), params)
+    trial = Trial(series.operation, typical_operands(series.operation, specs), params)
     arms = [arm for arm, refused in trial.arms() if refused is None]
     known = {arm.name: growth.setdefault((series.operation, arm.name), Growth()) for arm in arms}
     arms.sort(key=lambda arm: known[arm.name].expected(trial.work(arm)))
@@ -247,7 +247,7 @@ def _overhead(report: Callable[[float, str], None]) -> tuple[float, float]:
     report(0.0, "the cost of a decision")
     series = Series("causal_convolution", "float64")
     specs, params = series.operands(4)
-    trial = Trial(series.operation, make_operands(specs), params)
+    trial = Trial(series.operation, typical_operands(series.operation, specs), params)
     arm = next(arm for arm, refused in trial.arms() if refused is None)
     call, arrays = trial.operation, trial.arrays
 

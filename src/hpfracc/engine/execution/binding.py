@@ -70,13 +70,14 @@ class Bound:
         self.run: Callable[..., Any] = self._run
         if self.bare is not None:
             self.run = partial(_without_key, kernel.run) if keyed else kernel.run
-        elif plain and self._index == 0 and len(self._converters) == 2:
+        elif keyed and self._index == 0 and giver is None and scope is None and not any(self._converters[1:]):
             self.run = self._run_prepared
 
-    def _run_prepared(self, operand: Any, signal: Any, *, weights_key: Any, **params: Any) -> Any:
-        assert self._kernel.apply is not None  # a kernel that prepares also applies
+    def _run_prepared(self, operand: Any, *others: Any, weights_key: Any, **params: Any) -> Any:
+        """Nothing has to move but what is kept, which is there already."""
         prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, operand))
-        return self._kernel.apply(prepared, signal, **params)
+        assert self._kernel.apply is not None  # a kernel that prepares also applies
+        return self._kernel.apply(prepared, *others, **params)
 
     def _run(self, *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
         if self._scope is None:

@@ -28,7 +28,7 @@ from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["Operation"]
+__all__ = ["Operation", "describe_options"]
 
 #: Kinds of call whose plans are kept per operation; past it the table starts anew (a plan is made again in some 50 us).
 _MOST_PLANS = 4096
@@ -158,6 +158,10 @@ class Operation:
             plan = self._new_plan(key, arrays, backend, weights_key, params)
         return plan
 
+    def known_plan(self, key: Any) -> Plan | None:
+        """The plan under a key that :func:`_key` would make."""
+        return self._plans.get(key)
+
     def _call_in_mode(
         self, mode: trail.Mode, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
     ) -> Any:
@@ -251,7 +255,10 @@ def _key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[A
         else:
             kinds += quick_kind(array)
     if backend is not None or params:
-        # Types too: 1, 1.0 and True are equal, but not to every kernel.
-        options = tuple((name, type(value), value) for name, value in params.items())
-        kinds += (backend, options)
+        kinds += describe_options(backend, params)
     return (*kinds, weights_key is None, current_context())
+
+
+def describe_options(backend: Any, params: dict[Any, Any]) -> tuple[Any, ...]:
+    """The part of a plan's key that says what was asked for. Types too: 1, 1.0 and True are equal, but not to all."""
+    return backend, tuple([(name, type(value), value) for name, value in params.items()])

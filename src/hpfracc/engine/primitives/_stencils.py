@@ -8,9 +8,24 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["NEIGHBOURHOODS", "forward_offsets", "padded_views", "relax"]
+__all__ = ["NEIGHBOURHOODS", "bucket_ring", "forward_offsets", "padded_views", "refresh_ghosts", "relax"]
 
 NEIGHBOURHOODS = ("von_neumann", "moore")
+
+#: Width of a bucket as a share of the mean cost: narrow enough that few steps are shorter, wide enough that few buckets
+#: are empty (benchmarks/lattice.py, mazes of 2048 x 2048). And the most buckets.
+_SHARE = 1 / 8
+_MOST_BUCKETS = 1 << 16
+
+
+def bucket_ring(mean: float, greatest: float) -> tuple[float, int]:
+    """Width of a bucket for a search in order of distance, and how many there are: a power of two.
+
+    No step is longer than the ring without two of its buckets.
+    """
+    # Above the least numbers, whose reciprocal is infinite.
+    width = max(mean * _SHARE, greatest / (_MOST_BUCKETS - 4), 1e-300)
+    return width, 1 << math.ceil(math.log2(max(4.0, greatest / width + 4)))
 
 
 @lru_cache(maxsize=64)

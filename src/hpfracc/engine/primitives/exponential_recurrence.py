@@ -130,6 +130,12 @@ class ExponentialRecurrence(Primitive):
         terms, step = ArraySpec((40,), real_of(dtype)), ArraySpec((), real_of(dtype))
         return (terms, terms, step, ArraySpec(shape or (1,), dtype), ArraySpec((40,), dtype)), {}
 
+    def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """Memory that fades: rates over many scales, positive weights, a short step."""
+        rates, weights, step, *rest = arrays
+        scales = np.geomspace(1e-2, 1e4, rates.size).astype(rates.dtype)
+        return [scales, np.abs(weights), np.full_like(step, 1e-3), *rest]
+
     def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
         """Step by step in extended precision."""
         call = self.describe(*arrays, **params)

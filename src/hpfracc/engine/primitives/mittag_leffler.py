@@ -65,6 +65,10 @@ class MittagLeffler(Primitive):
         """The solution of D^0.7 y = -y."""
         return (ArraySpec(shape, dtype),), {"alpha": 0.7}
 
+    def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """Where solutions that decay look: left of 0, near and far."""
+        return [-4 * np.abs(arrays[0]).astype(arrays[0].dtype)]
+
     def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
         """The contour integral by the trapezoid rule, in extended precision, to the right of every pole."""
         call = self.describe(*arrays, **params)

@@ -48,7 +48,8 @@ class StencilRelax(Primitive):
     all axes or for each.
 
     Algorithms: ``dijkstra`` takes the nearest point first; ``relax`` lowers all points at once until nothing changes;
-    ``frontier`` those alone whose neighbours changed. Not differentiable.
+    ``frontier`` those alone whose neighbours changed; ``tiles`` blocks of points, those alone that can change, each
+    until nothing in it does. Not differentiable.
     """
 
     name = "stencil_relax"
@@ -124,9 +125,8 @@ class StencilRelax(Primitive):
         return costs * call.itemsize + padded * (2 * call.itemsize + 12)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Maps, which know nothing of each other; a lattice itself is not cut, for a path may lead anywhere."""
-        inner = range(-len(call.facts["lattice"]), 0)
-        return outer_cuts((None, shape_of(arrays[1])), call.shape, inner)
+        """Maps."""
+        return outer_cuts((None, shape_of(arrays[1])), call.shape, range(-len(call.facts["lattice"]), 0))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """One map of a lattice of that shape."""

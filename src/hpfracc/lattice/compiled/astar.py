@@ -1,4 +1,4 @@
-"""A* on a lattice, compiled.
+"""A* on a lattice, compiled: the quicker search where the number of steps left is a good bound for what they cost.
 
 No primitive of the engine: it stops when it gets there, so that what it looks at depends on the data, and the answer is
 a path of any length. Imported only by a search on a lattice that is large enough.
@@ -7,113 +7,81 @@ a path of any length. Imported only by a search on a lattice that is large enoug
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import njit, uintp
+
+from hpfracc.lattice.compiled.heap import push, sink
+from hpfracc.lattice.compiled.steps import NOWHERE, OPTIONS, ROOT, borders, brought_back
 
 __all__ = ["astar"]
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True}
 
-
-@njit(**_OPTIONS)
-def _steps_left(place, goal, sides, strides, wraps, moore):  # type: ignore[no-untyped-def]
-    """Steps between two points if nothing stood between them."""
+@njit(**OPTIONS)
+def _steps_left(place, target, moore, sides, strides, around):  # type: ignore[no-untyped-def]
+    """Steps to the point with the coordinates ``target`` if nothing stood between."""
     total = 0
     for axis in range(len(sides)):
-        here, there = place // strides[axis], goal // strides[axis]
-        place -= here * strides[axis]
-        goal -= there * strides[axis]
-        steps = abs(here - there)
-        if wraps[axis]:
-            steps = min(steps, sides[axis] - steps)
-        total = max(total, steps) if moore else total + steps
+        coordinate = place // strides[axis]
+        place -= coordinate * strides[axis]
+        left = abs(np.int64(coordinate) - target[axis])
+        if (around >> np.uint64(axis)) & np.uint64(1):
+            left = min(left, np.int64(sides[axis]) - left)
+        total = max(total, left) if moore else total + left
     return total
 
 
-@njit(**_OPTIONS)
-def _push(bounds, items, size, bound, item):  # type: ignore[no-untyped-def]
-    hole = size
-    while hole > 0:
-        parent = (hole - 1) >> 1
-        if bounds[parent] <= bound:
-            break
-        bounds[hole], items[hole] = bounds[parent], items[parent]
-        hole = parent
-    bounds[hole], items[hole] = bound, item
+@njit(**OPTIONS)
+def astar(costs, edges, steps, least, moore, start, goal):  # type: ignore[no-untyped-def]
+    """By which step each point was reached, and at what cost: infinite at the goal where no path leads there.
 
-
-@njit(**_OPTIONS)
-def _sink(bounds, items, size):  # type: ignore[no-untyped-def]
-    bound, item = bounds[size], items[size]
-    hole = 0
-    while True:
-        child = 2 * hole + 1
-        if child >= size:
-            break
-        if child + 1 < size and bounds[child + 1] < bounds[child]:
-            child += 1
-        if bounds[child] >= bound:
-            break
-        bounds[hole], items[hole] = bounds[child], items[child]
-        hole = child
-    bounds[hole], items[hole] = bound, item
-
-
-@njit(**_OPTIONS)
-def astar(costs, edges, sides, strides, wraps, forward, least, moore, start, goal):  # type: ignore[no-untyped-def]
-    """Who was reached from whom, and the cost at the goal: infinite where no path leads there.
-
-    ``costs`` has one row of points, or one of edges for each forward offset; ``least`` is no more than any of them.
+    ``costs`` has one row of points, or one of edges for each forward step; ``least`` is no more than any of them. The
+    bound is rounded, as costs are: what is found costs the least but for a rounding.
     """
-    points = 1
-    for side in sides:
-        points *= side
-    axes = len(sides)
-    reached, parents = np.full(points, math.inf), np.full(points, -1, np.int64)
+    sides, strides, deltas, downs, ups, around = steps
+    points, moves = costs.shape[1], uintp(len(deltas))
+    directions = moves // uintp(2)
+    found, taken = np.full(points, math.inf), np.empty(points, np.uint32)
+    target = np.empty(len(sides), np.int64)
+    rest = goal
+    for axis in range(len(target)):
+        target[axis] = rest // strides[axis]
+        rest -= uintp(target[axis]) * strides[axis]
     settled = np.zeros(points, np.bool_)
     capacity, size = 1024, 1
-    bounds, items = np.empty(capacity), np.empty(capacity, np.int64)
-    here = np.empty(axes, np.int64)
-    reached[start], parents[start] = 0.0, start
-    bounds[0], items[0] = least * _steps_left(start, goal, sides, strides, wraps, moore), start
+    bounds, items = np.empty(capacity), np.empty(capacity, np.uint64)
+    found[start], taken[start] = 0.0, ROOT
+    bounds[0], items[0] = 0.0, start
     while size > 0:
         place = items[0]
         size -= 1
-        _sink(bounds, items, size)
+        sink(bounds, items, size)
         if place == goal:
             break
         if settled[place]:
             continue
         settled[place] = True
-        rest = place
-        for axis in range(axes):
-            here[axis] = rest // strides[axis]
-            rest -= here[axis] * strides[axis]
-        if size + 2 * len(forward) >= capacity:
+        if size + len(deltas) >= capacity:
             bounds, items = np.concatenate((bounds, bounds)), np.concatenate((items, items))
             capacity *= 2
-        for direction in range(len(forward)):
-            for sign in (1, -1):
-                there, outside = 0, False
-                for axis in range(axes):
-                    coordinate = here[axis] + sign * forward[direction, axis]
-                    if coordinate < 0 or coordinate >= sides[axis]:
-                        if not wraps[axis]:
-                            outside = True
-                            break
-                        coordinate += sides[axis] if coordinate < 0 else -sides[axis]
-                    there += coordinate * strides[axis]
-                if outside:
+        first, last = borders(place, sides, strides)
+        for move in range(moves):
+            there = place + deltas[move]
+            below, above = first & downs[move], last & ups[move]
+            if below | above:
+                there = brought_back(there, below, above, sides, strides, around)
+                if there == uintp(NOWHERE):
                     continue
-                cost = costs[direction, place if sign > 0 else there] if edges else costs[0, there]
-                total = reached[place] + cost
-                if total < reached[there]:
-                    reached[there], parents[there] = total, place
-                    # The bound never falls along a way, so that whoever is settled is settled; but for a rounding.
-                    settled[there] = False
-                    bound = total + least * _steps_left(there, goal, sides, strides, wraps, moore)
-                    _push(bounds, items, size, bound, there)
-                    size += 1
-    return parents, reached[goal]
+            if edges:
+                step = costs[move, place] if move < directions else costs[move - directions, there]
+            else:
+                step = costs[uintp(0), there]
+            total = found[place] + step
+            if total < found[there]:
+                found[there], taken[there] = total, move
+                # The bound never falls along a way, so that whoever is settled is settled; but for a rounding.
+                settled[there] = False
+                left = _steps_left(there, target, moore, sides, strides, around)
+                push(bounds, items, size, total + least * left, there)
+                size += 1
+    return taken, found

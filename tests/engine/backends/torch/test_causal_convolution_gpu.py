@@ -137,3 +137,47 @@ def test_a_bad_sample_gets_and_gives_no_slope_and_a_bad_slope_stays_behind_it():
     assert torch.isnan(found[0, :101]).all()
     torch.testing.assert_close(found[0, 101:], (slope[0, 101:] @ matrix[101:])[101:], rtol=0, atol=1e-11)
     torch.testing.assert_close(found[1], slope[1, :400] @ matrix[:400], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("shape", [(3, 700), (5000,), (2, 300_000)])
+@pytest.mark.parametrize("differences", [False, True])
+@pytest.mark.parametrize(("rows", "first"), [(0, 0), (1, 0), (1, 1), (2, 1)])
+def test_slopes_with_starting_weights(shape: tuple[int, ...], differences: bool, rows: int, first: int):
+    """Value and slope of the fused kernels, in rows of one block and of many, are those of compositions."""
+    torch.manual_seed(1)
+    n = shape[-1]
+    weights = torch.randn(n, dtype=torch.float64).cuda() / n**0.5
+    starts = (torch.randn(rows, n, dtype=torch.float64).cuda(),) if rows else ()
+    kernel = KERNELS["fft"]
+    x = torch.randn(shape, dtype=torch.float64).cuda().requires_grad_()
+    slope = torch.randn(shape, dtype=torch.float64).cuda()
+    options = {"differences": differences, "starts_from": first}
+    prepared = kernel.prepare(weights, CONTRACT.describe(weights, x))
+    fused = kernel.apply(prepared, x, *starts, **options)
+    assert "_Sum" in type(fused.grad_fn).__name__
+    composed = kernel.run(weights.clone().requires_grad_(), x, *starts, **options)
+    torch.testing.assert_close(fused, composed, rtol=0, atol=1e-10)
+    allowed = 1e-12 * n
+    (expected,) = torch.autograd.grad(composed, x, slope)
+    (found,) = torch.autograd.grad(fused, x, slope, retain_graph=True)
+    torch.testing.assert_close(found, expected, rtol=0, atol=allowed)
+    many = torch.autograd.grad(fused, x, torch.stack([slope, -slope]), is_grads_batched=True)[0]
+    torch.testing.assert_close(many[1], -expected, rtol=0, atol=allowed)
+
+
+def test_what_is_remembered_of_a_launch_fits_the_next():
+    """Rows at addresses that 16 does not divide, other lengths and dtypes: in turns, on a stream of their own."""
+    kernel = KERNELS["fft"]
+    stream = torch.cuda.Stream()
+    for _ in range(3):
+        for n, skip, dtype in ((700, 0, "float32"), (700, 1, "float32"), (704, 1, "float64"), (700, 0, "float64")):
+            whole = torch.randn(2 * n + skip, dtype=getattr(torch, dtype), device="cuda")
+            signal, weights = whole[skip:].view(2, n), torch.randn(n, dtype=whole.dtype, device="cuda")
+            torch.cuda.synchronize()
+            with torch.cuda.stream(stream):
+                prepared = kernel.prepare(weights, CONTRACT.describe(weights, signal))
+                found = kernel.apply(prepared, signal)
+            stream.synchronize()
+            expected = CONTRACT.reference(weights.cpu().numpy(), signal.cpu().numpy())
+            allowed = 8 * np.finfo(dtype).eps * float(weights.abs().sum() * signal.abs().max())
+            np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=0, atol=allowed)

@@ -24,6 +24,9 @@ X = random.standard_normal((60, 4000))
 W = random.standard_normal(4000)
 ONLY_NUMPY = {name: ["torch", "jax", "numba", "cupy"] for name in ("causal_convolution", "fft", "matmul", "reduction")}
 
+MAZE = (1 + np.abs(X[:40, :50]), np.full((40, 40, 50), np.inf))
+MAZE[1][np.arange(40), np.arange(40), 7] = 0.0
+
 CALLS: dict[str, tuple[Callable[..., Any], str]] = {
     "rows of a convolution": (lambda **o: hf.causal_convolution(W, X, **o), "4MiB"),
     "one long convolution": (lambda **o: hf.causal_convolution(X.ravel(), X.ravel(), **o), "8MiB"),
@@ -33,6 +36,7 @@ CALLS: dict[str, tuple[Callable[..., Any], str]] = {
     "along the first axis": (lambda **o: hf.fft(X, axis=0, **o), "4MiB"),
     "product of matrices": (lambda **o: hf.matmul(X[:, :600].T, X[:, :600], **o), "1500KiB"),
     "formula": (lambda **o: hf.elementwise("x*y + sin(x)", x=X, y=X[0], **o), "1200KiB"),
+    "maps of a maze": (lambda **o: hf.stencil_relax(*MAZE, **o), "1000KiB"),
     "norms": (lambda **o: hf.reduction(X, kind="norm", axis=0, **o), "1200KiB"),
 }
 

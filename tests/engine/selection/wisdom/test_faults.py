@@ -64,7 +64,11 @@ def test_nothing_merged_is_lost_when_one_file_is_truncated(tmp_path, name):
     assert len(files(tmp_path, "damaged")) == 1
 
 
-@pytest.mark.parametrize("data", [b"\x00" * 4096, b"[]", b'{"hpfracc":"something else"}', os.urandom(1000)])
+@pytest.mark.parametrize(
+    "data",
+    [b"\x00" * 4096, b"[]", b'{"hpfracc":"something else"}', os.urandom(1000)],
+    ids=["zeros", "a list", "another file", "noise"],
+)
 def test_garbage_in_the_merged_file(tmp_path, data):
     """Whatever is in it, there is a warning and no error, and learning goes on."""
     (tmp_path / "wisdom.json").write_bytes(data)

@@ -201,6 +201,7 @@ def test_two_hosts_merged_in_both_orders(tmp_path):
         (f'{{"hpfracc":"wisdom","schema":{SCHEMA + 1},"records":[]}}'.encode(), "upgrade"),
         (None, "No such file"),
     ],
+    ids=map(str, range(7)),
 )
 def test_importing_garbage_is_an_error(tmp_path, data, words):
     """The file and the remedy are named, and nothing of it is taken."""

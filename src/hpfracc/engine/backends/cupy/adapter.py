@@ -12,6 +12,7 @@ import numpy as np
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, Arm, DeviceTimer, KernelSpec
 from hpfracc.engine.backends.cupy import workspace
+from hpfracc.engine.backends.cupy.kernels._tiles import MOST_AXES
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.profiling.clocks import DeviceClock
@@ -31,6 +32,13 @@ _OUT_OF_MEMORY = ("ALLOC_FAILED", "cudaErrorMemoryAllocation")
 def _too_long(call: Call) -> str | None:
     if call.length > _LONGEST_DIRECT:
         return f"{call.length:,} points: its direct sum has one thread a point, for at most {_LONGEST_DIRECT:,}"
+    return None
+
+
+def _many_axes(call: Call) -> str | None:
+    axes = len(call.facts["lattice"])
+    if axes > MOST_AXES:
+        return f"a lattice of {axes} axes: its tiles have at most {MOST_AXES}"
     return None
 
 
@@ -83,10 +91,20 @@ class CupyAdapter(Adapter):
             _compiled("toeplitz_apply", "direct", INEXACT, workspace.toeplitz_direct, _too_long_or_wide),
             KernelSpec("toeplitz_apply", "fft", INEXACT, workspace=workspace.toeplitz_fft),
         ),
-        "stencil_relax": (_compiled("stencil_relax", "frontier", FLOATS, workspace.stencil_relax),),
         "history_sum": (_compiled("history_sum", "direct", INEXACT, workspace.history_sum),),
         "exponential_recurrence": (
             _compiled("exponential_recurrence", "blocked", INEXACT, workspace.exponential_recurrence),
+        ),
+        "stencil_relax": (
+            KernelSpec(
+                "stencil_relax",
+                "tiles",
+                FLOATS,
+                compiles="signature",
+                refuses=_many_axes,
+                workspace=workspace.stencil_tiles,
+            ),
+            KernelSpec("stencil_relax", "frontier", FLOATS, compiles="signature", workspace=workspace.stencil_frontier),
         ),
         "mittag_leffler": (
             KernelSpec("mittag_leffler", "contour", INEXACT, compiles="signature", workspace=workspace.mittag_leffler),

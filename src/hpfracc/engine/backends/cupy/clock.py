@@ -50,10 +50,11 @@ class CupyClock:
             event.record(cupy.cuda.get_current_stream())
         return event
 
-    def is_idle(self, device: str) -> bool:
-        """Whether the current stream has nothing left to do."""
+    def mark_end(self, device: str) -> tuple[bool, Any]:
+        """Whether the current stream has nothing left to do, and an event recorded on it."""
         with cupy.cuda.Device(_index(device)):
-            return bool(cupy.cuda.get_current_stream().done)
+            idle = bool(cupy.cuda.get_current_stream().done)
+            return idle, self.mark(device)
 
     def has_passed(self, mark: Any) -> bool:
         """Whether the device has reached the event."""

@@ -28,7 +28,8 @@ __all__ = [
     "mittag_leffler",
     "reduction",
     "spectral_multiply",
-    "stencil_relax",
+    "stencil_frontier",
+    "stencil_tiles",
     "toeplitz_direct",
     "toeplitz_fft",
 ]
@@ -164,12 +165,16 @@ def spectral_multiply(call: Call, arm: Arm) -> int:
     return max(0, footprint(stages, False) - out)
 
 
-def stencil_relax(call: Call, arm: Arm) -> int:
-    """Two lists of places, and which round each was reached in."""
-    size, out = call.batch * call.length, call.output_bytes
-    stages: list[Stage] = [
-        ((2, out), (1, size)),
-        ((1, out), (2, 8 * size), (1, size)),
-        ((1, out), (2, 8 * size), (1, 4 * size)),
-    ]
-    return footprint(stages, False) - out
+def stencil_frontier(call: Call, arm: Arm) -> int:
+    """Two lists of points, the round in which each was called last, and the costs one behind the other."""
+    return 20 * call.batch * call.length + _stencil_costs(call)
+
+
+def stencil_tiles(call: Call, arm: Arm) -> int:
+    """The search for sources, and the costs one behind the other; lists of tiles are a thousandth of that."""
+    return 10 * call.batch * call.length + _stencil_costs(call)
+
+
+def _stencil_costs(call: Call) -> int:
+    directions = call.facts["steps"] // 2 if call.facts["edges"] else 1
+    return int(directions * call.length * call.itemsize)

@@ -36,9 +36,9 @@ class JaxClock:
         """None: XLA hides its queues."""
         return None
 
-    def is_idle(self, device: str) -> bool:
-        """Not known, so never said."""
-        return False
+    def mark_end(self, device: str) -> tuple[bool, None]:
+        """Whether it is idle is not known, so never said."""
+        return False, None
 
     def has_passed(self, mark: Any) -> bool:
         """No mark was ever set."""

@@ -92,7 +92,10 @@ class TorchAdapter(Adapter):
             _model("toeplitz_apply", "direct", workspace.toeplitz_direct, _too_long_or_wide),
             _model("toeplitz_apply", "fft", workspace.toeplitz_fft),
         ),
-        "stencil_relax": (KernelSpec("stencil_relax", "relax", FLOATS),),
+        "stencil_relax": (
+            KernelSpec("stencil_relax", "tiles", FLOATS, workspace=workspace.stencil_tiles),
+            KernelSpec("stencil_relax", "relax", FLOATS),
+        ),
         "history_sum": (_model("history_sum", "direct", workspace.history_sum),),
         "exponential_recurrence": (_model("exponential_recurrence", "blocked", workspace.exponential_recurrence),),
         "chirp_transform": (_model("chirp_transform", "fft", workspace.chirp_transform),),

@@ -13,17 +13,51 @@ __all__ = ["CLOCK", "TorchClock"]
 _MOST_IDLE = 16_384
 
 
+# The C functions behind PyTorch's own: a frame of Python around each takes a tenth of what they do.
+_current_stream = getattr(torch._C, "_cuda_getCurrentStream", None)
+_record, _is_done = torch.cuda.Event.record, torch.cuda.Stream.query
+if torch.version.cuda is not None:
+    _record, _is_done = torch._C._CudaEventBase.record, torch._C._CudaStreamBase.query
+
+
+class _Queue:
+    """The streams of one device, and idle events: making one takes longer than recording it."""
+
+    __slots__ = ("_index", "_streams", "idle")
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self.idle: deque[Any] = deque(maxlen=_MOST_IDLE)
+        #: PyTorch's streams by their numbers: making the object for one takes longer than recording on it.
+        self._streams: dict[tuple[int, ...], Any] = {}
+
+    def current(self) -> Any:
+        """The stream that work is given to now."""
+        assert _current_stream is not None  # there is a card
+        number: tuple[int, ...] = _current_stream(self._index)
+        stream = self._streams.get(number)
+        if stream is None:
+            stream = self._streams[number] = torch.cuda.current_stream(self._index)
+        return stream
+
+    def record(self, stream: Any) -> Any:
+        """An event, recorded on ``stream``."""
+        try:
+            event = self.idle.pop()
+        except IndexError:
+            event = torch.cuda.Event(enable_timing=True)
+        _record(event, stream)
+        return event
+
+
 class TorchClock:
-    """PyTorch's CUDA devices. Events are taken from a pool: making one takes longer than recording it."""
+    """PyTorch's CUDA devices."""
 
     name = "torch"
     marks = True
 
     def __init__(self) -> None:
-        self._idle: dict[str, deque[Any]] = {}
-        #: PyTorch's streams by their numbers: making the object for one takes longer than recording on it.
-        self._streams: dict[tuple[int, ...], Any] = {}
-        self._indices: dict[str, int] = {}
+        self._queues: dict[str, _Queue] = {}
 
     def in_use(self) -> bool:
         """Whether PyTorch has a context on a card."""
@@ -40,30 +74,18 @@ class TorchClock:
 
     def mark(self, device: str) -> Any:
         """An event, recorded on the current stream."""
-        idle = self._idle.get(device)
-        if idle is None:
-            idle = self._idle.setdefault(device, deque(maxlen=_MOST_IDLE))
-        try:
-            event = idle.pop()
-        except IndexError:
-            event = torch.cuda.Event(enable_timing=True)
-        event.record(self._current(device))
-        return event
+        queue = self._queues.get(device) or self._queue(device)
+        return queue.record(queue.current())
 
-    def is_idle(self, device: str) -> bool:
-        """Whether the current stream has nothing left to do."""
-        return bool(self._current(device).query())
+    def mark_end(self, device: str) -> tuple[bool, Any]:
+        """Whether the current stream has nothing left to do, and an event recorded on it."""
+        queue = self._queues.get(device) or self._queue(device)
+        stream = queue.current()
+        return _is_done(stream), queue.record(stream)
 
-    def _current(self, device: str) -> Any:
-        """The stream that work is given to now."""
-        index = self._indices.get(device)
-        if index is None:
-            index = self._indices[device] = _index(device)
-        number: tuple[int, ...] = torch._C._cuda_getCurrentStream(index)
-        stream = self._streams.get(number)
-        if stream is None:
-            stream = self._streams[number] = torch.cuda.current_stream(index)
-        return stream
+    def _queue(self, device: str) -> _Queue:
+        # A number: PyTorch takes longer to read a name than to find the stream.
+        return self._queues.setdefault(device, _Queue(int(device[5:])))
 
     def has_passed(self, mark: Any) -> bool:
         """Whether the device has reached the event."""
@@ -75,7 +97,7 @@ class TorchClock:
 
     def release(self, device: str, mark: Any) -> None:
         """Back into the pool."""
-        self._idle.setdefault(device, deque(maxlen=_MOST_IDLE)).append(mark)
+        (self._queues.get(device) or self._queue(device)).idle.append(mark)
 
     def synchronize(self, device: str) -> None:
         """Wait for the device."""
@@ -95,11 +117,6 @@ class TorchClock:
         if not counts:
             return None
         return int(counts["all"]["current"]), int(counts["all"]["peak"])
-
-
-def _index(device: str) -> int:
-    """A number: PyTorch takes longer to read a name than to find the stream."""
-    return int(device[5:])
 
 
 CLOCK = TorchClock()

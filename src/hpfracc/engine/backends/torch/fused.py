@@ -9,10 +9,8 @@ which PyTorch's CUDA builds bring along; without it, or inside transforms, compo
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,43 +32,39 @@ def _block(points: int) -> int:
     return 1024 if points <= 2**18 else 4096
 
 
-def _on(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """Triton launches on the current device, which is mostly the right one: looking is quicker than setting it."""
-    return contextlib.nullcontext() if device.index == torch.cuda.current_device() else torch.cuda.device(device)
-
-
 def pad_and_clean(
-    signal: Tensor, size: int, *, limit: Tensor | None = None, backwards: bool = False, differences: bool = False
-) -> tuple[Tensor, Tensor]:
-    """The signal's rows, 0 where they are not finite and from their end to ``size``; and notes of bad samples.
+    signal: Tensor,
+    size: int,
+    *,
+    limit: Tensor | None = None,
+    backwards: bool = False,
+    differences: bool = False,
+    starts: Tensor | None = None,
+    first: int = 0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The signal's rows, 0 where they are not finite and from their end to ``size``; notes of bad samples; sums.
 
     The signal is real, contiguous and on a card. ``limit``, notes of another such call, counts samples from the first
     bad one there on as 0; ``backwards`` takes each row from its end; ``differences`` what each sample is more than the
-    one before.
+    one before. The sums, block by block, are those with ``starts[j]`` from point ``first + j`` on; without ``starts``
+    they are none.
     """
     from hpfracc.engine.backends.torch import fused_kernels
 
     points = signal.shape[-1]
     rows, block = signal.numel() // points, _block(points)
     blocks = -(-points // block)
-    padded = torch.empty((*signal.shape[:-1], size), dtype=signal.dtype, device=signal.device)
-    bad = torch.empty((rows, blocks), dtype=torch.int64, device=signal.device)
-    with _on(signal.device):
-        fused_kernels.pad[(-(-size // block), rows)](
-            signal,
-            padded,
-            bad,
-            bad if limit is None else limit,
-            points,
-            size,
-            blocks,
-            LIMITED=limit is not None,
-            REVERSED=backwards,
-            DIFFERENCES=differences,
-            BLOCK=block,
-            CHUNK=_CHUNK,
-        )
-    return padded, bad
+    count = 0 if starts is None else starts.shape[0]
+    padded = signal.new_empty((*signal.shape[:-1], size))
+    bad = signal.new_empty((rows, blocks), dtype=torch.int64)
+    sums = padded if starts is None else signal.new_empty((rows, blocks, count))
+    fused_kernels.pad(
+        (-(-size // block), rows, 1),
+        (signal, padded, bad, bad if limit is None else limit, signal if starts is None else starts, sums),
+        (points, size, blocks, first),
+        (limit is not None, backwards, differences, count, block, _CHUNK),
+    )
+    return padded, bad, sums
 
 
 def cut_and_taint(
@@ -83,33 +77,32 @@ def cut_and_taint(
     signal: Tensor | None = None,
     starts: Tensor | None = None,
     first: int = 0,
+    sums: Tensor | None = None,
 ) -> Tensor:
     """The first ``points`` of each row of ``product``, nan from the first bad sample of the row on.
 
     With ``starts`` (contiguous) ``starts[j] * signal[..., first + j]`` is added from that point on, or the differences
-    there; ``backwards`` turns each row, and takes with ``differences`` what each value is more than the next.
+    there; ``backwards`` turns each row, takes with ``differences`` what each value is more than the next, and adds
+    ``sums`` (of :func:`pad_and_clean`) at the points that the starting weights belong to.
     """
     from hpfracc.engine.backends.torch import fused_kernels
 
     size, block = product.shape[-1], _block(points)
-    result = torch.empty((*product.shape[:-1], points), dtype=product.dtype, device=product.device)
-    with _on(product.device):
-        fused_kernels.cut[(-(-points // block), product.numel() // size)](
+    count = 0 if starts is None else starts.shape[0]
+    result = product.new_empty((*product.shape[:-1], points))
+    fused_kernels.cut(
+        (-(-points // block), product.numel() // size, 1),
+        (
             product,
             result,
             bad,
             product if signal is None else signal,
             product if starts is None else starts,
-            points,
-            size,
-            bad.shape[-1],
-            first,
-            REVERSED=backwards,
-            DIFFERENCES=differences,
-            STARTS=0 if starts is None else starts.shape[0],
-            BLOCK=block,
-            CHUNK=_CHUNK,
-        )
+            product if sums is None else sums,
+        ),
+        (points, size, bad.shape[-1], first),
+        (backwards, differences, count, block, _CHUNK),
+    )
     return result
 
 

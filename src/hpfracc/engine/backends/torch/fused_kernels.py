@@ -6,6 +6,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from hpfracc.engine.backends.torch.launch import Launcher
+
 __all__ = ["cut", "pad"]
 
 
@@ -21,24 +23,39 @@ def _first_bad(bad, row, blocks, upto, points, CHUNK: tl.constexpr):
 
 
 @triton.jit
-def pad(
+def _total(sums, row, blocks, j, STARTS: tl.constexpr, CHUNK: tl.constexpr):
+    """What the row's blocks noted for starting weights ``j``, added up."""
+    block = tl.arange(0, CHUNK)
+    total = tl.sum(tl.load(sums + (row * blocks + block) * STARTS + j, mask=block < blocks, other=0.0), axis=0)
+    for begin in range(CHUNK, blocks, CHUNK):
+        block = begin + tl.arange(0, CHUNK)
+        total += tl.sum(tl.load(sums + (row * blocks + block) * STARTS + j, mask=block < blocks, other=0.0), axis=0)
+    return total
+
+
+@triton.jit
+def _pad(
     signal,
     padded,
     bad,
     limit,
+    starts,
+    sums,
     points,
     size,
     blocks,
+    first,
     LIMITED: tl.constexpr,
     REVERSED: tl.constexpr,
     DIFFERENCES: tl.constexpr,
+    STARTS: tl.constexpr,
     BLOCK: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
     """Copy a block of a row, bad samples and everything past the row's end as 0; note the block's first bad sample.
 
     REVERSED takes the row from its end, LIMITED the samples from the first bad one of another row on as 0, DIFFERENCES
-    what each sample is more than the one before.
+    what each sample is more than the one before. With STARTS the block's sums with each row of them are noted as well.
     """
     row = tl.program_id(1).to(tl.int64)
     block = tl.program_id(0).to(tl.int64)
@@ -52,18 +69,23 @@ def pad(
         before = tl.maximum(source - 1, 0)
         value = value - tl.load(signal + row * points + before, mask=inside, other=0.0)
     good = value - value == 0.0  # false for nan and for inf
-    tl.store(padded + row * size + column, tl.where(good, value, 0.0), mask=column < size)
+    value = tl.where(good, value, 0.0)
+    tl.store(padded + row * size + column, value, mask=column < size)
     if block < blocks:
         tl.store(bad + row * blocks + block, tl.min(tl.where(good, points, column), axis=0))
+        for j in tl.static_range(STARTS):
+            own = tl.load(starts + j * points + source, mask=inside & (source >= first + j), other=0.0)
+            tl.store(sums + (row * blocks + block) * STARTS + j, tl.sum(value * own, axis=0))
 
 
 @triton.jit
-def cut(
+def _cut(
     product,
     result,
     bad,
     signal,
     starts,
+    sums,
     points,
     size,
     blocks,
@@ -76,7 +98,8 @@ def cut(
 ):
     """Copy a block of a row's first ``points``, nan from its first bad sample on, starting weights added.
 
-    REVERSED writes the row backwards, and then DIFFERENCES takes what each value is more than the next: the derivative.
+    REVERSED writes the row backwards, and then DIFFERENCES takes what each value is more than the next, and STARTS adds
+    the sums that were noted where the starting weights belong: the derivative.
     """
     row = tl.program_id(1).to(tl.int64)
     block = tl.program_id(0).to(tl.int64)
@@ -88,11 +111,24 @@ def cut(
         value = tl.where(target > 0, value, 0.0)
         value = value - tl.load(product + row * size + column - 1, mask=inside & (column > 0), other=0.0)
     for j in tl.static_range(STARTS):
-        sample = tl.load(signal + row * points + first + j)
-        if DIFFERENCES:
-            sample = sample - tl.load(signal + row * points + tl.maximum(first + j - 1, 0))
-        sample = tl.where(sample - sample == 0.0, sample, 0.0)
-        own = tl.load(starts + j * points + column, mask=inside & (column >= first + j), other=0.0)
-        value = value + own * sample
+        place = first + j
+        if REVERSED:
+            change = _total(sums, row, blocks, j, STARTS, CHUNK)
+            if DIFFERENCES:
+                # The first difference is 0 whatever the sample.
+                value = value + tl.where((target == place) & (place > 0), change, 0.0)
+                value = value - tl.where(target == place - 1, change, 0.0)
+            else:
+                value = value + tl.where(target == place, change, 0.0)
+        else:
+            sample = tl.load(signal + row * points + place)
+            if DIFFERENCES:
+                sample = sample - tl.load(signal + row * points + tl.maximum(place - 1, 0))
+            sample = tl.where(sample - sample == 0.0, sample, 0.0)
+            own = tl.load(starts + j * points + column, mask=inside & (column >= place), other=0.0)
+            value = value + own * sample
     value = tl.where(column < _first_bad(bad, row, blocks, block, points, CHUNK), value, float("nan"))
     tl.store(result + row * points + target, value, mask=inside)
+
+
+pad, cut = Launcher(_pad, triton.__version__), Launcher(_cut, triton.__version__)

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from hpfracc.engine.backends.torch import fused
 from hpfracc.engine.backends.torch.nonfinite import is_eager, is_only_recorded
 from hpfracc.engine.backends.torch.spectrum import Spectrum, spectral_product
 
-__all__ = ["Options", "convolve_fused", "fits_fused"]
+__all__ = ["Options", "convolve_back_composed", "convolve_fused", "fits_fused"]
 
 
 class Options(NamedTuple):
@@ -54,13 +55,14 @@ def convolve_fused(signal: Tensor, prepared: Spectrum, options: Options = _PLAIN
         options = options._replace(starts=options.starts.contiguous())
     if is_eager(signal):
         return _convolve(signal, prepared, options)[0]
-    result: Tensor = _Sum.apply(signal, prepared, options)[0]
+    result: Tensor = _Sum.apply(signal, prepared, options)
     return result
 
 
 def _convolve(signal: Tensor, prepared: Spectrum, options: Options) -> tuple[Tensor, Tensor]:
+    """The sum, and notes of where bad samples are."""
     signal = signal.contiguous()
-    padded, bad = fused.pad_and_clean(signal, prepared.size, differences=options.differences)
+    padded, bad, _ = fused.pad_and_clean(signal, prepared.size, differences=options.differences)
     result = fused.cut_and_taint(
         spectral_product(padded, prepared, True),
         bad,
@@ -73,49 +75,78 @@ def _convolve(signal: Tensor, prepared: Spectrum, options: Options) -> tuple[Ten
     return result, bad
 
 
+def _convolve_back(slope: Tensor, bad: Tensor, prepared: Spectrum, options: Options) -> Tensor:
+    """The derivative of the sum: the sum run backwards, over the points that no bad sample reaches."""
+    slope = slope.contiguous()
+    # What the starting weights give is summed where the slopes pass by, and added where the result does.
+    padded, worse, sums = fused.pad_and_clean(
+        slope, prepared.size, limit=bad, backwards=True, starts=options.starts, first=options.first
+    )
+    return fused.cut_and_taint(
+        spectral_product(padded, prepared, True),
+        worse,
+        slope.shape[-1],
+        backwards=True,
+        differences=options.differences,
+        starts=options.starts,
+        first=options.first,
+        sums=sums,
+    )
+
+
+def convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: Spectrum, options: Options) -> Tensor:
+    """The same by PyTorch's own operations, for many slopes at once; ``first_bad`` has one point a row.
+
+    A slope that is not finite makes the whole row so: PyTorch's older way to map cannot look for it.
+    """
+    n = slope.shape[-1]
+    point = torch.arange(n, device=slope.device)
+    slope = torch.where(point < first_bad, slope, torch.zeros((), dtype=slope.dtype, device=slope.device))
+    result = spectral_product(slope.flip(-1), prepared, False)[..., :n].flip(-1)
+    if options.starts is not None:
+        for j, row in enumerate(options.starts, options.first):
+            change = (slope * torch.where(point < j, torch.zeros_like(row), row)).sum(-1, keepdim=True)
+            result = torch.where(point == j, result + change, result)
+    if not options.differences:
+        return result
+    # The first difference is 0 whatever the sample.
+    result = result * (point > 0)
+    return result - functional.pad(result[..., 1:], (0, 1))
+
+
 class _Sum(torch.autograd.Function):
     """The sum, as autograd records it."""
 
     @staticmethod
-    def forward(ctx: Any, signal: Tensor, prepared: Spectrum, options: Options) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, signal: Tensor, prepared: Spectrum, options: Options) -> Tensor:
         result, bad = _convolve(signal.detach(), prepared, options)
-        ctx.plan = prepared, options
-        ctx.mark_non_differentiable(bad)
-        ctx.save_for_backward(bad)
-        return result, bad
+        # Neither operand nor result, so that it may be kept without PyTorch's ceremony.
+        ctx.bad, ctx.plan, ctx.shape = bad, (prepared, options), tuple(signal.shape)
+        return result
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor, _: Any) -> tuple[Tensor, None, None]:
-        (bad,) = ctx.saved_tensors
-        return _Slope.apply(slope, bad, *ctx.plan), None, None
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
+        bad = ctx.bad
+        if not is_only_recorded(slope) or _holds_many(slope):
+            return convolve_back_composed(slope, fused.first_bad(bad, ctx.shape), *ctx.plan), None, None
+        if torch.is_grad_enabled():
+            return _Slope.apply(slope, bad, *ctx.plan), None, None
+        # Nobody wants a derivative of the derivative, as mostly: recording one would take as long as the work.
+        return _convolve_back(slope, bad, *ctx.plan), None, None
+
+
+#: Whether many tensors at once stand for one, by PyTorch's older way, which ``is_grads_batched`` still goes.
+_holds_many = torch._C._functorch.is_legacy_batchedtensor
 
 
 class _Slope(torch.autograd.Function):
-    """The derivative of :class:`_Sum`: the sum run backwards, over the points that no bad sample reaches."""
+    """The derivative of :class:`_Sum`, as autograd records it."""
 
     @staticmethod
     def forward(ctx: Any, slope: Tensor, bad: Tensor, prepared: Spectrum, options: Options) -> Tensor:
-        slope = slope.detach().contiguous()
-        points = slope.shape[-1]
-        padded, worse = fused.pad_and_clean(slope, prepared.size, limit=bad, backwards=True)
-        result = fused.cut_and_taint(
-            spectral_product(padded, prepared, True),
-            worse,
-            points,
-            backwards=True,
-            differences=options.differences,
-        )
-        if options.starts is not None:
-            for j, row in enumerate(options.starts, options.first):
-                # The slopes stand backwards in the padded rows, cleaned and limited.
-                change = (padded[..., : points - j] * row[j:].flip(-1)).sum(-1)
-                if not options.differences or j:
-                    result[..., j] += change
-                if options.differences and j:
-                    result[..., j - 1] -= change
         ctx.plan = prepared, options
         ctx.save_for_backward(bad)
-        return result
+        return _convolve_back(slope.detach(), bad, prepared, options)
 
     @staticmethod
     def backward(ctx: Any, change: Tensor) -> tuple[Tensor, None, None, None]:

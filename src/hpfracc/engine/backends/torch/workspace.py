@@ -32,6 +32,7 @@ __all__ = [
     "nothing",
     "reduction",
     "spectral_multiply",
+    "stencil_tiles",
     "toeplitz_direct",
     "toeplitz_fft",
 ]
@@ -224,3 +225,10 @@ def spectral_multiply(call: Call, arm: Arm) -> int:
     if turns or not call.facts["waves"]:
         stages.append(((1 + copies, spectrum), (1, product), (1, work), (1, out)))
     return footprint(stages, arm.on_host, trimmed=False) - out
+
+
+def stencil_tiles(call: Call, arm: Arm) -> int:
+    """Both operands with a layer around, and copies of the tiles that are worked on: all of them at worst."""
+    moves = call.facts["steps"] if call.facts["edges"] else 1
+    padded = math.prod(side + 2 for side in call.facts["lattice"]) if call.length else 0
+    return int((call.batch * 7 * padded + (2 + call.batch) * moves * padded) * call.itemsize)

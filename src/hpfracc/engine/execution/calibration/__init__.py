@@ -9,7 +9,7 @@ from hpfracc.engine.execution.calibration.report import CalibrationReport, Cross
 from hpfracc.engine.execution.calibration.runner import Step, calibrate
 from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, Series
 from hpfracc.engine.execution.calibration.timebox import TimeBox
-from hpfracc.engine.execution.calibration.trial import Timing, Trial, make_operands
+from hpfracc.engine.execution.calibration.trial import Timing, Trial, make_operands, typical_operands
 
 __all__ = [
     "DEFAULT_OPERATIONS",
@@ -23,4 +23,5 @@ __all__ = [
     "Trial",
     "calibrate",
     "make_operands",
+    "typical_operands",
 ]

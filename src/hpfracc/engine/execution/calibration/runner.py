@@ -25,7 +25,7 @@ from hpfracc.engine.execution.calibration.series import (
 )
 from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
 from hpfracc.engine.execution.calibration.timebox import TimeBox
-from hpfracc.engine.execution.calibration.trial import Timing, Trial, make_operands
+from hpfracc.engine.execution.calibration.trial import Timing, Trial, typical_operands
 from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
@@ -323,7 +323,7 @@ class _Runner:
             self._note(series, series.shape(exponent), "every arm", "the box of time is used up", _LATE)
             return None
         try:
-            arrays = get_operation(series.operation).primitive.typical(make_operands(specs))
+            arrays = typical_operands(series.operation, specs)
             return Trial(series.operation, arrays, params, series.placement, prepared=series.variant == PREPARED)
         except Exception as error:  # memory, or an operation of the user's that takes other operands
             self._note(series, series.shape(exponent), "every arm", registry.describe_failure(error), _FAILED)

@@ -21,6 +21,8 @@ DEFAULT_OPERATIONS = ("causal_convolution", "matmul", "fft", "elementwise", "red
 #: Powers of two of the number of elements: the first round sees all arms at every so many, later ones go in between.
 _LEAST, _STEP = 4, 4
 _MOST_ON_HOST, _MOST_THOROUGH, _MOST_ON_CARD = 20, 22, 24
+#: Operations whose typical operand is a square; the others' is a row.
+_SQUARE = ("matmul", "stencil_relax")
 #: In the variant with few weights there is one for so many points; a stack has so many matrices.
 _POINTS_PER_WEIGHT, _MATRICES = 16, 16
 FEW_WEIGHTS, STACK, PREPARED = "few weights", "stack", "prepared"
@@ -61,7 +63,7 @@ class Series:
         if self.variant == STACK:
             side = max(1, round(math.sqrt(2**exponent / _MATRICES)))
             return _MATRICES, side, side
-        if self.operation == "matmul":
+        if self.operation in _SQUARE:
             side = round(math.sqrt(2**exponent))
             return side, side
         return (2**exponent,)

@@ -21,7 +21,7 @@ from hpfracc.engine.selection.candidates import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.placement import HOST, Placement
 
-__all__ = ["Timing", "Trial", "make_operands"]
+__all__ = ["Timing", "Trial", "make_operands", "typical_operands"]
 
 #: Seed of every operand: a trial is the same tomorrow.
 _SEED = 20240917
@@ -134,6 +134,11 @@ class Trial:
     def learn(self, arm: Arm, seconds: float) -> None:
         """Make a time a knot of the arm's curve."""
         self.knowledge.add_knot(self.request, self.knowledge.option(self.request, arm), seconds)
+
+
+def typical_operands(operation: str, specs: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
+    """Operands of a typical call: random ones, made by the operation into those on which its time depends."""
+    return get_operation(operation).primitive.typical(make_operands(specs))
 
 
 def make_operands(specs: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:

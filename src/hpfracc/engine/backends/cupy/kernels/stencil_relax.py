@@ -1,7 +1,8 @@
-"""Shortest distances on a lattice in CuPy: rounds over the points that changed in the round before.
+"""Shortest distances on a lattice in CuPy: rounds over the points that changed in the round before, or over tiles.
 
-One thread takes a point of the frontier and lowers its neighbours; those that fall form the next frontier. Counters
-stay on the device: the host queues rounds and looks only now and then whether the frontier has become empty.
+By points, one thread takes a point of the frontier and lowers its neighbours; those that fall form the next frontier.
+By tiles, a block lowers 1,024 points until nothing in them changes (``_tiles.py``). Counters stay on the device: the
+host queues rounds and looks only now and then whether there is nothing left to do.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import cupy
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.cupy.kernels._tiles import THREADS, plan_tiles, relax_by_tiles, tile_source
 from hpfracc.engine.primitives._stencils import forward_offsets
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
@@ -20,7 +22,6 @@ __all__ = ["KERNELS"]
 
 #: Rounds between two looks; what is queued after the last useful one finds nothing to do.
 _ROUNDS = 64
-_THREADS = 256
 #: Blocks for each processor of the card; frontiers longer than all threads are walked through in strides.
 _BLOCKS = 8
 
@@ -95,6 +96,10 @@ def _kernel(dtype: str) -> Any:
     return cupy.RawKernel(source, "expand")
 
 
+def _most_blocks() -> int:
+    return _BLOCKS * int(cupy.cuda.Device().attributes["MultiProcessorCount"])
+
+
 def _ordered(dtype: str) -> tuple[str, str, str, str]:
     real, bits, decode, encode = _TYPES[dtype]
     return real, decode, encode, bits
@@ -115,8 +120,7 @@ def by_frontier(
     frontier[: len(sources)] = sources
     counts = cupy.asarray([len(sources), 0, 0], np.uint64)
     kernel = _kernel(str(start.dtype))
-    blocks = _BLOCKS * int(cupy.cuda.Device().attributes["MultiProcessorCount"])
-    blocks = max(1, min(blocks, -(-found.size // _THREADS)))
+    blocks = min(_most_blocks(), -(-found.size // THREADS))
     lists = [frontier, cupy.empty_like(frontier)]
     constant = (
         np.int64(costs.size // (len(offsets) if edges else 1)),
@@ -132,10 +136,36 @@ def by_frontier(
     while True:
         for _ in range(_ROUNDS):
             now, then = lists[turn % 2], lists[(turn + 1) % 2]
-            kernel((blocks,), (_THREADS,), (costs, found, now, then, counts, marks, np.int32(turn), *constant))
+            kernel((blocks,), (THREADS,), (costs, found, now, then, counts, marks, np.int32(turn), *constant))
             turn += 1
         if not int(counts[turn % 3]):
             return found
 
 
-KERNELS: dict[str, Kernel] = {"frontier": Kernel(by_frontier)}
+@lru_cache(maxsize=32)
+def _tile_kernel(dtype: str, ndim: int, neighbourhood: str, edges: bool) -> Any:
+    return cupy.RawKernel(tile_source(dtype, ndim, neighbourhood, edges), "relax_tiles")
+
+
+def by_tiles(
+    costs: Any, start: Any, *, neighbourhood: str = "von_neumann", periodic: Any = False, edges: bool = False
+) -> Any:
+    """The tiles in which a point can be lowered, until there are none; for up to three axes."""
+    found = cupy.where(cupy.isfinite(start), start, np.inf).astype(start.dtype, order="C")
+    if not start.size:
+        return found
+    shape = costs.shape[1:] if edges else costs.shape
+    kernel = _tile_kernel(str(start.dtype), len(shape), neighbourhood, bool(edges))
+    most = _most_blocks()
+
+    def launch(tiles: int, arguments: tuple[Any, ...]) -> None:
+        kernel((min(tiles, most),), (THREADS,), arguments)
+
+    maps = found.reshape(-1, *shape)
+    relax_by_tiles(
+        cupy, launch, cupy.ascontiguousarray(costs), maps, plan_tiles(shape), read_periodic(periodic, len(shape))
+    )
+    return found
+
+
+KERNELS: dict[str, Kernel] = {"tiles": Kernel(by_tiles), "frontier": Kernel(by_frontier)}

@@ -14,7 +14,7 @@ from numba import int64, njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numba.kernels._arrays import Array
-from hpfracc.engine.primitives._stencils import forward_offsets
+from hpfracc.engine.primitives._stencils import bucket_ring, forward_offsets
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 from hpfracc.engine.workers import even_blocks, run_blocks
 
@@ -22,10 +22,6 @@ __all__ = ["KERNELS"]
 
 #: What a ghost of a periodic axis holds instead of a cost.
 _WRAPS = -1.0
-#: Width of a bucket as a share of the mean cost: narrow enough that few steps are shorter, wide enough that few buckets
-#: are empty (benchmarks/lattice.py, mazes of 2048 x 2048). And the most buckets.
-_SHARE = 1 / 8
-_MOST_BUCKETS = 1 << 16
 #: No entry of a bucket.
 _NONE = 2**32 - 1
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True}
@@ -277,7 +273,7 @@ def by_distance(
                 face = [slice(None) if other else slice(1, -1) for other in wraps]
                 for end in (slice(0, 1), slice(-1, None)):
                     padded[(0, *face[:axis], end, *face[axis + 1 :])] = _WRAPS
-    ring = _ring(*survey[1:])
+    ring = bucket_ring(*survey[1:])
 
     lattices = start.reshape(-1, *shape)
     out = result.reshape(lattices.shape)
@@ -300,12 +296,6 @@ def by_distance(
 
     run_blocks(work, even_blocks(len(lattices), workers), workers)
     return result
-
-
-def _ring(mean: float, greatest: float) -> tuple[float, int]:
-    """Width of a bucket, and how many there are: a power of two."""
-    width = max(mean * _SHARE, greatest / (_MOST_BUCKETS - 4)) or 1.0
-    return width, 1 << math.ceil(math.log2(max(4.0, greatest / width + 4)))
 
 
 KERNELS: dict[str, Kernel] = {"dijkstra": Kernel(by_distance)}

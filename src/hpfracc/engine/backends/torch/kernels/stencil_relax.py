@@ -1,4 +1,4 @@
-"""Shortest distances on a lattice in PyTorch: rounds over the whole array, until nothing changes."""
+"""Shortest distances on a lattice in PyTorch: rounds over the whole array, or over the tiles that can change."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import torch
 from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._stencils import relax
+from hpfracc.engine.primitives._stencils import forward_offsets, padded_views, refresh_ghosts, relax
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
 __all__ = ["KERNELS"]
 
 #: Rounds between two looks on a device: a look waits for it, a round that changes nothing costs some passes of memory.
 _ROUNDS = 32
+#: Side of a tile, by the number of axes: as many points as fill a card with a few tiles, and few steps to cross it.
+_SIDES = {1: 4096, 2: 64, 3: 16}
+_SMALLEST_SIDE = 8
 
 
 def by_rounds(
@@ -39,4 +42,108 @@ def by_rounds(
     return found
 
 
-KERNELS: dict[str, Kernel] = {"relax": Kernel(by_rounds)}
+def by_tiles(
+    costs: Tensor, start: Tensor, *, neighbourhood: str = "von_neumann", periodic: Any = False, edges: bool = False
+) -> Tensor:
+    """The tiles that changed and those beside them, each crossed by a wave in one round, until none changes."""
+    if not start.numel():
+        return torch.empty_like(start)
+    shape = tuple(costs.shape[1:] if edges else costs.shape)
+    wraps = read_periodic(periodic, len(shape))
+    side = _SIDES.get(len(shape), _SMALLEST_SIDE)
+    sides = tuple(min(side, length) for length in shape)
+    full = tuple(-(-length // tile) * tile for length, tile in zip(shape, sides, strict=True))
+    lattice = tuple(slice(0, length) for length in shape)
+    steps = forward_offsets(len(shape), neighbourhood)
+    with torch.no_grad():
+        prices = _windows(_step_costs(costs, shape, full, steps, wraps, edges), sides, 0)
+        maps = start.reshape(-1, *shape)
+        padded = start.new_full((len(maps), *(length + 2 for length in full)), math.inf)
+        core = padded[(slice(None), *(slice(1, -1) for _ in shape))]
+        core[(slice(None), *lattice)] = torch.where(torch.isfinite(maps), maps, math.inf)
+        cells, own = _windows(padded, sides, 2), _windows(core, sides, 0)
+        active = _beside(torch.isfinite(own).flatten(-len(shape)).any(-1), wraps, neighbourhood)
+        while True:
+            index = active.nonzero(as_tuple=True)
+            if not len(index[0]):
+                return core[(slice(None), *lattice)].reshape(start.shape).clone()
+            refresh_ghosts(padded, shape, wraps)
+            lowered = _lower(cells[index], prices[(slice(None), *index[1:])], steps, sides, edges)
+            changed = torch.zeros_like(active)
+            changed[index] = (lowered < own[index]).flatten(1).any(1)
+            own[index] = lowered
+            active = _beside(changed, wraps, neighbourhood)
+
+
+def _windows(array: Tensor, sides: tuple[int, ...], around: int) -> Tensor:
+    """Views of the tiles along the last axes, each with a layer ``around`` it: (..., tiles, points of a tile)."""
+    first = array.ndim - len(sides)
+    for axis, side in enumerate(sides):
+        array = array.unfold(first + axis, side + around, side)
+    return array
+
+
+def _step_costs(
+    costs: Tensor,
+    shape: tuple[int, ...],
+    full: tuple[int, ...],
+    steps: tuple[tuple[int, ...], ...],
+    wraps: tuple[bool, ...],
+    edges: bool,
+) -> Tensor:
+    """What entering each point costs: one entry, or one for each step that leads to it; closed beyond the lattice."""
+    costs = torch.where(costs >= 0, costs, math.inf)
+    entries = [costs]
+    if edges:
+        ghosted = costs.new_full((len(steps), *(length + 2 for length in shape)), math.inf)
+        ghosted[(slice(None), *(slice(1, 1 + length) for length in shape))] = costs
+        refresh_ghosts(ghosted, shape, wraps)
+        back = (tuple(-step for step in offset) for offset in steps)
+        entries = [
+            costs,
+            torch.stack([padded_views(one, (o,), shape)[0] for one, o in zip(ghosted, back, strict=True)]),
+        ]
+    closed = costs.new_full((len(entries) * (len(steps) if edges else 1), *full), math.inf)
+    lattice = tuple(slice(0, length) for length in shape)
+    closed[(slice(None), *lattice)] = torch.cat(entries) if edges else costs
+    return closed
+
+
+def _lower(
+    blocks: Tensor, prices: Tensor, steps: tuple[tuple[int, ...], ...], sides: tuple[int, ...], edges: bool
+) -> Tensor:
+    """The points of tiles (which come with a layer around them) after as many rounds as a tile is long."""
+    inside = blocks[(slice(None), *(slice(1, -1) for _ in sides))]
+    moves = (*steps, *(tuple(-step for step in offset) for offset in steps))
+    views = padded_views(blocks, moves, sides)
+    best, trial = torch.empty_like(prices[0]), torch.empty_like(prices[0])
+    for _ in range(max(sides)):
+        if edges:
+            torch.add(views[0], prices[0], out=best)
+            for view, price in zip(views[1:], prices[1:], strict=True):
+                torch.minimum(best, torch.add(view, price, out=trial), out=best)
+        else:
+            torch.minimum(views[0], views[1], out=best)
+            for view in views[2:]:
+                torch.minimum(best, view, out=best)
+            best.add_(prices[0])
+        torch.minimum(inside, best, out=best)
+        inside.copy_(best)
+    return best
+
+
+def _beside(tiles: Tensor, wraps: tuple[bool, ...], neighbourhood: str) -> Tensor:
+    """Tiles that are marked, and those beside them: along one axis, or for Moore along any number of them."""
+    found = tiles.clone()
+    for axis, wrap in enumerate(wraps, 1):
+        source = found.clone() if neighbourhood == "moore" else tiles
+        if wrap:
+            found |= source.roll(1, axis) | source.roll(-1, axis)
+        else:
+            last = tiles.shape[axis] - 1
+            found.narrow(axis, 1, last).logical_or_(source.narrow(axis, 0, last))
+            found.narrow(axis, 0, last).logical_or_(source.narrow(axis, 1, last))
+    return found
+
+
+KERNELS: dict[str, Kernel] = {"tiles": Kernel(by_tiles), "relax": Kernel(by_rounds)}

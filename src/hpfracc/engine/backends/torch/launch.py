@@ -1,0 +1,68 @@
+"""Launching a Triton kernel again and again: what Triton works out anew at every launch is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["Launcher"]
+
+#: Kinds of launch that are remembered; past it they are found anew.
+_MOST_KINDS = 512
+#: From this version on a compiled kernel takes its constants along with the other arguments.
+_TAKES_CONSTANTS = (3, 3)
+
+
+class Launcher:
+    """One kernel of Triton's.
+
+    Its own way to launch takes 15 us of the host, most of it to find out for which kind of arguments the kernel has to
+    be compiled. That is settled by the dtype, the alignment of the tensors and the numbers: here they are the key under
+    which the compiled kernel is found, in half the time.
+    """
+
+    __slots__ = ("_kernel", "_ready", "_reuses")
+
+    def __init__(self, kernel: Any, version: str) -> None:
+        self._kernel = kernel
+        self._ready: dict[Hashable, Callable[..., Any]] = {}
+        self._reuses = tuple(int(part) for part in version.split(".")[:2]) >= _TAKES_CONSTANTS
+
+    def __call__(
+        self,
+        grid: tuple[int, int, int],
+        tensors: Sequence[Tensor],
+        numbers: tuple[int, ...],
+        constants: tuple[Any, ...],
+    ) -> None:
+        """Launch on the device of the first tensor; all tensors are there, in the kernel's order."""
+        device = tensors[0].device
+        if device.index != torch.cuda.current_device():
+            with torch.cuda.device(device):
+                self._launch(device.index, grid, tensors, numbers, constants)
+        else:
+            self._launch(device.index, grid, tensors, numbers, constants)
+
+    def _launch(
+        self,
+        device: int,
+        grid: tuple[int, int, int],
+        tensors: Sequence[Tensor],
+        numbers: tuple[int, ...],
+        constants: tuple[Any, ...],
+    ) -> None:
+        # Triton tells addresses apart by whether 16 divides them, and numbers by more than that.
+        aligned = tuple([not tensor.data_ptr() & 15 for tensor in tensors])
+        key = device, grid, numbers, constants, tensors[0].dtype, aligned
+        ready = self._ready.get(key)
+        if ready is not None:
+            ready(*tensors, *numbers, *constants)
+            return
+        compiled = self._kernel[grid](*tensors, *numbers, *constants)
+        if self._reuses and hasattr(compiled, "__getitem__"):  # nothing comes back from Triton's interpreter
+            if len(self._ready) >= _MOST_KINDS:
+                self._ready.clear()
+            self._ready[key] = compiled[grid]

@@ -1,0 +1,46 @@
+"""A heap of places by their keys, each branching into four, in arrays with room; of equal keys the newest first."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from hpfracc.lattice.compiled.steps import OPTIONS
+
+__all__ = ["push", "sink"]
+
+
+@njit(**OPTIONS)
+def push(keys, items, size, key, item):  # type: ignore[no-untyped-def]
+    """Put an item behind ``size`` others and let it rise."""
+    hole = size
+    while hole > 0:
+        parent = (hole - 1) >> 2
+        if keys[parent] < key:
+            break
+        keys[hole] = keys[parent]
+        items[hole] = items[parent]
+        hole = parent
+    keys[hole] = key
+    items[hole] = item
+
+
+@njit(**OPTIONS)
+def sink(keys, items, size):  # type: ignore[no-untyped-def]
+    """Take the first item away: the one behind its ``size`` others finds a new place."""
+    key, item = keys[size], items[size]
+    hole = 0
+    while True:
+        child = 4 * hole + 1
+        if child >= size:
+            break
+        least, best = child, keys[child]
+        for other in range(child + 1, min(child + 4, size)):
+            if keys[other] < best:
+                least, best = other, keys[other]
+        if best >= key:
+            break
+        keys[hole] = best
+        items[hole] = items[least]
+        hole = least
+    keys[hole] = key
+    items[hole] = item
