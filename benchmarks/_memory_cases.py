@@ -102,8 +102,8 @@ def cases(size: int) -> list[MemoryCase]:
     ]
 
 
-def held_out(size: int) -> list[MemoryCase]:
-    """Calls of other shapes, dtypes and parameters, at which no model was ever corrected."""
+def more_cases(size: int) -> list[MemoryCase]:
+    """Calls of other shapes, dtypes and parameters, as many again."""
     n = size // 16
     side = int(n**0.5)
     table = {"kernel": "tabulated"}
@@ -134,4 +134,38 @@ def held_out(size: int) -> list[MemoryCase]:
         MemoryCase("spectral_multiply", ((n // 900, 900), (900,)), "float64"),
         MemoryCase("stencil_relax", ((60, 70, 80), (60, 70, 80)), "float32", {"neighbourhood": "moore"}),
         MemoryCase("stencil_relax", ((40, 30), (n // 1200, 40, 30)), "float32", {"periodic": True}),
+    ]
+
+
+def held_out(size: int) -> list[MemoryCase]:
+    """Calls of yet other shapes, at which no model was ever corrected."""
+    n = size // 16
+    side = int(n**0.5)
+    moore = {"neighbourhood": "moore", "edges": True}
+    return [
+        MemoryCase("causal_convolution", ((n // 3,), (4, n // 2)), "complex128"),
+        MemoryCase("causal_convolution", ((300,), (n // 400, 800)), "float32"),
+        MemoryCase("causal_convolution", ((40_000,), (n,)), params={"differences": True}),
+        MemoryCase("matmul", ((n // 900, 30, 30), (30, 30)), "complex128"),
+        MemoryCase("fft", ((n // 2500, 2500),), "complex64", {"kind": "ifft"}),
+        MemoryCase("fft", ((n,),), params={"kind": "rfft"}),
+        MemoryCase("elementwise", ((3, n // 2), (n // 2,)), params={"expression": "x/(1 + y*y)", "names": ("x", "y")}),
+        MemoryCase("reduction", ((40, n // 20),), params={"kind": "max", "axis": 0}),
+        MemoryCase("bitwise_xor", ((7, n), (n,)), "uint8"),
+        MemoryCase("mittag_leffler", ((n // 3,),), params={"alpha": 0.4, "beta": 1.2}),
+        MemoryCase("history_sum", ((120,), (n // 80, 120), ()), "float64", {"kernel": "logarithmic"}),
+        MemoryCase("history_sum", ((40,), (2, n // 90, 40), (25,), (25,)), "complex64", {"kernel": "tabulated"}),
+        MemoryCase("exponential_recurrence", ((50,), (50,), (), (n // 3000, 3000), (50,)), "float64", {"final": True}),
+        MemoryCase("exponential_recurrence", ((16,), (16,), (), (2 * n,), (16,)), "float32"),
+        MemoryCase("exponential_recurrence", ((10,), (10,), (300,), (n // 200, 300), (10,)), "complex128"),
+        MemoryCase("chirp_transform", ((n,), (6,)), "complex64"),
+        MemoryCase("chirp_transform", ((2, n // 1200, 400), (3,)), "float64", {"points": 700}),
+        MemoryCase("toeplitz_apply", ((n // 4, 1), (n // 4, 5)), params={"axes": 0}),
+        MemoryCase("toeplitz_apply", ((500,), (n // 700, 700)), "complex64"),
+        MemoryCase("toeplitz_apply", ((30, 30), (n // 10000, 100, 150)), "float32", {"axes": (1, 2)}),
+        MemoryCase("spectral_multiply", ((720,), (n // 480, 720)), "complex128"),
+        MemoryCase("spectral_multiply", ((n // 1000, 1000), (n // 1000, 1000)), "float32", {"kinds": "dst2"}),
+        MemoryCase("spectral_multiply", ((64, 64, 33), (n // 70_000, 64, 64, 64)), params={"axes": (1, 2, 3)}),
+        MemoryCase("stencil_relax", ((4, side // 3, side // 3), (side // 3, side // 3)), params=moore),
+        MemoryCase("stencil_relax", ((25, 70), (n // 1000, 25, 70)), "float64"),
     ]

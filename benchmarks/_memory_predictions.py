@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from _common import print_table, write_json
-from _memory_cases import MemoryCase, cases, held_out
+from _memory_cases import MemoryCase, cases, held_out, more_cases
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
@@ -51,7 +51,7 @@ def predictions(device: str, size: int, unseen: bool = False, only: str = "") ->
     for backend in backends:
         if registry.unavailable(backend) is not None:
             continue
-        for case in (held_out if unseen else cases)(size):
+        for case in held_out(size) if unseen else [*cases(size), *more_cases(size)]:
             for arm in arms(case, backend, device):
                 if only not in f"{backend}:{arm.algorithm} {case.call}":
                     continue

@@ -11,7 +11,7 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import footprint, recurrence
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives._history_weights import largest_block, output_blocks
-from hpfracc.engine.primitives._lengths import fast_length, rough_row_bytes
+from hpfracc.engine.primitives._lengths import fast_length, row_scratch
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.needs import modelled_bytes
 
@@ -96,6 +96,6 @@ def test_stretches_of_a_recurrence() -> None:
 
 @pytest.mark.parametrize(("points", "rough"), [(4096, False), (15_015, False), (17, True), (2_083_333, True)])
 def test_lengths_with_large_primes_take_more(points: int, rough: bool) -> None:
-    """Bluestein's transform of at least twice the points, and none where the factors are small."""
-    assert rough_row_bytes(points, "float64") == ((fast_length(2 * points - 1) + points) * 16 if rough else 0)
-    assert rough_row_bytes(points, "complex64") * 2 == rough_row_bytes(points, "complex128")
+    """Bluestein's transform of at least twice the points; a row as it is where the factors are small."""
+    assert row_scratch(points, "float64") == ((fast_length(2 * points - 1) + points) * 16 if rough else points * 8)
+    assert row_scratch(points, "complex64") * 2 == row_scratch(points, "complex128")

@@ -121,7 +121,7 @@ class StencilRelax(Primitive):
             ghosts = costs if call.facts["edges"] else 0
             return (call.batch * (2 * call.length + padded) + given + ghosts) * call.itemsize + call.batch * call.length
         if algorithm == "csgraph":
-            return int(call.facts["steps"]) * call.length * (4 * call.itemsize + 40)
+            return int(call.facts["steps"]) * call.length * 72  # steps are numbered and measured in 64 bits
         return costs * call.itemsize + padded * (2 * call.itemsize + 12)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:

@@ -29,7 +29,14 @@ def _no_workspace(call: Call, arm: Arm) -> int:
 
 
 def _around(call: Call, arm: Arm) -> int:
-    return around_bytes(call)
+    """Differences, and rows of weights one behind the other where there are several."""
+    rows = call.facts["weight_rows"]
+    return around_bytes(call) + (0 if rows == 1 else call.batch * call.facts["taps"] * call.itemsize)
+
+
+def _repeated(call: Call, arm: Arm) -> int:
+    """An operand that has fewer axes, or of one point, is repeated."""
+    return max(0, 2 * call.output_bytes - call.input_bytes)
 
 
 def _widened(call: Call, arm: Arm) -> int:
@@ -79,7 +86,7 @@ class NumbaAdapter(HostAdapter):
                 workspace=_no_workspace,
             ),
         ),
-        "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature", threads=True),),
+        "bitwise_xor": (_own("bitwise_xor", "default", INTEGERS, _repeated),),
         "history_sum": (_own("history_sum", "direct", INEXACT, workspace.history_sum),),
         "exponential_recurrence": (
             _own("exponential_recurrence", "direct", INEXACT, workspace.exponential_recurrence),

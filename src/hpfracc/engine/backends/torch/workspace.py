@@ -11,7 +11,7 @@ import math
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, made_weights, recurrence, wide_bytes
 from hpfracc.engine.primitives._history_weights import largest_block
-from hpfracc.engine.primitives._lengths import fast_length, power_of_two, rough_row_bytes
+from hpfracc.engine.primitives._lengths import fast_length, power_of_two, row_scratch
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
 from hpfracc.engine.primitives.chirp_transform import transform_length
@@ -100,7 +100,7 @@ def fft(call: Call, arm: Arm) -> int:
     wanted: int = call.facts["frequencies"] if kind == "irfft" else call.length
     padded = 0 if given == wanted else call.batch * wanted * call.itemsize
     if arm.on_host:
-        return padded + rough_row_bytes(call.length, call.dtype)
+        return padded + row_scratch(call.length, call.dtype)
     if kind == "irfft":
         padded += call.batch * wanted * call.itemsize
     return padded + (max(call.output_bytes, call.input_bytes) if call.length > ONE_PASS else 0)
@@ -124,6 +124,11 @@ def _work_area(points: int, row: int, rows: int, arm: Arm) -> int:
     if arm.on_host:
         return row
     return rows * row if points > ONE_PASS or points != power_of_two(points) else 0
+
+
+def _copies(axes: int, arm: Arm) -> int:
+    """Copies of a spectrum that the way back to real numbers spoils: on a card always one, on the host one an axis."""
+    return min(2, max(0, axes - 1)) if arm.on_host else min(1, axes)
 
 
 def history_sum(call: Call, arm: Arm) -> int:
@@ -196,7 +201,7 @@ def toeplitz_fft(call: Call, arm: Arm) -> int:
     weights, signals = call.facts["weight_rows"] * row, call.batch * row
     # The spectrum of real weights is real; the way back of several axes, and any on a card, spoils a copy.
     kept = (1, weights // 2 if real else weights)
-    copies = int(real and (len(sizes) > 1 or not arm.on_host))
+    copies = _copies(len(sizes), arm) if real else 0
     repaired = 0 if arm.on_host or call.facts["used"] == call.facts["points"] else call.output_bytes
     alone = len(sizes) == 1 or not arm.on_host
     work = (1, _work_area(sizes[-1], row, call.batch, arm) if alone else 0)
@@ -216,8 +221,9 @@ def spectral_multiply(call: Call, arm: Arm) -> int:
         return 0
     spectrum, out, turns = call.facts["spectrum_bytes"], call.output_bytes, call.facts["turns"]
     product = 0 if call.facts["fits"] else out
-    copies = int(call.facts["real"] and bool(turns) and (len(turns) > 1 or not arm.on_host))
-    work = 0 if not turns else rough_row_bytes(call.length, call.dtype) if arm.on_host else spectrum
+    copies = _copies(len(turns), arm) if call.facts["real"] else 0
+    alone = len(turns) == 1 and not call.facts["waves"]
+    work = row_scratch(call.length, call.dtype) if arm.on_host and alone else 0 if arm.on_host else spectrum
     stages: list[Stage] = []
     if call.facts["waves"]:
         # Before and after, permuted, transformed, turned; halves of it backwards; on the host a copy along the axis.
