@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -21,16 +19,11 @@ from typing import Any
 
 import numpy as np
 from _common import heading, print_table, quarter, show, write_json
+from _memory_predictions import predictions, status
 
 MIB = 2**20
 #: Name: limit of private memory in MiB (0: so much more than the process begins with), samples, weights.
 SHOWCASES = {"small": (48, 2**23, 2**14), "full": (2048, 2**29, 2**20)}
-
-
-def status(name: str) -> int:
-    """A line of the process's own status, in bytes."""
-    found = re.search(rf"^{name}:\s+(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
 
 
 # A process that may have less memory than its data takes.
@@ -117,154 +110,6 @@ def worst_error(weights: np.ndarray, signal: np.ndarray, result: np.ndarray, ran
     return worst
 
 
-# Predicted against actual.
-
-
-def cases(size: int) -> list[tuple[str, list[tuple[int, ...]], str, dict[str, Any]]]:
-    """Calls whose operands take about ``size`` bytes."""
-    n = size // 16
-    side = int((size // 16) ** 0.5)
-    formula = {"expression": "x*y + sin(x)", "names": ("x", "y")}
-    return [
-        ("causal_convolution", [(n,), (n,)], "float64", {}),
-        ("causal_convolution", [(1000,), (n // 500, 1000)], "float64", {}),
-        ("causal_convolution", [(1000,), (2 * n,)], "float64", {}),
-        ("causal_convolution", [(2 * n,), (2 * n,)], "float32", {}),
-        ("matmul", [(side, side), (side, side)], "float64", {}),
-        ("fft", [(n // 512, 1024)], "float64", {"kind": "rfft"}),
-        ("fft", [(n // 512, 1024)], "float64", {"kind": "fft"}),
-        ("fft", [(n // 512, 513)], "complex128", {"kind": "irfft"}),
-        ("elementwise", [(n,), (n,)], "float64", formula),
-        ("reduction", [(side, 2 * side)], "float64", {"kind": "sum", "axis": -1}),
-        ("reduction", [(side, 2 * side)], "float64", {"kind": "norm", "axis": 0}),
-        ("bitwise_xor", [(n,), (n,)], "int64", {}),
-        ("mittag_leffler", [(n // 4,)], "float64", {"alpha": 0.7}),
-        ("mittag_leffler", [(n // 4,)], "complex128", {"alpha": 0.7}),
-        ("mittag_leffler", [(n // 4,)], "float32", {"alpha": 0.7}),
-    ]
-
-
-def predictions(device: str, size: int) -> None:
-    """Each kernel's prediction, by its model and corrected by one call, against the peak of the next."""
-    from hpfracc.engine.backends import registry
-    from hpfracc.engine.backends.base import Arm
-    from hpfracc.engine.memory.forecast import Forecasts
-    from hpfracc.engine.primitives import PRIMITIVES
-    from hpfracc.engine.selection.needs import modelled_bytes
-
-    backends = ("numpy", "numba", "torch") if device == "cpu" else ("torch", "cupy", "jax")
-    rows, figures = [], []
-    for backend in backends:
-        if registry.unavailable(backend) is not None:
-            continue
-        adapter = registry.adapter(backend)
-        for name, shapes, dtype, params in cases(size):
-            random = np.random.default_rng(0)
-            arrays = [(-abs(random.standard_normal(shape)) * 3).astype(dtype) for shape in shapes]
-            call = PRIMITIVES[name].describe(*arrays, **params)
-            for spec in registry.specs(name, backend):
-                if call.dtype not in spec.dtypes or (spec.refuses is not None and spec.refuses(call)):
-                    continue
-                if spec.algorithm == "direct" and PRIMITIVES[name].work(call, "direct") > 2e10:
-                    continue
-                arm = Arm(backend, spec, device)
-                kernel = registry.kernel(name, backend, spec.algorithm)
-                operands = [adapter.from_host(array, device) for array in arrays]
-                with adapter.scope(call) or contextlib.nullcontext():
-                    run = lambda kernel=kernel, operands=operands, params=params: kernel.run(*operands, **params)  # noqa: E731
-                    fresh = peak_on_host(run) if device == "cpu" else peak_on_card(run, backend, device)
-                del operands
-                if fresh is None:
-                    continue
-                predicted, actual = modelled_bytes(PRIMITIVES[name], call, arm), call.input_bytes + fresh
-                seen = Forecasts()
-                for _ in range(3):
-                    seen.observe(("", "", "", ""), predicted, actual)
-                corrected = predicted * seen.correction(("", "", "", ""))
-                shape = " ".join("x".join(map(str, each)) for each in shapes)
-                variant = params.get("kind", "")
-                off, still = predicted / actual - 1, corrected / actual - 1
-                rows.append(
-                    (
-                        f"{backend}:{spec.algorithm}",
-                        f"{name} {variant}".strip(),
-                        f"{shape} {dtype}",
-                        f"{predicted / MIB:,.0f}",
-                        f"{actual / MIB:,.0f}",
-                        f"{off:+.0%}",
-                        f"{still:+.0%}",
-                    )
-                )
-                figures.append({"kernel": rows[-1][0], "call": rows[-1][1], "error": off, "corrected": still})
-    print_table(("kernel", "call", "operands", "predicted MiB", "peak MiB", "model", "corrected"), rows)
-    late = [row for row in figures if abs(row["corrected"]) > 0.15]
-    wrong = [row for row in figures if abs(row["error"]) > 0.15]
-    print(f"\nwithin 15 %: {len(rows) - len(wrong)} of {len(rows)} by the model, {len(rows) - len(late)} corrected")
-    write_json(f"memory_predictions_{device.partition(':')[0]}", {"rows": figures})
-
-
-def peak_on_host(run: Callable[[], Any]) -> int:
-    """Resident memory at its highest during a call, above what was there before; the higher of two."""
-    import ctypes
-
-    from hpfracc.engine.memory.buffers import host_buffers
-
-    found = []
-    del_result = run()
-    del del_result
-    for _ in range(2):
-        host_buffers.clear()  # what an earlier call left for the next is no part of what this one needs
-        gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")
-        before = status("VmRSS")
-        result = run()
-        found.append(status("VmHWM") - before)
-        del result
-    return max(found)
-
-
-def peak_on_card(run: Callable[[], Any], backend: str, device: str) -> int | None:
-    """What the library's pool handed out at once, as it counts itself."""
-    from hpfracc.engine.backends import registry
-
-    adapter = registry.adapter(backend)
-    result = run()
-    del result
-    gc.collect()
-    if backend == "cupy":
-        return cupy_peak(run)
-    adapter.synchronize(device)
-    adapter.reset_peak(device)
-    before = adapter.peak_bytes(device)
-    result = run()
-    adapter.synchronize(device)
-    after = adapter.peak_bytes(device)
-    del result
-    return None if before is None or after is None or after[1] <= max(before) else after[1] - before[0]
-
-
-def cupy_peak(run: Callable[[], Any]) -> int:
-    """CuPy's pool keeps no highest mark, but tells a hook of every block."""
-    import cupy
-
-    class Peak(cupy.cuda.MemoryHook):
-        name = "peak"
-        now = most = 0
-
-        def malloc_postprocess(self, **block: Any) -> None:
-            self.now += block["mem_size"]
-            self.most = max(self.most, self.now)
-
-        def free_postprocess(self, **block: Any) -> None:
-            self.now -= block["mem_size"]
-
-    with Peak() as hook:
-        result = run()
-    del result
-    return hook.most
-
-
 # The guard, the pool, batches.
 
 
@@ -310,6 +155,7 @@ def batches(device: str) -> None:
     contestants: dict[str, Callable[[], Any]] = {
         "Python loop": lambda: [hf.causal_convolution(weights, row, backend=backend) for row in rows],
         "batch.run": lambda: batch.run(hf.causal_convolution, [(weights, row) for row in rows], backend=backend),
+        "batch.run of one array": lambda: batch.run(hf.causal_convolution, whole, common=(weights,), backend=backend),
         "one call": lambda: hf.causal_convolution(weights, whole, backend=backend),
     }
     if device != "cpu":
@@ -431,6 +277,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--bytes", type=float, default=1e8, help="of the operands, for the predictions")
+    parser.add_argument("--predictions", choices=("seen", "held-out"), help="this table alone")
+    parser.add_argument("--only", default="", help="rows of the predictions whose kernel and call contain this text")
     parser.add_argument("--no-json", action="store_true", help="do not keep the figures of a showcase")
     options = parser.parse_args()
     if options.limited:
@@ -440,9 +288,13 @@ def main() -> None:
         return showcase(options.showcase, options.folder, not options.no_json)
     print(heading("Memory: predictions, guard, batches"), flush=True)
     device = "cuda:0" if options.device == "cuda" else options.device
+    if options.predictions:
+        return predictions(device, int(options.bytes), options.predictions == "held-out", options.only)
     guard()
     print()
     predictions(device, int(options.bytes))
+    print()
+    predictions(device, int(options.bytes), unseen=True)
     print()
     batches(device)
     if device != "cpu":

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,36 @@ def _tensor_pair(one: Any, two: Any) -> tuple[Any, ...] | None:
 def _torch_levels() -> tuple[Callable[[], Any], Any]:
     torch = sys.modules["torch"]
     return torch._C._functorch.peek_interpreter_stack, torch.autograd.forward_ad
+
+
+def all_alike(values: Sequence[Any]) -> bool:
+    """Whether all of these arrays agree in all that decides whether they can be stacked, told from raw attributes.
+
+    For arrays of NumPy and PyTorch, or one object many times; False for others, and for tensors while a transform is at
+    work: those are to be looked at one by one. No loop of Python's runs over them.
+    """
+    first = values[0]
+    if len(set(map(id, values))) == 1:
+        return True
+    kind = type(first)
+    if set(map(type, values)) != {kind}:
+        return False
+    if kind is np.ndarray:
+        return _agree(values, "dtype", "shape")
+    if library_of(first) != "torch" or kind is not sys.modules["torch"].Tensor:
+        return False
+    transforms, forward_ad = _torch_levels()
+    if transforms() is not None or forward_ad._current_level >= 0:
+        return False
+    return _agree(values, "shape", "dtype", "device", "layout", "requires_grad")
+
+
+def _agree(values: Sequence[Any], *names: str) -> bool:
+    for name in names:
+        found = list(map(attrgetter(name), values))
+        if found.count(found[0]) != len(found):
+            return False
+    return True
 
 
 _DTYPE_NAMES: dict[Any, str] = {}

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpfracc.engine.memory.staging import PinnedLedger, StagingRing
+from hpfracc.engine.execution.pressure.ladder import ladder
+from hpfracc.engine.memory.buffers import BufferPool, pinned_buffers
+from hpfracc.engine.memory.staging import PinnedLedger, StagingRing, release_idle, staging_stats
 
 
 class FakeLink:
@@ -18,6 +20,7 @@ class FakeLink:
 
     def __init__(self) -> None:
         self.pinned_bytes = 0
+        self.exhausted = False
         self.fail_after: int | None = None
         self.queued = 0
         self._work: SimpleQueue[Any] = SimpleQueue()
@@ -31,9 +34,12 @@ class FakeLink:
             target[...] = source
             marker.set()
 
-    def pinned(self, size: int) -> np.ndarray:
+    def pinned(self, size: int) -> np.ndarray | None:
         self.pinned_bytes += size
-        return np.zeros(size, np.uint8)
+        return None if self.exhausted else np.zeros(size, np.uint8)
+
+    def view(self, buffer: np.ndarray) -> np.ndarray:
+        return buffer
 
     def marker(self) -> list[threading.Event]:
         return []
@@ -59,16 +65,23 @@ class FakeLink:
         self.wait(marker)
 
 
+@pytest.fixture(autouse=True)
+def _a_pool_of_its_own():
+    pinned_buffers.reset()
+    yield
+    pinned_buffers.reset()
+
+
 def random_bytes(size: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, size, np.uint8)
 
 
-@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 256, 1000])
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 16384, 64000])
 @pytest.mark.parametrize("slots", [1, 2, 4])
 def test_everything_arrives(size: int, slots: int):
     """Whatever the size, below, at and above a chunk and the whole ring, the bytes that go in come out."""
     link = FakeLink()
-    ring = StagingRing(link, slots=slots, chunk=64)
+    ring = StagingRing(link, slots=slots, chunk=4096)
     source, device, back = random_bytes(size), np.zeros(size, np.uint8), np.zeros(size, np.uint8)
     ring.upload(source, device, size)
     ring.download(device, back, size)
@@ -78,10 +91,10 @@ def test_everything_arrives(size: int, slots: int):
 def test_source_may_change_once_upload_returns():
     """The caller's array is read before ``upload`` returns, though the device copies later."""
     link = FakeLink()
-    ring = StagingRing(link, slots=4, chunk=64)
-    source, device = random_bytes(1000), np.zeros(1000, np.uint8)
+    ring = StagingRing(link, slots=4, chunk=4096)
+    source, device = random_bytes(64000), np.zeros(64000, np.uint8)
     expected = source.copy()
-    ring.upload(source, device, 1000)
+    ring.upload(source, device, 64000)
     source[:] = 0
     link.finish()
     assert (device == expected).all()
@@ -90,26 +103,26 @@ def test_source_may_change_once_upload_returns():
 def test_pinned_memory_is_bounded():
     """However much goes through, the ring holds its slots and nothing else."""
     link = FakeLink()
-    ring = StagingRing(link, slots=3, chunk=64)
+    ring = StagingRing(link, slots=3, chunk=4096)
     for seed in range(5):
-        source, back = random_bytes(1000, seed), np.zeros(1000, np.uint8)
-        ring.download(source, back, 1000)
+        source, back = random_bytes(64000, seed), np.zeros(64000, np.uint8)
+        ring.download(source, back, 64000)
         assert (back == source).all()
-    assert link.pinned_bytes == 3 * 64
+    assert link.pinned_bytes == 3 * 4096
 
 
 def test_threads_share_a_ring():
     """Eight threads that send and fetch through two slots all get their own bytes, and none waits for ever."""
     link = FakeLink()
-    ring = StagingRing(link, slots=2, chunk=64)
+    ring = StagingRing(link, slots=2, chunk=4096)
     wrong: list[int] = []
 
     def work(seed: int) -> None:
         for turn in range(5):
-            source = random_bytes(700, 100 * seed + turn)
-            device, back = np.zeros(700, np.uint8), np.zeros(700, np.uint8)
-            ring.upload(source, device, 700)
-            ring.download(device, back, 700)
+            source = random_bytes(45000, 100 * seed + turn)
+            device, back = np.zeros(45000, np.uint8), np.zeros(45000, np.uint8)
+            ring.upload(source, device, 45000)
+            ring.download(device, back, 45000)
             if (back != source).any():
                 wrong.append(seed)
 
@@ -126,15 +139,15 @@ def test_threads_share_a_ring():
 def test_a_failure_gives_the_slots_back(way: str):
     """After a copy failed half-way the ring still serves, with all its slots."""
     link = FakeLink()
-    ring = StagingRing(link, slots=2, chunk=64)
-    source, target = random_bytes(1000), np.zeros(1000, np.uint8)
+    ring = StagingRing(link, slots=2, chunk=4096)
+    source, target = random_bytes(64000), np.zeros(64000, np.uint8)
     link.fail_after = 5
     with pytest.raises(RuntimeError, match="the device is gone"):
-        getattr(ring, way)(source, target, 1000)
+        getattr(ring, way)(source, target, 64000)
     link.fail_after = None
-    ring.download(source, target, 1000)
+    ring.download(source, target, 64000)
     assert (target == source).all()
-    assert link.pinned_bytes == 2 * 64
+    assert link.pinned_bytes == 2 * 4096
 
 
 def test_ledger_refuses_beyond_its_bound():
@@ -164,3 +177,107 @@ def test_ledger_bears_a_release_inside_its_lock():
     with ledger._lock:
         gc.collect()
     assert ledger.reserve(100)
+
+
+# The slots' memory is the pool's.
+
+
+def test_slots_take_their_memory_from_the_pool_and_keep_it():
+    """A slot asks the pool once, however much goes through; the pool counts it, and lends it to nobody else."""
+    link, pool = FakeLink(), BufferPool()
+    ring = StagingRing(link, slots=3, chunk=4096, pool=pool)
+    assert pool.stats().misses == 0  # nothing is taken before it is needed
+    for seed in range(4):
+        source, back = random_bytes(64000, seed), np.zeros(64000, np.uint8)
+        ring.upload(source, back, 64000)
+        link.finish()
+        ring.download(back, np.zeros(64000, np.uint8), 64000)
+    stats = ring.stats()
+    assert (stats.uses, stats.fills, stats.held_bytes) == (4 * 2 * 16, 3, 3 * 4096)
+    assert (pool.stats().misses, pool.stats().used_bytes, link.pinned_bytes) == (3, 3 * 4096, 3 * 4096)
+
+
+def test_two_rings_share_what_one_of_them_gave_back():
+    """What an idle ring gave back serves the next: a hit, and no new page-locked memory."""
+    link, pool = FakeLink(), BufferPool()
+    first, second = (StagingRing(link, slots=2, chunk=4096, pool=pool) for _ in range(2))
+    source, target = random_bytes(20000), np.zeros(20000, np.uint8)
+    first.upload(source, target, 20000)
+    link.finish()  # the device forgets what it copied from
+    assert first.release_idle() == 2 * 4096 and pool.stats().held_bytes == 2 * 4096
+    second.download(source, target, 20000)
+    assert (target == source).all()
+    assert pool.stats().hits == 2 and link.pinned_bytes == 2 * 4096
+    first.upload(source, target, 20000)  # and the first takes memory anew
+    link.finish()
+    assert (target == source).all()
+
+
+def test_the_cleanup_ladder_empties_idle_rings():
+    """Its first rung takes the memory of idle slots, and says how much; a transfer afterwards works as before."""
+    link = FakeLink()
+    ring = StagingRing(link, slots=3, chunk=4096)
+    source, target = random_bytes(40000), np.zeros(40000, np.uint8)
+    ring.upload(source, target, 40000)
+    link.finish()
+    report = ladder.climb(highest="own caches")
+    assert report.rungs[0].released >= 3 * 4096
+    assert ring.stats().held_bytes == 0 and pinned_buffers.stats().held_bytes == 0
+    target[:] = 0
+    ring.download(source, target, 40000)
+    assert (target == source).all()
+
+
+def test_cleanup_during_transfers_breaks_nothing():
+    """Slots are emptied over and over while threads send through them: all bytes arrive, nobody waits for ever."""
+    link = FakeLink()
+    ring = StagingRing(link, slots=2, chunk=4096)
+    wrong, done = [], threading.Event()
+
+    def send(seed: int) -> None:
+        for turn in range(6):
+            source, device, back = random_bytes(20000, 10 * seed + turn), *np.zeros((2, 20000), np.uint8)
+            ring.upload(source, device, 20000)
+            ring.download(device, back, 20000)
+            if (back != source).any():
+                wrong.append(seed)
+
+    def clean() -> None:
+        while not done.is_set():
+            release_idle()
+            pinned_buffers.clear()
+
+    cleaners = [threading.Thread(target=clean, daemon=True) for _ in range(2)]
+    senders = [threading.Thread(target=send, args=(seed,), daemon=True) for seed in range(4)]
+    for thread in (*cleaners, *senders):
+        thread.start()
+    for thread in senders:
+        thread.join(60)
+    done.set()
+    for thread in cleaners:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in (*senders, *cleaners)) and wrong == []
+
+
+def test_without_page_locked_memory_pageable_memory_does():
+    """Where the driver has no more of it, transfers are slower, not impossible."""
+    link = FakeLink()
+    link.exhausted = True
+    ring = StagingRing(link, slots=2, chunk=4096)
+    source, target = random_bytes(20000), np.zeros(20000, np.uint8)
+    ring.download(source, target, 20000)
+    assert (target == source).all()
+
+
+def test_a_pool_that_was_reset_is_not_given_back_to():
+    """Resetting the pool under a ring is no error: what the slots hold is let go."""
+    link = FakeLink()
+    ring = StagingRing(link, slots=2, chunk=4096)
+    source, target = random_bytes(20000), np.zeros(20000, np.uint8)
+    ring.upload(source, target, 20000)
+    pinned_buffers.reset()
+    assert ring.release_idle() == 2 * 4096
+    assert pinned_buffers.stats().held_bytes == 0
+    ring.upload(source, target, 20000)
+    link.finish()
+    assert (target == source).all() and staging_stats().uses >= 10

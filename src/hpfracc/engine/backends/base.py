@@ -213,6 +213,10 @@ class Adapter(ABC):
         """Arrays of one shape side by side, along a new first axis."""
         raise NotImplementedError(f"{self.name} stacks no arrays of its own")
 
+    def stack_on(self, arrays: Sequence[Any], buffer: np.ndarray) -> Any:
+        """The same on the memory of a host buffer, for a library that can share it; no gradient goes through."""
+        raise NotImplementedError(f"{self.name} does not write into buffers of the host")
+
     def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
         """The parts as one array, for a library whose arrays cannot be written into."""
         raise NotImplementedError(f"arrays of {self.name} are written into instead")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hpfracc._config import check_backend
 from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.batching.items import by_name
 from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.execution.custom import OwnOperation, operation
 from hpfracc.engine.execution.operation import Operation
@@ -78,6 +80,10 @@ def elementwise(expression: str, *, backend: Any = None, **arrays: Any) -> Any:
     array([1., 3.])
     """
     return _elementwise(*arrays.values(), expression=expression, names=tuple(arrays), backend=backend)
+
+
+# Its arrays have names, so the items of a batch are mappings; the operation behind it stacks them.
+elementwise.stacked_form = partial(by_name, _elementwise)  # type: ignore[attr-defined]
 
 
 _exponential_recurrence = get_operation("exponential_recurrence")

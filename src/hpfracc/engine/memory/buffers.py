@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import numpy as np
 from hpfracc.engine.locks import Guarded
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["BufferPool", "PoolStats", "host_buffers"]
+__all__ = ["BufferPool", "Maker", "PoolStats", "host_buffers", "pinned_buffers"]
 
 #: Bytes kept for later at most.
 CAPACITY = 256 * 2**20
@@ -81,7 +82,8 @@ class BufferPool(Guarded):
     def __init__(self, capacity: int = CAPACITY, make: Maker | None = None) -> None:
         super().__init__()
         self.capacity = capacity
-        self._make = make
+        #: Where memory comes from that is not kept.
+        self.make = make
         #: Raw buffers that nobody uses, the longest unused first, by identity; and by size.
         self._idle: OrderedDict[int, np.ndarray[Any, Any]] = OrderedDict()
         self._by_size: dict[int, list[int]] = {}
@@ -91,16 +93,17 @@ class BufferPool(Guarded):
         self._held = self._used_bytes = self._peak = 0
         self._pinned = False
 
-    def allocate(self, shape: int | tuple[int, ...], dtype: Any = "float64", *, clear: bool = True) -> Any:
+    def allocate(
+        self, shape: int | tuple[int, ...], dtype: Any = "float64", *, clear: bool = True, make: Maker | None = None
+    ) -> Any:
         """An array of that shape and dtype, zeros unless ``clear`` is False: then with whatever is in it.
 
-        Give it back with :meth:`release`; one that is merely forgotten is lost to the pool, and nothing else.
+        Where none is kept it comes from ``make``, by default the pool's own. Give it back with :meth:`release`; one
+        that is merely forgotten is lost to the pool, and nothing else.
         """
-        kind = np.dtype(dtype)
-        if kind.hasobject:
-            raise InvalidInputError(f"dtype={dtype!r} holds Python objects; a pool gives memory for numbers")
-        size = math.prod(shape if isinstance(shape, tuple) else (shape,)) * kind.itemsize
-        raw, fresh = self._take(size)
+        kind, shape = _as_dtype(dtype), _as_shape(shape)
+        size = math.prod(shape) * kind.itemsize
+        raw, fresh = self._take(size, make or self.make)
         view: np.ndarray[Any, Any] = raw[:size].view(kind).reshape(shape)
         if clear and not fresh:
             view.fill(0)
@@ -146,7 +149,7 @@ class BufferPool(Guarded):
         finally:
             self.release(buffer)
 
-    def _take(self, size: int) -> tuple[np.ndarray[Any, Any], bool]:
+    def _take(self, size: int, make: Maker | None) -> tuple[np.ndarray[Any, Any], bool]:
         """Raw memory of at least ``size`` bytes, and whether it is fresh zeros."""
         with self._lock:
             size = _rounded(size)
@@ -157,7 +160,7 @@ class BufferPool(Guarded):
                 self._hits += 1
                 return raw, False
             self._misses += 1
-        made = None if self._make is None else self._make(size)
+        made = None if make is None else make(size)
         if made is not None:
             self._pinned = True
             return made, False
@@ -201,6 +204,32 @@ class BufferPool(Guarded):
             self._pinned = False
 
 
+def _as_dtype(dtype: Any) -> np.dtype[Any]:
+    """A dtype of plain numbers."""
+    try:
+        kind: np.dtype[Any] = np.dtype(dtype)
+    except TypeError:
+        raise InvalidInputError(f"dtype={dtype!r} is not a dtype; use a name such as 'float64'") from None
+    if kind.hasobject or kind.subdtype is not None or not kind.itemsize:
+        raise InvalidInputError(
+            f"dtype={dtype!r} holds Python objects, arrays or nothing; a pool gives memory for numbers"
+        )
+    return kind
+
+
+def _as_shape(shape: Any) -> tuple[int, ...]:
+    """Whole numbers, none of them negative: what is not there must not become somebody else's."""
+    try:
+        sizes = tuple(map(index, shape if isinstance(shape, tuple) else (shape,)))
+    except TypeError:
+        sizes = (-1,)
+    if any(size < 0 for size in sizes) or isinstance(shape, bool):
+        raise InvalidInputError(f"shape={shape!r} is not one; use a number of elements, or a tuple of them")
+    if math.prod(sizes) >= 2**60:
+        raise InvalidInputError(f"shape={shape!r} has more elements than any memory; use fewer")
+    return sizes
+
+
 def _rounded(size: int) -> int:
     """The next larger of sizes that lie an eighth of a power of two apart."""
     if size <= _SMALLEST:
@@ -211,3 +240,5 @@ def _rounded(size: int) -> int:
 
 #: The engine's own: padding and blocks of large arrays.
 host_buffers = BufferPool()
+#: Page-locked ones, where there is a card: through which its transfers go, and where items are laid side by side.
+pinned_buffers = BufferPool()

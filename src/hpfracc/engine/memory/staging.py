@@ -3,17 +3,28 @@
 A device copies from and to page-locked memory at the full speed of its link and while the host goes on; from pageable
 memory it does neither. So a large array travels in chunks through a few page-locked slots: while one slot is on its
 way, the host fills or empties the next. Nothing here knows a library: an adapter plugs in a :class:`Link`.
+
+The memory of the slots is the pool's. A slot takes it when it is first used and keeps it, so that a transfer asks
+nobody; slots that are idle give it back when memory is short (:func:`release_idle`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-__all__ = ["SMALL_BYTES", "Link", "PinnedLedger", "StagingRing"]
+import numpy as np
+
+from hpfracc.engine.memory.buffers import BufferPool, pinned_buffers
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["SMALL_BYTES", "Link", "PinnedLedger", "RingStats", "StagingRing", "release_idle", "staging_stats"]
 
 #: Below this a copy is made plainly: filling a pipeline costs more than it saves; see `benchmarks/transfers.py`.
 SMALL_BYTES = 2**20
@@ -26,8 +37,11 @@ CHUNK_BYTES = 8 * 2**20
 class Link(Protocol):
     """The way between the host and one device. All buffers are flat arrays of bytes that can be sliced."""
 
-    def pinned(self, size: int) -> Any:
-        """A page-locked host buffer of ``size`` bytes."""
+    def pinned(self, size: int) -> np.ndarray[Any, Any] | None:
+        """A page-locked host buffer of ``size`` bytes; None where there is none, and pageable memory must do."""
+
+    def view(self, buffer: np.ndarray[Any, Any]) -> Any:
+        """The same memory as an array of the library that copies."""
 
     def marker(self) -> Any:
         """Something that can be set in the device's queue and waited for."""
@@ -43,11 +57,50 @@ class Link(Protocol):
 
 
 class _Slot:
-    __slots__ = ("buffer", "marker")
+    """A place in the ring; only who has taken it from the queue touches it."""
 
-    def __init__(self, link: Link, size: int) -> None:
-        self.buffer = link.pinned(size)
+    __slots__ = ("_memory", "_pool", "buffer", "fills", "marker", "uses")
+
+    def __init__(self, link: Link, pool: BufferPool) -> None:
+        self._pool = pool
+        self._memory: np.ndarray[Any, Any] | None = None
+        self.buffer: Any = None
         self.marker = link.marker()
+        self.uses = self.fills = 0
+
+    def ready(self, link: Link, size: int) -> Any:
+        """Its buffer, once the copy before has passed; taken from the pool where it has none."""
+        link.wait(self.marker)
+        self.uses += 1
+        if self.buffer is None:
+            self.fills += 1
+            self._memory = self._pool.allocate(size, np.uint8, clear=False, make=link.pinned)
+            self.buffer = link.view(self._memory)
+        return self.buffer
+
+    def release(self, link: Link) -> int:
+        """Give the buffer back to the pool, once nothing reads from it; how many bytes that was."""
+        memory = self._memory
+        if memory is None:
+            return 0
+        link.wait(self.marker)
+        self.buffer = self._memory = None
+        # A pool that was reset meanwhile does not know it any more: then it is simply let go.
+        with contextlib.suppress(InvalidInputError):
+            self._pool.release(memory)
+        return int(memory.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class RingStats:
+    """Chunks that went through a ring, how many of them had to ask the pool for memory, and what its slots hold."""
+
+    uses: int = 0
+    fills: int = 0
+    held_bytes: int = 0
+
+    def __add__(self, other: RingStats) -> RingStats:
+        return RingStats(self.uses + other.uses, self.fills + other.fills, self.held_bytes + other.held_bytes)
 
 
 class StagingRing:
@@ -57,12 +110,36 @@ class StagingRing:
     that copy. A thread that waits for a slot holds none, so that they cannot wait for each other in a circle.
     """
 
-    def __init__(self, link: Link, slots: int = SLOTS, chunk: int = CHUNK_BYTES) -> None:
+    def __init__(
+        self, link: Link, slots: int = SLOTS, chunk: int = CHUNK_BYTES, pool: BufferPool = pinned_buffers
+    ) -> None:
         self._link = link
         self._chunk = chunk
+        self._slots = tuple(_Slot(link, pool) for _ in range(slots))
         self._free: SimpleQueue[_Slot] = SimpleQueue()
-        for _ in range(slots):
-            self._free.put(_Slot(link, chunk))
+        for slot in self._slots:
+            self._free.put(slot)
+        _rings.add(self)
+
+    def release_idle(self) -> int:
+        """Give back to the pool what slots hold that nobody uses now; how many bytes that was."""
+        released = 0
+        idle: list[_Slot] = []
+        try:
+            for _ in self._slots:
+                idle.append(self._free.get_nowait())
+                released += idle[-1].release(self._link)
+        except Empty:
+            pass
+        finally:
+            for slot in idle:
+                self._free.put(slot)
+        return released
+
+    def stats(self) -> RingStats:
+        """What went through it so far."""
+        held = sum(self._chunk for slot in self._slots if slot.buffer is not None)
+        return RingStats(sum(slot.uses for slot in self._slots), sum(slot.fills for slot in self._slots), held)
 
     def _chunks(self, size: int) -> Iterator[slice]:
         for begin in range(0, size, self._chunk):
@@ -77,8 +154,7 @@ class StagingRing:
         for part in self._chunks(size):
             slot = self._free.get()
             try:
-                link.wait(slot.marker)
-                staged = slot.buffer[: part.stop - part.start]
+                staged = slot.ready(link, self._chunk)[: part.stop - part.start]
                 link.host_copy(staged, source[part])
                 link.enqueue(target[part], staged, slot.marker)
             finally:
@@ -92,8 +168,8 @@ class StagingRing:
             for part in self._chunks(size):
                 slot = self._take(coming, target)
                 coming.append((slot, part))
-                link.wait(slot.marker)  # an upload may still be reading from it
-                link.enqueue(slot.buffer[: part.stop - part.start], source[part], slot.marker)
+                buffer = slot.ready(link, self._chunk)  # an upload may still be reading from it
+                link.enqueue(buffer[: part.stop - part.start], source[part], slot.marker)
             while coming:
                 self._free.put(self._land(coming, target))
         finally:
@@ -113,6 +189,20 @@ class StagingRing:
         self._link.host_copy(target[part], slot.buffer[: part.stop - part.start])
         coming.popleft()
         return slot
+
+
+#: The rings of this process.
+_rings: weakref.WeakSet[StagingRing] = weakref.WeakSet()
+
+
+def release_idle() -> int:
+    """Let go of what idle slots of all rings hold; bytes that went back to their pools."""
+    return sum(ring.release_idle() for ring in list(_rings))
+
+
+def staging_stats() -> RingStats:
+    """What went through all rings so far."""
+    return sum((ring.stats() for ring in list(_rings)), RingStats())
 
 
 class PinnedLedger:

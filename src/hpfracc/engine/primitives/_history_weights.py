@@ -6,13 +6,14 @@ between the distances a and b: neighbouring powers, which would cancel, are subt
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from hpfracc.engine.primitives._recurrence_blocks import Tools
 
-__all__ = ["KINDS", "block_of_weights", "distances", "mean_power"]
+__all__ = ["KINDS", "block_of_weights", "distances", "largest_block", "mean_power", "output_blocks"]
 
 #: The kernels there are, with the parameters that follow times and signal.
 KINDS: dict[str, tuple[str, ...]] = {
@@ -21,6 +22,27 @@ KINDS: dict[str, tuple[str, ...]] = {
     "logarithmic": ("exponent",),
     "tabulated": ("knots", "table"),
 }
+
+
+def output_blocks(n: int, block: int, most: int) -> list[tuple[int, int]]:
+    """Outputs that are made together: about ``block`` weights each time, of ``most`` outputs at the most."""
+    blocks, low = [], 0
+    while low < n:
+        high = min(n, low + _rows_from(low, block, most))
+        blocks.append((low, high))
+        low = high
+    return blocks
+
+
+def _rows_from(low: int, block: int, most: int) -> int:
+    """The most rows r from ``low`` on for which ``r (low + r)`` weights are a block."""
+    return max(1, min(most, (math.isqrt(low * low + 4 * block) - low) // 2))
+
+
+def largest_block(n: int, block: int, most: int) -> tuple[int, int]:
+    """Weights of the largest of those blocks, and its outputs: the first, or one after it, has most of both."""
+    rows = min(n, _rows_from(0, block, most))
+    return max(n, min(rows * n, block)), rows
 
 
 def mean_power(xp: Any, a: Any, width: Any, p: Any, scaled: bool = False) -> Any:

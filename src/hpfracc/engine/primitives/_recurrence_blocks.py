@@ -16,12 +16,12 @@ import numpy as np
 
 from hpfracc.engine.primitives._arrivals import arrival
 
-__all__ = ["Tools", "lag_table", "own_steps", "stretch_length", "taint", "uniform_steps"]
+__all__ = ["FEW_STRETCHES", "Tools", "lag_table", "own_steps", "stretch_length", "taint", "uniform_steps"]
 
 #: Steps of a stretch where the step is uniform: the matrix of a stretch then costs as much as some hundred terms.
 _STRETCH = 128
 #: Up to so many stretches the states are carried one by one.
-_FEW = 16
+FEW_STRETCHES = 16
 
 
 class Tools(NamedTuple):
@@ -90,7 +90,7 @@ def _starts(tools: Tools, ends: Any, z: Any, initial: Any) -> Any:
     """The states before each stretch, ``(..., C, J)``, from what each one adds and how far the states fade along it."""
     xp, count = tools.xp, ends.shape[-2]
     fade = xp.exp(-z)
-    if count <= _FEW:
+    if count <= FEW_STRETCHES:
         states = [initial]
         for c in range(count - 1):
             states.append(states[-1] * fade + ends[..., c, :])
@@ -152,11 +152,17 @@ def own_steps(
         state = _one_by_one(tools, state, xp.exp(-tau.sum(-1)[:, None] * rates), initial)
     else:
         state = initial[..., None, :]
-    values = []
-    for m in range(length):
-        before, state = advance(state, m)
-        values.append(xp.matmul(before if lagged else state, wide))
-    y = xp.stack(values, -1)
+    if smooth:
+        values = []
+        for m in range(length):
+            before, state = advance(state, m)
+            values.append(xp.matmul(before if lagged else state, wide))
+        y = xp.stack(values, -1)
+    else:
+        y = xp.zeros_like(rows)
+        for m in range(length):
+            before, state = advance(state, m)
+            y[..., m] = xp.matmul(before if lagged else state, wide)
     return y.reshape((*y.shape[:-2], groups * length))[..., :n], state[..., -1, :]
 
 

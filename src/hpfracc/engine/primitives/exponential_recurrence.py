@@ -116,11 +116,10 @@ class ExponentialRecurrence(Primitive):
         return float((call.batch + exponentials) * call.length * max(1, call.facts["terms"]))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """A copy of the signal in double precision, and the states of the stretches that go side by side."""
+        """A copy of the signal in double precision, and its values in stretches with the states of each."""
         wide = 16 if call.dtype.startswith("complex") else 8
-        together: int = min(max(1, call.length), 4096) * call.facts["terms"] * 6
         terms: int = call.facts["terms"]
-        return call.batch * (2 * call.length + terms + together) * wide
+        return call.batch * (3 * call.length + 3 * terms * (1 + call.length // 128)) * wide
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Rows of the signal and their states."""

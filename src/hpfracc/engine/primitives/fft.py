@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.engine.primitives._cuts import Cut
+from hpfracc.engine.primitives._lengths import row_scratch
 from hpfracc.engine.primitives._operands import (
     complex_of,
     dtype_bytes,
@@ -102,9 +103,15 @@ class FourierTransform(Primitive):
         given: int = call.facts["given"]
         if algorithm == "pocketfft":
             widened = call.facts["kind"] in ("fft", "ifft") and not call.dtype.startswith("complex")
-            return call.batch * given * dtype_bytes(call.facts["result"]) if widened else 0
+            # Twice, for its plan is made anew by every call.
+            rough = 2 * row_scratch(call.length, call.dtype)
+            if call.facts["kind"] == "rfft" and call.dtype == "float32":
+                # In double precision all the way, then cut into a result whose pages are not all touched before.
+                return rough + 2 * call.batch * given * call.itemsize + 3 * call.output_bytes // 2
+            return rough + (call.batch * given * dtype_bytes(call.facts["result"]) if widened else 0)
         wanted: int = call.facts["frequencies"] if call.facts["kind"] == "irfft" else call.length
-        return 0 if given == wanted else call.batch * wanted * call.itemsize
+        rough = row_scratch(call.length, call.dtype)
+        return rough + (0 if given == wanted else call.batch * wanted * call.itemsize)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis but the one that is transformed, the longest first."""

@@ -97,9 +97,9 @@ class HistorySum(Primitive):
         return float((call.batch + 10) * call.length**2 / 2)
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """A block of weights, and the signal in double precision."""
+        """The signal in double precision, and a block of weights with what they are made of."""
         wide = 16 if call.dtype.startswith("complex") else 8
-        return 2 * call.batch * call.length * wide + min(call.length**2, 1 << 20) * 64
+        return call.batch * call.length * wide + max(call.length, min(call.length**2, 1 << 16)) * 58
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Rows of the signal."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from hpfracc.engine.primitives._cuts import Cut, outer_cuts
+from hpfracc.engine.primitives._lengths import row_scratch
 from hpfracc.engine.primitives._operands import (
     broadcast,
     complex_of,
@@ -194,7 +195,10 @@ class SpectralMultiply(Primitive):
         # What a symbol with more rows than the signal multiplies is not its own place.
         product = 0 if call.facts["fits"] else call.output_bytes
         if algorithm == "scipy":
-            return product + (spectrum if call.facts["real"] and call.facts["turns"] else 0)
+            turns, real = len(call.facts["turns"]), call.facts["real"]
+            rough = 2 * row_scratch(call.length, call.dtype) if turns == 1 and not call.facts["waves"] else 0
+            # The way back to real numbers over several axes begins with a copy.
+            return product + rough + (min(2, turns) * spectrum if real else 0)
         return product + spectrum + (4 * call.output_bytes if call.facts["waves"] else 0)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:

@@ -117,9 +117,11 @@ class StencilRelax(Primitive):
         padded = math.prod(side + 2 for side in sides) if call.length else 0
         costs = padded * (call.facts["steps"] // 2 if call.facts["edges"] else 1)
         if algorithm == "relax":
-            return (call.batch * (3 * padded + padded // 4) + 2 * costs) * call.itemsize
+            given = call.length * (call.facts["steps"] // 2 if call.facts["edges"] else 1)
+            ghosts = costs if call.facts["edges"] else 0
+            return (call.batch * (2 * call.length + padded) + given + ghosts) * call.itemsize + call.batch * call.length
         if algorithm == "csgraph":
-            return int(call.facts["steps"]) * call.length * (4 * call.itemsize + 40)
+            return int(call.facts["steps"]) * call.length * 72  # steps are numbered and measured in 64 bits
         return costs * call.itemsize + padded * (2 * call.itemsize + 12)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:

@@ -202,3 +202,24 @@ def test_matrices_of_a_direct_sum_are_counted() -> None:
             assert rows[name] >= 8_000_000
     assert rows["numpy:direct@cpu"] < 100_000
     assert registry.arms("causal_convolution")
+
+
+def test_pieces_are_not_crumbs_beside_a_result_that_leaves_no_room() -> None:
+    """A result larger than the budget does not make every piece a single row: pieces fit, and there are few."""
+    rows = np.random.default_rng(0).standard_normal((6000, 100))
+    with memory.limit("cpu", "2MiB"):
+        found = hf.history_sum(np.arange(1.0, 101.0), rows, np.array(-0.5), backend="numpy")
+    assert 2 <= hf.last_decision().chunks <= 60
+    np.testing.assert_allclose(found[::1999], [hf.history_sum(np.arange(1.0, 101.0), r, -0.5) for r in rows[::1999]])
+
+
+def test_maps_of_a_lattice_are_done_in_pieces() -> None:
+    """Maps know nothing of each other; a single one is never cut."""
+    costs = np.random.default_rng(0).uniform(0.5, 2.0, (20, 20))
+    starts = np.full((400, 20, 20), np.inf)
+    starts[np.arange(400), np.arange(400) // 20, np.arange(400) % 20] = 0.0
+    whole = hf.stencil_relax(costs, starts, backend="numpy")
+    with memory.limit("cpu", "1MiB"):
+        found = hf.stencil_relax(costs, starts, backend="numpy")
+    assert hf.last_decision().chunks > 1
+    np.testing.assert_allclose(found, whole)

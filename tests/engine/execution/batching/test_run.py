@@ -13,6 +13,7 @@ import torch
 import hpfracc as hf
 from hpfracc import batch, memory
 from hpfracc.engine.execution.batching.parallel import calls_together
+from hpfracc.engine.execution.batching.pieces import Job
 from hpfracc.engine.execution.batching.probing import fit_line, measure_peak
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.errors import BatchItemError, InvalidInputError, OutOfMemoryError
@@ -291,3 +292,96 @@ def test_a_probe_finds_what_a_function_takes() -> None:
         assert "memory" in op.primitive.describe(np.ones(2_000_000)).facts
     with pytest.raises(InvalidInputError, match="memory="):
         hf.operation(name="wrong", memory=3)(hungry)  # type: ignore[call-overload]
+
+
+#: Operation, rows, what all calls share, parameters.
+ARRAYS: dict[str, tuple[Any, Any, tuple[Any, ...], dict[str, Any]]] = {
+    "convolution": (hf.causal_convolution, np.stack(ROWS), (W,), {}),
+    "fft": (hf.fft, np.stack(ROWS), (), {"kind": "rfft"}),
+    "xor": (hf.bitwise_xor, np.stack(INTEGERS), (INTEGERS[1],), {}),
+    "matmul": (hf.matmul, np.stack([b for _, b in MATRICES]), (MATRICES[0][0],), {}),
+    "reduction": (hf.reduction, np.stack(ROWS), (), {}),
+}
+
+
+class TestOneLaunchAChunk:
+    """Many items are one call of one kernel, and their results views of one array."""
+
+    @staticmethod
+    def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+        seen: list[tuple[int, ...]] = []
+        run = Job.run
+
+        def watched(self: Job, operands: tuple[Any, ...], key: Any = None) -> Any:
+            seen.append(tuple(operands[-1].shape))
+            return run(self, operands, key)
+
+        monkeypatch.setattr(Job, "run", watched)
+        return seen
+
+    @pytest.mark.parametrize("library", ["numpy", "torch"])
+    @pytest.mark.parametrize("name", ARRAYS)
+    def test_list_and_array(self, name: str, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Given as a list or as one array, they are launched once, and come out as a loop gives them."""
+        operation, array, common, params = ARRAYS[name]
+        alone = [np.asarray(operation(*common, row, **params)) for row in array]
+        if library == "torch":
+            array, common = torch.from_numpy(array), tuple(map(torch.from_numpy, common))
+        seen = self._counted(monkeypatch)
+        for items in (array, list(array)):
+            found = batch.run(operation, items, common=common, **params)
+            assert len(seen) == 1 and seen.pop()[0] == len(array)
+            for result, wanted in zip(found, alone, strict=True):
+                np.testing.assert_allclose(np.asarray(result), wanted, rtol=1e-12, atol=1e-12)
+            if found[0].ndim:
+                owner = found[0].base if library == "numpy" else found[0]._base
+                assert owner is not None
+                assert all((row.base if library == "numpy" else row._base) is owner for row in found)
+
+    def test_rows_of_an_array_are_not_copied(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The kernel sees the caller's own memory, chunk by chunk."""
+        array, seen, run = np.stack(ROWS), [], Job.run
+
+        def watched(self: Job, operands: tuple[Any, ...], key: Any = None) -> Any:
+            seen.append(np.shares_memory(operands[-1], array))
+            return run(self, operands, key)
+
+        monkeypatch.setattr(Job, "run", watched)
+        found = batch.run(hf.causal_convolution, array, common=(W,), batch_size=8)
+        assert seen == [True] * len(seen) and len(seen) >= 3
+        np.testing.assert_allclose(found[22], hf.causal_convolution(W, ROWS[22]), rtol=1e-12, atol=1e-12)
+
+    def test_expressions_by_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Items give the variables of an expression by name, those that all share are given once."""
+        items = [{"x": row, "y": row[::-1]} for row in ROWS]
+        seen = self._counted(monkeypatch)
+        found = batch.run(hf.elementwise, items, expression="x*y + a", a=np.array(2.0))
+        assert len(seen) == 1
+        for row, result in zip(ROWS, found, strict=True):
+            np.testing.assert_allclose(result, row * row[::-1] + 2.0)
+
+    @pytest.mark.parametrize(
+        ("items", "options"),
+        [([{"x": ROWS[0]}, {"y": ROWS[0]}], {"expression": "x"}), ([ROWS[0]], {"expression": "x"}), ([{"x": 1.0}], {})],
+    )
+    def test_expressions_without_names_are_refused(self, items: list[Any], options: dict[str, Any]) -> None:
+        """Other names, no names, no expression."""
+        with pytest.raises((BatchItemError, InvalidInputError)):
+            batch.run(hf.elementwise, items, **options)
+
+    def test_gradients_go_through_stacked_tensors(self) -> None:
+        """Tensors that track a gradient are stacked outside of the pool, and each result may be written to."""
+        rows = [torch.tensor(row[:30], requires_grad=True) for row in ROWS[:4]]
+        found = batch.run(hf.causal_convolution, rows, common=(torch.from_numpy(W),))
+        found[0].add_(1.0)
+        sum(result.sum() for result in found).backward()
+        for row in rows:
+            np.testing.assert_allclose(row.grad, np.cumsum(W[:30])[::-1], rtol=1e-12)
+
+    def test_staged_tensors_do_not_reach_the_result(self) -> None:
+        """A result is nobody else's memory: another batch through the same buffer leaves it as it is."""
+        first = [torch.full((64,), float(k), dtype=torch.float64) for k in range(8)]
+        found = batch.run(hf.elementwise, [{"x": row} for row in first], expression="x", backend="torch")
+        batch.run(hf.elementwise, [{"x": row - 99.0} for row in first], expression="x", backend="torch")
+        for k, result in enumerate(found):
+            assert (result == k).all()

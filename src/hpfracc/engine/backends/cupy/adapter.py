@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hpfracc._optional import import_optional
-from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec
+from hpfracc.engine.backends.base import Adapter, Arm, DeviceTimer, KernelSpec
 from hpfracc.engine.backends.cupy import workspace
 from hpfracc.engine.backends.cupy.kernels._tiles import MOST_AXES
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
@@ -50,6 +50,16 @@ def _too_long_or_wide(call: Call) -> str | None:
     return several_axes(call) or _too_long(call)
 
 
+def _compiled(
+    primitive: str,
+    algorithm: str,
+    dtypes: frozenset[str],
+    needs: Callable[[Call, Arm], int],
+    refuses: Callable[[Call], str | None] | None = None,
+) -> KernelSpec:
+    return KernelSpec(primitive, algorithm, dtypes, compiles="signature", refuses=refuses, workspace=needs)
+
+
 class CupyAdapter(Adapter):
     """CuPy. Its allocator and its plan cache are left as the user set them."""
 
@@ -76,10 +86,14 @@ class CupyAdapter(Adapter):
             KernelSpec("reduction", "default", INEXACT | INTEGERS, compiles="signature", workspace=workspace.reduction),
         ),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature"),),
-        "spectral_multiply": (KernelSpec("spectral_multiply", "fft", INEXACT),),
+        "spectral_multiply": (KernelSpec("spectral_multiply", "fft", INEXACT, workspace=workspace.spectral_multiply),),
         "toeplitz_apply": (
-            KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", refuses=_too_long_or_wide),
-            KernelSpec("toeplitz_apply", "fft", INEXACT),
+            _compiled("toeplitz_apply", "direct", INEXACT, workspace.toeplitz_direct, _too_long_or_wide),
+            KernelSpec("toeplitz_apply", "fft", INEXACT, workspace=workspace.toeplitz_fft),
+        ),
+        "history_sum": (_compiled("history_sum", "direct", INEXACT, workspace.history_sum),),
+        "exponential_recurrence": (
+            _compiled("exponential_recurrence", "blocked", INEXACT, workspace.exponential_recurrence),
         ),
         "stencil_relax": (
             KernelSpec(
@@ -92,12 +106,10 @@ class CupyAdapter(Adapter):
             ),
             KernelSpec("stencil_relax", "frontier", FLOATS, compiles="signature", workspace=workspace.stencil_frontier),
         ),
-        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature"),),
-        "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, compiles="signature"),),
         "mittag_leffler": (
             KernelSpec("mittag_leffler", "contour", INEXACT, compiles="signature", workspace=workspace.mittag_leffler),
         ),
-        "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, compiles="signature"),),
+        "chirp_transform": (_compiled("chirp_transform", "fft", INEXACT, workspace.chirp_transform),),
     }
 
     def __init__(self) -> None:

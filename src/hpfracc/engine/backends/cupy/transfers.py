@@ -32,8 +32,14 @@ _LEAST_BLOCK = 2**20
 class _CudaLink:
     """What the ring needs of a device; copies go to the current stream."""
 
-    def pinned(self, size: int) -> np.ndarray[Any, Any]:
-        return np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
+    def pinned(self, size: int) -> np.ndarray[Any, Any] | None:
+        try:
+            return np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
+        except cupy.cuda.runtime.CUDARuntimeError:
+            return None
+
+    def view(self, buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return buffer
 
     def marker(self) -> Any:
         return cupy.cuda.Event(disable_timing=True)

@@ -79,15 +79,19 @@ class JaxAdapter(Adapter):
         "reduction": (_spec("reduction", "default", INEXACT | INTEGERS, workspace=workspace.reduction),),
         "bitwise_xor": (_spec("bitwise_xor", "default", INTEGERS, differentiable=False),),
         "mittag_leffler": (_spec("mittag_leffler", "contour", INEXACT, workspace=workspace.mittag_leffler),),
-        "spectral_multiply": (_spec("spectral_multiply", "fft", INEXACT),),
+        "spectral_multiply": (_spec("spectral_multiply", "fft", INEXACT, workspace=workspace.spectral_multiply),),
         "toeplitz_apply": (
-            _spec("toeplitz_apply", "direct", INEXACT, refuses=_too_long_or_wide),
-            _spec("toeplitz_apply", "fft", INEXACT),
+            _spec("toeplitz_apply", "direct", INEXACT, refuses=_too_long_or_wide, workspace=workspace.toeplitz_direct),
+            _spec("toeplitz_apply", "fft", INEXACT, workspace=workspace.toeplitz_fft),
         ),
-        "stencil_relax": (_spec("stencil_relax", "relax", FLOATS, differentiable=False),),
-        "history_sum": (_spec("history_sum", "direct", INEXACT),),
-        "exponential_recurrence": (_spec("exponential_recurrence", "blocked", INEXACT),),
-        "chirp_transform": (_spec("chirp_transform", "fft", INEXACT),),
+        "stencil_relax": (
+            _spec("stencil_relax", "relax", FLOATS, differentiable=False, workspace=workspace.stencil_relax),
+        ),
+        "history_sum": (_spec("history_sum", "direct", INEXACT, workspace=workspace.history_sum),),
+        "exponential_recurrence": (
+            _spec("exponential_recurrence", "blocked", INEXACT, workspace=workspace.exponential_recurrence),
+        ),
+        "chirp_transform": (_spec("chirp_transform", "fft", INEXACT, workspace=workspace.chirp_transform),),
     }
 
     def __init__(self) -> None:

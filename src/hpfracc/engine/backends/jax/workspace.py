@@ -5,13 +5,39 @@ The figures are those of XLA's own account of its compiled programs (``memory_an
 
 from __future__ import annotations
 
+import math
+
 from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.backends.footprints import recurrence, wide_bytes
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives._operands import dtype_bytes
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
+from hpfracc.engine.primitives.chirp_transform import transform_length
+from hpfracc.engine.primitives.toeplitz_apply import padded_sizes
 
-__all__ = ["convolution_blocked", "convolution_direct", "convolution_fft", "fft", "mittag_leffler", "reduction"]
+__all__ = [
+    "HISTORY_BLOCK",
+    "RECURRENCE_PART",
+    "chirp_transform",
+    "convolution_blocked",
+    "convolution_direct",
+    "convolution_fft",
+    "exponential_recurrence",
+    "fft",
+    "history_sum",
+    "mittag_leffler",
+    "reduction",
+    "spectral_multiply",
+    "stencil_relax",
+    "toeplitz_direct",
+    "toeplitz_fft",
+]
+
+#: Weights of a block of a history sum, 8 MiB of them.
+HISTORY_BLOCK = 1 << 20
+#: Steps of a part of a recurrence whose steps differ: its states are made again on the way back.
+RECURRENCE_PART = 1 << 14
 
 
 def _sizes(call: Call) -> tuple[int, int, int]:
@@ -66,3 +92,61 @@ def mittag_leffler(call: Call, arm: Arm) -> int:
     """Every band evaluated for every element, in double precision."""
     each = {"float32": 108, "float64": 104, "complex64": 173, "complex128": 165}[call.dtype]
     return call.length * each
+
+
+def history_sum(call: Call, arm: Arm) -> int:
+    """The signal without its bad samples and the sum, in double precision, and a block of weights."""
+    narrow = call.dtype in ("float32", "complex64")
+    weights = call.length * max(1, min(call.length, HISTORY_BLOCK // max(1, call.length)))
+    return (3 if narrow else 2) * call.batch * call.length * wide_bytes(call) + 16 * weights
+
+
+def exponential_recurrence(call: Call, arm: Arm) -> int:
+    """Rows of stretches, their values and what earlier ones leave; and the states, with what they are made of."""
+    steps = min(call.length, RECURRENCE_PART)
+    parts = recurrence(call, math.isqrt(steps) if steps > 64 else 1)
+    return 3 * (parts.values + parts.states)
+
+
+def chirp_transform(call: Call, arm: Arm) -> int:
+    """The chirp that is convolved with and the padded rows, both ways; on a card cuFFT's work area besides."""
+    size = transform_length(call.length, call.facts["points"])
+    rows = size * call.batch * dtype_bytes(call.facts["result"])
+    return int(16 * size * max(1, call.facts["rate_rows"]) + (2 if arm.on_host else 3) * rows)
+
+
+def toeplitz_direct(call: Call, arm: Arm) -> int:
+    """The n x n matrix."""
+    rows: int = call.facts["weight_rows"]
+    return rows * call.length**2 * call.itemsize
+
+
+def toeplitz_fft(call: Call, arm: Arm) -> int:
+    """Padded spectra of both, and the padded product; on a card cuFFT's work area besides."""
+    if not call.batch * call.length * call.facts["taps"]:
+        return 0
+    row = math.prod(padded_sizes(call.facts["points"], call.facts["used"])) * call.itemsize
+    rows: int = (2 if arm.on_host else 3) * call.batch + call.facts["weight_rows"]
+    # A bad sample that does not reach every output: the signal without it, the sum, and masks.
+    repaired = 0 if call.facts["used"] == call.facts["points"] else 2 * call.output_bytes + call.batch * call.length
+    return rows * row + repaired
+
+
+def spectral_multiply(call: Call, arm: Arm) -> int:
+    """The spectrum and its product where that is larger; cosines by permuted copies; on a card cuFFT's work area."""
+    if not call.batch * call.length:
+        return 0
+    spectrum: int = call.facts["spectrum_bytes"]
+    product = 0 if call.facts["fits"] else call.output_bytes
+    # Type I by a period of twice the points and its spectrum, type II by one that is permuted.
+    periods = {4 if kind.endswith("1") else 2 for _, kind in call.facts["waves"]}
+    copies = max(periods, default=0) * call.output_bytes
+    return int(product + max(spectrum if call.facts["turns"] else 0, copies) + (0 if arm.on_host else spectrum))
+
+
+def stencil_relax(call: Call, arm: Arm) -> int:
+    """Two maps and one with ghosts; costs, and those of edges with ghosts and as trials."""
+    padded = math.prod(side + 2 for side in call.facts["lattice"]) if call.length else 0
+    edges: bool = call.facts["edges"]
+    costs = call.length * (3 * call.facts["steps"] // 2 if edges else 1)
+    return int((call.batch * (2 * call.length + padded) + costs) * call.itemsize)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, final
 
 from hpfracc.engine.backends.base import Arm, HostAdapter, KernelSpec
+from hpfracc.engine.backends.numba import workspace
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
@@ -28,12 +29,31 @@ def _no_workspace(call: Call, arm: Arm) -> int:
 
 
 def _around(call: Call, arm: Arm) -> int:
-    return around_bytes(call)
+    """Differences, and rows of weights one behind the other where there are several."""
+    rows = call.facts["weight_rows"]
+    return around_bytes(call) + (0 if rows == 1 else call.batch * call.facts["taps"] * call.itemsize)
+
+
+def _repeated(call: Call, arm: Arm) -> int:
+    """An operand that has fewer axes, or of one point, is repeated."""
+    return max(0, 2 * call.output_bytes - call.input_bytes)
 
 
 def _widened(call: Call, arm: Arm) -> int:
     """Single precision is computed, and kept until the end, in double."""
     return 4 * call.output_bytes if call.dtype in ("float32", "complex64") else 0
+
+
+def _own(
+    primitive: str,
+    algorithm: str,
+    dtypes: frozenset[str],
+    needs: Callable[[Call, Arm], int],
+    refuses: Callable[[Call], str | None] | None = None,
+) -> KernelSpec:
+    return KernelSpec(
+        primitive, algorithm, dtypes, compiles="signature", threads=True, refuses=refuses, workspace=needs
+    )
 
 
 @final
@@ -66,10 +86,10 @@ class NumbaAdapter(HostAdapter):
                 workspace=_no_workspace,
             ),
         ),
-        "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature", threads=True),),
-        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, compiles="signature", threads=True),),
+        "bitwise_xor": (_own("bitwise_xor", "default", INTEGERS, _repeated),),
+        "history_sum": (_own("history_sum", "direct", INEXACT, workspace.history_sum),),
         "exponential_recurrence": (
-            KernelSpec("exponential_recurrence", "direct", INEXACT, compiles="signature", threads=True),
+            _own("exponential_recurrence", "direct", INEXACT, workspace.exponential_recurrence),
         ),
         "mittag_leffler": (
             KernelSpec(
@@ -82,10 +102,8 @@ class NumbaAdapter(HostAdapter):
                 workspace=_widened,
             ),
         ),
-        "toeplitz_apply": (
-            KernelSpec("toeplitz_apply", "direct", INEXACT, compiles="signature", threads=True, refuses=several_axes),
-        ),
-        "stencil_relax": (KernelSpec("stencil_relax", "dijkstra", FLOATS, compiles="signature", threads=True),),
+        "toeplitz_apply": (_own("toeplitz_apply", "direct", INEXACT, workspace.toeplitz_direct, several_axes),),
+        "stencil_relax": (_own("stencil_relax", "dijkstra", FLOATS, workspace.stencil_relax),),
     }
 
 

@@ -64,15 +64,19 @@ class NumpyAdapter(HostAdapter):
         "spectral_multiply": (KernelSpec("spectral_multiply", "scipy", INEXACT, threads=True),),
         "toeplitz_apply": (
             KernelSpec("toeplitz_apply", "direct", INEXACT, refuses=several_axes),
-            KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True),
+            KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True, workspace=workspace.toeplitz_fft),
         ),
         "stencil_relax": (
             KernelSpec("stencil_relax", "csgraph", FLOATS),
             KernelSpec("stencil_relax", "relax", FLOATS, refuses=_many_rounds),
         ),
-        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, threads=True),),
-        "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT),),
-        "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, threads=True),),
+        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, threads=True, workspace=workspace.history_sum),),
+        "exponential_recurrence": (
+            KernelSpec("exponential_recurrence", "blocked", INEXACT, workspace=workspace.exponential_recurrence),
+        ),
+        "chirp_transform": (
+            KernelSpec("chirp_transform", "fft", INEXACT, threads=True, workspace=workspace.chirp_transform),
+        ),
     }
 
 

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import math
+
 from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, made_weights, recurrence, wide_bytes
+from hpfracc.engine.primitives._history_weights import largest_block
+from hpfracc.engine.primitives._operands import dtype_bytes
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
+from hpfracc.engine.primitives.chirp_transform import transform_length
+from hpfracc.engine.primitives.toeplitz_apply import padded_sizes
 
-__all__ = ["TOGETHER", "convolution_blocked", "elementwise", "mittag_leffler"]
+__all__ = [
+    "HISTORY_BLOCK",
+    "HISTORY_ROWS",
+    "STATES_TOGETHER",
+    "TOGETHER",
+    "chirp_transform",
+    "convolution_blocked",
+    "elementwise",
+    "exponential_recurrence",
+    "history_sum",
+    "mittag_leffler",
+    "toeplitz_fft",
+    "transform_scratch",
+]
 
 #: Points of all blocks that are transformed together: 1 MB of doubles, so that they meet again in cache.
 TOGETHER = 1 << 17
+#: Weights of a block of a history sum, and its outputs: with what they are made of they stay in a second-level cache.
+HISTORY_BLOCK, HISTORY_ROWS = 1 << 16, 256
+#: States of a recurrence that go side by side: with their factors they stay in a second-level cache.
+STATES_TOGETHER = 1 << 14
 
 
 def _sizes(call: Call) -> tuple[int, int, int]:
@@ -39,3 +63,72 @@ def mittag_leffler(call: Call, arm: Arm) -> int:
     """Radii, bands and the members of the largest band; single precision is widened on the way in."""
     each = {"float32": 42, "float64": 27, "complex64": 60, "complex128": 28}[call.dtype]
     return call.length * each + (1 << 20)
+
+
+def history_sum(call: Call, arm: Arm) -> int:
+    """The signal in double precision, and for each thread a block of weights, then what it multiplies."""
+    wide = wide_bytes(call)
+    weights, rows = largest_block(call.length, HISTORY_BLOCK, HISTORY_ROWS)
+    kept: Stage = ((1, call.batch * call.length * wide), (1, call.output_bytes))
+    # Real weights are made complex to multiply complex numbers.
+    product: Stage = ((1, 8 * weights), (int(wide == 16), 16 * weights), (1, call.batch * rows * wide))
+    stages = [(*kept, *made_weights(call, weights)), (*kept, *product)]
+    threads = [(*kept, *((arm.workers * count, size) for count, size in stage[2:])) for stage in stages]
+    return footprint(threads, True) - call.output_bytes
+
+
+def exponential_recurrence(call: Call, arm: Arm) -> int:
+    """The signal in double precision, padded to whole stretches, values and states of all stretches."""
+    terms = max(1, call.facts["terms"])
+    parts = recurrence(call, STATES_TOGETHER // (terms * max(1, call.batch)))
+    signal, values = (1, parts.signal), parts.values
+    stages: list[Stage]
+    if call.facts["uniform"]:
+        stages = [(signal, *parts.carried(3)), (signal, *parts.padded, (1, parts.states), (2, values))]
+    else:
+        stages = [(signal, *parts.padded, (1, values), (5, parts.states))]
+    return footprint([*stages, (signal, (1, values), (1, call.output_bytes))], True) - call.output_bytes
+
+
+def chirp_transform(call: Call, arm: Arm) -> int:
+    """Chirps while their phases are reduced; then those and the rows, multiplied, padded and transformed in place."""
+    stages, kept, multiplied, padded = chirp_stages(call, 4, in_place=True)
+    scratch = (1, transform_scratch(call, arm))
+    stages += [(*kept, (1, multiplied), (1, padded), scratch), (*kept, (1, padded), (1, call.output_bytes))]
+    return footprint(stages, True) - call.output_bytes
+
+
+def toeplitz_fft(call: Call, arm: Arm) -> int:
+    """The weights continued and their spectrum; then padded rows, their spectra and, over several axes, one more."""
+    if not call.batch * call.length * call.facts["taps"]:
+        return 0
+    row = math.prod(padded_sizes(call.facts["points"], call.facts["used"])) * call.itemsize
+    weights, signals = call.facts["weight_rows"] * row, call.batch * row
+    scratch = (1, transform_scratch(call, arm))
+    if call.dtype.startswith("complex"):
+        stages: list[Stage] = [((2, weights), scratch), ((1, weights), (1, signals), scratch)]
+        return footprint([*stages, ((1, weights), (1, signals), (1, call.output_bytes))], True) - call.output_bytes
+    # Half a spectrum of complex numbers takes as much as the row of real ones; that of the weights is real.
+    stages = [
+        ((2, weights), scratch),
+        ((2, weights), (1, weights // 2)),
+        ((1, weights // 2), (2, signals), scratch),
+        ((1, weights // 2), (1, signals), (1, call.output_bytes)),
+    ]
+    return footprint(stages, True) - call.output_bytes
+
+
+def transform_scratch(call: Call, arm: Arm) -> int:
+    """What the C library's transforms take of their own, which Python is not told of.
+
+    A row that is transformed goes to and fro between its place and a buffer, one for each thread; the way back to real
+    numbers over several axes begins with a copy of all.
+    """
+    if call.operation == "chirp_transform":
+        return arm.workers * transform_length(call.length, call.facts["points"]) * dtype_bytes(call.facts["result"])
+    if call.operation == "toeplitz_apply":
+        sizes = padded_sizes(call.facts["points"], call.facts["used"])
+        if len(sizes) == 1:
+            return arm.workers * sizes[0] * call.itemsize
+        return 0 if call.dtype.startswith("complex") else call.batch * math.prod(sizes) * call.itemsize
+    return 0

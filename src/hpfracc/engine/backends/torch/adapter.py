@@ -58,14 +58,13 @@ def _default(
     return (KernelSpec(primitive, "default", dtypes, differentiable=differentiable, workspace=workspace),)
 
 
-def _convolution(
+def _model(
+    primitive: str,
     algorithm: str,
     workspace: Callable[[Call, Arm], int],
     refuses: Callable[[Call], str | None] | None = None,
 ) -> KernelSpec:
-    return KernelSpec(
-        "causal_convolution", algorithm, INEXACT, differentiable=True, refuses=refuses, workspace=workspace
-    )
+    return KernelSpec(primitive, algorithm, INEXACT, differentiable=True, refuses=refuses, workspace=workspace)
 
 
 class TorchAdapter(Adapter):
@@ -76,9 +75,9 @@ class TorchAdapter(Adapter):
     import_seconds: ClassVar[float] = 2.0
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
-            _convolution("direct", workspace.convolution_direct, _too_long),
-            _convolution("fft", workspace.convolution_fft),
-            _convolution("blocked", workspace.convolution_blocked, _too_many_taps),
+            _model("causal_convolution", "direct", workspace.convolution_direct, _too_long),
+            _model("causal_convolution", "fft", workspace.convolution_fft),
+            _model("causal_convolution", "blocked", workspace.convolution_blocked, _too_many_taps),
         ),
         "matmul": _default("matmul", INEXACT),
         "fft": _default("fft", INEXACT, workspace=workspace.fft),
@@ -88,18 +87,18 @@ class TorchAdapter(Adapter):
         "mittag_leffler": (
             KernelSpec("mittag_leffler", "contour", INEXACT, differentiable=True, workspace=workspace.mittag_leffler),
         ),
-        "spectral_multiply": (KernelSpec("spectral_multiply", "fft", INEXACT, differentiable=True),),
+        "spectral_multiply": (_model("spectral_multiply", "fft", workspace.spectral_multiply),),
         "toeplitz_apply": (
-            KernelSpec("toeplitz_apply", "direct", INEXACT, differentiable=True, refuses=_too_long_or_wide),
-            KernelSpec("toeplitz_apply", "fft", INEXACT, differentiable=True),
+            _model("toeplitz_apply", "direct", workspace.toeplitz_direct, _too_long_or_wide),
+            _model("toeplitz_apply", "fft", workspace.toeplitz_fft),
         ),
         "stencil_relax": (
             KernelSpec("stencil_relax", "tiles", FLOATS, workspace=workspace.stencil_tiles),
             KernelSpec("stencil_relax", "relax", FLOATS),
         ),
-        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, differentiable=True),),
-        "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, differentiable=True),),
-        "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, differentiable=True),),
+        "history_sum": (_model("history_sum", "direct", workspace.history_sum),),
+        "exponential_recurrence": (_model("exponential_recurrence", "blocked", workspace.exponential_recurrence),),
+        "chirp_transform": (_model("chirp_transform", "fft", workspace.chirp_transform),),
     }
 
     def __init__(self) -> None:
@@ -195,6 +194,11 @@ class TorchAdapter(Adapter):
     def stack(self, arrays: Sequence[Any]) -> Any:
         """By PyTorch; a gradient goes through."""
         return import_optional("torch").stack(tuple(arrays))
+
+    def stack_on(self, arrays: Sequence[Any], buffer: np.ndarray) -> Any:
+        """By PyTorch, on the buffer's memory."""
+        torch = import_optional("torch")
+        return torch.stack(tuple(arrays), out=torch.from_numpy(buffer))
 
     def pinned_bytes(self, size: int) -> np.ndarray | None:
         """Page-locked memory from PyTorch's own allocator; None where there is no card."""

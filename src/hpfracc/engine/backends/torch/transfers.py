@@ -57,9 +57,17 @@ def _bytes_of(tensor: Tensor) -> Tensor:
 class CudaLink:
     """What the ring needs of a device; copies go to the stream that is current around the ring's call."""
 
-    def pinned(self, size: int) -> Tensor:
-        """Page-locked host memory, from PyTorch's own allocator."""
-        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    def pinned(self, size: int) -> np.ndarray | None:
+        """Page-locked host memory, from PyTorch's own allocator; None where that has run out."""
+        try:
+            memory: np.ndarray = torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
+        except RuntimeError:
+            return None
+        return memory
+
+    def view(self, buffer: np.ndarray) -> Tensor:
+        """As a tensor; the driver knows the memory as page-locked by its address."""
+        return torch.from_numpy(buffer)
 
     def marker(self) -> Any:
         """An event."""

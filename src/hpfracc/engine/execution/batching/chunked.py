@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,12 +116,13 @@ def _along(job: Job, cut: Cut, arrays: tuple[Any, ...], depth: int) -> tuple[Any
     call = job.request.call
     reserved = 0 if cut.merges else call.output_bytes
 
-    def most_that_fit(quick: bool) -> int:
+    def most_that_fit(beside: int, quick: bool = False) -> int:
         return largest_that_fits(
-            lambda count: job.fits(_specs(arrays, cut, count), reserved, quick=quick), cut.length - 1
+            lambda count: job.fits(_specs(arrays, cut, count), beside, quick=quick), cut.length - 1
         )
 
-    most = most_that_fit(quick=True) or most_that_fit(quick=False)
+    # Where nothing fits beside the result, which the caller asked for whatever it takes, pieces are kept small alone.
+    most = most_that_fit(reserved, quick=True) or most_that_fit(reserved) or most_that_fit(0)
     # Where not even one fits by prediction, one is tried all the same: it may be cut further.
     sizer = ChunkSizer(round_size(max(1, int(most * relief.chunk_scale()))), cut.length)
     prepared = job.primitive.prepared_operand
@@ -216,12 +218,19 @@ def _in_time(job: Job, cut: Cut, arrays: tuple[Any, ...]) -> tuple[Any, str] | N
     first = job.params.get("starts_from", 0)
     job.params = {name: value for name, value in job.params.items() if name != "starts_from"}
 
-    def fits(some: int, samples: int, quick: bool) -> bool:
+    def fits(beside: int, some: int, samples: int, quick: bool) -> bool:
         rows, points = shape_of(weights)[:-1], shape_of(signal)[:-1]
         kinds = ArraySpec((*rows, some), dtype_of(weights)), ArraySpec((*points, samples), dtype_of(signal))
-        return job.fits(kinds, call.output_bytes, quick=quick)
+        return job.fits(kinds, beside, quick=quick)
 
-    plan = choose_blocks(call.length, taps, fits, relief.chunk_scale())
+    plan = next(
+        (
+            found
+            for beside in (call.output_bytes, 0)
+            if (found := choose_blocks(call.length, taps, partial(fits, beside), relief.chunk_scale())) is not None
+        ),
+        None,
+    )
     if plan is None or (plan.blocks == 1 and plan.parts == 1):
         return None
     target = _Target(job.request, cut)

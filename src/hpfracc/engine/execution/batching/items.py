@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import device_of, dtype_name, library_of, tracks_gradient
+from hpfracc._arrays import all_alike, device_of, dtype_name, library_of, tracks_gradient
 from hpfracc.engine.primitives._operands import shape_of
 from hpfracc.errors import BatchItemError, InvalidInputError
 
-__all__ = ["arguments_of", "first_failing", "group_items", "item_error", "random_stream"]
+__all__ = [
+    "Calls",
+    "Listed",
+    "Rows",
+    "arguments_of",
+    "by_name",
+    "calls_of",
+    "first_failing",
+    "group_items",
+    "item_error",
+    "kind_of",
+    "random_stream",
+]
 
 
 def arguments_of(item: Any) -> tuple[Any, ...]:
@@ -28,7 +40,12 @@ def kind_of(arguments: tuple[Any, ...]) -> Hashable:
 
 
 def group_items(items: Sequence[tuple[Any, ...]]) -> dict[Hashable, list[int]]:
-    """Positions of items by what they have in common, in order."""
+    """Positions of items by what they have in common, in order.
+
+    Mostly all are of one kind, which is told for thousands of them in the time that the kinds of a few take.
+    """
+    if items and len(set(map(len, items))) == 1 and all(map(all_alike, zip(*items, strict=True))):
+        return {kind_of(items[0]): list(range(len(items)))}
     groups: dict[Hashable, list[int]] = {}
     for index, arguments in enumerate(items):
         try:
@@ -36,6 +53,78 @@ def group_items(items: Sequence[tuple[Any, ...]]) -> dict[Hashable, list[int]]:
         except (TypeError, ValueError) as error:
             raise item_error(index, len(items), error) from error
     return groups
+
+
+class Listed(Sequence[tuple[Any, ...]]):
+    """Items one by one: the arguments of each call."""
+
+    def __init__(self, calls: list[tuple[Any, ...]]) -> None:
+        self._calls = calls
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._calls[index]
+
+    def groups(self) -> Iterable[Sequence[int]]:
+        """Positions of items that can go together."""
+        return group_items(self._calls).values()
+
+    def shared(self, indices: Sequence[int]) -> tuple[bool, ...]:
+        """Which operands are one and the same object in every item."""
+        columns = zip(*[self._calls[index] for index in indices], strict=True)
+        return tuple(len(set(map(id, column))) == 1 for column in columns)
+
+    def operand(self, number: int, part: Sequence[int]) -> list[Any]:
+        """One operand of these items, to be stacked."""
+        return [self._calls[index][number] for index in part]
+
+    def stack(self, number: int, part: Sequence[int]) -> Any:
+        """One operand of these items where it lies in one array already; None where it does not."""
+        return None
+
+
+class Rows(Sequence[tuple[Any, ...]]):
+    """Items that are the rows of one array, behind arguments that all calls have in common: nothing is stacked."""
+
+    def __init__(self, array: Any, common: tuple[Any, ...]) -> None:
+        self._array = array
+        self._common = common
+
+    def __len__(self) -> int:
+        return int(self._array.shape[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        return (*self._common, self._array[index])
+
+    def groups(self) -> Iterable[Sequence[int]]:
+        """All of them."""
+        return [range(len(self))] if len(self) else []
+
+    def shared(self, indices: Sequence[int]) -> tuple[bool, ...]:
+        """What all calls have in common."""
+        return (*(True,) * len(self._common), False)
+
+    def operand(self, number: int, part: Sequence[int]) -> list[Any]:
+        """One operand of these items, to be stacked."""
+        return [self[index][number] for index in part]
+
+    def stack(self, number: int, part: Sequence[int]) -> Any:
+        """One operand of these items, which lie one behind the other."""
+        return self._array[part[0] : part[-1] + 1] if number == len(self._common) else None
+
+
+Calls = Listed | Rows
+
+
+def calls_of(items: Any, common: tuple[Any, ...] = ()) -> Calls:
+    """What each call gets: the rows of an array, or what an iterable gives, behind what all have in common."""
+    if library_of(items) != "python" and shape_of(items):
+        return Rows(items, common)
+    if not common:
+        return Listed([item if isinstance(item, tuple) else (item,) for item in items])
+    return Listed([(*common, *arguments_of(item)) for item in items])
 
 
 def random_stream(seed: Any, index: int) -> np.random.Generator:
@@ -49,6 +138,27 @@ def item_error(index: int, count: int, error: BaseException) -> BatchItemError:
     """The error that names the item; raise it from ``error``."""
     text = str(error).strip().split("\n", 1)[0]
     return BatchItemError(f"item {index} of {count}: {type(error).__name__}: {text}", index)
+
+
+def by_name(
+    operation: Any, items: Iterable[Any], common: tuple[Any, ...], params: Mapping[str, Any]
+) -> tuple[Any, list[tuple[Any, ...]], dict[str, Any]]:
+    """Operation, items and parameters of a batch of expressions: an item gives its variables by their names."""
+    params = dict(params)
+    expression = common[0] if len(common) == 1 else params.pop("expression", None)
+    if not isinstance(expression, str) or len(common) > 1:
+        raise InvalidInputError(
+            f"a batch of expressions needs one for all items; got {expression!r}: use expression='x + y', and give "
+            "items such as {'x': array, 'y': array}"
+        )
+    given = list(items)
+    for index, item in enumerate(given):
+        if not isinstance(item, Mapping) or set(item) != set(given[0]):
+            wrong = InvalidInputError(f"{type(item).__name__} does not give the variables of the first item by name")
+            raise item_error(index, len(given), wrong) from wrong
+    names = tuple(given[0]) if given else ()
+    calls = [(*params.values(), *(item[name] for name in names)) for item in given]
+    return operation, calls, {"expression": expression, "names": (*params, *names)}
 
 
 def first_failing(call: Callable[[int], Any], indices: Sequence[int]) -> tuple[int, Exception] | None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hpfracc.engine.execution.batching.items import (
-    arguments_of,
+    Calls,
+    calls_of,
     first_failing,
-    group_items,
     item_error,
     random_stream,
 )
@@ -33,6 +33,7 @@ def run(
     func: Callable[..., Any],
     items: Iterable[Any],
     *,
+    common: tuple[Any, ...] = (),
     batched: bool | None = None,
     batch_size: int | None = None,
     workers: int = 1,
@@ -57,9 +58,12 @@ def run(
     ----------
     func : Operation or callable
         ``hf.causal_convolution``, ``hf.matmul``, ``hf.fft``, ``hf.bitwise_xor``, ``hf.reduction``, an operation of your
-        own, or any function. An item that is a tuple is several arguments.
-    items : iterable
-        What to call it with.
+        own, or any function. An item that is a tuple is several arguments. The items of ``hf.elementwise`` are mappings
+        from names to arrays, its ``expression=`` is one for all.
+    items : iterable or array
+        What to call it with. The rows of an array are items too, of which none is copied to be stacked.
+    common : tuple
+        Arguments that every call gets before those of its item.
     batched : bool, optional
         Whether ``func`` takes its arguments stacked along a new first axis, and gives its results so.
     batch_size : int, optional
@@ -99,8 +103,17 @@ def run(
     >>> weights = np.array([1.0, 0.5])
     >>> batch.run(hf.causal_convolution, [(weights, np.ones(2)), (weights, np.ones(3))])
     [array([1. , 1.5]), array([1. , 1.5, 1.5])]
+    >>> batch.run(hf.causal_convolution, np.eye(2), common=(weights,))
+    [array([1. , 0.5]), array([0., 1.])]
     """
-    calls = [arguments_of(item) for item in items]
+    if not isinstance(common, tuple):
+        raise InvalidInputError(f"common={common!r} is not a tuple of arguments; use (argument,)")
+    form = getattr(func, "stacked_form", None)
+    if form is None:
+        calls = calls_of(items, common)
+    else:
+        func, items, params = form(items, common, params)
+        calls = calls_of(items)
     if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
         raise InvalidInputError(f"batch_size={batch_size!r} is not a number of items; use at least 1, or None")
     if workers == -1:
@@ -125,7 +138,7 @@ class _Batch:
     def __init__(
         self,
         func: Callable[..., Any],
-        calls: list[tuple[Any, ...]],
+        calls: Calls,
         params: dict[str, Any],
         backend: str | None,
         seed: int | None,
@@ -153,7 +166,7 @@ class _Batch:
         """Group by group, each in chunks."""
         results: list[Any] = [None] * len(self.calls)
         chunks = 0
-        for indices in group_items(self.calls).values():
+        for indices in self.calls.groups():
             stacked = self._stacked(indices)
             if stacked is None:
                 for index in indices:
@@ -175,7 +188,7 @@ class _Batch:
         logger.debug("batch of %d items in %d chunks", len(self.calls), chunks)
         return results
 
-    def _stacked(self, indices: list[int]) -> StackedOperation | StackedFunction | None:
+    def _stacked(self, indices: Sequence[int]) -> StackedOperation | StackedFunction | None:
         first = self.calls[indices[0]]
         if not isinstance(self.func, Operation):
             return StackedFunction(self.func, self.calls, indices, self.params, self.seed, self.batch_size, self.limit)

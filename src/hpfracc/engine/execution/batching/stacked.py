@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import device_of, library_of
+from hpfracc._arrays import device_of, dtype_name, library_of, tracks_gradient
 from hpfracc._config import current_context, get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.batching.chunked import decision_in_pieces, run_in_chunks
-from hpfracc.engine.execution.batching.items import kind_of, random_stream
+from hpfracc.engine.execution.batching.items import Calls, Listed, kind_of, random_stream
 from hpfracc.engine.execution.batching.pieces import Job, PieceTooLargeError
 from hpfracc.engine.execution.batching.probing import fit_line, measure_peak
 from hpfracc.engine.execution.batching.sizes import ChunkSizer, Remembered, largest_that_fits, round_size
@@ -26,7 +26,7 @@ from hpfracc.engine.execution.pressure.pool import staging_pool
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.primitives._operands import shape_of
-from hpfracc.engine.primitives.base import ArraySpec, dtype_of
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, dtype_of
 from hpfracc.engine.selection.candidates import HOST_SHARE
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.knowledge import knowledge_for
@@ -43,10 +43,18 @@ _BEGIN_WITH = 64
 
 def rows_of(stacked: Any, count: int) -> list[Any]:
     """The results of single items: views of the stacked ones."""
-    if library_of(stacked) == "python":
+    library = library_of(stacked)
+    if library == "python":
         rows = list(stacked)
+    elif not stacked.shape or stacked.shape[0] != count:
+        rows = []
+    elif library == "numpy":
+        rows = list(stacked)
+    elif library == "torch" and not tracks_gradient(stacked):
+        # All views in one call; autograd would forbid to write to them, so there each is made by itself.
+        rows = list(stacked.unbind(0))
     else:
-        rows = [stacked[index] for index in range(count)] if stacked.shape and stacked.shape[0] == count else []
+        rows = [stacked[index] for index in range(count)]
     if len(rows) != count:
         raise InvalidInputError(
             f"a batched function gave a result of shape {shape_of(stacked)} for {count} items; "
@@ -71,7 +79,7 @@ class StackedOperation(_Chunks):
     def __init__(
         self,
         operation: Operation,
-        calls: Sequence[tuple[Any, ...]],
+        calls: Calls,
         indices: Sequence[int],
         how: Stacking,
         backend: str | None,
@@ -82,9 +90,7 @@ class StackedOperation(_Chunks):
         self._how = how
         first = calls[indices[0]]
         #: Operands that are one and the same object in every item: passed once.
-        self._shared = tuple(
-            all(calls[index][number] is value for index in indices) for number, value in enumerate(first)
-        )
+        self._shared = calls.shared(indices)
         if all(self._shared):
             self._shared = (*(True,) * (len(first) - 1), False)
         params = dict(how.params)
@@ -109,7 +115,7 @@ class StackedOperation(_Chunks):
         specs = self._specs(first, count)
         whole = self._job.request.call.output_bytes
         reserved = whole - whole * count // max(1, total)
-        if self._job.request.placement.library == "numpy":
+        if self._job.request.placement.library == "numpy" and isinstance(self._calls, Listed):
             reserved += sum(
                 spec.size * np.dtype(spec.dtype).itemsize
                 for spec, shared in zip(specs, self._shared, strict=True)
@@ -148,7 +154,11 @@ class StackedOperation(_Chunks):
         held: list[Any] = []
         operands = []
         for number, (shape, shared) in enumerate(zip(self._how.shapes, self._shared, strict=True)):
-            values = [self._calls[index][number] for index in (part[:1] if shared else part)]
+            together = None if shared else self._calls.stack(number, part)
+            if together is not None:
+                operands.append(together.reshape((len(part), *shape)))
+                continue
+            values = self._calls.operand(number, part[:1] if shared else part)
             operands.append(_laid_out(values, shape, shared, pool, held))
         try:
             stacked = self._job.run(tuple(operands))
@@ -183,15 +193,27 @@ def _laid_out(values: list[Any], shape: tuple[int, ...], shared: bool, pool: Any
         value = values[0] if library != "python" else np.asarray(values[0])
         return value.reshape(shape)
     if library not in ("numpy", "python"):
-        return registry.adapter(library).stack([value.reshape(shape) for value in values])
-    dtype = np.asarray(values[0]).dtype
-    buffer = pool.allocate((len(values), *shape), dtype, clear=False)
+        return _stacked_tensors(values, library, pool, held).reshape((len(values), *shape))
+    first = np.asarray(values[0])
+    buffer = pool.allocate((len(values), *shape), first.dtype, clear=False)
     held.append(buffer)
-    for row, value in zip(buffer, values, strict=True) if shape else ():
-        row[...] = np.asarray(value).reshape(shape)
-    if not shape:
-        buffer[...] = [np.asarray(value) for value in values]
+    if not first.shape:
+        buffer.reshape(-1)[...] = [np.asarray(value) for value in values]
+    else:
+        # One behind the other is side by side: one call, whatever axes of one point stand in front.
+        np.concatenate(values, axis=0, out=buffer.reshape((len(values) * first.shape[0], *first.shape[1:])))
     return buffer
+
+
+def _stacked_tensors(values: list[Any], library: str, pool: Any, held: list[Any]) -> Any:
+    """Stacked by their library; tensors on the host into a buffer of the pool, for fresh memory costs page faults."""
+    first, adapter = values[0], registry.adapter(library)
+    name = dtype_name(first)
+    if library != "torch" or device_of(first) != "cpu" or tracks_gradient(first) or name not in INEXACT | INTEGERS:
+        return adapter.stack(values)
+    buffer = pool.allocate((len(values), *shape_of(first)), name, clear=False)
+    held.append(buffer)
+    return adapter.stack_on(values, buffer)
 
 
 class StackedFunction(_Chunks):
@@ -200,7 +222,7 @@ class StackedFunction(_Chunks):
     def __init__(
         self,
         function: Callable[..., Any],
-        calls: Sequence[tuple[Any, ...]],
+        calls: Calls,
         indices: Sequence[int],
         params: Mapping[str, Any],
         seed: int | None,
@@ -235,7 +257,10 @@ class StackedFunction(_Chunks):
 
     def _call(self, part: Sequence[int]) -> Any:
         count = len(self._calls[part[0]])
-        operands = [_stack([self._calls[index][number] for index in part]) for number in range(count)]
+        operands = []
+        for number in range(count):
+            together = self._calls.stack(number, part)
+            operands.append(_stack(self._calls.operand(number, part)) if together is None else together)
         extra = dict(self._params)
         if self._seed is not None:
             extra["rng"] = [random_stream(self._seed, index) for index in part]

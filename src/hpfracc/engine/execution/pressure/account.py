@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from hpfracc.engine import hardware
@@ -14,6 +14,7 @@ from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.memory.buffers import PoolStats, host_buffers
 from hpfracc.engine.memory.forecast import ForecastRow, forecasts
 from hpfracc.engine.memory.host import HostMemory, HostProbe
+from hpfracc.engine.memory.staging import RingStats, staging_stats
 from hpfracc.engine.memory.units import parse_bytes
 from hpfracc.engine.selection.explain import as_text, format_bytes
 from hpfracc.errors import InvalidInputError
@@ -42,6 +43,8 @@ class MemoryReport:
         The engine's own buffers: padding, and items laid side by side.
     kept : int
         Bytes of transforms that are kept under a ``weights_key``.
+    transfers : RingStats
+        Chunks that went between host and card through page-locked memory of that pool, and how many had to ask for it.
     """
 
     host: HostMemory
@@ -50,6 +53,7 @@ class MemoryReport:
     forecasts: tuple[ForecastRow, ...]
     pool: PoolStats
     kept: int
+    transfers: RingStats
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -60,6 +64,7 @@ class MemoryReport:
             "forecasts": [row.to_dict() for row in self.forecasts],
             "pool": self.pool.to_dict(),
             "kept": self.kept,
+            "transfers": asdict(self.transfers),
         }
 
     def __rich__(self) -> RenderableType:
@@ -93,6 +98,10 @@ class MemoryReport:
         rate = "-" if self.pool.hits + self.pool.misses == 0 else f"{self.pool.hit_rate:.0%}"
         held, kept = format_bytes(self.pool.held_bytes), format_bytes(self.kept)
         parts.append(Text(f"buffers: {held} kept, {rate} of requests met by them; transforms kept: {kept}"))
+        if self.transfers.uses:
+            through = format_bytes(self.transfers.held_bytes)
+            asked = f"{self.transfers.uses:,} chunks, {self.transfers.fills:,} of them asked for memory"
+            parts.append(Text(f"transfers: {asked}, {through} page-locked"))
         return Group(*parts)
 
     def __str__(self) -> str:
@@ -119,6 +128,7 @@ def report() -> MemoryReport:
         forecasts=tuple(forecasts.rows()),
         pool=host_buffers.stats() if pool is host_buffers else pool.stats(),
         kept=prepared_operands.bytes,
+        transfers=staging_stats(),
     )
 
 

@@ -21,8 +21,9 @@ from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure.spill import spill_device
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import HOST, get_budget
-from hpfracc.engine.memory.buffers import host_buffers
+from hpfracc.engine.memory.buffers import host_buffers, pinned_buffers
 from hpfracc.engine.memory.relief import relief
+from hpfracc.engine.memory.staging import release_idle
 
 __all__ = ["RUNGS", "CleanupReport", "Ladder", "RungReport", "ladder"]
 
@@ -152,15 +153,18 @@ class Ladder(Guarded):
 
     def _climb(self, climb: _Climb, highest: str) -> CleanupReport:
         device = climb.device
-        begin = get_budget().read(device)
+        begin = _free(device)
         enough = False
         for name in RUNGS[: RUNGS.index(highest) + 1]:
             work = getattr(self, f"_{name.replace(' ', '_')}".lower())
             self._step(climb, name, work)
-            enough = climb.enough()
+            try:
+                enough = climb.enough()
+            except MemoryError:  # to be asked again when the next rung has freed some
+                enough = False
             if enough:
                 break
-        end = get_budget().read(device)
+        end = _free(device)
         freed = 0 if begin is None or end is None else max(0, end - begin)
         report = CleanupReport(device, tuple(climb.reports), freed, enough)
         logger.info(
@@ -173,7 +177,7 @@ class Ladder(Guarded):
         return report
 
     def _step(self, climb: _Climb, name: str, work: Callable[[_Climb], tuple[int, str] | None]) -> None:
-        before, begin = get_budget().read(climb.device), time.perf_counter()
+        before, begin = _free(climb.device), time.perf_counter()
         released, note, error = 0, "", ""
         try:
             done = work(climb)
@@ -184,12 +188,13 @@ class Ladder(Guarded):
             error = registry.describe_failure(failure)
             logger.warning("clean-up of %s: the rung %r failed: %s", climb.device, name, error)
         get_budget().invalidate()
-        after = get_budget().read(climb.device)
+        after = _free(climb.device)
         freed = 0 if before is None or after is None else max(0, after - before)
         climb.reports.append(RungReport(name, released, freed, time.perf_counter() - begin, note, error))
 
     def _own_caches(self, climb: _Climb) -> tuple[int, str]:
-        released = prepared_operands.clear() + host_buffers.clear()
+        release_idle()  # into the pool, which is emptied next
+        released = prepared_operands.clear() + host_buffers.clear() + pinned_buffers.clear()
         notes = []
         for callback in list(self._callbacks):
             try:
@@ -244,6 +249,14 @@ class Ladder(Guarded):
         self._collected = -float("inf")
         self._busy = threading.Lock()
         self._inside = threading.local()
+
+
+def _free(device: str) -> int | None:
+    """Free bytes, or None where they cannot be told, or there is not even the memory to tell them."""
+    try:
+        return get_budget().read(device)
+    except MemoryError:
+        return None
 
 
 def _has_room(device: str, need: int | None) -> Callable[[], bool]:

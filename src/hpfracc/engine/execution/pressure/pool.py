@@ -13,7 +13,7 @@ from hpfracc._arrays import nbytes
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.memory.buffers import CAPACITY, BufferPool, PoolStats, host_buffers
+from hpfracc.engine.memory.buffers import CAPACITY, BufferPool, PoolStats, host_buffers, pinned_buffers
 from hpfracc.engine.memory.units import parse_bytes
 from hpfracc.errors import InvalidInputError
 
@@ -139,7 +139,6 @@ class MemoryPool(Guarded):
 
 
 _pool: MemoryPool | None = None
-_staging: BufferPool | None = None
 
 
 def get_memory_pool(max_bytes: int | str | None = None, pinned: bool | None = None) -> MemoryPool:
@@ -165,15 +164,14 @@ def get_memory_pool(max_bytes: int | str | None = None, pinned: bool | None = No
 
 def staging_pool() -> BufferPool:
     """Where the engine lays items side by side: page-locked where a library with a card is loaded."""
-    global _staging
     if not hardware.machine().gpus:
         return host_buffers
-    if _staging is None:
-        _staging = BufferPool(make=_pinned)
-    return _staging
+    pinned_buffers.make = _pinned
+    return pinned_buffers
 
 
 def reset() -> None:
     """Forget the pools of this process."""
-    global _pool, _staging
-    _pool = _staging = None
+    global _pool
+    _pool = None
+    pinned_buffers.reset()

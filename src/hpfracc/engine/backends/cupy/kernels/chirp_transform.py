@@ -67,10 +67,10 @@ def apply(prepared: Chirps, x: cupy.ndarray, **params: Any) -> cupy.ndarray:
     batch = np.broadcast_shapes(x.shape[:-1], prepared.before.shape[:-1])
     if not x.shape[-1] or not points or 0 in batch:
         return cupy.zeros((*batch, points), prepared.before.dtype)
-    signal = (x * prepared.before).astype(prepared.before.dtype, copy=False)
-    spectrum = cupy.fft.fft(signal, prepared.size)
+    spectrum = cupy.fft.fft((x * prepared.before).astype(prepared.before.dtype, copy=False), prepared.size)
     spectrum *= prepared.between
-    return cupy.fft.ifft(spectrum)[..., :points] * prepared.after
+    spectrum = cupy.fft.ifft(spectrum)
+    return spectrum[..., :points] * prepared.after
 
 
 def transform(x: cupy.ndarray, rates: cupy.ndarray, **params: Any) -> cupy.ndarray:

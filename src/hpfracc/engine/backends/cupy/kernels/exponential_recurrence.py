@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import cupy
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.cupy.workspace import STATES_TOGETHER
 from hpfracc.engine.primitives._recurrence_blocks import Tools, own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
@@ -16,8 +19,6 @@ _TOOLS = Tools(
     lambda parts, axis: cupy.concatenate(parts, axis),
     lambda array, like: array.astype(like.dtype, copy=False),
 )
-#: States that go side by side: enough to fill a card, few enough that the passes over them stay small.
-_TOGETHER = 1 << 19
 
 
 def recur_blocked(
@@ -40,8 +41,10 @@ def recur_blocked(
     x = cupy.broadcast_to(signal.astype(wide), (*batch, n))
     start = cupy.broadcast_to(initial.astype(wide), (*batch, terms))
     kind = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
-    result = cupy.zeros((*batch, n + terms * final), np.result_type(kind, np.complex64) if complex_ else kind)
-    if not n or not terms or not result.size:
+    kind = np.result_type(kind, np.complex64) if complex_ else kind
+    shape = (*batch, n + terms * final)
+    if not n or not terms or 0 in shape:
+        result = cupy.zeros(shape, kind)
         if final:
             result[..., n:] = start
         return result
@@ -50,10 +53,11 @@ def recur_blocked(
         y, last = uniform_steps(_TOOLS, rates, weights, steps.reshape(()), operand, from_, degree, lagged)
     else:
         # As many stretches as the square root of the steps at most: the states are carried from one to the next.
-        rows = terms * max(1, result.size // result.shape[-1])
-        together = max(1, min(_TOGETHER // rows, int(np.sqrt(n))))
+        rows = terms * max(1, math.prod(batch))
+        together = max(1, min(STATES_TOGETHER // rows, int(np.sqrt(n))))
         y, last = own_steps(_TOOLS, rates, weights, steps, operand, from_, degree, lagged, together)
     y, last = taint(_TOOLS, y, last, x, start, lagged)
+    result = cupy.empty(shape, kind)
     result[..., :n] = y
     if final:
         result[..., n:] = last

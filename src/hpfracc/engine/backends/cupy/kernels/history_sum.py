@@ -6,6 +6,7 @@ import cupy
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.cupy.workspace import HISTORY_BLOCK
 from hpfracc.engine.primitives._history_weights import block_of_weights
 from hpfracc.engine.primitives._recurrence_blocks import Tools
 
@@ -17,8 +18,6 @@ _TOOLS = Tools(
     lambda parts, axis: cupy.concatenate(parts, axis),
     lambda array, like: array.astype(like.dtype, copy=False),
 )
-#: Weights of a block, 128 MiB of them: enough to fill a card.
-_BLOCK = 1 << 24
 
 
 def sum_direct(
@@ -39,7 +38,7 @@ def sum_direct(
     operand = cupy.where(cupy.isfinite(x), x, 0)
     low = 0
     while low < n:
-        high = min(n, low + max(1, _BLOCK // n))
+        high = min(n, low + max(1, HISTORY_BLOCK // n))
         weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high), scaled)
         result[..., low:high] = operand[..., first:high] @ weights.T.astype(x.dtype, copy=False)
         low = high

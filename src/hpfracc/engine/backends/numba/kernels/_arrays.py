@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Array", "behaved", "flat"]
+__all__ = ["Array", "behaved", "flat", "spread"]
 
 Array = np.ndarray[Any, Any]
 
@@ -23,3 +23,8 @@ def behaved(array: Array) -> Array:
 def flat(array: Array) -> Array:
     """The elements in one row, row-major."""
     return behaved(array).reshape(-1)
+
+
+def spread(array: Array, shape: tuple[int, ...]) -> Array:
+    """``array`` repeated to ``shape``; itself where it has that: what is repeated is read-only, and would be copied."""
+    return array if array.shape == shape else np.broadcast_to(array, shape)

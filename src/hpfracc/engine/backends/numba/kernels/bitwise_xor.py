@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.numba.kernels._arrays import Array, flat
+from hpfracc.engine.backends.numba.kernels._arrays import Array, flat, spread
 from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]
@@ -22,7 +22,7 @@ def bitwise_xor(a: Array, b: Array, *, workers: int = 1) -> Array:
     """``a ^ b``; threads share the bytes."""
     if a.shape != b.shape:
         shape = np.broadcast_shapes(a.shape, b.shape)
-        a, b = np.broadcast_to(a, shape), np.broadcast_to(b, shape)
+        a, b = spread(a, shape), spread(b, shape)
     result = np.empty(a.shape, a.dtype)
     left, right, out = (flat(array).view(np.uint8) for array in (a, b, result))
     if workers <= 1:

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.numba.kernels._arrays import Array, behaved, flat
+from hpfracc.engine.backends.numba.kernels._arrays import Array, behaved, flat, spread
 from hpfracc.engine.backends.starting import on_host
 from hpfracc.engine.workers import even_blocks, run_blocks
 
@@ -126,9 +126,9 @@ def convolve_direct(weights: Array, signal: Array, *, workers: int = 1) -> Array
     batch = np.broadcast_shapes(weights.shape[:-1], signal.shape[:-1])
     # One row of weights serves all, under however many axes; several are laid out as the signal is.
     stride = 0 if weights.size == taps else taps
-    w = flat(_repeated(weights, (*batch, taps)) if stride else weights)
+    w = flat(spread(weights, (*batch, taps)) if stride else weights)
     result = np.empty((*batch, n), signal.dtype)
-    x, out = flat(_repeated(signal, result.shape)), result.reshape(-1)
+    x, out = flat(spread(signal, result.shape)), result.reshape(-1)
     rows, taps = math.prod(batch), min(taps, n)
 
     def work(block: tuple[int, int, int, int]) -> None:
@@ -141,11 +141,6 @@ def convolve_direct(weights: Array, signal: Array, *, workers: int = 1) -> Array
         blocks = [(0, rows, begin, stop) for begin, stop in _equal_work(n, taps, workers)]
     run_blocks(work, blocks, workers)
     return result
-
-
-def _repeated(array: Array, shape: tuple[int, ...]) -> Array:
-    """``array`` itself where it has the shape: a broadcast one is read-only, and would be copied."""
-    return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
 def _equal_work(n: int, taps: int, workers: int) -> list[tuple[int, int]]:

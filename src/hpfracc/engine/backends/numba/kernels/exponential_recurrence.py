@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.numba.kernels._arrays import Array, behaved
+from hpfracc.engine.backends.numba.kernels._arrays import Array, behaved, spread
 from hpfracc.engine.primitives._arrivals import arrival
 from hpfracc.engine.workers import even_blocks, run_blocks
 
@@ -137,7 +137,7 @@ def recur_direct(
 
 
 def _rows(array: Array, wide: Any, shape: tuple[int, ...], rows: int) -> Array:
-    return behaved(np.broadcast_to(array, shape).astype(wide, copy=False).reshape(rows, shape[-1]))
+    return behaved(spread(array, shape).astype(wide, copy=False).reshape(rows, shape[-1]))
 
 
 def _spread(y: Array, state: Array, x: Array, lost: Array, lagged: bool) -> None:

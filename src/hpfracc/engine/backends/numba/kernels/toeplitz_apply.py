@@ -9,15 +9,14 @@ import numpy as np
 from numba import njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.numba.kernels._arrays import Array, flat
+from hpfracc.engine.backends.numba.kernels._arrays import Array, flat, spread
+from hpfracc.engine.backends.numba.workspace import TILE
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply
 from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]
 
 _CONTRACT = ToeplitzApply()
-#: Outputs of a tile.
-_TILE = 1024
 #: Distances whose products are added plainly; sums of so many are added to the output, which keeps rounding small.
 _TAPS = 64
 
@@ -28,7 +27,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract
 @njit(**_OPTIONS)
 def _sum(w, w0, x, out, o0, scratch, taps, begin, stop):  # type: ignore[no-untyped-def]
     """Outputs ``begin`` to ``stop`` of one row, whose samples lie ``taps - 1`` behind the beginning of ``x``."""
-    tile, many, hang = uintp(_TILE), uintp(_TAPS), taps - uintp(1)
+    tile, many, hang = uintp(TILE), uintp(_TAPS), taps - uintp(1)
     low = begin
     while low < stop:
         high = min(low + tile, stop)
@@ -79,22 +78,23 @@ def apply_direct(weights: Array, signal: Array, *, axes: Any = -1, workers: int 
     """The sum; threads share the rows, or the outputs where there are fewer rows than threads."""
     call = _CONTRACT.describe(weights, signal, axes=axes)
     (axis,), (taps,), (n,) = call.facts["axes"], call.facts["used"], call.facts["points"]
-    result = np.zeros(call.shape, signal.dtype)
-    if not result.size or not taps:
-        return result
+    if 0 in call.shape or not taps:
+        return np.zeros(call.shape, signal.dtype)
+    # Empty memory takes no room until it is written to: for the last axis it never is.
+    result = np.empty(call.shape, signal.dtype)
     along = np.moveaxis(result, axis, -1)
     batch = along.shape[:-1]
     weights = np.moveaxis(weights, axis, -1)[..., :taps]
     # One row of weights serves all, under however many axes; several are laid out as the signal is.
     stride = 0 if weights.size == taps else taps
     w = flat(np.broadcast_to(weights, (*batch, taps)) if stride else weights)
-    x = flat(np.broadcast_to(np.moveaxis(signal, axis, -1), along.shape))
+    x = flat(spread(np.moveaxis(signal, axis, -1), along.shape))
     made = np.empty(along.shape, signal.dtype)
     out = made.reshape(-1)
     rows = math.prod(batch)
 
     def work(block: tuple[int, int, int, int]) -> None:
-        padded, scratch = np.empty(n + 2 * taps - 2, out.dtype), np.empty(_TILE, out.dtype)
+        padded, scratch = np.empty(n + 2 * taps - 2, out.dtype), np.empty(TILE, out.dtype)
         _rows(w, x, out, padded, scratch, n, taps, stride, *block)
 
     if rows >= workers:

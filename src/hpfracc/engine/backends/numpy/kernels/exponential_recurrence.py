@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numpy.nonfinite import all_finite
+from hpfracc.engine.backends.numpy.workspace import STATES_TOGETHER
 from hpfracc.engine.primitives._recurrence_blocks import Tools, own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
@@ -17,8 +19,6 @@ Array = np.ndarray[Any, Any]
 _TOOLS = Tools(
     np, lambda array, like: array, lambda parts, axis: np.concatenate(parts, axis), lambda array, like: array
 )
-#: States that go side by side: with their factors they stay in a second-level cache.
-_TOGETHER = 1 << 14
 
 
 @np.errstate(all="ignore")
@@ -42,8 +42,10 @@ def recur_blocked(
     x = np.broadcast_to(signal.astype(wide), (*batch, n))
     start = np.broadcast_to(initial.astype(wide), (*batch, terms))
     kind = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
-    result = np.zeros((*batch, n + terms * final), np.result_type(kind, np.complex64) if complex_ else kind)
-    if not n or not terms or not result.size:
+    kind = np.result_type(kind, np.complex64) if complex_ else kind
+    shape = (*batch, n + terms * final)
+    if not n or not terms or 0 in shape:
+        result = np.zeros(shape, kind)
         if final:
             result[..., n:] = start
         return result
@@ -52,10 +54,11 @@ def recur_blocked(
     if steps.size == 1:
         y, last = uniform_steps(_TOOLS, rates, weights, steps.reshape(()), operand, from_, degree, lagged)
     else:
-        together = max(1, _TOGETHER // (terms * max(1, result.size // result.shape[-1])))
+        together = max(1, STATES_TOGETHER // (terms * max(1, math.prod(batch))))
         y, last = own_steps(_TOOLS, rates, weights, steps, operand, from_, degree, lagged, together)
     if not clean:
         y, last = taint(_TOOLS, y, last, x, start, lagged)
+    result = np.empty(shape, kind)
     result[..., :n] = y
     if final:
         result[..., n:] = last

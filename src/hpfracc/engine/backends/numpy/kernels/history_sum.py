@@ -8,7 +8,8 @@ import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numpy.nonfinite import all_finite
-from hpfracc.engine.primitives._history_weights import block_of_weights
+from hpfracc.engine.backends.numpy.workspace import HISTORY_BLOCK, HISTORY_ROWS
+from hpfracc.engine.primitives._history_weights import block_of_weights, output_blocks
 from hpfracc.engine.primitives._recurrence_blocks import Tools
 from hpfracc.engine.workers import run_blocks
 
@@ -19,8 +20,6 @@ Array = np.ndarray[Any, Any]
 _TOOLS = Tools(
     np, lambda array, like: array, lambda parts, axis: np.concatenate(parts, axis), lambda array, like: array
 )
-#: Weights of a block: with what they are made of they stay in a second-level cache.
-_BLOCK = 1 << 16
 
 
 @np.errstate(all="ignore")
@@ -48,11 +47,7 @@ def sum_direct(
             weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high), scaled)
             result[..., low:high] = operand[..., first:high] @ weights.T
 
-    blocks, low = [], 0
-    while low < n:
-        high = min(n, low + max(1, _BLOCK // (low + 1)), low + 256)
-        blocks.append((low, high))
-        low = high
+    blocks = output_blocks(n, HISTORY_BLOCK, HISTORY_ROWS)
     # Dealt out in turn: the later a block, the longer it takes.
     run_blocks(work, [blocks[part::workers] for part in range(workers)], workers)
     if not clean:

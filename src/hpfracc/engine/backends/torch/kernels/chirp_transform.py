@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.torch.nonfinite import is_eager
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives._chirp import Tools, chirps
 from hpfracc.engine.primitives.base import Call
@@ -66,9 +67,12 @@ def apply(prepared: Chirps, x: Tensor, **params: Any) -> Tensor:
     batch = torch.broadcast_shapes(x.shape[:-1], prepared.before.shape[:-1])
     if not x.shape[-1] or not points or 0 in batch:
         return prepared.before.new_zeros((*batch, points))
-    signal = (x * prepared.before).to(prepared.before.dtype)
-    spectrum = torch.fft.fft(signal, n=prepared.size)
-    return torch.fft.ifft(spectrum * prepared.between)[..., :points] * prepared.after
+    eager = is_eager(x, *prepared[:3])
+    spectrum = torch.fft.fft((x * prepared.before).to(prepared.before.dtype), n=prepared.size)
+    # Where nothing tracks them, what is not needed any more makes room for what comes.
+    spectrum = spectrum.mul_(prepared.between) if eager else spectrum * prepared.between
+    spectrum = torch.fft.ifft(spectrum)
+    return spectrum[..., :points] * prepared.after
 
 
 def transform(x: Tensor, rates: Tensor, **params: Any) -> Tensor:

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.nonfinite import clean, is_eager
+from hpfracc.engine.backends.torch.workspace import STATES_TOGETHER
 from hpfracc.engine.primitives._recurrence_blocks import Tools, own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
@@ -27,8 +28,6 @@ def _array(array: np.ndarray[Any, Any], like: Tensor) -> Tensor:
 
 
 _TOOLS = Tools(torch, _array, lambda parts, axis: torch.cat(parts, axis), lambda array, like: array.to(like.dtype))
-#: States that go side by side on the host, where they should stay in cache, and on a card.
-_TOGETHER = {True: 1 << 14, False: 1 << 19}
 #: Steps of a part of which autograd keeps nothing but the ends.
 _PART = 1 << 14
 
@@ -90,7 +89,7 @@ def _own_steps(
         )
         y, state = checkpoint(_stretches, *inputs, use_reentrant=False) if keeps and n > part else _stretches(*inputs)
         values.append(y)
-    return torch.cat(values, -1), state
+    return (values[0] if len(values) == 1 else torch.cat(values, -1)), state
 
 
 def _stretches(
@@ -105,7 +104,7 @@ def _stretches(
 ) -> tuple[Tensor, Tensor]:
     n = x.shape[-1]
     rows = rates.shape[0] * max(1, x.numel() // n)
-    together = max(1, min(_TOGETHER[x.is_cpu] // rows, math.isqrt(n)))
+    together = max(1, min(STATES_TOGETHER[x.is_cpu] // rows, math.isqrt(n)))
     return own_steps(_TOOLS, rates, weights, steps, x, state, degree, lagged, together, smooth)
 
 

@@ -16,7 +16,8 @@ from torch.utils.checkpoint import checkpoint
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.nonfinite import clean
-from hpfracc.engine.primitives._history_weights import block_of_weights
+from hpfracc.engine.backends.torch.workspace import HISTORY_BLOCK, HISTORY_ROWS
+from hpfracc.engine.primitives._history_weights import block_of_weights, output_blocks
 from hpfracc.engine.primitives._recurrence_blocks import Tools
 
 __all__ = ["KERNELS", "sum_direct"]
@@ -27,8 +28,6 @@ def _array(array: np.ndarray[Any, Any], like: Tensor) -> Tensor:
 
 
 _TOOLS = Tools(torch, _array, lambda parts, axis: torch.cat(parts, axis), lambda array, like: array.to(like.dtype))
-#: Weights of a block on the host, where they should stay in cache, and on a card.
-_BLOCK = {True: 1 << 17, False: 1 << 24}
 
 
 def sum_direct(
@@ -50,13 +49,11 @@ def sum_direct(
     tensors = (times, operand, *options)
     mapped = any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
     keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors) and not mapped
-    parts, low = [], 0
-    while low < n:
-        high = min(n, low + max(1, _BLOCK[x.is_cpu] // (low + 1)), low + 2048)
+    parts = []
+    for low, high in output_blocks(n, HISTORY_BLOCK[x.is_cpu], HISTORY_ROWS):
         inputs = (kernel, scaled, times, operand, low, high, *options)
         again = keeps and n > 256
         parts.append(checkpoint(_block, *inputs, use_reentrant=False) if again else _block(*inputs))
-        low = high
     seen = torch.cumsum(~torch.isfinite(x.detach()), -1) > 0
     return torch.where(seen, math.nan, torch.cat(parts, -1)).to(kind)
 

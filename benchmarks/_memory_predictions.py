@@ -1,0 +1,196 @@
+"""Predicted against actual memory: each kernel's model, and the model corrected by one call, against the next peak."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from _common import print_table, write_json
+from _memory_cases import MemoryCase, cases, held_out, more_cases
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.memory.buffers import host_buffers
+from hpfracc.engine.memory.forecast import Forecasts
+from hpfracc.engine.primitives import PRIMITIVES
+from hpfracc.engine.selection.needs import modelled_bytes
+
+MIB = 2**20
+#: Steps beyond which an algorithm whose work grows quadratically is left out: it would never be chosen there.
+MOST_WORK = {"direct": 2e10, "relax": 6e9}
+HEAD = ("kernel", "call", "operands", "predicted MiB", "peak MiB", "model", "corrected")
+
+
+def status(name: str) -> int:
+    """A line of the process's own status, in bytes."""
+    found = re.search(rf"^{name}:\s+(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+def arms(case: MemoryCase, backend: str, device: str) -> Iterator[Arm]:
+    """Those of a backend that serve a call in reasonable time."""
+    primitive = PRIMITIVES[case.name]
+    call = primitive.describe(*case.arrays(), **case.params)
+    for spec in registry.specs(case.name, backend):
+        if call.dtype not in spec.dtypes or (spec.refuses is not None and spec.refuses(call)):
+            continue
+        if primitive.work(call, spec.algorithm) <= MOST_WORK.get(spec.algorithm, float("inf")):
+            yield Arm(backend, spec, device)
+
+
+def predictions(device: str, size: int, unseen: bool = False, only: str = "") -> None:
+    """The table of one device; ``unseen`` for calls at which no model was corrected."""
+    backends = ("numpy", "numba", "torch") if device == "cpu" else ("torch", "cupy", "jax")
+    rows, figures = [], []
+    for backend in backends:
+        if registry.unavailable(backend) is not None:
+            continue
+        for case in held_out(size) if unseen else [*cases(size), *more_cases(size)]:
+            for arm in arms(case, backend, device):
+                if only not in f"{backend}:{arm.algorithm} {case.call}":
+                    continue
+                figure = measure(case, arm)
+                if figure is None:
+                    continue
+                figures.append(figure)
+                rows.append(
+                    (
+                        figure["kernel"],
+                        figure["call"],
+                        figure["operands"],
+                        f"{figure['predicted'] / MIB:,.0f}",
+                        f"{figure['actual'] / MIB:,.0f}",
+                        f"{figure['error']:+.0%}",
+                        f"{figure['corrected']:+.0%}",
+                    )
+                )
+                print(*rows[-1], sep=" | ", flush=True)
+    print()
+    print_table(HEAD, rows)
+    late = [row for row in figures if abs(row["corrected"]) > 0.15]
+    wrong = [row for row in figures if abs(row["error"]) > 0.15]
+    which = "held out" if unseen else "seen"
+    print(
+        f"\nwithin 15 % ({which}): {len(rows) - len(wrong)} of {len(rows)} by the model, "
+        f"{len(rows) - len(late)} corrected"
+    )
+    if not only:
+        suffix = "_held_out" if unseen else ""
+        write_json(f"memory_predictions_{device.partition(':')[0]}{suffix}", {"rows": figures})
+
+
+def measure(case: MemoryCase, arm: Arm) -> dict[str, Any] | None:
+    """Prediction and peak of one call on one arm, in bytes; None where the peak could not be seen."""
+    primitive, arrays = PRIMITIVES[case.name], case.arrays()
+    call = primitive.describe(*arrays, **case.params)
+    adapter, kernel = registry.adapter(arm.backend), registry.kernel(case.name, arm.backend, arm.algorithm)
+    operands = [
+        adapter.from_host(array.astype(call.dtype) if primitive.casts else array, arm.device) for array in arrays
+    ]
+    del arrays
+
+    def run() -> Any:
+        result = kernel.run(*operands, **case.params)
+        adapter.synchronize(arm.device)
+        return getattr(result, "block_until_ready", lambda: result)()
+
+    with adapter.scope(call) or contextlib.nullcontext():
+        fresh = peak_on_host(run) if arm.on_host else peak_on_card(run, arm.backend, arm.device)
+    if fresh is None:
+        return None
+    predicted, actual = modelled_bytes(primitive, call, arm), call.input_bytes + fresh
+    seen = Forecasts()
+    for _ in range(3):
+        seen.observe(("", "", "", ""), predicted, actual)
+    corrected = predicted * seen.correction(("", "", "", ""))
+    return {
+        "kernel": f"{arm.backend}:{arm.algorithm}",
+        "call": case.call,
+        "operands": case.operands,
+        "predicted": predicted,
+        "actual": actual,
+        "error": predicted / actual - 1,
+        "corrected": corrected / actual - 1,
+    }
+
+
+def peak_on_host(run: Callable[[], Any]) -> int:
+    """Resident memory at its highest during a call, above what was there before: the middle one of three.
+
+    In a process of its own, for what earlier calls left in the heap, and in the caches of MKL, is part of its peak.
+    """
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(theirs, str(_peak_here(run)).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    if not text:
+        raise RuntimeError("the process that was to measure a call came to nothing")
+    return int(text)
+
+
+def _peak_here(run: Callable[[], Any]) -> int:
+    found = []
+    result = run()
+    del result
+    for _ in range(3):
+        host_buffers.clear()  # what an earlier call left for the next is no part of what this one needs
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+        before = status("VmRSS")
+        result = run()
+        found.append(status("VmHWM") - before)
+        del result
+    return sorted(found)[1]
+
+
+def peak_on_card(run: Callable[[], Any], backend: str, device: str) -> int | None:
+    """What the library's pool handed out at once, as it counts itself."""
+    adapter = registry.adapter(backend)
+    result = run()
+    del result
+    gc.collect()
+    if backend == "cupy":
+        return cupy_peak(run)
+    adapter.synchronize(device)
+    adapter.reset_peak(device)
+    before = adapter.peak_bytes(device)
+    result = run()
+    adapter.synchronize(device)
+    after = adapter.peak_bytes(device)
+    del result
+    return None if before is None or after is None or after[1] <= max(before) else after[1] - before[0]
+
+
+def cupy_peak(run: Callable[[], Any]) -> int:
+    """CuPy's pool keeps no highest mark, but tells a hook of every block."""
+    import cupy
+
+    class Peak(cupy.cuda.MemoryHook):
+        name = "peak"
+        now = most = 0
+
+        def malloc_postprocess(self, **block: Any) -> None:
+            self.now += block["mem_size"]
+            self.most = max(self.most, self.now)
+
+        def free_postprocess(self, **block: Any) -> None:
+            self.now -= block["mem_size"]
+
+    with Peak() as hook:
+        result = run()
+    del result
+    return hook.most
