@@ -209,3 +209,11 @@ def test_bad_batches_are_refused(arguments):
     """No lattices, things that are none, no room."""
     with pytest.raises(InvalidInputError):
         create_batch(*arguments)
+
+
+def test_the_item_that_fails_is_named_by_its_place():
+    """Singles and pairs go through the engine apart; an error counts as the caller does."""
+    x = np.ones(3)
+    with pytest.raises(BatchItemError, match=r"item 2 of 3: .*'y'") as caught:
+        create_batch([Lattice((4,))]).batch_element_wise([(x, x), (x, x), x], "x*y")
+    assert caught.value.index == 2 and isinstance(caught.value.__cause__, InvalidInputError)

@@ -193,3 +193,12 @@ def test_the_last_decision_is_of_one_kind_however_often_an_operator_is_called():
     for _ in range(2):
         hf.caputo(np.ones(33), step=0.1, alpha=0.37)
         assert hf.last_decision().operation == "causal_convolution"
+
+
+@pytest.mark.parametrize("operator", [hf.Caputo, hf.GrunwaldLetnikov, hf.RiemannLiouvilleIntegral])
+def test_an_order_in_an_array_is_an_order(operator: Any):
+    """An operator that cannot be hashed is not remembered, and gives what the plain order gives, call after call."""
+    f = np.sin(np.linspace(0.0, 3.0, 40))
+    wanted = operator(0.5)(f, step=0.1)
+    for _ in range(2):
+        np.testing.assert_array_equal(operator(np.array(0.5))(f, step=0.1), wanted)

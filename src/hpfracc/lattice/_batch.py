@@ -16,7 +16,7 @@ from hpfracc.engine.execution.api import bitwise_xor, matmul
 from hpfracc.engine.execution.batching.run import run
 from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.execution.operation import Operation
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError
 from hpfracc.lattice import _transforms
 from hpfracc.lattice._lattice import Lattice
 
@@ -88,7 +88,7 @@ class LatticeBatch:
                 else:
                     arrays[place] = _transforms.with_key(one, key)
                     made[place] = arrays[place][1]
-            for place, found in zip(arrays, self._run(bitwise_xor, list(arrays.values()), launched), strict=True):
+            for place, found in self._run(bitwise_xor, arrays, len(data), launched).items():
                 results[place] = found
         self.last_keys = made
         return results
@@ -103,7 +103,9 @@ class LatticeBatch:
                 launched()
                 with self.lattices[0]._scope(a):
                     return matmul(a, b)
-            return self._run(matmul, [(_array(x), _array(y)) for x, y in zip(a, b, strict=True)], launched)
+            pairs = dict(enumerate((_array(x), _array(y)) for x, y in zip(a, b, strict=True)))
+            products = self._run(matmul, pairs, len(pairs), launched)
+            return [products[place] for place in pairs]
 
     def batch_element_wise(self, data: Sequence[Any], operation: str) -> list[Any]:
         """One operation on each array (``"sqrt"``, ``"2*x + sin(x)"``), or on each pair (``"add"``, ``"x*y"``)."""
@@ -115,15 +117,15 @@ class LatticeBatch:
         results: list[Any] = [None] * len(items)
         with self._timed("element_wise", len(items)) as launched:
             for names in (("x",), ("x", "y")):
-                places = [place for place, item in enumerate(items) if len(item) == len(names)]
                 found = self._run(
                     get_operation("elementwise"),
-                    [items[place] for place in places],
+                    {place: item for place, item in enumerate(items) if len(item) == len(names)},
+                    len(items),
                     launched,
                     expression=expression,
                     names=names,
                 )
-                for place, one in zip(places, found, strict=True):
+                for place, one in found.items():
                     results[place] = one
         return results
 
@@ -176,24 +178,33 @@ class LatticeBatch:
         sys.stdout.write("\n".join(rows) + "\n")
 
     def _run(
-        self, operation: Operation, items: list[tuple[Any, ...]], launched: Callable[[], None], **params: Any
-    ) -> list[Any]:
-        """One operation of the engine for many items, those of one kind together; results in order."""
-        results: list[Any] = [None] * len(items)
+        self,
+        operation: Operation,
+        items: dict[int, tuple[Any, ...]],
+        count: int,
+        launched: Callable[[], None],
+        **params: Any,
+    ) -> dict[int, Any]:
+        """One operation of the engine for items by their places among ``count``, those of one kind together."""
+        results: dict[int, Any] = {}
         # What lies on a device is computed there, whatever this lattice says about the host.
-        on_host = [library_of(item[0]) == "numpy" for item in items]
         for host in (True, False):
-            places = [place for place, here in enumerate(on_host) if here is host]
+            places = [place for place, item in items.items() if (library_of(item[0]) == "numpy") is host]
             if not places:
                 continue
             with self.lattices[0]._scope(items[places[0]][0]):
-                found = run(
-                    operation,
-                    [items[place] for place in places],
-                    batch_size=self.max_batch_size,
-                    progress=lambda done, total: launched(),
-                    **params,
-                )
+                try:
+                    found = run(
+                        operation,
+                        [items[place] for place in places],
+                        batch_size=self.max_batch_size,
+                        progress=lambda done, total: launched(),
+                        **params,
+                    )
+                except BatchItemError as error:  # its place among those that went together is not the caller's
+                    place = places[error.index]
+                    reason = str(error).partition(": ")[2]
+                    raise BatchItemError(f"item {place} of {count}: {reason}", place) from error.__cause__
             for place, one in zip(places, found, strict=True):
                 results[place] = np.asarray(one) if isinstance(one, np.generic) else one
         return results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -207,7 +208,8 @@ class FractionalOperator(ABC):
         if outcome.again is not None and isinstance(problem, Samples) and problem.values is f:
             if len(_again) >= _MOST_REMEMBERED:
                 _again.clear()
-            _again[self, f.shape[-1], f.dtype] = outcome.again
+            with contextlib.suppress(TypeError):  # an operator with an array among its fields is met anew every time
+                _again[self, f.shape[-1], f.dtype] = outcome.again
         if isinstance(problem, Function):
             value = problem.shaped(value)
         elif axis != -1:
@@ -283,7 +285,7 @@ class FractionalOperator(ABC):
             return None
         try:
             return _again.get((self, f.shape[-1], f.dtype))
-        except TypeError:  # an operator with an array among its fields is met anew every time
+        except TypeError:  # as where it was met
             return None
 
     def _order_like(self) -> Any:
