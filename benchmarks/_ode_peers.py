@@ -61,9 +61,46 @@ def with_numfracpy(problem: str, steps: int) -> list[float]:
     return [float(component[-1]) for component in found[1]]
 
 
+def with_fdeint(problem: str, steps: int) -> list[float]:
+    """PECE in PyTorch: a state is a tensor of shape (batch, d)."""
+    import torch
+    from FDEint import FDEint
+
+    torch.set_num_threads(1)
+    alpha, y0 = PROBLEMS[problem]
+
+    def on_tensors(t: Any, y: Any) -> Any:
+        if problem == "relaxation":
+            return -y
+        x, z = y[..., 0], y[..., 1]
+        return torch.stack([1.0 - 4.0 * x + x**2 * z, 3.0 * x - x**2 * z], dim=-1)
+
+    times = torch.tensor([0.0, END], dtype=torch.float64)
+    start = torch.tensor([y0], dtype=torch.float64)
+    with torch.no_grad():
+        found = FDEint(
+            on_tensors, times, start, torch.tensor(alpha, dtype=torch.float64), h=END / steps, dtype=torch.float64
+        )
+    return [float(value) for value in found[0, -1]]
+
+
+def with_fodeint(problem: str, steps: int) -> list[float]:
+    """The explicit rectangle rule, of first order: all that it has."""
+    from fodeint import fodeint
+
+    alpha, y0 = PROBLEMS[problem]
+    fun = relaxation if problem == "relaxation" else brusselator
+    found = fodeint(alpha, lambda y, t: fun(t, y), np.array(y0), np.linspace(0.0, END, steps + 1))
+    return [float(value) for value in np.asarray(found)[-1]]
+
+
+SOLVERS = {"pycaputo": with_pycaputo, "numfracpy": with_numfracpy, "FDEint": with_fdeint, "fodeint": with_fodeint}
+
+
 def main() -> None:
     library, problem, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    solve = {"pycaputo": with_pycaputo, "numfracpy": with_numfracpy}[library]
+    solve = SOLVERS[library]
+    solve(problem, 10)  # imports
     begin = time.process_time()
     end = solve(problem, steps)
     print(json.dumps({"seconds": time.process_time() - begin, "end": end}))

@@ -1,9 +1,10 @@
 """Fixed-step solvers beside other libraries: error, time and slope.
 
-Run with ``python benchmarks/ode.py``; ``--peers PYTHON`` names an interpreter that has pycaputo and numfracpy, which
-are then run in processes of their own. Times are processor time, so that a busy machine does not spoil them.
-``--tuning`` shows where the constants of the blockwise history come from, ``--stability`` where explicit steps stop
-being stable.
+Run with ``python benchmarks/ode.py``; ``--peers PYTHON`` names an interpreter that has pycaputo, numfracpy, FDEint and
+fodeint, which are then run in processes of their own. Times are processor time, so that a busy machine does not spoil
+them.
+``--adaptive`` shows what a step costs whose length adapts, ``--tuning`` where the constants of the blockwise history
+come from, ``--stability`` where explicit steps stop being stable.
 """
 
 from __future__ import annotations
@@ -70,11 +71,15 @@ def reference(problem: str) -> np.ndarray[Any, Any]:
 
 
 def ask_peer(python: str, library: str, problem: str, steps: int, patience: float) -> dict[str, Any] | None:
+    """Seconds and the end of its solution; None where it took too long, and nothing where it is not there."""
     command = [python, str(PEERS), library, problem, str(steps)]
     try:
-        child = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=True)
+        child = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
     except subprocess.TimeoutExpired:
         return None
+    if "ModuleNotFoundError" in child.stderr:
+        return {}
+    child.check_returncode()
     answer: dict[str, Any] = json.loads(child.stdout)
     return answer
 
@@ -105,7 +110,7 @@ def compare(arguments: argparse.Namespace) -> None:
                 seconds, result = timed(problem, steps, method, rounds=3 if steps < 10**6 else 1)
                 note(f"hpfracc {method}", steps, seconds, result.y[:, -1])
         if arguments.peers:
-            for library in ("pycaputo", "numfracpy"):
+            for library in ("pycaputo", "FDEint", "fodeint", "numfracpy"):
                 last = 0.0
                 for steps in (1_000, 10_000, 100_000)[: 3 if arguments.long else 2]:
                     if 100.0 * last > arguments.patience:
@@ -117,35 +122,103 @@ def compare(arguments: argparse.Namespace) -> None:
                     if answer is None:
                         rows.append([library, f"{steps:,}", f"more than {arguments.patience:g} s", "-", "-"])
                         break
+                    if not answer:
+                        rows.append([library, f"{steps:,}", "not installed", "-", "-"])
+                        break
                     last = answer["seconds"]
                     note(library, steps, last, answer["end"])
         print_table(("who", "steps", "time", "error at the end", "slope"), rows)
+        beside_peers(problem, found, end)
         figures[problem] = {who: {str(n): pair for n, pair in table.items()} for who, table in found.items()}
         figures[f"{problem}, Python"] = python_side(problem)
+    print()
+    figures["adaptive"] = adaptive()
     write_json("ode", figures)
 
 
-def python_side(problem: str, steps: int = 10_000) -> dict[str, float]:
-    """What a right-hand side that stays in Python costs beyond its bare evaluations and the compiled solver."""
+def beside_peers(problem: str, found: dict[str, dict[int, tuple[float, float]]], end: Any) -> None:
+    """For each solve of a peer our quickest one that is at least as exact, whatever its method and steps."""
+    ours = [
+        (*pair, f"{who.removeprefix('hpfracc ')}, {steps:,} steps")
+        for who, table in found.items()
+        if who.startswith("hpfracc")
+        for steps, pair in table.items()
+    ]
+    for method in METHODS:
+        for steps in (50, 100, 200, 300, 400, 700, 2000, 4000):
+            seconds, result = timed(problem, steps, method, rounds=15)
+            ours.append((seconds, float(np.max(np.abs(result.y[:, -1] - end))), f"{method}, {steps:,} steps"))
+    rows = []
+    for who, table in found.items():
+        for steps, (seconds, error) in table.items():
+            if not who.startswith("hpfracc"):
+                quickest = min((row for row in ours if row[1] <= error), default=None)
+                if quickest is not None:
+                    times = f"{seconds / quickest[0]:,.0f}"
+                    rows.append([who, f"{steps:,}", f"{error:.1e}", quickest[2], f"{quickest[1]:.1e}", times])
+    if rows:
+        print("\nat equal error or better")
+        print_table(("peer", "steps", "error", "our quickest at least as exact", "error", "times as fast"), rows)
+
+
+def python_side(problem: str, steps: int = 10_000, rounds: int = 15) -> dict[str, float]:
+    """What a right-hand side that stays in Python costs beyond its bare evaluations and the compiled solver.
+
+    The three take turns, and each round makes a ratio of its own, of which the median is told: a machine that is busy
+    for a while slows numerator and denominator alike.
+    """
     fun, _, y0 = PROBLEMS[problem]
     point = np.array(y0)
     solve(problem, steps)
     solve(problem, steps, compile=False, backend="numba")
-    rounds: dict[str, list[float]] = {"bare": [], "compiled": [], "python": []}
-    for _ in range(7):
+    times: dict[str, list[float]] = {"bare": [], "compiled": [], "python": []}
+    for _ in range(rounds):
         begin = time.process_time()
         for n in range(2 * steps):
             fun(n * 1e-3, point)
-        rounds["bare"].append(time.process_time() - begin)
-        rounds["compiled"].append(timed(problem, steps, rounds=1)[0])
-        rounds["python"].append(timed(problem, steps, rounds=1, compile=False, backend="numba")[0])
-    best = {name: min(values) for name, values in rounds.items()}
-    ratio = best["python"] / (best["bare"] + best["compiled"])
+        times["bare"].append(time.process_time() - begin)
+        times["compiled"].append(timed(problem, steps, rounds=1)[0])
+        times["python"].append(timed(problem, steps, rounds=1, compile=False, backend="numba")[0])
+    ratios = [python / (bare + own) for bare, own, python in zip(*times.values(), strict=True)]
+    middle = {name: float(np.median(values)) for name, values in times.items()}
+    middle["ratio"] = float(np.median(ratios))
     print(
-        f"\nright-hand side in Python, {steps:,} steps of PECE: {show(best['python'])}; its bare evaluations "
-        f"{show(best['bare'])} and the compiled solver {show(best['compiled'])}: ratio {ratio:.2f} (bar 1.5)"
+        f"\nright-hand side in Python, {steps:,} steps of PECE: {show(middle['python'])}; its bare evaluations "
+        f"{show(middle['bare'])} and the compiled solver {show(middle['compiled'])}: ratio {middle['ratio']:.2f}, from "
+        f"{min(ratios):.2f} to {max(ratios):.2f} in {rounds} rounds (bar 1.5)"
     )
-    return best
+    return middle
+
+
+def stiff(t: float, y: Any) -> Any:
+    return np.array([-1000.0 * y[0] + y[1], y[0] - y[1]])
+
+
+ADAPTIVE = {**PROBLEMS, "stiff": (stiff, 0.6, [1.0, 1.0])}
+WAYS: dict[str, dict[str, Any]] = {
+    "NumPy": {"backend": "numpy"},
+    "steps compiled": {"backend": "numba", "compile": False},
+    "fun compiled too": {"backend": "numba", "compile": True},
+}
+
+
+def adaptive(rounds: int = 5) -> dict[str, Any]:
+    """Microseconds of one adaptive step, tried or taken, in the median of rounds in which the ways take turns."""
+    print(heading("Adaptive steps, rtol = 1e-6: microseconds a step"))
+    rows, figures = [], {}
+    for problem, (fun, alpha, y0) in ADAPTIVE.items():
+        found: dict[str, list[float]] = {way: [] for way in WAYS}
+        for turn in range(rounds + 1):  # the first compiles
+            for way, options in WAYS.items():
+                begin = time.process_time()
+                result = hf.solve_fode(fun, (0.0, END), y0, alpha, method="adaptive_local", **options)
+                steps = result.stats["steps"] + result.stats["rejected"]
+                if turn:
+                    found[way].append(1e6 * (time.process_time() - begin) / steps)
+        figures[problem] = {way: float(np.median(values)) for way, values in found.items()}
+        rows.append([problem, f"{steps}", *(f"{value:.0f}" for value in figures[problem].values())])
+    print_table(("problem", "steps", *WAYS), rows)
+    return figures
 
 
 def tuning() -> None:
@@ -204,15 +277,20 @@ def stability() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peers", metavar="PYTHON", help="an interpreter that has pycaputo and numfracpy")
+    parser.add_argument(
+        "--peers", metavar="PYTHON", help="an interpreter that has pycaputo, numfracpy, FDEint, fodeint"
+    )
     parser.add_argument("--long", action="store_true", help="let the peers try 100,000 steps too")
     parser.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help="for one solve of a peer")
     parser.add_argument("--most", type=int, default=10**6, metavar="STEPS", help="of our own solves")
+    parser.add_argument("--adaptive", action="store_true", help="only what an adaptive step costs")
     parser.add_argument("--tuning", action="store_true")
     parser.add_argument("--stability", action="store_true")
     arguments = parser.parse_args()
     if arguments.tuning:
         tuning()
+    elif arguments.adaptive:
+        adaptive()
     elif arguments.stability:
         stability()
     else:

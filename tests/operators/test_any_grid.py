@@ -285,3 +285,46 @@ def test_the_fast_memory_next_to_whole_orders(distance):
     np.testing.assert_allclose(integral, 0.5 * t**2, atol=1e-7)
     slope = hf.caputo(t**2, t, 1.0 + max(distance, 1e-15), method="fast")
     np.testing.assert_allclose(slope[6:], 2.0 * t[6:], atol=1e-2)
+
+
+@pytest.mark.parametrize("start", [3, 41])
+@pytest.mark.parametrize("gap", [1e3, 1e6])
+def test_orders_above_one_stay_of_their_size_beyond_a_gap(gap: float, start: int):
+    """1/(1+t), sampled on both sides of a gap: no point is off by more than the largest value, and few by much.
+
+    A polynomial through samples before the gap and one beyond it has a slope of any size; from there on the error used
+    to grow like the cube of the gap.
+    """
+    before = np.linspace(0.0, 0.025 * (start - 1), start)
+    t = np.concatenate([before, before[-1] + gap + np.linspace(0.0, 1.0, 41)])
+    f = 1.0 / (1.0 + t)
+    for alpha in (1.0, 1.5, 2.0, 2.5):
+        right = hf.caputo(lambda s: 1.0 / (1.0 + s), t, alpha)
+        for operator, exact in ((hf.caputo, right), (hf.riemann_liouville, None)):
+            found = operator(f, t, alpha)[start:]
+            assert np.abs(found).max() < 2.0 * np.abs(right).max()
+            if exact is not None and start > 10:
+                np.testing.assert_allclose(found[2:], exact[start + 2 :], atol=1e-2 * np.abs(right).max())
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-12, 1e12, 1e100])
+@pytest.mark.parametrize("alpha", [0.5, 1.5, 2.7])
+def test_units_of_time_only_scale_the_answer(unit: float, alpha: float):
+    """``D^alpha f(t/u) = u^-alpha (D^alpha f)(t/u)`` on uniform and other grids, in units as odd as can be."""
+    t = np.linspace(0.0, 1.0, 33)
+    f = np.cos(3.0 * t) + t
+    for grid in (t, t**1.7):
+        for operator in (hf.caputo, hf.riemann_liouville, hf.variable_order, hf.riemann_liouville_integral):
+            sign = 1.0 if operator is hf.riemann_liouville_integral else -1.0
+            right = operator(f, grid, alpha)[1:] * unit ** (sign * alpha)
+            np.testing.assert_allclose(operator(f, grid * unit, alpha)[1:], right, atol=1e-9 * np.abs(right).max())
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("operator", [hf.caputo, hf.riemann_liouville_integral])
+def test_units_in_which_answers_leave_the_range_are_refused(operator: Any, dtype: str):
+    """A step whose power overflows, or vanishes, names itself and what to do; it used to be a bare OverflowError."""
+    unit = 1e-300 if dtype == "float64" else 1e-30
+    for power in (1.0, 1.5):
+        with pytest.raises(hf.errors.InvalidInputError, match="outside the range of float.*measure t in other units"):
+            operator(np.ones(9, dtype), np.linspace(0.0, unit, 9) ** 1.0 * np.linspace(1.0, power, 9), 1.5)

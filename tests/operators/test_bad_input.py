@@ -46,7 +46,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "grid of two axes": (lambda: hf.caputo(X, T[None], 0.5), ShapeError, r"t has shape \(1, 11\)"),
     "complex grid": (lambda: hf.caputo(X, T * 1j, 0.5), InvalidInputError, "not an array of real numbers"),
     "no samples": (lambda: hf.caputo([], [], 0.5), ShapeError, "t has no points"),
-    "one sample": (lambda: hf.caputo([1.0], [0.0], 0.5), ShapeError, "needs at least 2 samples, 1 were given"),
+    "one sample": (lambda: hf.caputo([1.0], [0.0], 0.5), ShapeError, "needs at least 2 samples, but 1 was given"),
     "a number for samples": (lambda: hf.caputo(3.0, T, 0.5), ShapeError, "f is a single number"),
     "axis": (lambda: hf.caputo(X, T, 0.5, axis=1), ShapeError, "axis=1 is not an axis.*use -1 to 0"),
     "step of zero": (lambda: hf.caputo(X, step=0.0, alpha=0.5), InvalidInputError, "step=0 is not positive"),
@@ -203,3 +203,41 @@ def test_rows_of_different_lengths_are_refused():
     """A ragged list is an error of ours, with what to do."""
     with pytest.raises(ShapeError, match="rows of one length"):
         hf.caputo([[1.0, 2.0], [3.0]], step=0.1, alpha=0.5)
+
+
+#: What errors call each operator, and one that has too few samples with the fewest it works with.
+FEWEST = {
+    "Caputo derivative": (lambda x, **grid: hf.caputo(x, alpha=0.5, **grid), 2),
+    "Riemann-Liouville derivative": (lambda x, **grid: hf.riemann_liouville(x, alpha=1.5, **grid), 5),
+    "Riemann-Liouville integral": (lambda x, **grid: hf.riemann_liouville_integral(x, alpha=0.5, **grid), 2),
+    "tempered integral": (lambda x, **grid: hf.tempered_integral(x, alpha=0.5, **grid), 2),
+    "Caputo-Fabrizio integral": (lambda x, **grid: hf.caputo_fabrizio_integral(x, alpha=0.5, **grid), 2),
+    "Atangana-Baleanu integral": (lambda x, **grid: hf.atangana_baleanu_integral(x, alpha=0.5, **grid), 2),
+    "Marchaud derivative": (lambda x, **grid: hf.marchaud(x, alpha=0.5, **grid), 2),
+    "psi-Caputo derivative": (lambda x, **grid: hf.psi_caputo(x, alpha=0.5, psi=np.sinh, **grid), 2),
+    "derivative of variable order": (lambda x, **grid: hf.variable_order(x, alpha=0.5, **grid), 2),
+    "Hadamard derivative": (lambda x, **grid: hf.hadamard(x, alpha=0.5, origin=1.0, **grid), 2),
+    "Hadamard integral": (lambda x, **grid: hf.hadamard_integral(x, alpha=0.5, origin=1.0, **grid), 2),
+    "Caputo-Hadamard derivative": (lambda x, **grid: hf.caputo_hadamard(x, alpha=0.5, origin=1.0, **grid), 2),
+    "Weyl integral": (lambda x, **grid: hf.weyl_integral(x, alpha=0.5, **grid), 1),
+    "Grünwald-Letnikov derivative": (lambda x, **grid: hf.grunwald_letnikov(x, alpha=0.5, **grid), 1),
+}
+
+
+@pytest.mark.parametrize("name", FEWEST)
+def test_too_few_samples_are_refused_with_what_this_operator_needs(name: str):
+    """None, one and two samples: its own name, how many it needs by what it would take, and how many there are."""
+    apply, least = FEWEST[name]
+    for count in range(least):
+        words = f"the {name} of order .* needs at least {least} samples?, but {count} w.* given; sample more finely"
+        with pytest.raises(ShapeError, match=words):
+            apply(np.ones(count), step=0.5)
+    assert apply(np.ones(least), step=0.5).shape == (least,)
+
+
+@pytest.mark.parametrize("operator", [hf.grunwald_letnikov, hf.riesz, hf.fractional_laplacian])
+def test_one_point_does_not_tell_the_step(operator: Any):
+    """One sample at one point is refused where the answer depends on the step, which used to be taken for 1."""
+    with pytest.raises(ShapeError, match="needs the step, which one point does not tell; give step="):
+        operator(np.ones(1), np.zeros(1), 0.5)
+    assert np.isfinite(operator(np.ones(1), step=0.5, alpha=0.5)).all()

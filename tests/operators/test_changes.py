@@ -169,3 +169,39 @@ def test_refusals():
         hf.psi_caputo(torch.tensor(F), step=step, alpha=0.5, psi=np.exp)
     with pytest.raises(InvalidInputError, match="carries no derivative in the step"):
         hf.psi_caputo(torch.tensor(F), torch.tensor(X**2, requires_grad=True), 0.5, np.exp)
+
+
+def test_psi_caputo_carries_gradients_in_the_step_and_the_points():
+    """gradcheck in samples, step and order where psi is written in torch; JAX under jit against differences."""
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    t = np.linspace(0.0, 1.0, 9)
+    x = np.cos(3.0 * t) + t**2
+
+    def tracked(value: Any) -> Any:
+        return torch.tensor(value, dtype=torch.float64, requires_grad=True)
+
+    def psi(at: Any) -> Any:
+        return at + 0.3 * at**2
+
+    for shape, alpha in ((psi, 0.4), (lambda at: 2.0 * at, 1.4)):
+        assert torch.autograd.gradcheck(
+            lambda x, h, a, shape=shape: hf.psi_caputo(x, step=h, alpha=a, psi=shape)[1:],
+            (tracked(x), tracked(0.125), tracked(alpha)),
+            atol=1e-4,
+        )
+    assert torch.autograd.gradcheck(lambda at: hf.psi_caputo(x, at, 0.4, psi)[1:], (tracked((t + 0.1) ** 1.5),))
+    small = 1e-5
+    up, down = (hf.psi_caputo(x, step=0.125 + e, alpha=0.4, psi=psi).sum() for e in (small, -small))
+    with jax.enable_x64(True):
+        found = jax.jit(jax.grad(lambda h: hf.psi_caputo(x, step=h, alpha=0.4, psi=psi).sum()))(0.125)
+    assert float(found) == pytest.approx((up - down) / (2.0 * small), rel=1e-7)
+
+
+def test_a_psi_that_cannot_carry_the_derivative_says_so():
+    """Samples of psi do not move with the step; a psi of numbers gives no tensor."""
+    torch = pytest.importorskip("torch")
+    t, step = np.linspace(0.0, 1.0, 9), torch.tensor(0.125, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(hf.errors.InvalidInputError, match="where psi is given by samples"):
+        hf.psi_caputo(t, step=step, alpha=0.4, psi=np.sinh(t))
+    with pytest.raises(hf.errors.InvalidInputError, match="give psi in functions of torch, or detach"):
+        hf.psi_caputo(t, step=step, alpha=0.4, psi=lambda at: np.sinh(np.asarray(getattr(at, "detach", lambda: at)())))

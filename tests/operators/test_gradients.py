@@ -252,3 +252,141 @@ def test_callables_carry_gradients_of_their_parameters_and_of_the_order():
     for slope_, moved in zip(slopes, ((small, 0.0), (0.0, small)), strict=True):
         up, down = (float(total(rate.detach() + e * moved[0], order.detach() + e * moved[1])) for e in (1, -1))
         assert float(slope_) == pytest.approx((up - down) / (2 * small), rel=1e-7)
+
+
+def from_below(apply: Any, last: np.ndarray, step: float) -> np.ndarray:
+    """The one-sided derivative of ``apply`` at the order where its value is ``last``, from three orders beside it."""
+    one, two, three = (apply(k * step) for k in (1, 2, 3))
+    with np.errstate(invalid="ignore"):
+        return (-11.0 / 6.0 * last + 3.0 * one - 1.5 * two + three / 3.0) / step
+
+
+@pytest.mark.parametrize("method", ["quadratic", "linear"])
+@pytest.mark.parametrize("operator", [hf.CaputoFabrizio, hf.AtanganaBaleanu, hf.AtanganaBaleanuRiemann])
+def test_memories_of_order_one_carry_the_derivative_from_below(operator: Any, method: str):
+    """At a tensor order of exactly 1 value and slope are the limits of those at plain orders below 1."""
+    torch = pytest.importorskip("torch")
+    beside = operator(1.0 - 1e-12, method)(X, step=STEP)[1:]
+
+    def by_torch(a: Any) -> Any:
+        return operator(a, method)(torch.tensor(X), step=STEP)[1:]
+
+    one = torch.tensor(1.0, dtype=torch.float64)
+    value, slope_ = torch.func.jvp(by_torch, (one,), (one,))
+    np.testing.assert_allclose(value.numpy(), beside, atol=1e-10)
+    right = -from_below(lambda room: operator(1.0 - room, method)(X, step=STEP)[1:], value.numpy(), 1e-4)
+    np.testing.assert_allclose(slope_.numpy(), right, atol=1e-5)
+    order = one.clone().requires_grad_()
+    (back,) = torch.autograd.grad(by_torch(order).sum(), order)
+    assert float(back) == pytest.approx(right.sum(), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "operator", [hf.CaputoFabrizio, *(pytest.param(one, marks=pytest.mark.slow) for one in (hf.AtanganaBaleanu,))]
+)
+def test_traced_memories_of_order_one_have_the_slope_of_the_tensor(operator: Any):
+    """Under jit, where the order cannot be looked at, in the order and in the samples."""
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    order = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
+    samples = torch.tensor(X, requires_grad=True)
+    right = torch.autograd.grad(operator(order)(samples, step=STEP)[1:].sum(), (order, samples))
+    with jax.enable_x64(True):
+        found = jax.jit(jax.grad(lambda a, x: operator(a)(x, step=STEP)[1:].sum(), argnums=(0, 1)))(1.0, X)
+    for ours, theirs in zip(found, right, strict=True):
+        np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-11)
+
+
+def test_points_that_are_tensors_go_through_torch_func():
+    """grad and jvp in the order where the points are a tensor, of samples and of a callable."""
+    torch = pytest.importorskip("torch")
+    half = torch.tensor(0.5, dtype=torch.float64)
+    for f in (torch.tensor(X), torch.sin):
+        right = slope(hf.Caputo, "auto", 0.5, X, STEP) if f is not torch.sin else None
+        _, tangent = torch.func.jvp(lambda a, f=f: hf.caputo(f, torch.tensor(T), a), (half,), (half * 2,))
+        total = torch.func.grad(lambda a, f=f: hf.caputo(f, torch.tensor(T), a).sum())(half)
+        assert float(total) == pytest.approx(float(tangent.sum()), rel=1e-12)
+        if right is not None:
+            np.testing.assert_allclose(tangent[1:], right, atol=1e-7)
+
+
+def test_a_callable_of_order_one_carries_the_derivative_from_below():
+    """Caputo-Fabrizio of sin 2t: f'' - f' beyond the origin; Atangana-Baleanu refuses, as at every other tensor."""
+    torch = pytest.importorskip("torch")
+    at = torch.linspace(0.0, 1.0, 5, dtype=torch.float64)
+    one = torch.tensor(1.0, dtype=torch.float64)
+    _, slope_ = torch.func.jvp(lambda a: hf.caputo_fabrizio(lambda s: torch.sin(2 * s), at, a), (one,), (one,))
+    np.testing.assert_allclose(slope_[1:], (-4 * torch.sin(2 * at) - 2 * torch.cos(2 * at))[1:], atol=1e-9)
+    for operator in (hf.atangana_baleanu, hf.atangana_baleanu_riemann):
+        with pytest.raises(hf.errors.InvalidInputError, match="takes a plain order, which carries no derivative"):
+            operator(torch.sin, at, one.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("operator", [hf.RiemannLiouvilleIntegral, hf.TemperedIntegral])
+@pytest.mark.parametrize("method", ["simpson", "trapezoid", "cq3"])
+def test_integrals_of_order_zero_carry_the_derivative_from_above(operator: Any, method: str):
+    """At a tensor order of exactly 0: the samples beyond the origin, and the slope from above."""
+    torch = pytest.importorskip("torch")
+    nothing, one = torch.tensor(0.0, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64)
+    value, slope_ = torch.func.jvp(
+        lambda a: operator(a, method=method)(torch.tensor(X), step=STEP)[1:], (nothing,), (one,)
+    )
+    np.testing.assert_allclose(value.numpy(), X[1:], atol=1e-13)
+    right = from_below(lambda mu: operator(mu, method=method)(X, step=STEP)[1:], X[1:], 1e-4)
+    np.testing.assert_allclose(slope_.numpy(), right, atol=1e-6)
+
+
+def test_what_the_fast_integral_cannot_differentiate_is_said():
+    """A whole order with a derivative is refused; a traced one outside what was prepared for is nan."""
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    bent = T**2
+    with pytest.raises(hf.errors.InvalidInputError, match="alpha=1 carries a derivative, which a fast integral"):
+        hf.riemann_liouville_integral(X, bent, torch.tensor(1.0, dtype=torch.float64), method="fast")
+    with jax.enable_x64(True):
+        traced = jax.jit(lambda a: hf.riemann_liouville_integral(X, bent, a, method="fast"))
+        assert np.isnan(np.asarray(traced(1.3))[1:]).all()
+        np.testing.assert_allclose(traced(0.6), hf.riemann_liouville_integral(X, bent, 0.6), rtol=1e-8)
+
+
+@pytest.mark.parametrize("alpha", [0.04, 1e-6])
+def test_small_orders_of_a_mittag_leffler_memory_have_a_series(alpha: float):
+    """As many points of quadrature as 1/alpha took all memory there was; value and slope are those of plain orders."""
+    torch = pytest.importorskip("torch")
+    order, one = torch.tensor(alpha, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64)
+    t = np.linspace(0.0, 1.0, 100)
+    x = np.cos(3.0 * t) + t**2
+
+    for operator in (hf.atangana_baleanu, hf.atangana_baleanu_riemann):
+        value, tangent = torch.func.jvp(lambda a, operator=operator: operator(torch.tensor(x), t, a), (order,), (one,))
+        np.testing.assert_allclose(value.numpy(), operator(x, t, alpha), atol=1e-12)
+        small = 0.01 * alpha
+        up, down = (operator(x, t, alpha + e) for e in (small, -small))
+        np.testing.assert_allclose(tangent.numpy(), (up - down) / (2.0 * small), atol=1e-4 + 1e-15 / small, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "apply",
+    [
+        lambda x, a: hf.atangana_baleanu(x, step=STEP, alpha=a),
+        lambda x, a: hf.caputo_fabrizio(x, step=STEP, alpha=a),
+        lambda x, a: hf.variable_order(x, step=STEP, alpha=a, at="t-s"),
+        lambda x, a: hf.tempered_integral(x, step=STEP, alpha=a),
+    ],
+)
+def test_orders_are_mapped_over_samples_that_are_not(apply: Any):
+    """vmap over the order alone, where only the weights are mapped."""
+    torch = pytest.importorskip("torch")
+    orders = torch.tensor([0.3, 0.6], dtype=torch.float64)
+    rows = torch.func.vmap(lambda a: apply(torch.tensor(X), a))(orders)
+    for row, order in zip(rows, orders, strict=True):
+        np.testing.assert_allclose(row.numpy(), apply(X, float(order)), atol=1e-10)
+
+
+def test_a_constant_or_listed_variable_order_takes_a_traced_step():
+    """Only an order that is a function needs the points, which a traced step hides."""
+    jax = pytest.importorskip("jax")
+    orders = 0.3 + 0.4 * T
+    with jax.enable_x64(True):
+        found = jax.jit(lambda h: hf.variable_order(X, step=h, alpha=orders))(STEP)
+    np.testing.assert_allclose(found, hf.variable_order(X, step=STEP, alpha=orders), atol=1e-11)
+    with pytest.raises(hf.errors.InvalidInputError, match="step"):
+        jax.jit(lambda h: hf.variable_order(X, step=h, alpha=lambda t: 0.3 + 0.4 * t))(STEP)

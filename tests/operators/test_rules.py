@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc.operators import _values
 from hpfracc.operators._base import FractionalOperator
 from hpfracc.operators._registry import definitions
 from tests.helpers.convergence import measured_order, observed_order
@@ -206,5 +207,31 @@ def test_too_few_samples_are_refused_by_every_rule():
                 made = operator(alpha, method=name)  # type: ignore[call-arg]
                 assert made(np.ones(least), step=0.1).shape == (least,)
                 if least > 1:
-                    with pytest.raises(hf.errors.ShapeError, match=f"at least {least} samples, {least - 1}"):
+                    with pytest.raises(hf.errors.ShapeError, match=f"at least {least} samples, but {least - 1}"):
                         made(np.ones(least - 1), step=0.1)
+
+
+@pytest.mark.parametrize(
+    ("operator", "method", "operands"),
+    [
+        (hf.RiemannLiouvilleIntegral, "simpson", 3),
+        (hf.RiemannLiouvilleIntegral, "trapezoid", 3),
+        (hf.GrunwaldLetnikov, "gl", 2),
+        (hf.RiemannLiouville, "cq3", 2),
+    ],
+)
+def test_a_rule_is_one_sum_with_the_factor_in_its_weights(monkeypatch, operator, method, operands):
+    """One engine call on the samples as they are, a second time too; starting weights are its third operand."""
+    x, calls = np.cos(np.arange(40.0)), []
+    whole = _values.causal_convolution
+
+    def watched(*arrays, **params):
+        calls.append(arrays)
+        return whole(*arrays, **params)
+
+    monkeypatch.setattr(_values, "causal_convolution", watched)
+    first, *later = (operator(0.4, method)(x, step=0.125) for _ in range(4))
+    assert [len(arrays) for arrays in calls[:2]] == [operands, operands]
+    assert all(arrays[1] is x for arrays in calls)
+    for again in later:
+        np.testing.assert_array_equal(first, again)

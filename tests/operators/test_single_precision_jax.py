@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc.operators._namespace import namespace_of, of_variables
 
 X = np.sin(1.0 + 0.1 * np.arange(12)).astype("float32")
 BENT = np.linspace(0.0, 1.1, 12) ** 2
@@ -25,6 +26,7 @@ IN_ORDER: dict[str, Callable[[Any, Any], Any]] = {
     "grunwald_letnikov": lambda x, a: hf.grunwald_letnikov(x, step=0.1, alpha=a),
     "riesz": lambda x, a: hf.riesz(x, step=0.1, alpha=a),
     "caputo_fabrizio": lambda x, a: hf.caputo_fabrizio(x, step=0.1, alpha=a),
+    "atangana_baleanu": lambda x, a: hf.atangana_baleanu(x, step=0.1, alpha=a),
     "tempered_caputo": lambda x, a: hf.tempered_caputo(x, step=0.1, alpha=a),
     "variable_order": lambda x, a: hf.variable_order(x, step=0.1, alpha=a),
     "fractional_difference": lambda x, a: hf.fractional_difference(x, a, window=5, inverse=True),
@@ -46,7 +48,9 @@ def test_gradients_in_the_order(name):
     assert float(found) == pytest.approx(float(expected), rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["caputo, any grid", "caputo_fabrizio"])
+@pytest.mark.parametrize(
+    "name", ["caputo, any grid", "caputo_fabrizio", "atangana_baleanu", "tempered_caputo", "variable_order"]
+)
 @pytest.mark.slow
 def test_second_derivatives_and_maps(name):
     """Back twice, forward over back, compiled and mapped: the same numbers."""
@@ -71,3 +75,22 @@ def test_gradients_in_the_samples(name):
     apply = IN_ORDER[name]
     slope = jax.grad(lambda x: apply(x, ORDER).sum())(jax.numpy.asarray(X))
     assert float(slope @ X) == pytest.approx(float(apply(X.astype("float64"), ORDER).sum()), rel=1e-4)
+
+
+def test_back_twice_through_slices_and_products_in_double_precision():
+    """What weights are made of, two scalars, slices and a product of matrices: back twice, in either and across."""
+    jax = pytest.importorskip("jax")
+    xp = namespace_of(jax.numpy.ones(1))
+
+    def total(a: Any, b: Any) -> Any:
+        with xp.scope():
+            made = of_variables(xp, _make)(xp.array(a), xp.array(b))
+        return (made[0].astype("float32") * X[:2]).sum()
+
+    def _make(a: Any, b: Any) -> tuple[Any]:
+        powers = xp.matmul(xp.array(np.eye(3)), xp.stack([a * b, a * a * b, b * b]))
+        return (powers[1:] * 1.0,)
+
+    # a^2 b X0 + b^2 X1
+    assert float(jax.jit(jax.grad(jax.grad(total)))(2.0, 3.0)) == pytest.approx(6.0 * X[0], rel=1e-6)
+    assert float(jax.jit(jax.grad(jax.grad(total), 1))(2.0, 3.0)) == pytest.approx(4.0 * X[0], rel=1e-6)

@@ -88,7 +88,7 @@ class FractionalDiffusion:
             total = xp.array(laplacian_spectrum(self.geometry))
         still = total <= 0.0
         powers = xp.exp(0.5 * self._order.value * xp.log(xp.where(still, 1.0, total)))
-        return self._order.guard_positive(xp.where(still, 0.0, powers))
+        return self._order.guard_integral(xp.where(still, 0.0, powers))
 
     def _symbol(self, field: Any, function: Callable[[Namespace, Any], Any] | None) -> tuple[Any, Any]:
         """A function of the powers in the library it must be written in, and a key where it may be kept."""

@@ -38,7 +38,8 @@ class AtanganaBaleanu(FractionalOperator):
     ----------
     alpha : float or scalar array
         The order, between 0 and 1; a tensor or JAX array carries its derivative (for samples; a traced order must lie
-        between 0.05 and 1, and the result is nan elsewhere). 1 is the ordinary derivative.
+        between 0.05 and 1, and the result is nan elsewhere). 1 is the ordinary derivative; where such an order carries
+        a derivative it is the limit from below of the rule, 0 at the origin, and the derivative that from below.
     method : str
         For samples on a uniform grid ``"quadratic"`` (order 3; what ``"auto"`` takes) or ``"linear"`` (order 2); for
         callables ``"quadrature"``.
@@ -67,7 +68,7 @@ class AtanganaBaleanu(FractionalOperator):
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_memory_order(self.alpha, _WHO)
         rule = pick_rule(self, self.method, _WHO, samples.grid)
-        if order.known == 1.0:
+        if order.is_integer:
             rule = Differences()
         return normalised(apply_rule(rule, samples, order, _WHO), self.normalisation, order)
 
@@ -78,7 +79,7 @@ class AtanganaBaleanu(FractionalOperator):
 def of_function(function: Function, alpha: Any, method: str, normalisation: Any, *, initial_term: bool) -> Outcome:
     """Either derivative of a callable."""
     order = read_memory_order(alpha, _WHO)
-    if order.known == 1.0:
+    if order.is_integer:
         return normalised(differentiate(function, order, "auto", initial_terms=False), normalisation, order)
     outcome = integrate_function(function, order, _kernel(order), method, initial_term=initial_term)
     return normalised(outcome, normalisation, order)

@@ -9,9 +9,10 @@ from hpfracc.operators._atangana_baleanu import AtanganaBaleanu, of_function
 from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, order_beside, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._memory_kernel import normalised, read_memory_order
-from hpfracc.operators._values import Samples
+from hpfracc.operators._values import Samples, join
 from hpfracc.operators.rules._differences import Differences
 from hpfracc.operators.rules._mittag_leffler import kernel_at_points
+from hpfracc.operators.rules._quadrature import value_at_origin
 
 __all__ = ["AtanganaBaleanuRiemann", "atangana_baleanu_riemann"]
 
@@ -54,11 +55,15 @@ class AtanganaBaleanuRiemann(FractionalOperator):
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_memory_order(self.alpha, _WHO)
         rule = pick_rule(self, self.method, _WHO, samples.grid)
-        if order.known == 1.0:
+        if order.is_integer:
             return normalised(apply_rule(Differences(), samples, order, _WHO), self.normalisation, order)
         outcome = apply_rule(rule, samples, order, _WHO)
         term = samples.values[..., :1] * kernel_at_points(samples, order_beside(order, samples.values))
-        return normalised(replace(outcome, value=outcome.value + term), self.normalisation, order)
+        value = outcome.value + term
+        if order.known == 1.0:
+            # The limit from below, of f(t_0) / (1 - alpha), which carries no derivative.
+            value = join([value_at_origin(samples.values[..., :1], order), value[..., 1:]])
+        return normalised(replace(outcome, value=value), self.normalisation, order)
 
     def _of_function(self, function: Function) -> Outcome:
         return of_function(function, self.alpha, self.method, self.normalisation, initial_term=True)

@@ -15,6 +15,7 @@ from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._again import Again
+from hpfracc.operators._estimates import meets, rounding_note, rounding_of
 from hpfracc.operators._exponentials import LEAST_TOLERANCE
 from hpfracc.operators._function import Function, read_function
 from hpfracc.operators._grids import Grid, read_grid, read_number
@@ -54,6 +55,10 @@ class Outcome:
     error: Callable[[], Any] | None = None
     converged: bool = True
     message: str = ""
+    #: The error that was asked for, relative to the largest value, where one was.
+    rtol: float | None = None
+    #: What is to be said beside the message, found only if asked for.
+    note: Callable[[], str] | None = None
     #: Where it is the same for every such call: the value from samples of this length and dtype, whatever their step.
     again: Again | None = None
 
@@ -76,7 +81,9 @@ class OperatorResult:
         The method that ran.
     error_estimate : array or float
         Estimate of the absolute error, broadcastable to ``value`` with its points along the last axis; nan where there
-        is none: at the first points, or for a method that has none at all.
+        is none: at the first points, or for a method that has none at all. That of a derivative of samples includes
+        what becomes of their rounding, some eps step^-alpha times the largest of them: from order 5 on it is often all
+        there is, and the message then says so.
     decision : Decision, list of Decision or None
         What the engine decided along the way.
     origin : float
@@ -208,7 +215,13 @@ class FractionalOperator(ABC):
         if not full_output:
             return value
         decision = made[0] if len(made) == 1 else made or None
-        return OperatorResult(value, outcome.method, estimate, decision, start, outcome.converged, outcome.message)
+        converged, message = outcome.converged, outcome.message
+        if outcome.note is not None:
+            message = "; ".join(part for part in (message, outcome.note()) if part)
+        if converged and outcome.rtol is not None and not meets(value, estimate, outcome.rtol):
+            converged = False
+            message += f"; rounding leaves an error above rtol={outcome.rtol:g} of the largest value"
+        return OperatorResult(value, outcome.method, estimate, decision, start, converged, message)
 
     def _start_of(self, t: Any, origin: Any) -> Any:
         """Where the operator starts on a callable, None for 0; those that look to both sides say it themselves."""
@@ -345,9 +358,15 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
     def error() -> Any:
         assert companion is not None
         with np.errstate(invalid="ignore"):
-            distance = abs(value - companion.apply(samples, order))
+            distance = abs(value - companion.apply(samples, order)) + rounding_of(rule, samples, order)
         blind = min(rule.measured_from(order), samples.n)
         return join([distance[..., :blind] + math.nan, distance[..., blind:]]) if blind else distance
 
     again = Again(rule, order) if rule.one_call and order.plain else None
-    return Outcome(value, rule.name, None if companion is None else error, again=again)
+    return Outcome(
+        value,
+        rule.name,
+        None if companion is None else error,
+        note=lambda: rounding_note(rule, samples, order, value),
+        again=again,
+    )

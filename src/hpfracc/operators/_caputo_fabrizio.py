@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._memory_kernel import Kernel, integrate_function, normalised, read_memory_order
-from hpfracc.operators._order import Order
+from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._spectral import differentiate
-from hpfracc.operators._values import Samples
+from hpfracc.operators._values import Samples, scalar
 from hpfracc.operators.rules._any_slopes import differences_on
 from hpfracc.operators.rules._exponential import ExponentialMemory
 
@@ -34,7 +34,9 @@ class CaputoFabrizio(FractionalOperator):
     Parameters
     ----------
     alpha : float or scalar array
-        The order, between 0 and 1; a tensor or JAX array carries its derivative. 1 is the ordinary derivative.
+        The order, between 0 and 1; a tensor or JAX array carries its derivative. 1 is the ordinary derivative; where
+        such an order carries a derivative it is the limit from below of the rule, 0 at the origin, and the derivative
+        that from below.
     method : str
         For samples on any increasing grid ``"quadratic"`` (order 3; what ``"auto"`` takes) or ``"linear"`` (order 2),
         both O(n); for callables ``"quadrature"``.
@@ -63,16 +65,31 @@ class CaputoFabrizio(FractionalOperator):
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_memory_order(self.alpha, _WHO)
         rule = pick_rule(self, self.method, _WHO, samples.grid)
-        if order.known == 1.0:
+        if order.is_integer:
             rule = differences_on(samples.grid)
         return normalised(apply_rule(rule, samples, order, _WHO), self.normalisation, order)
 
     def _of_function(self, function: Function) -> Outcome:
         order = read_memory_order(self.alpha, _WHO)
-        if order.known == 1.0:
+        if order.is_integer:
             return normalised(differentiate(function, order, "auto", initial_terms=False), self.normalisation, order)
+        if order.known == 1.0:
+            return normalised(_near_one(function, order), self.normalisation, order)
         outcome = integrate_function(function, order, _kernel(order), self.method, initial_term=False)
         return normalised(outcome, self.normalisation, order)
+
+
+def _near_one(function: Function, order: Order) -> Outcome:
+    """Order 1 that carries a derivative: f' and its first two derivatives in alpha from below, beyond the origin.
+
+    The operator is ``(1 + (1 - alpha) (d/dt - 1))^-1 f'``.
+    """
+    first, second, third = (differentiate(function, read_order(k), "auto", initial_terms=False) for k in (1, 2, 3))
+    with order.xp.scope():
+        room = 1.0 - order.value
+        near, far = scalar(-room, first.value), scalar(room * room, first.value)
+    bend = third.value - 2.0 * second.value + first.value
+    return replace(first, value=first.value + near * (second.value - first.value) + far * bend)
 
 
 def _kernel(order: Order) -> Kernel:

@@ -56,7 +56,7 @@ class CaputoFabrizioIntegral(FractionalOperator):
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_memory_order(self.alpha, _WHO)
-        outcome = RiemannLiouvilleIntegral(1.0, self.method)._of_samples(samples)
+        outcome = RiemannLiouvilleIntegral(1.0, self.method).applied(samples, _WHO)
         return normalised(mixed(outcome, samples.values, order), self.normalisation, order, divide=True)
 
     def _of_function(self, function: Function) -> Outcome:

@@ -64,7 +64,7 @@ class CaputoHadamard(FractionalOperator):
         return logarithmic_grid(grid, t, _WHO)
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        return Caputo(self.alpha, self.method, self.ceiling)._of_samples(samples)
+        return Caputo(self.alpha, self.method, self.ceiling).applied(samples, _WHO)
 
     def _of_function(self, function: Function) -> Outcome:
         inner = Caputo(self.alpha, self.method, self.ceiling)

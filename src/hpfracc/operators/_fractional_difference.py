@@ -11,7 +11,7 @@ from hpfracc.engine.execution.api import causal_convolution, composite
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._base import order_beside
 from hpfracc.operators._grids import read_grid
-from hpfracc.operators._namespace import NUMPY, Namespace, of_one_variable
+from hpfracc.operators._namespace import NUMPY, Namespace, of_variables
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._sequences import binomials
 from hpfracc.operators._values import Samples, as_values, check_axis, move_axis
@@ -108,7 +108,7 @@ def fractional_difference(
                 weights = _reciprocal(weights, order, n)
             elif inverse:
                 with order.xp.scope():
-                    weights = of_one_variable(
+                    weights = of_variables(
                         order.xp, lambda d: _reciprocal(_make_weights(order.xp, d, taps)[0], order, n)
                     )(order.value)
             result = causal_convolution(weights, values, backend=backend)

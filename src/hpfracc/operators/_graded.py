@@ -65,13 +65,15 @@ def differentiate_graded(function: Function, order: Order, *, initial_terms: boo
     def error() -> float:
         """How much the last three coefficients of every panel matter, and what could not be resolved."""
         gap = np.abs(to_host(value) - to_host(apply(_POINTS - 3)))
-        return float(np.max(gap[np.isfinite(gap)], initial=0.0))
+        size = np.abs(to_host(value))
+        rounding = 16.0 * float(np.finfo(real_dtype(value)).eps) * float(np.max(size[np.isfinite(size)], initial=0.0))
+        return float(np.max(gap[np.isfinite(gap)], initial=0.0)) + rounding
 
     panels = len(mesh.left)
     message = f"{panels} panels on a graded mesh: one polynomial did not converge"
     if not mesh.resolved:
         message += f", and neither did {panels} of them; f may be noisy or discontinuous"
-    return Outcome(value, "graded", error, mesh.resolved, message)
+    return Outcome(value, "graded", error, mesh.resolved, message, function.rtol)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +58,7 @@ class Grid:
         """The points, in float64."""
         if self.points is not None:
             return self.points
-        if is_tracer(self.step):
+        if self.step is None or is_tracer(self.step):
             raise InvalidInputError(
                 "step is being traced by jax, but this operator needs the points themselves; give step as a number"
             )
@@ -78,7 +79,16 @@ def to_host(value: Any) -> np.ndarray[Any, Any]:
     """The values of an array of any library as NumPy's, without its derivative."""
     library = library_of(value)
     if library == "torch":
-        return np.asarray(value.detach().cpu())
+        inner = sys.modules["torch"]._C
+        if inner._functorch.maybe_current_level() is None:
+            return np.asarray(value.detach().cpu())
+        # Out of what torch.func.grad and jvp wrap around it; what vmap does cannot be looked into.
+        while inner._functorch.is_gradtrackingtensor(value):
+            value = inner._functorch.get_unwrapped(value)
+        if inner._functorch.is_functorch_wrapped_tensor(value):
+            return np.asarray(value.detach().cpu())
+        with inner._DisableFuncTorch():
+            return np.asarray(value.detach().cpu())
     if library == "cupy":
         return np.asarray(value.get())
     return np.asarray(value)

@@ -71,7 +71,7 @@ class Hadamard(FractionalOperator):
         return logarithmic_grid(grid, t, _WHO)
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        return RiemannLiouville(self.alpha, self.method, self.ceiling)._of_samples(samples)
+        return RiemannLiouville(self.alpha, self.method, self.ceiling).applied(samples, _WHO)
 
     def _of_function(self, function: Function) -> Outcome:
         inner = RiemannLiouville(self.alpha, self.method, self.ceiling)

@@ -58,7 +58,7 @@ class HadamardIntegral(FractionalOperator):
         return logarithmic_grid(grid, t, _WHO)
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        return RiemannLiouvilleIntegral(self.alpha, self.method)._of_samples(samples)
+        return RiemannLiouvilleIntegral(self.alpha, self.method).applied(samples, _WHO)
 
     def _of_function(self, function: Function) -> Outcome:
         return RiemannLiouvilleIntegral(self.alpha, self.method)._of_function(logarithmic_function(function, _WHO))

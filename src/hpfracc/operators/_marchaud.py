@@ -80,7 +80,7 @@ class Marchaud(FractionalOperator):
 
     def _of_samples(self, samples: Samples) -> Outcome:
         first = self._first(samples.values[..., :1])
-        outcome = self._inner()._of_samples(replace(samples, values=samples.values - first))
+        outcome = self._inner().applied(replace(samples, values=samples.values - first), "the Marchaud derivative")
         return replace(outcome, again=None)
 
     def _of_function(self, function: Function) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._exponentials import exponential_nodes, exponential_sum, node_weights
-from hpfracc.operators._namespace import of_one_variable
+from hpfracc.operators._namespace import of_variables
 from hpfracc.operators._order import Order
 from hpfracc.operators._values import Samples
 
@@ -76,7 +77,10 @@ def fading_terms(samples: Samples, order: Order, beta: Any) -> tuple[Any, Any]:
         return found.rates, found.weights
     least, most = _TRACED if order.known is None else (known := _read(beta), known)
     nodes = exponential_nodes(least, most, shortest, longest, rtol)
-    return nodes.rates, of_one_variable(order.xp, lambda beta: node_weights(order.xp, beta, nodes))(beta)
+    weights = of_variables(order.xp, lambda beta: node_weights(order.xp, beta, nodes))(beta)
+    if order.known is None:
+        weights = order.xp.where((beta >= least) & (beta <= most), weights, math.nan)
+    return nodes.rates, weights
 
 
 def _read(beta: Any) -> float:

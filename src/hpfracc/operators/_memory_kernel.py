@@ -43,8 +43,12 @@ def read_memory_order(alpha: Any, who: str) -> Order:
     order = read_order(alpha)
     if order.known is not None and not 0.0 < order.known <= 1.0:
         raise InvalidInputError(
-            f"alpha={order.known:g}: {who} is defined for 0 < alpha < 1 (1 is the ordinary derivative); "
-            "take whole derivatives of f first, or use caputo"
+            f"alpha={order.known:g}: {who} is defined for 0 < alpha < 1 (1 is the ordinary "
+            + (
+                "integral); use riemann_liouville_integral"
+                if "integral" in who
+                else "derivative); take whole derivatives of f first, or use caputo"
+            )
         )
     return order
 
@@ -106,6 +110,8 @@ def integrate_function(function: Function, order: Order, kernel: Kernel, method:
     # At the origin itself K is 1.
     end = constant(end, here) * (1.0 - at_origin) + at_origin
     outside = end * (here if initial_term else here - first)
+    # Differences of f are taken, each of which has a rounding of f.
+    rounding = 2.0 * float(np.finfo(real_dtype(here)).eps) * _largest(here)
     value, change, looked = _quadrature(function, kernel, here, lag, _COUNTS[0]), math.inf, True
     for count in _COUNTS[1:]:
         try:
@@ -127,8 +133,22 @@ def integrate_function(function: Function, order: Order, kernel: Kernel, method:
         message = f"{count} points of quadrature"
     else:
         message = f"{count} points of quadrature, which were not enough: f may be noisy or discontinuous; give samples"
-    found = Outcome(outside + value, "quadrature", (lambda: change) if looked else None, converged, message)
+    found = Outcome(
+        outside + value,
+        "quadrature",
+        (lambda: change + rounding) if looked else None,
+        converged,
+        message,
+        function.rtol,
+    )
     return _scaled(found, 1.0 / (1.0 - order.value))
+
+
+def _largest(values: Any) -> float:
+    try:
+        return float(np.abs(to_host(values)).max(initial=0.0))
+    except Exception:  # traced or mapped
+        return math.nan
 
 
 def _quadrature(function: Function, kernel: Kernel, here: Any, lag: Array, count: int) -> Any:

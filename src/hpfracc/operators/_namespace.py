@@ -11,6 +11,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from scipy import special
 
 from hpfracc._arrays import library_of
 
-__all__ = ["NUMPY", "Namespace", "namespace_of", "of_one_variable", "user_scope"]
+__all__ = ["NUMPY", "Namespace", "namespace_of", "of_variables", "user_scope"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,34 +169,56 @@ def _jax_namespace() -> Namespace:
         round=jnp.round,
         concatenate=jnp.concatenate,
         stack=jnp.stack,
-        # Without the dtype of the result, which jnp.matmul asks for again on the way back: see of_one_variable.
+        # Without the dtype of the result, which jnp.matmul asks for again on the way back: see of_variables.
         matmul=lambda a, b: jax.lax.dot_general(a, b, (((a.ndim - 1,), (0,)), ((), ())), precision="highest"),
         scope=lambda: jax.enable_x64(True),
     )
 
 
-def of_one_variable(xp: Namespace, make: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """``make``, arrays from one scalar, with a derivative that JAX can turn round in single precision too.
+#: Whether a function with a derivative of its own is being made.
+_within: ContextVar[bool] = ContextVar("hpfracc_within_variables", default=False)
+
+
+def of_variables(xp: Namespace, make: Callable[..., Any]) -> Callable[..., Any]:
+    """``make``, arrays from one or more scalars, with a derivative that JAX can turn round in single precision too.
 
     JAX goes back through a function after our ``scope`` has been left, and what it then makes of double precision on
     its own (the zeros beside a slice, the result of a product of matrices) is single. So on the way back there is but a
-    product with the derivative, which is made on the way there; its own derivative in the same way.
+    product with the derivative, which is made on the way there; its own derivative in the same way. One variable may
+    also be an array, if each point along the last axis depends on its own element alone.
     """
-    if xp.library != "jax":
+    if xp.library != "jax" or _within.get():
         return make
     jax = sys.modules["jax"]
 
-    def slopes(scalar: Any) -> Any:
-        return jax.jvp(make, (scalar,), (jax.numpy.ones_like(scalar),))[1]
+    def whole(*scalars: Any) -> Any:
+        # What is made within is not gone back through by itself.
+        token = _within.set(True)
+        try:
+            return make(*scalars)
+        finally:
+            _within.reset(token)
 
-    made = jax.custom_jvp(make)
+    def slopes(place: int) -> Callable[..., Any]:
+        def slope(*scalars: Any) -> Any:
+            def moved(one: Any) -> Any:
+                return whole(*scalars[:place], one, *scalars[place + 1 :])
 
-    def rule(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+            return jax.jvp(moved, (scalars[place],), (jax.numpy.ones_like(scalars[place]),))[1]
+
+        return slope
+
+    made = jax.custom_jvp(whole)
+
+    def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
         with xp.scope():
-            (scalar,), (change,) = primals, tangents
-            slope = of_one_variable(xp, slopes)(scalar)
-            return made(scalar), jax.tree_util.tree_map(lambda one: one * change, slope)
+            total: Any = None
+            for place, change in enumerate(tangents):
+                slope = of_variables(xp, slopes(place))(*primals)
+                part = jax.tree_util.tree_map(lambda one, change=change: one * change, slope)
+                total = part if total is None else jax.tree_util.tree_map(lambda a, b: a + b, total, part)
+            return made(*primals), total
 
     made.defjvp(rule)
-    found: Callable[[Any], Any] = made
+    found: Callable[..., Any] = made
     return found

@@ -61,9 +61,9 @@ class Order:
         inside = (self.value > self.ceiling - 1) & (self.value <= self.ceiling)
         return self.xp.where(inside, value, math.nan)
 
-    def guard_positive(self, value: Any) -> Any:
-        """``value``, made nan where a traced order is not positive."""
-        return value if self.known is not None else self.xp.where(self.value > 0.0, value, math.nan)
+    def guard_integral(self, value: Any) -> Any:
+        """``value``, made nan where a traced order is negative."""
+        return value if self.known is not None else self.xp.where(self.value >= 0.0, value, math.nan)
 
 
 def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -> Order:

@@ -8,13 +8,14 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc._arrays import library_of, tracks_gradient
+from hpfracc._arrays import is_tracer, library_of, tracks_gradient
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._base import FractionalOperator, Outcome
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators._change import function_in, image_grid
 from hpfracc.operators._function import Function
 from hpfracc.operators._grids import Grid, rounding_of, to_host
+from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._values import Samples
 
 __all__ = ["PsiCaputo", "psi_caputo"]
@@ -43,7 +44,8 @@ class PsiCaputo(FractionalOperator):
     alpha : float or scalar array
         The order; a tensor or JAX array carries its derivative.
     psi : callable or array_like
-        The increasing function, of an array of points (NumPy's), or its samples at the points of f.
+        The increasing function, of an array of points (NumPy's), or its samples at the points of f. Where the step or
+        the points carry a derivative it is called with them too, and must be written in functions of their library.
     inverse : callable, optional
         The inverse of psi, for callables f; found by bisection if it is not given.
     method : str
@@ -74,20 +76,46 @@ class PsiCaputo(FractionalOperator):
     grids: ClassVar[tuple[str, ...]] = ("uniform in psi", "any")
 
     def _own_grid(self, grid: Grid, t: Any) -> Grid:
-        if grid.traced is not None or (library_of(grid.step) in ("torch", "jax") and tracks_gradient(grid.step)):
+        if grid.n == 0:
+            return grid  # to be refused with what the method needs
+        moving = _moving_points(grid, t)
+        images = self._sampled(grid) if not callable(self.psi) else None
+        if images is not None and moving is not None:
             raise InvalidInputError(
-                f"{_WHO} carries no derivative in the step or the points: psi is called with numbers; "
-                "detach them, or use caputo on the points of psi"
+                f"{_WHO} carries no derivative in the step or the points where psi is given by samples: it does not "
+                "move with them; give psi as a callable, or detach them"
             )
-        if callable(self.psi):
+        if is_tracer(grid.step):
+            # Neither its values nor whether they are uniform can be looked at.
+            return Grid(grid.n, 0.0, None, None, self._traced(moving))
+        if images is None:
             images = self._images(grid.times())
-        else:
-            images = to_host(self.psi).astype(np.float64)
-            if images.shape != (grid.n,):
-                raise ShapeError(f"psi has shape {images.shape} but f has {grid.n} samples; give psi at each point")
         _require_rising(images, grid.times())
         largest = max(abs(float(images[0])), abs(float(images[-1])))
-        return image_grid(images - images[0], rounding_of(t) * largest)
+        traced = None if moving is None else self._traced(moving)
+        return image_grid(images - images[0], rounding_of(t) * largest, traced)
+
+    def _sampled(self, grid: Grid) -> np.ndarray[Any, Any]:
+        images = to_host(self.psi).astype(np.float64)
+        if images.shape != (grid.n,):
+            raise ShapeError(f"psi has shape {images.shape} but f has {grid.n} samples; give psi at each point")
+        return images
+
+    def _traced(self, points: Any) -> Any:
+        """The images of points that carry a derivative, which it must be able to take."""
+        try:
+            images = self.psi(points)
+        except Exception as error:
+            raise InvalidInputError(
+                f"{_WHO} carries no derivative in the step or the points here: psi cannot take points of "
+                f"{library_of(points)} ({error}); write it in functions of {library_of(points)}, or detach them"
+            ) from error
+        if library_of(images) != library_of(points) or tuple(images.shape) != tuple(points.shape):
+            raise InvalidInputError(
+                f"{_WHO}: psi gave {type(images).__name__} for points of {library_of(points)} that carry a derivative; "
+                f"give psi in functions of {library_of(points)}, or detach the step and the points"
+            )
+        return images - images[0]
 
     def _images(self, points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         images = np.asarray(to_host(self.psi(points)), dtype=np.float64)
@@ -99,7 +127,7 @@ class PsiCaputo(FractionalOperator):
         return images
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        outcome = Caputo(self.alpha, self.method, self.ceiling)._of_samples(samples)
+        outcome = Caputo(self.alpha, self.method, self.ceiling).applied(samples, _WHO)
         # What it would do again it would do with a step of t.
         return replace(outcome, again=None)
 
@@ -129,6 +157,20 @@ class PsiCaputo(FractionalOperator):
             below = self._images(function.origin + middle) < images
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return np.asarray(function.origin + 0.5 * (low + high))
+
+
+def _moving_points(grid: Grid, t: Any) -> Any:
+    """The points with their derivative, where the caller's own carry one or the step does; else None."""
+    if grid.traced is not None:
+        return grid.traced
+    step = grid.step
+    if library_of(step) not in ("torch", "jax") or not tracks_gradient(step):
+        return None
+    if library_of(t) in ("torch", "jax"):
+        return t
+    xp = namespace_of(step)
+    with xp.scope():
+        return grid.origin + xp.array(np.arange(grid.n, dtype=np.float64)) * xp.array(step)
 
 
 def _require_rising(images: np.ndarray[Any, Any], points: np.ndarray[Any, Any]) -> None:

@@ -57,13 +57,19 @@ class RiemannLiouville(FractionalOperator):
     grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _of_samples(self, samples: Samples) -> Outcome:
+        return self.applied(samples, "the Riemann-Liouville derivative")
+
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """To samples, for an operator that errors are to call ``who``."""
         order = read_order(self.alpha, ceiling=self.ceiling)
-        rule = pick_rule(self, self.method, "the Riemann-Liouville derivative", samples.grid)
+        rule = pick_rule(self, self.method, who, samples.grid)
         if order.known is not None and order.known < 0.0:
-            return RiemannLiouvilleIntegral(-self.alpha, "fast" if self.method in FAST else "auto")._of_samples(samples)
+            return RiemannLiouvilleIntegral(-self.alpha, "fast" if self.method in FAST else "auto").applied(
+                samples, who
+            )
         if order.is_integer:
             rule = differences_on(samples.grid)
-        return apply_rule(rule, samples, order, "the Riemann-Liouville derivative")
+        return apply_rule(rule, samples, order, who)
 
     def _streamed(self) -> tuple[Rule, Order]:
         order = read_order(self.alpha, ceiling=self.ceiling)

@@ -30,7 +30,8 @@ class RiemannLiouvilleIntegral(FractionalOperator):
     Parameters
     ----------
     alpha : float or scalar array
-        The order, positive (0 gives f itself); a tensor or JAX array carries its derivative.
+        The order, positive (0 gives f itself); a tensor or JAX array carries its derivative, and at 0 is the limit from
+        above, 0 at the origin, with the derivative from above.
     method : str
         For samples on a uniform grid ``"simpson"`` (order 3 + alpha, at most 4; what ``"auto"`` takes from three
         samples on), ``"trapezoid"`` (order 2) or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; on
@@ -50,15 +51,19 @@ class RiemannLiouvilleIntegral(FractionalOperator):
     grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _of_samples(self, samples: Samples) -> Outcome:
+        return self.applied(samples, "the Riemann-Liouville integral")
+
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """To samples, for an operator that errors are to call ``who``."""
         order = self._order()
-        rule = pick_rule(self, self.method, "the Riemann-Liouville integral", samples.grid)
-        if self.method == "auto" and samples.n == 2 and samples.grid.uniform:
+        rule = pick_rule(self, self.method, who, samples.grid)
+        if self.method == "auto" and samples.n <= 2 and samples.grid.uniform:
             rule = Trapezoid()
-        if order.known == 0.0:
+        if order.plain and order.known == 0.0:
             return Outcome(samples.values * 1, "identity")
         if rule.name in QUADRATURES:
             order = order.negated()
-        return apply_rule(rule, samples, order, "the Riemann-Liouville integral")
+        return apply_rule(rule, samples, order, who)
 
     def _streamed(self) -> tuple[Rule, Order]:
         return streamed_rule(self, self.method, "the Riemann-Liouville integral", self._order())

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from hpfracc.errors import ShapeError
 from hpfracc.operators._order import Order
-from hpfracc.operators._values import Samples
+from hpfracc.operators._values import Samples, step_power
 
 __all__ = ["Rule"]
 
@@ -26,6 +26,9 @@ class Rule(ABC):
     #: Whether applying it makes a single engine call, so that there is nothing to collect around it.
     one_call: ClassVar[bool] = False
 
+    #: Whether its answer depends on the step, even for one sample.
+    needs_step: ClassVar[bool] = True
+
     @abstractmethod
     def accuracy(self, alpha: float) -> float:
         """The order of accuracy at a fixed point beyond the origin, for smooth samples: the error is O(h^accuracy)."""
@@ -38,6 +41,13 @@ class Rule(ABC):
         """The first point at which it differs from its companion: before, their distance says nothing of the error."""
         return 0
 
+    def magnification(self, alpha: float) -> float:
+        """A bound of what it makes of rounding of the samples, in units of ``step**-alpha``: its weights' summed sizes.
+
+        0 for a rule that integrates, which makes less of them.
+        """
+        return 0.0
+
     @abstractmethod
     def apply(self, samples: Samples, order: Order) -> Any:
         """The operator at every point, shaped like ``samples.values``."""
@@ -48,5 +58,16 @@ class Rule(ABC):
         if samples.n < least:
             raise ShapeError(
                 f"{who} of order {order.known if order.known is not None else 'alpha'} by {self.name!r} needs at least "
-                f"{least} samples, {samples.n} were given; sample more finely, or give f as a callable"
+                f"{least} sample{'s' * (least > 1)}, but {samples.n} {'was' if samples.n == 1 else 'were'} given; "
+                "sample more finely, or give f as a callable"
+            )
+        grid = samples.grid
+        if grid.step is None and grid.points is not None and order.known:
+            # On a uniform grid the rule's own factor says so.
+            for exponent in (-order.known, order.known):
+                step_power((grid.points[-1] - grid.points[0]) / samples.n, exponent, samples.values)
+        if samples.n == 1 and samples.grid.points is not None and self.needs_step and order.known != 0.0:
+            raise ShapeError(
+                f"{who} by {self.name!r} needs the step, which one point does not tell; give step= instead of t, or at "
+                "least 2 points"
             )

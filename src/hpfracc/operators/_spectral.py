@@ -37,6 +37,8 @@ _BLIND = 64
 _ROUNDING = 20.0
 #: Coefficients are followed so far below the tolerance: differentiation amplifies what is left out.
 _RESERVE = 1e-4
+#: Errors came out up to four times what is left out, and rounding of the sum itself.
+_SAFETY = 4.0
 #: An order whose value at the origin has the sign of what it multiplies.
 ONE_HALF = read_order(0.5)
 #: Points of the result that are worked on together: a few MiB of polynomials.
@@ -175,7 +177,8 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
         count = min(series.points, max(series.count, order.ceiling + 1))
         basis = _basis(replace(series, count=count), order, some[some > 0.0], _length(function), initial_terms)
         size = np.sqrt((to_host(basis) ** 2).T @ (2.0 * np.arange(count) + 1.0))
-        return float(series.level * size.max(initial=0.0))
+        left_out = series.level * float(size.max(initial=0.0))
+        return _SAFETY * (left_out + _SAFETY * _rounding_of(value))
 
     what = f"{series.count} of {series.points} coefficients"
     if not series.looked:
@@ -184,7 +187,13 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
         message = f"{what} kept, the rest fell to rounding"
     else:
         message = f"{what}, which have not fallen to the tolerance: declare factor=, or use method='graded'"
-    return Outcome(value, "spectral", error, series.resolved, message)
+    return Outcome(value, "spectral", error, series.resolved, message, function.rtol)
+
+
+def _rounding_of(value: Any) -> float:
+    """A rounding of the largest finite value."""
+    size = np.abs(to_host(value))
+    return float(np.finfo(real_dtype(value)).eps) * float(np.max(size[np.isfinite(size)], initial=0.0))
 
 
 def _basis(series: _Series, order: Order, distance: np.ndarray[Any, Any], length: float, initial_terms: bool) -> Any:

@@ -246,6 +246,6 @@ def _simpson_plan(mu: float, rtol: float) -> StreamPlan:
         far=Exponentials(rates, 0.5 * (even + odd)),
         alternating=0.5 * (even - odd),
         firsts=lambda head: [head[..., i : i + 1] for i in range(3)],
-        start=lambda k: [scale * part for part in _simpson.first_weights(mu, k)],
+        start=lambda k: [scale / mu * part for part in _simpson.first_weights(mu, k)],
         scale=mu,
     )

@@ -68,9 +68,9 @@ class TemperedIntegral(FractionalOperator):
     def _of_samples(self, samples: Samples) -> Outcome:
         order, rate = self._order(), read_rate(self.rate)
         rule: Any = pick_rule(self, self.method, _WHO, samples.grid)
-        if self.method == "auto" and samples.n == 2 and samples.grid.uniform:
+        if self.method == "auto" and samples.n <= 2 and samples.grid.uniform:
             rule = Tempered(Trapezoid(), integral=True)
-        if order.known == 0.0:
+        if order.plain and order.known == 0.0:
             return Outcome(samples.values * 1, "identity")
         if rule.name in QUADRATURES:
             order = order.negated()

@@ -73,6 +73,7 @@ def tempered_function(function: Function, order: Order, rate: Any, method: str, 
         (lambda: max(error() for error in errors)) if len(errors) == len(found) else None,
         all(one.converged for one in found),
         f"{len(found)} groups of points; the last: {found[-1].message}",
+        function.rtol,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -25,10 +26,12 @@ __all__ = [
     "cumulate",
     "join",
     "join_rows",
+    "largest",
     "move_axis",
     "points_like",
     "real_dtype",
     "scalar",
+    "step_power",
     "where",
     "zeros",
 ]
@@ -91,8 +94,23 @@ class Samples:
         """``step ** exponent``, ready to be multiplied with the values."""
         step = self.grid.step
         if library_of(step) in ("numpy", "python") and library_of(exponent) in ("numpy", "python"):
-            return float(step) ** float(exponent)
+            return step_power(step, exponent, self.values)
         return scalar(step, self.values) ** scalar(exponent, self.values)
+
+
+def step_power(step: Any, exponent: Any, like: Any) -> float:
+    """``step ** exponent`` of plain numbers, or an error where that leaves the range of the samples' dtype."""
+    limits = np.finfo(real_dtype(like))
+    try:
+        power = math.pow(float(step), float(exponent))
+    except OverflowError:
+        power = math.inf
+    if not float(limits.tiny) <= power <= float(limits.max):
+        raise InvalidInputError(
+            f"step={float(step):g} to the power {float(exponent):g} is outside the range of {real_dtype(like)}, and so "
+            "are the answers; measure t in other units, in which the step is nearer to 1"
+        )
+    return power
 
 
 def as_values(f: Any, *others: Any) -> Any:
@@ -222,6 +240,14 @@ def cumulate(values: Any) -> Any:
         return sys.modules["torch"].cumsum(values, -1)
     module = sys.modules["jax"].numpy if library == "jax" else sys.modules[library]
     return module.cumsum(values, axis=-1)
+
+
+def largest(values: Any) -> Any:
+    """The largest finite size along the last axis, which is kept."""
+    size = abs(values)
+    with np.errstate(invalid="ignore"):
+        size = where(size - size == 0, size, zeros(size, size.shape[-1]))
+    return size.amax(dim=-1, keepdim=True) if library_of(size) == "torch" else size.max(axis=-1, keepdims=True)
 
 
 def join(parts: Sequence[Any]) -> Any:

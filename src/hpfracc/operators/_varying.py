@@ -14,7 +14,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._base import Outcome, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._grids import Grid, to_host
-from hpfracc.operators._namespace import NUMPY, Namespace, namespace_of
+from hpfracc.operators._namespace import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.operators._order import read_order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import power_differences, trapezoid_defects
@@ -42,11 +42,14 @@ class Varying:
     alpha: Any
     ceiling: int | None
 
-    def at(self, points: Array, what: str) -> Any:
-        """The order at each point, as a float64 array of its own library; ``what`` names the points."""
+    def at(self, points: Callable[[], Array], count: int, what: str) -> Any:
+        """The order at each of ``count`` points, a float64 array of its own library; ``what`` names the points.
+
+        They are asked for only where the order is a function of them.
+        """
         if self.alpha is None or isinstance(self.alpha, bool | str):
             raise InvalidInputError(f"alpha={self.alpha!r} is no order; give a number, an array or a function")
-        alpha = self.alpha(points) if callable(self.alpha) and not is_array(self.alpha) else self.alpha
+        alpha = self.alpha(points()) if callable(self.alpha) and not is_array(self.alpha) else self.alpha
         xp = namespace_of(alpha) if library_of(alpha) in ("torch", "jax") else NUMPY
         try:
             with xp.scope():
@@ -55,8 +58,8 @@ class Varying:
             raise InvalidInputError(f"alpha is no array of real orders ({error}); give numbers such as 0.5") from None
         if values.shape == ():
             with xp.scope():
-                values = values + xp.array(np.zeros(len(points)))
-        if tuple(values.shape) != (len(points),):
+                values = values + xp.array(np.zeros(count))
+        if tuple(values.shape) != (count,):
             raise ShapeError(f"alpha has shape {tuple(values.shape)}; it must have one order for each of {what}")
         return values
 
@@ -83,8 +86,13 @@ def _nodes(n: int, count: int) -> Array:
     return n - 0.5 + 0.5 * np.cos((np.arange(count) + 0.5) * np.pi / count)
 
 
-def _shares(xp: Namespace, alpha: Any, n: int, count: int, known: bool) -> Any:
-    """What the operator at each Chebyshev order weighs at each order alpha, shape (count, points)."""
+def _shares(xp: Namespace, alpha: Any, n: int, count: int, known: bool) -> tuple[Any, ...]:
+    """What the operator at each Chebyshev order weighs at each order alpha, a row for each of them."""
+    found: tuple[Any, ...] = of_variables(xp, lambda alpha: _make_shares(xp, alpha, n, count, known))(alpha)
+    return found
+
+
+def _make_shares(xp: Namespace, alpha: Any, n: int, count: int, known: bool) -> tuple[Any, ...]:
     angles = (np.arange(count) + 0.5) * np.pi / count
     matrix = 2.0 / count * np.cos(np.arange(count) * angles[:, None])
     matrix[:, 0] *= 0.5
@@ -93,7 +101,7 @@ def _shares(xp: Namespace, alpha: Any, n: int, count: int, known: bool) -> Any:
     for _ in range(count - 2):
         table.append(2.0 * x * table[-1] - table[-2])
     shares = xp.matmul(xp.array(matrix), xp.stack(table))
-    return shares if known else xp.where((alpha > n - 1) & (alpha <= n), shares, math.nan)
+    return tuple(shares if known else xp.where((alpha > n - 1) & (alpha <= n), shares, math.nan))
 
 
 def _beside(alpha: Any, values: Any) -> tuple[Namespace, Any]:
@@ -128,8 +136,8 @@ def of_samples(samples: Samples, varying: Varying, at: str, operator: Any) -> Ou
         raise InvalidInputError(f"method={method!r} is for at='t'; for at={at!r} use 'auto' or 'l1'")
     rule = L1()
     rule.check(samples, read_order(0.5), _WHO)
-    times = samples.grid.times() - (samples.grid.origin if at == "t-s" else 0.0)
-    alpha = varying.at(times, f"{samples.n} samples")
+    start = samples.grid.origin if at == "t-s" else 0.0
+    alpha = varying.at(lambda: samples.grid.times() - start, samples.n, f"{samples.n} samples")
     if varying.interval(alpha) != 1:
         raise InvalidInputError(f"at={at!r} takes orders in (0, 1]; use at='t' above")
     xp, alpha = _beside(alpha, samples.values)
@@ -148,7 +156,9 @@ def _refuse_moving_points(step: Any) -> None:
 
 def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
     x = samples.values
-    alpha = varying.at(samples.grid.times(), f"{samples.n} samples")
+    if not samples.n:
+        rule.check(samples, read_order(0.5), _WHO)
+    alpha = varying.at(samples.grid.times, samples.n, f"{samples.n} samples")
     n = varying.interval(alpha)
     xp, alpha = _beside(alpha, x)
     rule.check(samples, read_order(n - 0.5), _WHO)
@@ -156,9 +166,13 @@ def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
     if samples.grid.uniform:
         unit, scale = replace(samples, grid=Grid(samples.n, 0.0, 1.0)), _scale(samples, alpha)
     else:
-        # At its own step the kernel runs from the shortest step to the longest lag.
-        times = samples.grid.times()
-        reach = max(1.0, times[-1] - times[0]) / min(1.0, float(np.diff(times).min()))
+        # In units of the mean step the kernel runs from the shortest step to the longest lag.
+        grid, times = samples.grid, samples.grid.times()
+        width = float(times[-1] - times[0]) / (samples.n - 1)
+        places = (times - times[0]) / width
+        traced = None if grid.traced is None else (grid.traced - grid.traced[0]) / width
+        unit, scale = replace(samples, grid=Grid(samples.n, 0.0, None, places, traced)), _scale(samples, alpha, width)
+        reach = samples.n / min(1.0, float(np.diff(places).min()))
     count = 24 + round(math.log(reach))
     with xp.scope():
         shares = _shares(xp, alpha, n, count, _is_known(alpha))
@@ -183,9 +197,9 @@ def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
     return Outcome(value, rule.name, None if companion is None else error)
 
 
-def _scale(samples: Samples, alpha: Any) -> Any:
-    """``step ** -alpha`` at each point, ready to be multiplied with the values."""
-    x, step = samples.values, samples.grid.step
+def _scale(samples: Samples, alpha: Any, width: float | None = None) -> Any:
+    """``step ** -alpha`` at each point, or that of another ``width``, ready to be multiplied with the values."""
+    x, step = samples.values, samples.grid.step if width is None else width
     if library_of(step) in ("torch", "jax"):
         return scalar(step, x) ** (-constant(alpha, x))
     xp = namespace_of(alpha) if library_of(alpha) in ("torch", "jax") else NUMPY
@@ -243,7 +257,7 @@ def of_function(function: Function, varying: Varying, at: str, method: str) -> O
     wanted = function.points
     kept = replace(function, f=_remembered(function.f))
     if at == "t":
-        alpha = varying.at(wanted, f"{len(wanted)} points")
+        alpha = varying.at(lambda: wanted, len(wanted), f"{len(wanted)} points")
         n = varying.interval(alpha)
         xp, alpha = _beside(alpha, function.at(wanted[:1]))
         with xp.scope():
@@ -266,7 +280,7 @@ def of_function(function: Function, varying: Varying, at: str, method: str) -> O
     for index, node in enumerate(_nodes(1, _NODES_OF_FUNCTIONS)):
 
         def part(t: Any, index: int = index) -> Any:
-            alpha = varying.at(to_host(t).astype(np.float64), "the points of f")
+            alpha = varying.at(lambda: to_host(t).astype(np.float64), len(t), "the points of f")
             if varying.interval(alpha) != 1:
                 raise InvalidInputError("at='s' takes orders in (0, 1]; use at='t' above")
             values = slopes(t)
@@ -284,8 +298,9 @@ def _combined(parts: list[tuple[Outcome, Any]]) -> Outcome:
     total = sum((one.value * share for one, share in parts[1:]), parts[0][0].value * parts[0][1])
     first = parts[0][0]
 
-    def error() -> float:
-        return float(max(float(np.max(to_host(one.error()))) for one, _ in parts if one.error is not None))
+    def error() -> Any:
+        found = (abs(share) * float(np.max(to_host(one.error()))) for one, share in parts if one.error is not None)
+        return sum(found)
 
     methods = {one.method for one, _ in parts}
     return Outcome(
@@ -294,6 +309,7 @@ def _combined(parts: list[tuple[Outcome, Any]]) -> Outcome:
         error if all(one.error is not None for one, _ in parts) else None,
         all(one.converged for one, _ in parts),
         f"at {len(parts)} constant orders; the first: {first.message}",
+        first.rtol,
     )
 
 

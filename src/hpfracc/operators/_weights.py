@@ -9,9 +9,9 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc.engine.execution.prepared import PreparedOperands
-from hpfracc.operators._namespace import Namespace, of_one_variable
+from hpfracc.operators._namespace import Namespace, of_variables
 from hpfracc.operators._order import Order
-from hpfracc.operators._values import Samples
+from hpfracc.operators._values import Samples, step_power
 
 __all__ = ["kept_weights", "scaled_weights", "weights_key", "weights_of"]
 
@@ -40,7 +40,7 @@ def scaled_weights(
     n, step = samples.n, samples.grid.step
     if not order.plain or library_of(step) not in ("numpy", "python"):
         return weights_of(scheme, make, order, n), weights_key(scheme, order, n), samples.scale(exponent)
-    factor = float(step) ** float(exponent)
+    factor = step_power(step, exponent, samples.values)
 
     def make_scaled(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
         return tuple(array * factor for array in make(xp, alpha, n))
@@ -55,7 +55,7 @@ def weights_of(
     """``make(xp, alpha, n)``, a tuple of float64 arrays; kept, and read-only, for a plain order."""
     if not order.plain:
         with order.xp.scope():
-            found: tuple[Any, ...] = of_one_variable(order.xp, lambda alpha: make(order.xp, alpha, n))(order.value)
+            found: tuple[Any, ...] = of_variables(order.xp, lambda alpha: make(order.xp, alpha, n))(order.value)
             return found
 
     def make_constant() -> tuple[np.ndarray[Any, Any], ...]:

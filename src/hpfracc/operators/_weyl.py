@@ -59,9 +59,13 @@ class Weyl(FractionalOperator):
         return first_point(t, origin, _WHO)
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        rule = pick_rule(self, self.method, _WHO, samples.grid)
-        check_period(samples.grid, self.period, _WHO)
-        return apply_rule(rule, samples, read_order(self.alpha), _WHO)
+        return self.applied(samples, _WHO)
+
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """To samples, for an operator that errors are to call ``who``."""
+        rule = pick_rule(self, self.method, who, samples.grid)
+        check_period(samples.grid, self.period, who)
+        return apply_rule(rule, samples, read_order(self.alpha), who)
 
     def _of_function(self, function: Function) -> Outcome:
         pick_rule(self, self.method, _WHO, UNIFORM)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 from hpfracc.errors import InvalidInputError
@@ -57,7 +57,7 @@ class WeylIntegral(FractionalOperator):
         return Weyl(-self.alpha, self.method, self.period)
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        return _told(self._derivative()._of_samples(samples))
+        return _told(self._derivative().applied(samples, "the Weyl integral"))
 
     def _of_function(self, function: Function) -> Outcome:
         return _told(self._derivative()._of_function(function))
@@ -65,7 +65,7 @@ class WeylIntegral(FractionalOperator):
 
 def _told(outcome: Outcome) -> Outcome:
     told = "; ".join(part for part in (outcome.message, "the mean of f is left out") if part)
-    return Outcome(outcome.value, outcome.method, outcome.error, outcome.converged, told)
+    return replace(outcome, message=told, again=None)
 
 
 def weyl_integral(

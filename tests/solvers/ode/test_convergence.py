@@ -132,24 +132,6 @@ def test_riemann_liouville_from_infinity(alpha: float, method: str):
     assert measured_order(error_at, (256, 512, 1024)) == pytest.approx(2.0, abs=0.15)
 
 
-def test_riemann_liouville_by_the_implicit_rectangle():
-    """It never asks for the value at the origin, and converges like h^alpha."""
-
-    def error_at(steps: int) -> float:
-        result = hf.solve_fode(
-            lambda t, y: -y,
-            (0.0, 2.0),
-            [1.0],
-            0.7,
-            derivative="riemann_liouville",
-            method="implicit_rectangle",
-            step=2.0 / steps,
-        )
-        return float(abs(result.y[0, -1] - 2.0**-0.3 * mittag_leffler(-(2.0**0.7), 0.7, 0.7)))
-
-    assert measured_order(error_at) == pytest.approx(0.7, abs=0.15)
-
-
 def test_variable_order():
     """y = t^2 with alpha(t) = 0.3 + 0.4 t: the L1 rule converges like h^(2 - max alpha) at least."""
 

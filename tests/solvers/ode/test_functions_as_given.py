@@ -11,6 +11,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.solvers.ode import _compile_policy
 from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
 
 BUFFER = np.empty(2)
@@ -51,10 +52,27 @@ METHODS = (
 @pytest.mark.parametrize("fun", [into_one_buffer, spoiling_its_argument])
 def test_a_function_may_use_one_buffer_and_change_its_argument(method: str, step: float | None, fun: Any):
     """Neither changes the solution: what goes in and what comes out is copied."""
-    wanted = hf.solve_fode(plain, (0.0, 1.0), [1.0, 2.0], 0.6, method=method, step=step)
-    found = hf.solve_fode(fun, (0.0, 1.0), [1.0, 2.0], 0.6, method=method, step=step)
+    with hf.config(deterministic=True):
+        wanted = hf.solve_fode(plain, (0.0, 1.0), [1.0, 2.0], 0.6, method=method, step=step)
+        found = hf.solve_fode(fun, (0.0, 1.0), [1.0, 2.0], 0.6, method=method, step=step)
     assert found.success
     np.testing.assert_array_equal(found.y, wanted.y)
+
+
+@pytest.mark.parametrize(("method", "step"), [("adaptive", None), ("pece", 0.001)])
+def test_deterministic_solves_repeat_to_the_bit(method: str, step: float | None, monkeypatch: pytest.MonkeyPatch):
+    """However cheap compiling has become by then; asked for, compiled steps are used all the same."""
+    with hf.config(deterministic=True):
+        first = hf.solve_fode(plain, (0.0, 1.0), [1.0, 2.0], 0.6, method=method, step=step)
+        monkeypatch.setattr(_compile_policy, "_is_cached", lambda kind: True)
+        for kind in ("adaptive", "corrected"):
+            _compile_policy.note_kernel(kind, np.dtype(float))
+            _compile_policy.rent_kernel(kind, np.dtype(float), 100.0)
+        again = hf.solve_fode(plain, (0.0, 1.0), [1.0, 2.0], 0.6, method=method, step=step)
+        np.testing.assert_array_equal(again.y, first.y)
+        asked = hf.solve_fode(plain, (0.0, 1.0), [1.0, 2.0], 0.6, method=method, step=step, backend="numba")
+        assert asked.success
+    np.testing.assert_allclose(asked.y[:, -1], first.y[:, -1], rtol=1e-5)
 
 
 def test_an_event_and_a_jacobian_may_change_their_argument():

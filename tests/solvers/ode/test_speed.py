@@ -6,6 +6,7 @@ import math
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hpfracc as hf
@@ -32,3 +33,27 @@ def test_time_grows_little_faster_than_steps(method: str):
     assert math.log10(times[1] / times[0]) <= 1.25
     assert math.log10(times[2] / times[1]) <= 1.25
     assert times[2] < 5.0
+
+
+@pytest.mark.bench
+def test_a_function_in_python_costs_little_more_than_itself():
+    """At most 1.5 times its bare evaluations and the compiled solver, in the median of rounds that take turns."""
+    point, steps = np.array([1.0]), 10_000
+
+    def seconds(work: Any) -> float:
+        begin = time.process_time()
+        work()
+        return time.process_time() - begin
+
+    def solve(compiled: bool) -> None:
+        options: dict[str, Any] = {"compile": True} if compiled else {"compile": False, "backend": "numba"}
+        assert hf.solve_fode(decay, (0.0, 10.0), [1.0], 0.6, method="pece", step=10.0 / steps, **options).success
+
+    def bare() -> None:
+        for n in range(2 * steps):
+            decay(n * 1e-3, point)
+
+    solve(True)
+    solve(False)
+    ratios = [seconds(lambda: solve(False)) / (seconds(bare) + seconds(lambda: solve(True))) for _ in range(11)]
+    assert np.median(ratios) < 1.5

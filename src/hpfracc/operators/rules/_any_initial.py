@@ -51,11 +51,13 @@ class AnyGridInitialTerms(Rule):
         x, n, points = samples.values, order.ceiling, samples.grid.times()
         value = self.rule.apply(samples, order)
         known = 1 if n == 1 else start_points(n)
-        tail = value[..., known:]
-        reach = reach_of(samples, known)
+        tail = value[..., 1:]
+        reach = reach_of(samples, 1)
         for k, slope in enumerate(slopes_at_start(x, points, n - 1)):
             with order.xp.scope():
                 term = order.guard(order.xp.rgamma(k + 1.0 - order.value)) * power(reach, k - order.value, order)
             tail = tail + slope * constant(term, x)
-        head = head_by_polynomials(samples, order, 0) if n > 1 else []
-        return join([value_at_origin(x[..., :1], order), *head, tail])
+        whole = join([value_at_origin(x[..., :1], order), tail])
+        if n == 1:
+            return whole
+        return join([whole[..., :1], *head_by_polynomials(samples, order, 0, whole), whole[..., known:]])

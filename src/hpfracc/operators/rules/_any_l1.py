@@ -34,12 +34,12 @@ class _L1(Rule):
         """The sum over the increments, and the first points of orders above 1 from the samples so far."""
         refuse_traced_points(samples, order)
         x, n = samples.values, order.ceiling
-        g = slopes(x, samples.grid.times(), n - 1)
+        g = x if n == 1 else slopes(x, samples.grid.times(), n - 1)
         increments = join([x[..., :1] - x[..., :1], g[..., 1:] - g[..., :-1]])
         value = self._sum(samples, order, increments)
         if n == 1:
             return value
-        head = head_by_polynomials(samples, order, n)
+        head = head_by_polynomials(samples, order, n, value)
         return join([x[..., :1] * 0, *head, value[..., len(head) + 1 :]])
 
     def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:

@@ -19,28 +19,65 @@ __all__ = ["AnyGridDifferences", "differences_on", "head_by_polynomials", "slope
 
 Array = np.ndarray[Any, Any]
 
+#: How many times as far as the nearest points others may be, and how many times as large they may make the weights:
+#: of a grid graded like j^3 all are kept, of steeper ones some at the origin are not.
+_REACH = 100.0
+_GROWTH = 1e4
+
 
 def slopes(x: Any, points: Array, m: int) -> Any:
     """The m-th derivative at every point, from the last ``m + 4`` samples; at the first points from the first so many.
 
-    Order 4 on grids whose neighbouring steps are of one size.
+    Order 4 on grids whose neighbouring steps are of one size; across a gap from fewer, see :func:`near_weights`.
     """
     if m == 0:
         return x
     count = m + DIFFERENCE_ORDER
     n = len(points)
     window = np.lib.stride_tricks.sliding_window_view(points, count)[:, ::-1]  # newest first
-    weights = difference_weights(window - window[:, :1], m)
+    weights = near_weights(window - window[:, :1], m)
     later = sum(x[..., count - 1 - i : n - i] * constant(np.ascontiguousarray(weights[:, i]), x) for i in range(count))
-    first = [_combine(x, difference_weights((points[:count] - points[j])[None], m)[0]) for j in range(count - 1)]
+    first = [_combine(x, weights_among(points[:count], j, m)) for j in range(count - 1)]
     return join([*first, later])
 
 
 def slopes_at_start(x: Any, points: Array, most: int) -> list[Any]:
     """Derivatives 0 to ``most`` at the first point, from the first ``most + 4`` samples."""
     head = points[: most + DIFFERENCE_ORDER]
-    later = [_combine(x, difference_weights((head - head[0])[None], k)[0]) for k in range(1, most + 1)]
+    later = [_combine(x, weights_among(head, 0, k)) for k in range(1, most + 1)]
     return [x[..., :1], *later]
+
+
+def weights_among(points: Array, j: int, m: int) -> Array:
+    """Weights of the m-th derivative at point ``j`` of a few, by the nearest of them."""
+    at = points - points[j]
+    turn = np.argsort(np.abs(at), kind="stable")
+    weights = np.zeros(len(points))
+    weights[turn] = near_weights(at[turn][None], m)[0]
+    return weights
+
+
+def near_weights(at: Array, m: int) -> Array:
+    """As :func:`difference_weights`, but without points that do harm; ``at`` from the nearest to 0 to the furthest.
+
+    A polynomial through points on both sides of a gap, or through close points and one far off, follows neither: at a
+    step 4e4 times the ones before it a slope came out 1e5 times too large. So points much further than the nearest
+    m + 1 are left out, and so are those that would make the weights many times as large.
+    """
+    count = at.shape[-1]
+    weights = difference_weights(at, m)
+    if count == m + 1:
+        return weights
+    least = np.abs(difference_weights(at[:, : m + 1], m)).sum(axis=1)
+    reached = (np.abs(at) <= _REACH * np.abs(at[:, m : m + 1])).sum(axis=1)
+    rows = np.flatnonzero((reached < count) | ~(np.abs(weights).sum(axis=1) <= _GROWTH * least))
+    for size in range(count - 1, m, -1):
+        if not rows.size:
+            break
+        fewer = difference_weights(at[rows, :size], m)
+        weights[rows, :size], weights[rows, size:] = fewer, 0.0
+        rows = rows[(reached[rows] < size) | ~(np.abs(fewer).sum(axis=1) <= _GROWTH * least[rows])]
+    return weights
 
 
 def difference_weights(at: Array, m: int) -> Array:
@@ -51,6 +88,9 @@ def difference_weights(at: Array, m: int) -> Array:
     B. Fornberg, Math. Comp. 51 (1988) 699-706.
     """
     count = at.shape[-1]
+    # In units of their reach: products of a few gaps of 1e100 or 1e-100 leave the range of floats.
+    unit = np.abs(at).max(axis=-1, keepdims=True)
+    at = at / unit
     points = [at[..., i] for i in range(count)]
     zero = np.zeros_like(points[0])
     table = [[zero for _ in range(count)] for _ in range(m + 1)]
@@ -69,7 +109,7 @@ def difference_weights(at: Array, m: int) -> Array:
                 table[k][j] = (points[i] * table[k][j] - k * table[k - 1][j]) / gap
             table[0][j] = points[i] * table[0][j] / gap
         before = product
-    return np.stack(table[m], -1)
+    return np.asarray(np.stack(table[m], -1) / unit**m)
 
 
 def _combine(x: Any, weights: Any) -> Any:
@@ -78,10 +118,11 @@ def _combine(x: Any, weights: Any) -> Any:
     return sum(terms[1:], terms[0])
 
 
-def head_by_polynomials(samples: Samples, order: Order, lowest: int) -> list[Any]:
+def head_by_polynomials(samples: Samples, order: Order, lowest: int, value: Any) -> list[Any]:
     """The operator at points 1 up to the last start point, of the polynomial through the samples so far.
 
-    ``lowest`` is the first power that counts: n for Caputo, 0 for Riemann-Liouville.
+    ``lowest`` is the first power that counts: n for Caputo, 0 for Riemann-Liouville. A point beyond a gap, which no
+    such polynomial reaches, keeps its ``value``.
     """
     x, points = samples.values, samples.grid.times()
     found = []
@@ -90,6 +131,9 @@ def head_by_polynomials(samples: Samples, order: Order, lowest: int) -> list[Any
             found.append(x[..., i : i + 1] * 0)
             continue
         length = float(points[i] - points[0])
+        if i > 1 and length > _REACH * float(points[i - 1] - points[0]):
+            found.append(value[..., i : i + 1])
+            continue
         u = (points[: i + 1] - points[0]) / length
         inverse = np.linalg.inv(np.vander(u, increasing=True))
         with order.xp.scope():
@@ -130,10 +174,7 @@ class AnyGridDifferences(Rule):
         if samples.grid.traced is not None:
             raise InvalidInputError("t carries a derivative, which whole orders do not have on this grid; detach t")
         value = slopes(x, points, m)
-        head = [
-            _combine(x, difference_weights((points[: j + 1] - points[j])[None], m)[0])
-            for j in range(m, m + DIFFERENCE_ORDER - 1)
-        ]
+        head = [_combine(x, weights_among(points[: j + 1], j, m)) for j in range(m, m + DIFFERENCE_ORDER - 1)]
         return join([value[..., :m], *head, value[..., m + len(head) :]])
 
 

@@ -47,7 +47,7 @@ class AnyGridTrapezoid(Rule):
         x = samples.values
         increments = join([x[..., :1] - x[..., :1], x[..., 1:] - x[..., :-1]])
         with order.xp.scope():
-            factor = order.guard_positive(order.xp.rgamma(order.value + 1.0))
+            factor = order.guard_integral(order.xp.rgamma(order.value + 1.0))
             reach = power(reach_of(samples, 1), order.value, order)
         past = history_sum(times_of(samples), increments, order.value, kernel="power", backend=samples.backend)
         start = x[..., :1] * constant(reach, x)
@@ -93,6 +93,11 @@ class FastTrapezoid(Rule):
                 gain = gain + integrals[r - d][..., :-1] * tau**d / math.factorial(d)
             integrals.append(join([x[..., :1] * 0, cumulate(gain)]))
         if order.known == whole:
+            if not order.plain:
+                raise InvalidInputError(
+                    f"alpha={order.known:g} carries a derivative, which a fast integral of whole order does not have; "
+                    "use method='trapezoid', or give a number"
+                )
             return integrals[whole]
         # On each interval sum_d c_d u^d, u from 0 to 1.
         powers = [integrals[whole - d][..., :-1] * tau**d / math.factorial(d) for d in range(whole + 1)]
@@ -101,7 +106,7 @@ class FastTrapezoid(Rule):
         xp = order.xp
         with xp.scope():
             rates, weights = fading_terms(samples, order, 1.0 - nu)
-            factor = order.guard_positive(xp.rgamma(nu))
+            factor = order.guard_integral(xp.rgamma(nu))
             newest = power(widths, nu, order)
             shares = [math.factorial(d) * xp.rgamma(nu + d + 1.0) / xp.rgamma(nu) for d in range(whole + 2)]
         total: Any = 0.0

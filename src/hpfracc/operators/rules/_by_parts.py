@@ -8,8 +8,8 @@ from typing import Any
 from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order
 from hpfracc.operators._values import Samples, add_from, constant, join, zeros
-from hpfracc.operators._weights import weights_key, weights_of
-from hpfracc.operators.rules._increments import forward_differences, increments
+from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.rules._increments import forward_differences
 
 __all__ = ["convolve_by_parts"]
 
@@ -39,22 +39,21 @@ def convolve_by_parts(
     def make_all(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
         return (make(xp, alpha, n, m), *(make(xp, alpha, n - i, i + 1) for i in range(m)))
 
-    name = (scheme, m)
-    weights, *firsts = weights_of(name, make_all, order, n)
-    key = weights_key(name, order, n)
-    scale = samples.scale(-order.value)
+    (weights, *firsts), key, factor = scaled_weights((scheme, m), make_all, order, samples, -order.value)
+    if factor is not None:
+        x = x * factor
     if m == 0:
-        return samples.convolve(weights, x * scale, key)
+        return samples.convolve(weights, x, key)
     if m == 1:
-        steps = increments(x, 1)
+        value = samples.convolve(weights, x, key, differences=True)
     else:
         steps = x
         for _ in range(m):
             steps = steps[..., 1:] - steps[..., :-1]
-        steps = join([zeros(x, m), steps])
-    value = samples.convolve(weights, steps * scale, key)
+        value = samples.convolve(weights, join([zeros(x, m), steps]), key)
+    if samples.calls is not None:
+        samples.calls.clear()  # what is added in place makes it another result than the call's
+    # Beside the sum: the primitive's own starting weights would have the first samples themselves among its summands.
     for i, (first, difference) in enumerate(zip(firsts, forward_differences(x[..., :m]), strict=True)):
-        value = add_from(
-            value, i, (difference * scale) * constant(first, x, None if key is None else (key, "first", i))
-        )
+        value = add_from(value, i, difference * constant(first, x, None if key is None else (key, "first", i)))
     return value

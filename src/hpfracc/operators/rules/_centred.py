@@ -82,7 +82,7 @@ class Centred(Rule):
 def _product(samples: Samples, order: Order, scheme: str, make: Any) -> Any:
     (weights,), key, left = scaled_weights(scheme, make, order, samples, -order.value)
     with order.xp.scope():
-        weights = order.guard_positive(weights)
+        weights = order.guard_integral(weights)
     product = toeplitz_apply(weights, samples.values, backend=samples.backend, weights_key=key)
     return product if left is None else product * left
 

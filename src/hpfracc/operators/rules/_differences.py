@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, final
 
 from numpy.polynomial import polynomial as poly
@@ -12,6 +13,7 @@ from hpfracc.operators._values import Samples, join
 from hpfracc.operators.rules._increments import (
     DIFFERENCE_ORDER,
     backward_series,
+    backward_size,
     binomial_polynomial,
     forward_differences,
 )
@@ -42,6 +44,10 @@ class Differences(Rule):
         """``m + 4``, or 1 for order 0."""
         m = order.ceiling
         return m + DIFFERENCE_ORDER if m else 1
+
+    def magnification(self, alpha: float) -> float:
+        """The summed sizes of its weights."""
+        return backward_size(math.ceil(alpha)) if alpha > 0.0 else 0.0
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """Differences of differences, summed."""

@@ -29,6 +29,7 @@ class Grunwald(Rule):
     """
 
     name = "gl"
+    one_call = True
 
     def accuracy(self, alpha: float) -> float:
         """1."""
@@ -37,6 +38,10 @@ class Grunwald(Rule):
     def least_points(self, order: Order) -> int:
         """One."""
         return 1
+
+    def magnification(self, alpha: float) -> float:
+        """The generating function at -1."""
+        return 2.0**alpha if alpha > 0.0 else 0.0
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution."""
@@ -59,6 +64,7 @@ class WeightedGrunwald(Rule):
     """
 
     name = "wsgl"
+    one_call = True
     companion = Grunwald()
 
     def accuracy(self, alpha: float) -> float:
@@ -68,6 +74,10 @@ class WeightedGrunwald(Rule):
     def least_points(self, order: Order) -> int:
         """One."""
         return 1
+
+    def magnification(self, alpha: float) -> float:
+        """The generating function at -1."""
+        return (1.0 + alpha) * 2.0**alpha if alpha > 0.0 else 0.0
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution."""

@@ -14,6 +14,7 @@ from hpfracc.operators._values import constant, join, zeros
 
 __all__ = [
     "DIFFERENCE_ORDER",
+    "backward_size",
     "binomial_polynomial",
     "forward_differences",
     "increments",
@@ -98,6 +99,11 @@ def backward_series(m: int) -> tuple[float, ...]:
     for _ in range(m):
         series = np.convolve(series, log)[:DIFFERENCE_ORDER]
     return tuple(float(value) for value in series)
+
+
+def backward_size(m: int) -> float:
+    """The summed sizes of the weights of the backward difference that stands for a derivative of order ``m``."""
+    return sum(factor * 2.0 ** (m + i) for i, factor in enumerate(backward_series(m)))
 
 
 @cache

@@ -61,6 +61,10 @@ class WithInitialTerms(Rule):
         """That of the Caputo rule."""
         return self.rule.measured_from(order)
 
+    def magnification(self, alpha: float) -> float:
+        """That of the rule."""
+        return self.rule.magnification(alpha)
+
     def apply(self, samples: Samples, order: Order) -> Any:
         """The Caputo rule, and one product for each initial term."""
         x, n = samples.values, order.ceiling

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, final
 
 from hpfracc.operators._namespace import Namespace
@@ -11,6 +12,7 @@ from hpfracc.operators._sequences import power_differences
 from hpfracc.operators._values import Samples, join, scalar
 from hpfracc.operators._weights import scaled_weights
 from hpfracc.operators.rules._increments import (
+    backward_size,
     forward_differences,
     increments,
     monomials_of_binomials,
@@ -84,6 +86,11 @@ class L1(Rule):
     def least_points(self, order: Order) -> int:
         """Two, and ``n + 3`` above order 1."""
         return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
+
+    def magnification(self, alpha: float) -> float:
+        """That of the differences, and twice for the increments of what they give."""
+        n = math.ceil(alpha)
+        return 2.0 * backward_size(n - 1)
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""

@@ -11,7 +11,7 @@ from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import power_differences, trapezoid_defects
 from hpfracc.operators._values import Samples, constant
 from hpfracc.operators._weights import scaled_weights
-from hpfracc.operators.rules._increments import start_points
+from hpfracc.operators.rules._increments import backward_size, start_points
 from hpfracc.operators.rules._l1 import L1, fractional_part, summands, with_start
 
 __all__ = ["L12"]
@@ -54,6 +54,11 @@ class L12(Rule):
     def measured_from(self, order: Order) -> int:
         """Two, where the first quadratic is drawn, and ``n + 2`` above order 1."""
         return 2 if order.ceiling <= 1 else start_points(order.ceiling)
+
+    def magnification(self, alpha: float) -> float:
+        """That of the differences, and twice for the increments of what they give."""
+        n = math.ceil(alpha)
+        return 2.0 * backward_size(n - 1)
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments, of which the first has weights of its own."""

@@ -31,6 +31,7 @@ class PeriodicRule(Rule):
     taken for a cosine.
     """
 
+    needs_step = False
     #: Whether the phase is turned, so that the factor is complex.
     turns: bool
 

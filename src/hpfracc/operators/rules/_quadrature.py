@@ -49,6 +49,8 @@ class ConvolutionQuadrature(Rule):
     C. Lubich, SIAM J. Math. Anal. 17 (1986) 704-719.
     """
 
+    one_call = True
+
     def __init__(self, p: int) -> None:
         self.p = p
 
@@ -73,6 +75,10 @@ class ConvolutionQuadrature(Rule):
     def measured_from(self, order: Order) -> int:
         """``p - 2``: points before it come from the same polynomials."""
         return self.p - 2
+
+    def magnification(self, alpha: float) -> float:
+        """The generating function at -1."""
+        return sum(2.0**i / i for i in range(1, self.p + 1)) ** alpha if alpha > 0.0 else 0.0
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, and what the first p samples weigh beside it."""

@@ -11,8 +11,8 @@ from hpfracc.operators._namespace import NUMPY, Namespace
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import binomial_coefficients, power_sum
-from hpfracc.operators._values import Samples, add_from, constant
-from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators._values import Samples, constant
+from hpfracc.operators._weights import scaled_weights
 from hpfracc.operators.rules._trapezoid import Trapezoid
 
 __all__ = ["Simpson"]
@@ -39,6 +39,7 @@ class Simpson(Rule):
     """
 
     name = "simpson"
+    one_call = True
     companion = Trapezoid()
 
     def accuracy(self, alpha: float) -> float:
@@ -54,23 +55,19 @@ class Simpson(Rule):
         return 2
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution, and what the first three samples weigh beside it."""
-        weights, *starts = weights_of(self.name, _make_weights, order, samples.n)
+        """One causal convolution of the samples, of which the first three have further weights of their own."""
+        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, order, samples, order.value)
         with order.xp.scope():
-            weights = order.guard_positive(weights)
-        key = weights_key(self.name, order, samples.n)
-        signal = samples.values * samples.scale(order.value)
-        value = samples.convolve(weights, signal, key)
-        for j, start in enumerate(starts):
-            change = constant(start, samples.values, None if key is None else (key, j))
-            value = add_from(value, j, signal[..., j : j + 1] * change)
-        return value
+            weights = order.guard_integral(weights)
+        signal = samples.values if factor is None else samples.values * factor
+        starts = constant(starts, samples.values, None if key is None else (key, "starts"))
+        return samples.convolve(weights, signal, key, starts)
 
 
-def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any, Any, Any]:
-    """The weights, and what the first three samples get beside them, each from its own point on."""
+def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any]:
+    """The weights, and what the first three samples get beside them, a row each, not read before its sample."""
     newest, middle, oldest = _pairs(xp, mu, n // 2 + 2)
-    scale = xp.rgamma(mu)
+    scale = xp.rgamma(mu + 1.0)
     zero = xp.array([0.0])
     even = newest + xp.concatenate([zero, oldest[:-1]])
     weights = _interleave(xp, even, middle, n)
@@ -83,13 +80,13 @@ def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any, Any, Any]:
     first = _interleave(xp, -c, q0 - b, n)
     second = _interleave(xp, 0.0 * c, q1 - c, n)
     third = _interleave(xp, 0.0 * c, q2, n)
-    return weights * scale, first * scale, second[1:] * scale, third[2:] * scale
+    return weights * scale, xp.stack([first, second, third]) * scale
 
 
 def first_weights(mu: float, k: np.ndarray[Any, Any]) -> tuple[Any, Any, Any]:
-    """What the first three samples get beside the weights at given points k >= 65, but for ``1 / Gamma(mu)``."""
+    """What the first three samples get beside the weights at given points k >= 65, but for ``1 / Gamma(mu + 1)``."""
     centre = 2.0 * (k // 2) + 1.0
-    bent, flat, tilted = (_moments(NUMPY, mu, centre, row) for row in _pair_moments(10))
+    bent, flat, tilted = (mu * _moments(NUMPY, mu, centre, row) for row in _pair_moments(10))
     q0, q1, q2 = (part[1:] for part in _first_interval(NUMPY, mu, np.concatenate([[1.0], k])))
     odd = k % 2 == 1
     newest = bent - tilted
@@ -112,15 +109,15 @@ def _interleave(xp: Namespace, even: Any, odd: Any, n: int) -> Any:
 
 
 def _pairs(xp: Namespace, mu: Any, count: int) -> tuple[Any, Any, Any]:
-    """``C_i, B_i, A_i`` for i = 0 .. count-1."""
-    m0, m1, m2 = (xp.exp((mu + j) * np.log(2.0)) / (mu + j) for j in range(3))
+    """``mu`` times ``C_i, B_i, A_i`` for i = 0 .. count-1: finite for mu = 0, the limit of the rule from above."""
+    m0, m1, m2 = (xp.exp((mu + j) * np.log(2.0)) * (mu / (mu + j) if j else 1.0) for j in range(3))
     one = xp.array([1.0])
     head = [(one * m2 - 3.0 * m1 + 2.0 * m0) / 2.0, one * (2.0 * m1 - m2), one * (m2 - m1) / 2.0]
     parts: list[list[Any]] = [[value] for value in head]
     # 1/centre is at most 1/3, and 1/65 from i = 32 on.
     for low, high, terms in ((1, min(count, 32), 38), (32, max(count, 32), 10)):
         centre = 2.0 * np.arange(low, max(high, low), dtype=np.float64) + 1.0
-        bent, flat, tilted = (_moments(xp, mu, centre, row) for row in _pair_moments(terms))
+        bent, flat, tilted = (mu * _moments(xp, mu, centre, row) for row in _pair_moments(terms))
         for part, value in zip(parts, (bent - tilted, flat, bent + tilted), strict=True):
             part.append(value)
     c, b, a = (xp.concatenate(part)[:count] for part in parts)
@@ -128,8 +125,8 @@ def _pairs(xp: Namespace, mu: Any, count: int) -> tuple[Any, Any, Any]:
 
 
 def _first_interval(xp: Namespace, mu: Any, k: np.ndarray[Any, Any]) -> tuple[Any, Any, Any]:
-    """What the first three samples weigh over the first interval, at odd points k; at k = 1 by a line."""
-    line = (1.0 / (mu + 1.0), 1.0 / (mu * (mu + 1.0)), 0.0 * mu)
+    """``mu`` times what the first three samples weigh over the first interval, at odd k; at k = 1 by a line."""
+    line = (mu / (mu + 1.0), 1.0 / (mu + 1.0), 0.0 * mu)
     lagrange = ([1.0, -1.5, 0.5], [0.0, 2.0, -1.0], [0.0, -0.5, 0.5])  # in rising powers of the position
     found = []
     for at_one, coefficients in zip(line, lagrange, strict=True):
@@ -138,7 +135,7 @@ def _first_interval(xp: Namespace, mu: Any, k: np.ndarray[Any, Any]) -> tuple[An
         for factor in reversed(coefficients):
             shifted = poly.polyadd(poly.polymul(shifted, [0.5, -1.0]), [factor])
         moments = [_even_integral(poly.polymul(shifted, np.eye(1, j + 1, j)[0])) for j in range(26)]
-        rest = _moments(xp, mu, k[1:] - 0.5, moments)
+        rest = mu * _moments(xp, mu, k[1:] - 0.5, moments)
         found.append(xp.concatenate([xp.array([1.0]) * at_one, rest]))
     return found[0], found[1], found[2]
 

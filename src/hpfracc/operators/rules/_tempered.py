@@ -12,12 +12,12 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc.engine.execution.api import aside
 from hpfracc.operators._grids import Grid, to_host
-from hpfracc.operators._namespace import NUMPY, Namespace, namespace_of
+from hpfracc.operators._namespace import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, add_from, constant, join, scalar, zeros
 from hpfracc.operators._weights import weights_key, weights_of
-from hpfracc.operators.rules._quadrature import value_at_origin
+from hpfracc.operators.rules._quadrature import ConvolutionQuadrature, value_at_origin
 
 __all__ = ["Tempered"]
 
@@ -74,12 +74,18 @@ class Tempered(Rule):
         """That of the rule."""
         return self.rule.measured_from(order)
 
+    def magnification(self, alpha: float) -> float:
+        """That of the rule."""
+        return self.rule.magnification(alpha)
+
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, and one product for each of the first samples."""
         x, n = samples.values, samples.n
         m = 0 if self.integral else max(order.ceiling, 0)
         xp, ratio, (weights, *firsts), key = self._weights(samples, order, m)
-        scale = samples.scale(order.value if self.integral and order.ceiling > 0 else -order.value)
+        # Convolution quadrature takes an integral for a derivative of negative order.
+        positive = self.integral and not isinstance(self.rule, ConvolutionQuadrature)
+        scale = samples.scale(order.value if positive else -order.value)
         changes = x * scale
         if m:
             with xp.scope():
@@ -110,13 +116,25 @@ class Tempered(Rule):
                 scheme, lambda _, alpha, n: _decayed(NUMPY, self._columns(order, n, m, count), decay), order, n
             )
             return xp, math.exp(-decay), made, weights_key(scheme, order, n)
+        plain_decay = _space(self.rate) is NUMPY and _space(step) is NUMPY
         with xp.scope():
-            rate = xp.array(np.float64(self.rate) if _space(self.rate) is NUMPY else self.rate)
-            decay = rate * xp.array(np.float64(step) if _space(step) is NUMPY else step)
-            columns = weights_of(
-                (*name, "columns"), lambda _, a, n: (self._columns(replace(order, value=a), n, m, count),), order, n
-            )[0]
-            return xp, xp.exp(-decay), _decayed(xp, xp.array(columns), decay), None
+            # A plain decay stays a number: what is traced must come to ``make`` as an argument.
+            factors = [float(to_host(one)) if _space(one) is NUMPY else xp.array(one) for one in (self.rate, step)]
+            decay = factors[0] * factors[1]
+
+            def make(*scalars: Any) -> tuple[Any, ...]:
+                """From the order, unless it is plain, and the decay, unless that is."""
+                fall = decay if plain_decay else scalars[-1]
+                if order.plain:
+                    scheme = (*name, "columns")
+                    (columns,) = weights_of(scheme, lambda _, a, n: (self._columns(order, n, m, count),), order, n)
+                else:
+                    columns = self._columns(replace(order, value=scalars[0]), n, m, count)
+                return _decayed(xp, xp.array(columns), fall)
+
+            variables = [*([] if order.plain else [order.value]), *([] if plain_decay else [decay])]
+            ratio = math.exp(-decay) if plain_decay else xp.exp(-decay)
+            return xp, ratio, of_variables(xp, make)(*variables), None
 
     def _columns(self, order: Order, n: int, m: int, count: int) -> Any:
         """What the rule, at step 1, gives for the m-fold sum of a unit sample at 0 .. count; shape (count + 1, n)."""

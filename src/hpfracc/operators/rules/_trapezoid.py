@@ -45,7 +45,7 @@ class Trapezoid(Rule):
         """One causal convolution of the samples, of which the first has weights of its own beside the others'."""
         (weights, starts), key, factor = scaled_weights(self.name, _make_weights, order, samples, order.value)
         with order.xp.scope():
-            weights = order.guard_positive(weights)
+            weights = order.guard_integral(weights)
         signal = samples.values if factor is None else samples.values * factor
         starts = constant(starts, samples.values, None if key is None else (key, "starts"))
         return samples.convolve(weights, signal, key, starts)

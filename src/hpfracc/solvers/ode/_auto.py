@@ -31,6 +31,11 @@ def solve_with(method: Method, problem: Problem, options: Options) -> FODEResult
     refusal = method.refuses(problem, options)
     if refusal is not None:
         raise InvalidInputError(refusal)
+    if method.fixed and options.limits_steps is not None:
+        raise InvalidInputError(
+            f"{options.limits_steps} is for methods that adapt their steps, and method={method.name!r} takes them all "
+            "alike; give step, or use method='adaptive'"
+        )
     if method.fixed and options.step is None:
         if problem.library != "numpy":
             raise InvalidInputError(f"method={method.name!r} takes steps of one size; give step=")
@@ -60,7 +65,7 @@ def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
         return "variable_order", "the order is a function of t"
     if problem.library != "numpy":
         return "pece", f"y0 is an array of {problem.library}"
-    if starts_infinite(problem):
+    if starts_infinite(problem) and (options.step is not None or find_method("adaptive").refuses(problem, options)):
         fits = find_method("bdf2").refuses(problem, options) is None
         return ("bdf2" if fits else "implicit_rectangle"), "the solution is infinite at t0"
     return None, ""

@@ -8,14 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hpfracc._config import get_settings
 from hpfracc._optional import is_installed
 from hpfracc.engine.locks import Guarded
 
-__all__ = ["Price", "compile_price", "kernel_price", "note_compilation", "note_kernel", "reset"]
+__all__ = ["Price", "compile_price", "kernel_price", "note_compilation", "note_kernel", "rent_kernel", "reset"]
 
 #: Seconds before anything was measured here (two cores shared with others, Numba 0.68): Numba's import, its first
 #: compilation with all that it loads then, a later one, a kernel from its cache, and one that is not there yet.
 _IMPORT, _FIRST, _LATER, _KERNEL, _COLD = 0.6, 4.0, 0.7, 0.3, 4.0
+#: The kernels of adaptive steps, not compiled yet.
+_COLD_ADAPTIVE = 12.0
 
 
 class _Accounts(Guarded):
@@ -26,12 +29,14 @@ class _Accounts(Guarded):
         self.rents: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
         self.compilations: list[float] = []
         self.kernels: set[tuple[str, str]] = set()
+        self.kernel_rents: dict[tuple[str, str], float] = {}
 
     def clear(self) -> None:
         with self._lock:
             self.rents.clear()
             self.compilations.clear()
             self.kernels.clear()
+            self.kernel_rents.clear()
 
     def paid(self, key: Any) -> float:
         with self._lock:
@@ -40,6 +45,11 @@ class _Accounts(Guarded):
     def rent(self, key: Any, seconds: float) -> None:
         with self._lock:
             self.rents[key] = self.rents.get(key, 0.0) + seconds
+
+    def rent_kernel(self, key: tuple[str, str], seconds: float) -> float:
+        with self._lock:
+            self.kernel_rents[key] = self.kernel_rents.get(key, 0.0) + seconds
+            return self.kernel_rents[key]
 
 
 _accounts = _Accounts()
@@ -75,21 +85,34 @@ class Price:
 
 
 def compile_price(function: Callable[..., Any]) -> Price | None:
-    """Of compiling ``function``; None where there is no Numba."""
-    if not is_installed("numba"):
+    """Of compiling ``function``; None where there is no Numba, or where nothing is compiled unasked.
+
+    Whether compiling pays is told by clocks, and compiled steps differ from others in their last digits: so a
+    deterministic run compiles only what it is told to.
+    """
+    if not is_installed("numba") or get_settings().deterministic:
         return None
     seen = list(_accounts.compilations)
     compiling = _FIRST if not seen else _LATER if len(seen) == 1 else min(seen[1:])
     return Price(compiling + _library(), function)
 
 
-def kernel_price(kind: str, dtype: Any) -> float | None:
-    """Seconds until the compiled stepping of that kind could be used with a function that stays in Python."""
-    if not is_installed("numba"):
+def kernel_price(kind: str, dtype: Any, *, asked: bool = False) -> float | None:
+    """Seconds until the compiled stepping of that kind could be used with a function that stays in Python.
+
+    None as for :func:`compile_price`; what was ``asked`` for has a price in a deterministic run too.
+    """
+    if not is_installed("numba") or (get_settings().deterministic and not asked):
         return None
     if (kind, str(dtype)) in _accounts.kernels:
         return 0.0
-    return _library() + (_KERNEL if _is_cached(kind) else _COLD)
+    cold = _COLD_ADAPTIVE if kind == "adaptive" else _COLD
+    return _library() + (_KERNEL if _is_cached(kind) else cold)
+
+
+def rent_kernel(kind: str, dtype: Any, seconds: float) -> float:
+    """Note seconds that a kernel would have saved; those of all solves in this process."""
+    return _accounts.rent_kernel((kind, str(dtype)), seconds)
 
 
 def note_compilation(seconds: float) -> None:
@@ -112,8 +135,13 @@ def _library() -> float:
 
 
 def _is_cached(kind: str) -> bool:
-    """Whether Numba has left a compiled kernel beside its source."""
+    """Whether Numba has left what such a kernel needs, compiled, beside its source."""
     folder = Path(__file__).parent / "compiled"
-    source = folder / "kernels.py"
-    made = [path.stat().st_mtime for path in (folder / "__pycache__").glob(f"kernels.{kind}-*.nbi")]
-    return bool(made) and max(made) >= source.stat().st_mtime
+    source, name = ("adaptive_kernels", "attempt") if kind == "adaptive" else ("kernels", kind)
+    return all(
+        any(kept.stat().st_mtime >= written.stat().st_mtime for kept in (folder / "__pycache__").glob(pattern))
+        for written, pattern in (
+            (folder / f"{source}.py", f"{source}.{name}-*.nbi"),
+            (folder / "interpreter.py", "interpreter._enter-*.nbi"),
+        )
+    )

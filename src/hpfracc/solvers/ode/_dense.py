@@ -49,6 +49,7 @@ class FixedSolution:
         self.y = y
         self.f = f
         self._most = table.powers
+        self._begins = table.begins
         self.t_min = grid.t0
         last = y.shape[1] - 1
         if end is None:  # the last step is at t1, which t0 + (t1 - t0) need not be
@@ -109,7 +110,7 @@ class FixedSolution:
     def _coefficients(self) -> Array:
         """``c h^(nu+alpha)`` of each row and power."""
         if self._fitted is None:
-            powers = starting_powers(self.problem)
+            powers = self._begins or starting_powers(self.problem)
             count = min(len(powers.exponents), self._most, self.f.shape[1] - powers.first)
             self._powers, self._first = powers.exponents[:count], powers.first
             nodes = np.arange(powers.first, powers.first + count, dtype=np.float64)

@@ -22,7 +22,7 @@ class RightHandSide:
 
     def __init__(self, problem: Problem) -> None:
         self.count = 0
-        fun, args = problem.fun, problem.args
+        self.fun, self.args = fun, args = problem.fun, problem.args
         self._bare: Callable[..., Any] = (lambda t, y: fun(t, y, *args)) if args else fun
         self._shape = problem.shape
         self._dtype = problem.dtype

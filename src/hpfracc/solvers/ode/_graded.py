@@ -14,7 +14,7 @@ from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult, SolveDecision
 from hpfracc.solvers.ode._uniform import make_grid
 from hpfracc.solvers.ode._walk import StepError, walk_mesh
-from hpfracc.solvers.ode.adaptive.corrector import Corrector
+from hpfracc.solvers.ode.adaptive.corrector import Corrector, Norm
 from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 
@@ -49,9 +49,11 @@ class DifferenceScheme:
         The equation.
     length : float
         Of the interval.
+    coefficients : int
+        Of the polynomials that y' is taken for.
     """
 
-    def __init__(self, problem: Problem, length: float) -> None:
+    def __init__(self, problem: Problem, length: float, coefficients: int) -> None:
         self.system = FlatSystem(problem)
         self.groups = self.system.groups
         self.orders = np.empty(self.system.size)
@@ -59,7 +61,7 @@ class DifferenceScheme:
             self.orders[which] = alpha
         # D^alpha y = I^(1-alpha) y': the memory is one of that order, fed with y'.
         self.memories = [
-            ExponentialMemory(1.0 - alpha, self.orders[which].size, length, _KERNEL, self.system.dtype)
+            ExponentialMemory(1.0 - alpha, self.orders[which].size, length, _KERNEL, self.system.dtype, coefficients)
             for alpha, which in self.groups
         ]
         self.corrector = Corrector(self.system)
@@ -81,10 +83,7 @@ class DifferenceScheme:
     def solve(self, tau: float, known: Array, weight: Array, guess: Array) -> Array:
         """``y = known + weight f(tau, y)``."""
         size = float(max(np.abs(guess).max(), np.abs(known).max())) or 1.0
-
-        def norm(change: Array) -> float:
-            return float(np.max(np.abs(change) / (_NEWTON * (1e-3 * size + np.abs(guess)))))
-
+        norm = Norm(_NEWTON * (1e-3 * size + np.abs(guess)), 1)
         try:
             solved = self.corrector.solve_anyhow(tau, known, weight, guess, norm)
         except NotFiniteError as error:
@@ -104,11 +103,12 @@ def solve_graded(
     name: str,
     grading: float,
     steps_of: Callable[[DifferenceScheme, Array], Iterator[Array]],
+    coefficients: int,
 ) -> FODEResult:
     """Solve on the graded mesh with as many steps as a uniform one with ``options.step`` has."""
     assert options.step is not None
     steps = make_grid(problem.t0, problem.t1, options.step).steps
-    scheme = DifferenceScheme(problem, problem.t1 - problem.t0)
+    scheme = DifferenceScheme(problem, problem.t1 - problem.t0, coefficients)
     notes = (f"steps grow like those of t_j = T (j/{steps})^{grading:.4g}",)
     return walk_mesh(
         problem,

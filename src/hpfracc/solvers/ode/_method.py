@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import difflib
+import functools
 import importlib
 import pkgutil
 from typing import ClassVar
@@ -68,14 +69,20 @@ def register_method(method: type[Method]) -> type[Method]:
 
 def all_methods() -> list[type[Method]]:
     """Every method there is, by name; the files of ``methods/`` are imported for it."""
+    _import_methods()
+    return sorted(set(_known.values()), key=lambda method: (method.name, sorted(method.libraries)))
+
+
+@functools.cache
+def _import_methods() -> None:
+    """Once: looking through a folder takes a fifth of a short solve."""
     for module in pkgutil.iter_modules(methods.__path__):
         importlib.import_module(f"{methods.__name__}.{module.name}")
-    return sorted(set(_known.values()), key=lambda method: (method.name, sorted(method.libraries)))
 
 
 def has_method(name: str, library: str = "numpy") -> bool:
     """Whether there is a method of that name for arrays of ``library``."""
-    all_methods()
+    _import_methods()
     return f"{library}:{_plain(name)}" in _known
 
 
@@ -83,10 +90,11 @@ def find_method(name: str | Method, library: str = "numpy") -> Method:
     """The method of that name for arrays of ``library``, or an error with the names that are close."""
     if isinstance(name, Method):
         return name
-    found = all_methods()
+    _import_methods()
     key = f"{library}:{_plain(str(name))}"
     if key in _known:
         return _known[key]()
+    found = all_methods()
     names = sorted({method.name for method in found if library in method.libraries})
     elsewhere = sorted({one for method in found if _plain(str(name)) in _names(method) for one in method.libraries})
     if elsewhere:

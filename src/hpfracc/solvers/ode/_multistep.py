@@ -15,14 +15,15 @@ from hpfracc.solvers.ode._fixed import StartError, solve_fixed
 from hpfracc.solvers.ode._newton import MOST_ITERATIONS, TOLERANCE, difference_jacobian
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
-from hpfracc.solvers.ode._refusals import refuse_plain
+from hpfracc.solvers.ode._refusals import refuse_plain, starts_infinite
 from hpfracc.solvers.ode._result import FODEResult
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
+from hpfracc.solvers.ode._singular import GrowthError
 from hpfracc.solvers.ode._starting import MOST_POWERS, Multistep, Powers, starting_powers, starting_weights
 from hpfracc.solvers.ode._uniform import make_grid, row_orders
 from hpfracc.solvers.ode._weights import kept
 
-__all__ = ["refuse_multistep", "series_power", "solve_multistep"]
+__all__ = ["refuse_multistep", "refuse_start", "series_power", "solve_multistep"]
 
 Array = np.ndarray[Any, Any]
 
@@ -41,20 +42,29 @@ def refuse_multistep(method: Multistep, problem: Problem, options: Options) -> s
             f"method={method.name!r} needs orders of {LEAST_ORDER} or more, and the lowest is {lowest:g}: its starting "
             "weights would have no digits; use method='implicit_trapezoid'"
         )
-    powers = starting_powers(problem)
+    return refuse_start(method.name, problem, options)
+
+
+def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1.0) -> str | None:
+    """Why no starting weights can be had for powers up to ``bound``."""
+    advice = "'adaptive', without a step" if starts_infinite(problem) else "'implicit_trapezoid'"
+    try:
+        powers = starting_powers(problem, bound)
+    except GrowthError as error:
+        return f"method={name!r}: {error}"
     if len(powers.exponents) > MOST_POWERS:
         return (
-            f"method={method.name!r} would need starting weights for {len(powers.exponents)} powers of t, and more "
-            f"than {MOST_POWERS} have no digits; use method='implicit_trapezoid', or 'implicit_rectangle'"
+            f"method={name!r} would need starting weights for {len(powers.exponents)} powers of t, and more "
+            f"than {MOST_POWERS} have no digits; use method={advice}"
         )
     if options.step is not None and make_grid(problem.t0, problem.t1, options.step).steps <= powers.last:
-        return f"method={method.name!r} finds its first {powers.last} steps together: take a smaller step"
+        return f"method={name!r} finds its first {powers.last} steps together: take a smaller step"
     return None
 
 
-def solve_multistep(method: Multistep, problem: Problem, options: Options) -> FODEResult:
+def solve_multistep(method: Multistep, problem: Problem, options: Options, bound: float = 1.0) -> FODEResult:
     """One sum over the past and one system of equations for each step, after the first, which are found together."""
-    powers = starting_powers(problem)
+    powers = starting_powers(problem, bound)
 
     def weights(alpha: float, n: int) -> tuple[Array, ...]:
         return kept(method.name, alpha, n, lambda alpha, n: (method.weights(alpha, n),))
@@ -66,6 +76,7 @@ def solve_multistep(method: Multistep, problem: Problem, options: Options) -> FO
 def _start(table: Tableau, evaluate: Callable[[float, Array], Array], *, method: Multistep, powers: Powers) -> None:
     """The values that the starting weights belong to, and what these contribute to all later sums."""
     problem, grid = table.problem, table.grid
+    table.begins = powers
     orders, n = row_orders(problem), grid.count
     if powers.first == 0:
         evaluate_first(table, evaluate)

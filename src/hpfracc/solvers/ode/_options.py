@@ -40,6 +40,8 @@ class Options:
         Whether the result has ``sol(t)``.
     max_steps : int
         Where to give up.
+    max_step, first_step : float, float or None
+        The longest step that an adaptive method may take, and its first.
     backend : str
         ``"auto"``, or where the heavy parts have to run.
     compile : bool or "auto"
@@ -58,6 +60,14 @@ class Options:
     backend: str = "auto"
     compile: bool | str = "auto"
     progress: bool | Callable[..., Any] = False
+    max_step: float = math.inf
+    first_step: float | None = None
+
+    @property
+    def limits_steps(self) -> str | None:
+        """Which limits of adaptive steps were asked for, in words; None if none were."""
+        given = {"max_step": self.max_step if self.max_step < math.inf else None, "first_step": self.first_step}
+        return " and ".join(f"{name}={value:g}" for name, value in given.items() if value is not None) or None
 
 
 def read_options(
@@ -75,6 +85,8 @@ def read_options(
     backend: Any = "auto",
     compile: bool | str = "auto",
     progress: bool | Callable[..., Any] = False,
+    max_step: float | None = None,
+    first_step: float | None = None,
 ) -> Options:
     """Read and check the options of a solve over ``[t0, t1]`` with a state of ``shape``."""
     if not (isinstance(rtol, int | float | np.number) and math.isfinite(rtol) and rtol > 0.0):
@@ -94,6 +106,7 @@ def read_options(
         raise InvalidInputError(f"step={step!r} has to be a number above 0, or None")
     if isinstance(max_steps, bool) or not isinstance(max_steps, int | np.integer) or max_steps < 1:
         raise InvalidInputError(f"max_steps={max_steps!r} has to be a whole number of 1 or more")
+    longest, first = _read_limits(max_step, first_step, step, t1 - t0)
     if not (compile in (True, False) or compile == "auto"):
         raise InvalidInputError(f"compile={compile!r} is not known; use 'auto', True or False")
     if not (isinstance(progress, bool) or callable(progress)):
@@ -110,7 +123,32 @@ def read_options(
         "auto" if name is None else str(name).casefold(),
         compile,
         progress,
+        longest,
+        first,
     )
+
+
+def _read_limits(max_step: Any, first_step: Any, step: Any, length: float) -> tuple[float, float | None]:
+    """The longest and the first step of an adaptive method."""
+    for name, value in (("max_step", max_step), ("first_step", first_step)):
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value > 0.0:
+            raise InvalidInputError(f"{name}={value!r} has to be a number above 0, or None")
+        if step is not None and math.isfinite(value):
+            raise InvalidInputError(
+                f"{name}={value:g} limits steps that adapt, and step={step!r} makes them all alike; give one of them"
+            )
+    longest = math.inf if max_step is None else float(max_step)
+    if first_step is None:
+        return longest, None
+    if first_step > length:
+        raise InvalidInputError(
+            f"first_step={first_step:g} is longer than the interval, {length:g}; give a shorter one"
+        )
+    if first_step > longest:
+        raise InvalidInputError(f"first_step={first_step:g} is longer than max_step={longest:g}; give a shorter one")
+    return longest, float(first_step)
 
 
 def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:

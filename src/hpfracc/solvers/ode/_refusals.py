@@ -28,6 +28,6 @@ def refuse_plain(problem: Problem, name: str, *, infinite: bool = False) -> str 
     if not infinite and starts_infinite(problem):
         return (
             f"method={name!r} evaluates the right-hand side at t0, where a Riemann-Liouville solution with y0 != 0 is "
-            "infinite; use method='bdf2' or 'implicit_rectangle'"
+            "infinite; use method='adaptive' without a step, 'bdf2' or 'implicit_rectangle'"
         )
     return None

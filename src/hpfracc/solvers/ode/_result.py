@@ -55,7 +55,8 @@ class FODEResult:
     message : str
         What ended the solve, and what to do where that was not the end.
     nfev, njev : int
-        Evaluations of the right-hand side (of all members of a batch at once) and of its Jacobian.
+        Evaluations of the right-hand side (of all members of a batch at once) and of its Jacobian; ``nfev`` is None for
+        implicit steps in JAX, whose iterations run on the device uncounted.
     sol : callable or None
         With ``dense_output``: ``sol(t)``, of shape (..., d) + t.shape.
     stats : dict
@@ -74,7 +75,7 @@ class FODEResult:
     y: Any
     success: bool
     message: str
-    nfev: int
+    nfev: Any
     njev: int = 0
     sol: Callable[[Any], Any] | None = None
     stats: dict[str, Any] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._starting import Powers
 from hpfracc.solvers.ode._uniform import UniformGrid, initial_part, row_orders
 
 __all__ = ["Scheme", "Tableau", "make_tableau"]
@@ -34,6 +35,8 @@ class Tableau:
         Points filled so far, the initial one counted.
     powers : int
         See :class:`Scheme`.
+    begins : Powers or None
+        Those that the start was made with, where it was made with some.
     """
 
     problem: Problem
@@ -45,6 +48,7 @@ class Tableau:
     sums: Array
     known: int = 1
     powers: int = 3
+    begins: Powers | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hpfracc.solvers.ode._auto import solve_auto, solve_with
+from hpfracc.solvers.ode._interrupted import only_the_start
 from hpfracc.solvers.ode._method import Method, find_method
 from hpfracc.solvers.ode._multiterm import solve_reduced
 from hpfracc.solvers.ode._options import MAX_STEPS, Options, read_options
@@ -31,6 +32,8 @@ def solve_fode(
     events: Any = None,
     dense_output: bool = False,
     max_steps: int = MAX_STEPS,
+    max_step: float | None = None,
+    first_step: float | None = None,
     dy0: Any = None,
     derivative: str = "caputo",
     terms: Sequence[tuple[Any, float]] = (),
@@ -78,6 +81,11 @@ def solve_fode(
         Whether the result has ``sol(t)``, which knows how a fractional solution begins.
     max_steps : int
         Where to give up, with ``success=False``.
+    max_step : float, optional
+        The longest step that adaptive methods may take. They see the right-hand side at their steps alone: a pulse that
+        is shorter than a step may be stepped over, unless this is no longer than the pulse.
+    first_step : float, optional
+        The first step they try, instead of one that the tolerance and the right-hand side suggest.
     dy0 : list of array_like, optional
         The further initial values that an order above 1 needs: y'(t0), y''(t0), ..., each of the shape of ``y0``.
     derivative : {"caputo", "riemann_liouville"}
@@ -94,7 +102,8 @@ def solve_fode(
         For NumPy problems ``"numpy"`` or ``"numba"``; tensors and JAX arrays stay in their own library.
     compile : bool or "auto"
         Whether ``fun`` is compiled with Numba: when that pays, always, or never. It is compared with the function as
-        given before it is used.
+        given before it is used. With ``hf.config(deterministic=True)`` nothing is compiled unless asked for here or by
+        ``backend="numba"``: whether it pays is told by clocks, and the last digits depend on it.
     progress : bool or callable
         A bar with the time left, or ``progress(t, y)``, called now and then with the newest point.
 
@@ -144,6 +153,8 @@ def solve_fode(
         events=events,
         dense_output=dense_output,
         max_steps=max_steps,
+        max_step=max_step,
+        first_step=first_step,
         backend=backend,
         compile=compile,
         progress=progress,
@@ -154,4 +165,7 @@ def solve_fode(
             return solve_auto(problem, options)
         return solve_with(find_method(method, problem.library), problem, options)
 
-    return solve_reduced(problem, options, solve) if problem.terms else solve(problem, options)
+    try:
+        return solve_reduced(problem, options, solve) if problem.terms else solve(problem, options)
+    except KeyboardInterrupt:  # methods return what they have; this one came before they had begun
+        return only_the_start(problem, options)

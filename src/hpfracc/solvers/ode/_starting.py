@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from scipy import fft
 from scipy.special import gamma, rgamma, zeta
 
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._refusals import starts_infinite
+from hpfracc.solvers.ode._singular import read_growth, singular_powers
 
-__all__ = ["MOST_POWERS", "Multistep", "starting_powers", "starting_weights"]
+__all__ = ["MOST_POWERS", "Multistep", "Powers", "starting_powers", "starting_weights"]
 
 Array = np.ndarray[Any, Any]
 
@@ -26,15 +28,18 @@ _CLOSE = 0.02
 
 
 class Multistep(Protocol):
-    """A linear multistep method of order 2, raised to a fractional power."""
+    """A rule whose weights depend on distances alone: a linear multistep method raised to a fractional power, or so."""
 
     name: ClassVar[str]
 
     def weights(self, alpha: float, n: int) -> Array:
         """``omega_0 .. omega_{n-1}``, for step 1."""
 
-    def at_one(self, alpha: float, count: int) -> Array:
-        """Coefficients of ``omega(e^-z) z^alpha`` in powers of z."""
+    def at_one(self, alpha: float, count: int) -> Array | None:
+        """Coefficients of ``omega(e^-z) z^alpha`` in powers of z; None where it has others: all sums are then formed.
+
+        The sums cost digits far from the origin, which a method of order 1 can spare.
+        """
 
     def at_minus_one(self, alpha: float, count: int) -> Array | None:
         """Those of ``omega(-e^-z) z^-alpha``, where omega is not smooth there; None where it is."""
@@ -53,24 +58,28 @@ class Powers:
         return self.first + len(self.exponents) - 1
 
 
-def starting_powers(problem: Problem) -> Powers:
-    """Powers up to 1 that ``f(t, y(t))`` is made of near t0: of 1, t, and t^alpha for every order there is."""
+def starting_powers(problem: Problem, bound: float = 1.0) -> Powers:
+    """Powers up to ``bound`` that ``f(t, y(t))`` is made of near t0: of 1, t, and t^alpha for every order there is.
+
+    Where the solution is infinite at t0, they are those that the right-hand side shows; it may raise
+    :class:`~hpfracc.solvers.ode._singular.GrowthError`.
+    """
     assert problem.orders.known is not None
-    orders = sorted({float(order) for order in problem.orders.known.reshape(-1)})
     infinite = starts_infinite(problem)
-    found = {0.0}
-    if problem.derivative == "riemann_liouville" and infinite:
-        found |= {order - math.ceil(order) + k for order in orders for k in range(math.ceil(order))}
-    grown = True
-    while grown:
-        more = {round(power + order, 12) for power in found for order in (*orders, 1.0) if power + order < 1.0}
-        grown = not more <= found
-        found |= more
+    if infinite:
+        found = singular_powers(problem, read_growth(problem), bound)
+    else:
+        orders = sorted({float(order) for order in problem.orders.known.reshape(-1)})
+        found, grown = {0.0}, True
+        while grown:
+            more = {round(power + order, 12) for power in found for order in (*orders, 1.0) if power + order < bound}
+            grown = not more <= found
+            found |= more
     kept: list[float] = []
     for power in sorted(found):
-        if power < 1.0 - _CLOSE and (not kept or power - kept[-1] > _CLOSE):
+        if power < bound - _CLOSE and (not kept or power - kept[-1] > _CLOSE):
             kept.append(power)
-    return Powers((*kept, 1.0), 1 if infinite else 0)
+    return Powers((*kept, bound), 1 if infinite else 0)
 
 
 def starting_weights(method: Multistep, alpha: float, n: int, powers: Powers) -> Array:
@@ -86,29 +95,40 @@ def starting_weights(method: Multistep, alpha: float, n: int, powers: Powers) ->
     ----------
     C. Lubich, SIAM J. Math. Anal. 17 (1986) 704-719; R. Garrappa, Math. Comput. Simul. 110 (2015) 96-112.
     """
-    near = min(n, _FAR)
+    smooth = method.at_one(alpha, _TERMS)
+    near = n if smooth is None else min(n, _FAR)
     omega = method.weights(alpha, near)
     steps = np.arange(near, dtype=np.float64)
     missed = np.empty((len(powers.exponents), n))
     for row, power in enumerate(powers.exponents):
         with np.errstate(divide="ignore"):
             samples = steps**power
+            exact = gamma(power + 1.0) * rgamma(power + alpha + 1.0) * steps ** (power + alpha)
         if power < 0.0:
-            samples[0] = 0.0
-        exact = gamma(power + 1.0) * rgamma(power + alpha + 1.0) * steps ** (power + alpha)
+            samples[0] = exact[0] = 0.0  # nothing is asked for at the origin
         if powers.first == 1 and power == 0.0:
             samples[0] = 0.0
-        missed[row, :near] = exact - np.convolve(omega, samples)[:near]
+        missed[row, :near] = exact - _convolve(omega, samples)
         if n > near:
-            missed[row, near:] = _missed_far(method, alpha, power, np.arange(near, n, dtype=np.float64), powers.first)
+            assert smooth is not None
+            far = np.arange(near, n, dtype=np.float64)
+            missed[row, near:] = _missed_far(method, smooth, alpha, power, far, powers.first)
     nodes = np.arange(powers.first, powers.last + 1, dtype=np.float64)
     table = nodes[None, :] ** np.array(powers.exponents)[:, None]
     return np.linalg.solve(table, missed)
 
 
-def _missed_far(method: Multistep, alpha: float, power: float, k: Array, first: int) -> Array:
+def _convolve(one: Array, other: Array) -> Array:
+    """The first as many terms as there are of the product of two series."""
+    n = len(one)
+    if n <= 4 * _FAR:
+        return np.convolve(one, other)[:n]
+    size = fft.next_fast_len(2 * n - 1, real=True)
+    return np.asarray(fft.irfft(fft.rfft(one, size) * fft.rfft(other, size), size)[:n])
+
+
+def _missed_far(method: Multistep, smooth: Array, alpha: float, power: float, k: Array, first: int) -> Array:
     """The exact integral of t^power less its sum, at large k."""
-    smooth = method.at_one(alpha, _TERMS)
     regular = np.array([(-1.0) ** m * _zeta(-power - m) / math.factorial(m) for m in range(_TERMS)])
     if power == 0.0 and first == 0:
         regular[0] += 1.0  # the value at the origin itself

@@ -185,3 +185,16 @@ def test_integers_are_summed_in_double_precision(algorithm: str):
     result = KERNELS[algorithm].run(torch.arange(1, 4), torch.arange(6))
     assert result.dtype == torch.float64
     np.testing.assert_allclose(result.numpy(), np.convolve(np.arange(1, 4), np.arange(6))[:6], atol=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "fft", "blocked"])
+def test_weights_alone_may_be_mapped(algorithm: str):
+    """``vmap`` over weights, with samples that are not mapped, some of which are not finite."""
+    weights = torch.randn(3, 20, dtype=torch.float64)
+    signal = torch.randn(2, 90, dtype=torch.float64)
+    for bad in (None, 40):
+        if bad is not None:
+            signal[1, bad] = torch.nan
+        found = torch.func.vmap(lambda w: KERNELS[algorithm].run(w, signal))(weights)
+        for row, value in zip(weights, found, strict=True):
+            torch.testing.assert_close(value, KERNELS[algorithm].run(row, signal), equal_nan=True, rtol=0, atol=1e-12)

@@ -42,7 +42,7 @@ def test_a_global_changed_between_calls_is_seen(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_function_is_traced_once_where_nothing_changed():
     """The program is kept; that of an object, which may have changed, is made anew."""
-    from hpfracc.solvers.ode.tensors.on_jax.pece import _program_of
+    from hpfracc.solvers.ode.tensors.on_jax.blocks import _program_of
 
     def gentle(t: Any, y: Any) -> Any:
         return -RATE * jnp.sin(y)

@@ -40,6 +40,11 @@ class Controller:
         """The next step."""
         return float(self.unit * 2.0 ** (self.level / LEVELS_PER_OCTAVE))
 
+    def limit(self, longest: float) -> None:
+        """Go no further up the ladder than a step of this length."""
+        if self.step > longest:
+            self.level = math.floor(LEVELS_PER_OCTAVE * math.log2(longest / self.unit) + 1e-9)
+
     def growth(self, error: float, degree: float) -> float:
         """How much longer a step could have been, had it been of this degree."""
         return float(_SAFETY * max(error, 1e-10) ** (-1.0 / (degree + self.alpha)))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
 
-__all__ = ["Corrector", "Solved"]
+__all__ = ["MOST_ITERATIONS", "MOST_NEWTON", "PART", "Corrector", "Norm", "Solved"]
 
 Array = np.ndarray[Any, Any]
-Norm = Callable[[Array], float]
 
 #: The equation of a step is solved to this part of the tolerance.
-_PART = 0.02
-_MOST_ITERATIONS = 5
-_MOST_NEWTON = 7
+PART = 0.02
+MOST_ITERATIONS = 5
+MOST_NEWTON = 7
 _MOST_PATIENT = 25
 #: So many failed iterations within a stretch of steps make the equation stiff, and so many steps with a small
 #: Lipschitz constant make it gentle again.
@@ -36,6 +36,31 @@ class Solved:
     f: Array
 
 
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """Of a change, in units of ``scale``: root mean square over the components of a member, the largest over all."""
+
+    scale: Array
+    components: int
+
+    def __call__(self, change: Array) -> float:
+        """Its size."""
+        return self.rows(change[np.newaxis])[0]
+
+    def rows(self, changes: Array) -> list[float]:
+        """Those of several."""
+        ratios = (np.abs(changes) / self.scale).reshape(len(changes), -1, self.components)
+        squares = np.einsum("rbd,rbd->rb", ratios, ratios).max(axis=1) / self.components
+        return [math.sqrt(square) for square in squares.tolist()]
+
+
+class Loops(Protocol):
+    """The loops of the corrector, compiled."""
+
+    def newton(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, inverse: Array) -> Solved | None:
+        """As :meth:`Corrector._loop`."""
+
+
 class Corrector:
     """Solves the equations of the steps, and notices when they become stiff."""
 
@@ -50,6 +75,12 @@ class Corrector:
         self._age = 0
         self._inverse: Array | None = None
         self._weight: Any = None
+        self.loops: Loops | None = None
+
+    @property
+    def inverse(self) -> Array | None:
+        """What the equation of a stiff step was solved with."""
+        return self._inverse if self.stiff else None
 
     def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, steps: int) -> Solved | None:
         """The solution to a part of the tolerance, or None where none was found: the step is too long."""
@@ -57,10 +88,14 @@ class Corrector:
             return self._newton(tau, known, weight, guess, norm)
         found = self._iterate(tau, known, weight, guess, norm)
         if found is None:
-            self._failures = [step for step in self._failures if step > steps - _STRETCH] + [steps]
-            if len(self._failures) >= _FAILURES:
-                self._switch(True)
+            self.failed(steps)
         return found
+
+    def failed(self, steps: int) -> None:
+        """Tell that an iteration did not converge, after so many steps: too many such make the equation stiff."""
+        self._failures = [step for step in self._failures if step > steps - _STRETCH] + [steps]
+        if len(self._failures) >= _FAILURES:
+            self._switch(True)
 
     def solve_anyhow(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
         """As ``solve``, for steps that cannot be made shorter: with a new Jacobian for each iteration if need be."""
@@ -74,7 +109,7 @@ class Corrector:
             self._factorise(weight)
             change = self._apply(y - known - weight * f)
             y = y - change
-            if norm(change) <= _PART:
+            if norm(change) <= PART:
                 found = Solved(y, (y - known) / weight)
         return found
 
@@ -117,12 +152,12 @@ class Corrector:
 
     def _iterate(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
         y, last = guess, np.inf
-        for count in range(_MOST_ITERATIONS):
+        for count in range(MOST_ITERATIONS):
             f = self.system(tau, y)
             moved = known + weight * f
             change = norm(moved - y)
             y = moved
-            if change <= _PART:
+            if change <= PART:
                 return Solved(y, f)
             if count and change > 0.6 * last:
                 return None
@@ -135,23 +170,32 @@ class Corrector:
                 self._jacobian = self.system.jacobian(tau, guess, self.system(tau, guess))
                 self._age, self._inverse = 0, None
                 fresh = True
-            if self._inverse is None or not np.allclose(self._weight, weight, rtol=0.05, atol=0.0):
+            if self._inverse is None or not _close(self._weight, weight):
                 self._factorise(weight)
-            y, last = guess, np.inf
-            for _ in range(_MOST_NEWTON):
-                f = self.system(tau, y)
-                change = self._apply(y - known - weight * f)
-                y = y - change
-                size = norm(change)
-                rate = size / last if np.isfinite(last) else 0.5
-                if size * max(rate, 0.1) <= _PART:
-                    # Not f(y): where the equation is stiff, that would blow up what is left of Newton's error.
-                    return Solved(y, (y - known) / weight)
-                if rate > 0.9:
-                    break
-                last = size
-            if fresh:
-                return None
+            assert self._inverse is not None
+            if self.loops is not None:
+                found = self.loops.newton(tau, known, weight, guess, norm, self._inverse)
+            else:
+                found = self._loop(tau, known, weight, guess, norm)
+            if found is not None or fresh:
+                return found
+        return None
+
+    def _loop(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
+        """Newton's iteration with the matrix that is there."""
+        y, last = guess, np.inf
+        for _ in range(MOST_NEWTON):
+            f = self.system(tau, y)
+            change = self._apply(y - known - weight * f)
+            y = y - change
+            size = norm(change)
+            rate = size / last if np.isfinite(last) else 0.5
+            if size * max(rate, 0.1) <= PART:
+                # Not f(y): where the equation is stiff, that would blow up what is left of Newton's error.
+                return Solved(y, (y - known) / weight)
+            if rate > 0.9:
+                break
+            last = size
         return None
 
     def _factorise(self, weight: Any) -> None:
@@ -165,3 +209,10 @@ class Corrector:
         assert self._inverse is not None
         d = self.system.components
         return np.asarray((self._inverse @ residual.reshape(-1, d, 1)).reshape(-1))
+
+
+def _close(one: Any, other: Any) -> bool:
+    """Whether a matrix made with one weight does for the other."""
+    if isinstance(other, float):
+        return bool(abs(one - other) <= 0.05 * abs(other))
+    return bool(np.all(np.abs(one - other) <= 0.05 * np.abs(other)))

@@ -13,12 +13,16 @@ from hpfracc.solvers.ode._events import EventWatch
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._progress import Report, progress_report
+from hpfracc.solvers.ode._refusals import starts_infinite
 from hpfracc.solvers.ode._result import FODEResult, SolveDecision
+from hpfracc.solvers.ode._singular import read_growth
+from hpfracc.solvers.ode._uniform import initial_part
 from hpfracc.solvers.ode.adaptive.solution import AdaptiveSolution
+from hpfracc.solvers.ode.adaptive.speed import Speed
 from hpfracc.solvers.ode.adaptive.stepper import Stepper
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 
-__all__ = ["solve_adaptive"]
+__all__ = ["beginning", "solve_adaptive"]
 
 Array = np.ndarray[Any, Any]
 
@@ -39,7 +43,7 @@ class _Pass:
 
     def __init__(self, problem: Problem, options: Options, share: float) -> None:
         self.problem, self.options = problem, options
-        self.system = FlatSystem(problem)
+        self.system = FlatSystem(problem, beginning(problem, options))
         self.events = EventWatch(options.events, problem.args)
         self.solution: AdaptiveSolution | None = None
         if options.dense_output or problem.delays:
@@ -52,7 +56,7 @@ class _Pass:
             self.system.past, self.system.past_error = self.solution.state, self._error_then
         self.times: list[float] = []
         self.states: list[Array] = []
-        self.wanted = None if options.t_eval is None else options.t_eval - problem.t0
+        self.wanted = None if options.t_eval is None else options.t_eval - problem.t0 - self.system.offset
         self.next = 0
         self.success, self.hopeless = True, False
         self.message = REACHED
@@ -66,27 +70,27 @@ class _Pass:
         """The estimated global error over the tolerance."""
         return math.nan if self.stepper is None else self.stepper.ratio
 
-    def run(self, report: Report, most_ratio: float) -> None:
+    def run(self, report: Report, most_ratio: float, speed: Speed) -> None:
         """Step until the end, or whatever comes before it."""
         problem, options = self.problem, self.options
-        length = problem.t1 - problem.t0
+        length = problem.t1 - problem.t0 - self.system.offset
         self._note_start()
         try:
             between = self.solution is not None or self.wanted is not None or bool(options.events)
-            self.stepper = stepper = Stepper(
-                self.system, length, options.rtol, options.atol, self._share, between=between
-            )
+            self.stepper = stepper = Stepper(self.system, length, options, self._share, between=between)
+            speed.begin(stepper)
             for stop, is_break in self._stops(length):
                 self.system.from_left = is_break
                 while stepper.tau < stop:
                     if stepper.accepted >= options.max_steps:
                         return self._fail(
-                            f"max_steps={options.max_steps} steps reach t = {problem.t0 + stepper.tau:g} of "
+                            f"max_steps={options.max_steps} steps reach t = {self.system.time(stepper.tau):g} of "
                             f"{problem.t1:g}: raise max_steps, or loosen rtol={options.rtol:g}."
                         )
                     stopped = stepper.advance(min(stop, stepper.tau + self._longest()))
                     if stopped is not None:
                         return self._fail(stopped.message)
+                    speed.look(stepper)
                     if not self._note(report):
                         return None
                     if stepper.ratio > most_ratio:
@@ -99,7 +103,7 @@ class _Pass:
             return self._fail(f"{error}: check the right-hand side and the initial values.")
         except KeyboardInterrupt:
             reached = 0.0 if self.stepper is None else self.stepper.tau
-            return self._fail(f"Interrupted at t = {problem.t0 + reached:g}: here is the solution up to then.")
+            return self._fail(f"Interrupted at t = {self.system.time(reached):g}: here is the solution up to then.")
         return None
 
     def _fail(self, message: str) -> None:
@@ -127,14 +131,14 @@ class _Pass:
         return self._errors[min(index, len(self._errors) - 1)] if self._errors else np.zeros(self.system.size)
 
     def _note_start(self) -> None:
-        if self.wanted is None:
-            self.times.append(0.0)
-            self.states.append(self.system.start(0.0))
-        else:
-            while self.next < self.wanted.size and self.wanted[self.next] <= 0.0:
-                self.times.append(float(self.wanted[self.next]))
-                self.states.append(self.system.start(0.0))
-                self.next += 1
+        """What is known without a step: the initial value, and the initial part where time is not counted yet."""
+        early = np.zeros(1)
+        if self.wanted is not None:
+            assert self.options.t_eval is not None
+            self.next = int(np.searchsorted(self.wanted, 0.0, side="right"))
+            early = np.clip(self.options.t_eval[: self.next] - self.problem.t0, 0.0, None)
+        self.times.extend((early - self.system.offset).tolist())
+        self.states.extend(initial_part(self.problem, early).T)
 
     def _note(self, report: Report) -> bool:
         """Keep what was asked for of the newest step; whether to go on."""
@@ -161,7 +165,7 @@ class _Pass:
                 asked = np.minimum(self.wanted[first : self.next], limit)
                 self.times.extend(self.wanted[first : self.next].tolist())
                 self.states.extend(stepper.continuation()(asked))
-        report(problem.t0 + limit, lambda: stepper.y.reshape(problem.shape))
+        report(self.system.time(limit), lambda: stepper.y.reshape(problem.shape))
         return end is None
 
     def _watch(self) -> float | None:
@@ -171,13 +175,13 @@ class _Pass:
         continuation, before = stepper.continuation(), self._before
 
         def solution(t: float) -> Array:
-            tau = min(max(t - problem.t0, piece.left), piece.right)
+            tau = min(max(t - problem.t0 - self.system.offset, piece.left), piece.right)
             if tau == piece.left:
                 return before.reshape(shape)
             return np.asarray(continuation(np.array([tau]))[0].reshape(shape))
 
         states = np.stack([before.reshape(shape), stepper.y.reshape(shape)], axis=-1)
-        times = np.array([problem.t0 + piece.left, problem.t0 + piece.right])
+        times = np.array([self.system.time(piece.left), self.system.time(piece.right)])
         end = self.events.watch(times, states, solution)
         self._before = stepper.y
         if end is None:
@@ -186,7 +190,18 @@ class _Pass:
         self.message = f"A terminal event happened at t = {end:g}."
         if self.solution is not None:
             self.solution.end_at(end)
-        return end - problem.t0
+        return end - problem.t0 - self.system.offset
+
+
+def beginning(problem: Problem, options: Options) -> float:
+    """Where the solve begins, after t0: at once, or where a solution that is infinite there has become a number.
+
+    Before that time the right-hand side adds to the initial data less than a thousandth of the tolerance.
+    """
+    if not starts_infinite(problem):
+        return 0.0
+    size = float(np.abs(problem.y0).max())
+    return min(read_growth(problem).negligible(1e-3 * options.rtol, size), 1e-6 * (problem.t1 - problem.t0))
 
 
 def _distinct(times: list[float], known: list[float]) -> list[float]:
@@ -202,11 +217,12 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
     """Solve with adaptive steps; with ``control="global"`` again and again until the whole error is small enough."""
     started = time.perf_counter()
     share, nfev, njev, notes = 1.0, 0, 0, []
+    speed = Speed(problem, options)
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
         for number in range(1, _MOST_PASSES + 1):
             last = number == _MOST_PASSES or control == "local"
             current = _Pass(problem, options, share)
-            current.run(report, math.inf if last else _HOPELESS)
+            current.run(report, math.inf if last else _HOPELESS, speed)
             nfev, njev = nfev + current.system.nfev, njev + current.system.njev
             if last or not current.success or current.ratio <= 1.0:
                 break
@@ -219,20 +235,22 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
             f"amplifies errors, or rtol={options.rtol:g} is below reach. Loosen it, shorten the interval, or, for a "
             "chaotic solution that no method can follow, use method='adaptive_local'."
         )
-    return _result(problem, options, current, name, reason, number, nfev, njev, notes, time.perf_counter() - started)
+    decision = (name, reason, "exponentials", speed.compiled)
+    result = _result(problem, options, current, decision, number, nfev, njev, [*notes, *speed.notes])
+    result.stats["seconds"] = time.perf_counter() - started
+    result.stats["compile_seconds"] = speed.compile_seconds
+    return result
 
 
 def _result(
     problem: Problem,
     options: Options,
     current: _Pass,
-    name: str,
-    reason: str,
+    decision: tuple[str, str, str, bool],
     passes: int,
     nfev: int,
     njev: int,
     notes: list[str],
-    seconds: float,
 ) -> FODEResult:
     stepper = current.stepper
     stats: dict[str, Any] = {
@@ -242,16 +260,15 @@ def _result(
         "exponentials": 0 if stepper is None else max(memory.states.shape[1] for memory in stepper.memories),
         "switches": 0 if stepper is None else stepper.corrector.switches,
         "error_over_tolerance": current.ratio,
-        "seconds": seconds,
         "terminated": current.end is not None,
     }
     if stats["switches"]:
         notes.append(f"{stats['switches']} switches between iteration and Newton's method")
     states = np.stack(current.states) if current.states else np.empty((0, current.system.size), current.system.dtype)
-    times = problem.t0 + np.array(current.times)
+    times = problem.t0 + (np.array(current.times) + current.system.offset)
     if options.t_eval is not None:
         times = options.t_eval[: times.size]
-    elif current.times[-1] == problem.t1 - problem.t0:
+    elif stepper is not None and current.times[-1] == stepper.length:
         times[-1] = problem.t1  # which t0 + (t1 - t0) need not be
     happened: tuple[Any, Any] = (None, None)
     if options.events:
@@ -266,7 +283,7 @@ def _result(
         sol=current.solution if options.dense_output else None,
         stats=stats,
         error_estimate=float(current.largest_error.max(initial=0.0)),
-        decision=SolveDecision(name, reason, "exponentials", False, tuple(notes)),
+        decision=SolveDecision(*decision, tuple(notes)),
         t_events=happened[0],
         y_events=happened[1],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -23,14 +24,19 @@ _KEPT = 64
 _COEFFICIENTS = 8
 
 
-@dataclass(frozen=True, slots=True)
 class Tables:
-    """What depends on the length of a step alone, for all exponentials of a kernel."""
+    """What depends on the length of a step alone, for all exponentials of a kernel; moments when first asked for."""
 
-    decay: Array
-    weighted: Array
-    moments: Array
-    needed: int
+    def __init__(self, kernel: ExponentialKernel, step: float, moments: int) -> None:
+        self._products, self._count = kernel.rates * step, moments
+        self.decay = np.exp(-self._products)
+        self.weighted = self.decay * kernel.weights
+        self.needed = kernel.needed(step)
+
+    @functools.cached_property
+    def moments(self) -> Array:
+        """Shape (exponentials, count); see :func:`exponential_moments`."""
+        return exponential_moments(self._products, self._count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +76,14 @@ class ExponentialMemory:
         Relative tolerance of the kernel.
     dtype : dtype
         Of the states.
+    coefficients : int
+        The most that a polynomial may have.
     """
 
-    def __init__(self, alpha: float, columns: int, longest: float, eps: float, dtype: Any) -> None:
-        self.alpha, self.longest, self.eps = alpha, longest, eps
+    def __init__(
+        self, alpha: float, columns: int, longest: float, eps: float, dtype: Any, coefficients: int = _COEFFICIENTS
+    ) -> None:
+        self.alpha, self.longest, self.eps, self.coefficients = alpha, longest, eps, coefficients
         self.kernel = exponential_kernel(alpha, longest, longest, eps)
         self.states = np.zeros((self.kernel.power + 1, 0, columns), dtype)
         self._newest: tuple[float, Array] | None = None
@@ -86,9 +96,7 @@ class ExponentialMemory:
             self._tables.clear()
         found = self._tables.get(step)
         if found is None:
-            decay = np.exp(-self.kernel.rates * step)
-            moments = exponential_moments(self.kernel.rates * step, _COEFFICIENTS + self.kernel.power)
-            found = Tables(decay, decay * self.kernel.weights, moments, self.kernel.needed(step))
+            found = Tables(self.kernel, step, self.coefficients + self.kernel.power)
             if len(self._tables) >= _KEPT:
                 self._tables.pop(next(iter(self._tables)))
             self._tables[step] = found
@@ -110,17 +118,25 @@ class ExponentialMemory:
     def advance(self, step: float, coefficients: Array) -> None:
         """Add an interval on which the functions are polynomials, ``coefficients[q]`` that of ``x^q`` (see Stencil)."""
         tables = self.tables(step)
-        count, power = self.states.shape[1], self.kernel.power
-        # Longer steps need fewer: those far beyond are left behind (some are kept, so that this is rare).
-        if count > tables.needed + 24:
-            count = tables.needed + 8
+        old, power = self.trimmed(tables), self.kernel.power
+        count = old.shape[1]
         decay = tables.decay[:count, np.newaxis]
-        old = self.states[:, :count]
         new = np.empty_like(old)
         for k in range(power + 1):
             shifted = old[k] if k == 0 else sum(math.comb(k, i) * step ** (k - i) * old[i] for i in range(k + 1))
             new[k] = decay * shifted + self._interval(tables, slice(0, count), step, coefficients, k)
-        self.states = new
+        self.replace(new, step, coefficients)
+
+    def trimmed(self, tables: Tables) -> Array:
+        """The states that a step goes on with; longer ones need fewer, and some more are kept so that this is rare."""
+        count = self.states.shape[1]
+        if count > tables.needed + 24:
+            return np.ascontiguousarray(self.states[:, : tables.needed + 8])
+        return self.states
+
+    def replace(self, states: Array, step: float, coefficients: Array) -> None:
+        """The states after an interval of this length, on which the functions were these polynomials."""
+        self.states = states
         self._newest = (step, coefficients)
 
     def snapshot(self) -> Snapshot:

@@ -23,6 +23,8 @@ def exponential_moments(z: Array, count: int) -> Array:
     Gauss-Legendre for small z; for z of 12 and more the recurrence :math:`M_q = (q M_{q-1} - e^{-z}) / z`, whose
     errors shrink as long as q < z: ``count`` may be 12 at most.
     """
+    if count == 1:
+        return np.where(z > 1e-300, -np.expm1(-z) / np.maximum(z, 1e-300), 1.0)[:, np.newaxis]
     moments = np.empty((z.size, count))
     small = z <= _SWITCH
     powers = _POINTS[:, np.newaxis] ** np.arange(count) * _WEIGHTS[:, np.newaxis]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode._uniform import initial_part
 from hpfracc.solvers.ode.adaptive.continuation import Continuation, Piece
 from hpfracc.solvers.ode.adaptive.memory import Snapshot
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
@@ -42,7 +43,7 @@ class AdaptiveSolution:
             self._kept.append(before)
         self._pieces.append(piece)
         self._rights.append(piece.right)
-        self.t_max = self._system.problem.t0 + piece.right
+        self.t_max = self._system.time(piece.right)
 
     def end_at(self, t: float) -> None:
         """Nothing is known beyond this time: a terminal event."""
@@ -58,15 +59,20 @@ class AdaptiveSolution:
                 f"the solution is known from {self.t_min:g} to {self.t_max:g}, and was asked for at "
                 f"{float(times.min()):g} to {float(times.max()):g}"
             )
-        flat = self.flat(np.clip(tau, 0.0, self._rights[-1] if self._rights else 0.0))
+        flat = self.flat(np.clip(tau, 0.0, None))
         return flat.T.reshape(*self._system.shape, *times.shape)
 
-    def flat(self, tau: Array) -> Array:
-        """Flat states, shape (len(tau), n), at times after the start."""
+    def flat(self, elapsed: Array) -> Array:
+        """Flat states, shape (len(elapsed), n), at times after t0."""
+        tau = elapsed - self._system.offset
         result = np.empty((tau.size, self._system.size), self._system.dtype)
+        early = tau < 0.0  # the initial part alone
+        if early.any():
+            result[early] = initial_part(self._system.problem, elapsed[early]).T
+        tau = np.minimum(tau, self._rights[-1] if self._rights else 0.0)
         indices = np.searchsorted(self._rights, tau)
-        for index in np.unique(indices):
-            which = indices == index
+        for index in np.unique(indices[~early]):
+            which = (indices == index) & ~early
             if not self._pieces:
                 result[which] = self._system.start(0.0)
             else:

@@ -27,11 +27,15 @@ class FlatSystem:
     Parameters
     ----------
     problem : Problem
-        Of Caputo's derivative, with known orders.
+        With known orders.
+    offset : float
+        Where time begins to be counted, after t0: above 0 where the solution is infinite there. What the right-hand
+        side adds before is left out.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, offset: float = 0.0) -> None:
         self.problem = problem
+        self.offset = offset
         self.shape = problem.shape
         self.dtype = np.dtype(problem.dtype)
         self.components = self.shape[-1]
@@ -56,10 +60,14 @@ class FlatSystem:
         """Numbers in the state."""
         return self.initial[0].size
 
+    def time(self, tau: float) -> float:
+        """What ``fun`` is told."""
+        return self.problem.t0 + (self.offset + tau)
+
     def start(self, tau: float) -> Array:
-        """The polynomial of the initial values."""
+        """The part of the initial values."""
         if self.problem.derivative == "riemann_liouville":
-            return np.asarray(initial_part(self.problem, np.array([tau]))[:, 0])
+            return np.asarray(initial_part(self.problem, np.array([self.offset + tau]))[:, 0])
         total = self.initial[0]
         for number, value in enumerate(self.initial[1:], start=1):
             total = total + value * (tau**number / math.factorial(number))
@@ -70,12 +78,12 @@ class FlatSystem:
         self.nfev += 1
         more = self._delayed(tau, shifted) if self.problem.delays else ()
         # Copies: the function may keep or change what it is given, and return the same array each time.
-        value = self.problem.fun(self.problem.t0 + tau, y.reshape(self.shape).copy(), *more, *self.problem.args)
+        value = self.problem.fun(self.time(tau), y.reshape(self.shape).copy(), *more, *self.problem.args)
         if type(value) is not np.ndarray or value.shape != self.shape or value.dtype != self.dtype:
             value = check_value(value, self.shape, self.dtype, "fun")
         flat: Array = value.flatten()
         if not np.isfinite(flat).all():
-            raise NotFiniteError(f"fun(t, y) is not finite at t = {self.problem.t0 + tau:.6g}")
+            raise NotFiniteError(f"fun(t, y) is not finite at t = {self.time(tau):.6g}")
         return flat
 
     def _delayed(self, tau: float, shifted: bool) -> tuple[tuple[Array, ...]]:
@@ -116,7 +124,7 @@ class FlatSystem:
         d = self.components
         state = y.reshape(self.shape)
         if self.problem.jac is not None:
-            given = self.problem.jac(self.problem.t0 + tau, state.copy(), *more, *self.problem.args)
+            given = self.problem.jac(self.time(tau), state.copy(), *more, *self.problem.args)
             return check_jacobian(given, self.shape, self.dtype).reshape(-1, d, d).copy()
         columns = []
         base = f.reshape(-1, d)

@@ -17,9 +17,12 @@ from numba import types
 from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
 from hpfracc.solvers.ode.compiled.kernels import call
 
-__all__ = ["CallBack", "CompiledFunction", "NotCompiledError", "compile_function"]
+__all__ = ["CallBack", "CompiledFunction", "NotCompiledError", "compare", "compile_function"]
 
 Array = np.ndarray[Any, Any]
+
+#: A compiled function may differ by this much, relative to its largest component: other order of operations.
+_AGREES = 1e-9
 
 
 class NotCompiledError(Exception):
@@ -138,6 +141,14 @@ def _build(
         raise NotCompiledError(f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}") from error
 
 
+def compare(fun: CompiledFunction, expected: Array, t: float, y: Array) -> None:
+    """Raise :class:`NotCompiledError` where a compiled function differs at a point from what the given one returned."""
+    found = fun(t, y, expected.shape)
+    worst = float(np.max(np.abs(found - expected)))
+    if not (worst <= _AGREES * float(np.max(np.abs(expected))) or np.array_equal(found, expected, equal_nan=True)):
+        raise NotCompiledError(f"compiled, it differs by {worst:.3g} from the function as given at t={t:g}")
+
+
 class CallBack(types.WrapperAddressProtocol):
     """A Python function of t as a pointer: it reads from and writes to arrays that the kernel uses as scratch.
 
@@ -157,10 +168,15 @@ class CallBack(types.WrapperAddressProtocol):
         # at: arguments travel in registers or are removed by the caller, and to turn each into an object takes 0.1 us.
         # Kept with this object: the address is good for as long as the pointer lives.
         self._pointer = ctypes.PYFUNCTYPE(None, ctypes.c_double)(make(fail))
-        self._address = ctypes.cast(self._pointer, ctypes.c_void_p).value
+        self.address = ctypes.cast(self._pointer, ctypes.c_void_p).value
+
+    def check(self) -> None:
+        """Raise what the function raised."""
+        if self.error is not None:
+            raise self.error
 
     def __wrapper_address__(self) -> Any:
-        return self._address
+        return self.address
 
     def signature(self) -> Any:
         """What Numba has to know of it."""

@@ -12,10 +12,22 @@ from hpfracc.solvers.ode._newton import MOST_ITERATIONS, REFRESH, TOLERANCE, New
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
 from hpfracc.solvers.ode.compiled import kernels
 from hpfracc.solvers.ode.compiled.functions import CallBack, CompiledFunction
+from hpfracc.solvers.ode.compiled.interpreter import PythonCall, reads_arrays
 
-__all__ = ["CompiledStepper"]
+__all__ = ["CompiledStepper", "python_pointer"]
 
 Array = np.ndarray[Any, Any]
+
+
+def python_pointer(
+    evaluate: RightHandSide, point: Array, value: Array, flag: Array
+) -> tuple[Any, Array, CallBack | PythonCall]:
+    """A pointer to a function that stays in Python, its parameters, and what holds it and raises its exceptions."""
+    if reads_arrays():
+        call = PythonCall(evaluate.fun, evaluate.args, point, value, flag)
+        return call.pointer, call.parameters, call
+    back = CallBack(evaluate.writer(point, value), point.dtype, flag)
+    return back, np.zeros(1), back
 
 
 class CompiledStepper:
@@ -56,12 +68,14 @@ class CompiledStepper:
         self._counts = np.zeros(3, np.int64)
         dtype, shape = tableau.y.dtype, tableau.problem.shape
         self._point, self._value = np.zeros(rows, dtype), np.zeros(rows, dtype)
-        self._backs: list[CallBack] = []
+        self._backs: list[CallBack | PythonCall] = []
         if isinstance(evaluate, CompiledFunction):
             self._fun, self._parameters = evaluate.pointer, np.append(evaluate.parameters, 0.0)
         else:
-            self._fun = self._call_back(evaluate.writer(self._point.reshape(shape), self._value.reshape(shape)))
-            self._parameters = np.zeros(1)
+            self._fun, self._parameters, back = python_pointer(
+                evaluate, self._point.reshape(shape), self._value.reshape(shape), self._flag
+            )
+            self._backs.append(back)
         self.compiled = isinstance(evaluate, CompiledFunction)
         self._jac, self._has_jac = self._fun, False
         d = rows if newton is not None else 0
@@ -73,8 +87,9 @@ class CompiledStepper:
             self._jac, self._has_jac = self._call_back(write), True
 
     def _call_back(self, make: Callable[[Callable[[BaseException], None]], Any]) -> CallBack:
-        self._backs.append(CallBack(make, self._point.dtype, self._flag))
-        return self._backs[-1]
+        back = CallBack(make, self._point.dtype, self._flag)
+        self._backs.append(back)
+        return back
 
     def run(self, begin: int, first: int, stop: int) -> int:
         """Steps ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
@@ -99,7 +114,6 @@ class CompiledStepper:
             self._counts[:] = 0
         table.known = int(reached)
         for back in self._backs:
-            if back.error is not None:
-                raise back.error
+            back.check()
         self._flag[0] = 0
         return int(reached)

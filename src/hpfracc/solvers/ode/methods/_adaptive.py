@@ -7,15 +7,19 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from hpfracc.solvers.ode._interpreted import refuse_compiled
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._refusals import starts_infinite
 from hpfracc.solvers.ode._result import FODEResult
-from hpfracc.solvers.ode.adaptive.driver import solve_adaptive
+from hpfracc.solvers.ode._singular import GrowthError
+from hpfracc.solvers.ode.adaptive.driver import beginning, solve_adaptive
+from hpfracc.solvers.ode.adaptive.speed import refuse_numba
 
 __all__ = ["Adaptive", "AdaptiveLocal"]
+
+#: Shorter times have no room for the steps before them.
+_EARLIEST = 1e-270
 
 
 @register_method
@@ -36,7 +40,8 @@ class Adaptive(Method):
 
     The equation of a step is solved by iteration; where that fails, by Newton's method, with degree 1 (A-stable)
     while the equation is stiff. Orders may differ between components; multi-term equations and constant delays are
-    taken too.
+    taken too. A Riemann-Liouville solution that is infinite at t0 is the part of its initial data and a rest, which is
+    integrated from a time on before which it is below the tolerance; steps grow from there with t.
 
     References
     ----------
@@ -50,7 +55,7 @@ class Adaptive(Method):
     fixed: ClassVar[bool] = False
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs constant orders and a finite start."""
+        """Needs constant orders, and a right-hand side with an integral where the solution starts at infinity."""
         return _refuses(problem, options, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
@@ -72,7 +77,7 @@ class AdaptiveLocal(Method):
     fixed: ClassVar[bool] = False
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs constant orders and a finite start."""
+        """Needs constant orders, and a right-hand side with an integral where the solution starts at infinity."""
         return _refuses(problem, options, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
@@ -86,10 +91,26 @@ def _refuses(problem: Problem, options: Options, name: str) -> str | None:
     if options.step is not None:
         return f"method={name!r} chooses its steps, and step={options.step:g} was given; leave step out"
     if starts_infinite(problem):
-        return (
-            f"method={name!r} evaluates the right-hand side at t0, where a Riemann-Liouville solution with y0 != 0 is "
-            "infinite; use method='bdf2' or 'implicit_rectangle'"
-        )
+        if problem.delays or problem.terms:
+            return (
+                f"method={name!r} takes no delays and one derivative where a Riemann-Liouville solution is infinite at "
+                "t0; give y0 = 0, or write the equation with Caputo's derivative"
+            )
+        assert problem.orders.known is not None
+        if np.any(problem.orders.known > 1.0):
+            return (
+                f"method={name!r} takes orders up to 1 where a Riemann-Liouville solution is infinite at t0, and alpha "
+                f"reaches {float(problem.orders.known.max()):g}: its first tiny steps would weigh more and more; use "
+                "method='bdf2' or 'implicit_rectangle'"
+            )
+        try:
+            if beginning(problem, options) < _EARLIEST:
+                return (
+                    f"method={name!r} would have to begin {_EARLIEST:g} after t0 or before, so slowly does this "
+                    f"Riemann-Liouville solution forget its start; loosen rtol={options.rtol:g}"
+                )
+        except GrowthError as error:
+            return f"method={name!r}: {error}"
     if np.any(np.asarray(options.atol) <= 0.0):
         return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
-    return refuse_compiled(options, name)
+    return refuse_numba(problem, options, name)

@@ -10,9 +10,10 @@ import numpy as np
 
 from hpfracc.solvers.ode._fixed import solve_fixed
 from hpfracc.solvers.ode._method import Method, register_method
+from hpfracc.solvers.ode._multistep import refuse_start, solve_multistep
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
-from hpfracc.solvers.ode._refusals import refuse_plain
+from hpfracc.solvers.ode._refusals import refuse_plain, starts_infinite
 from hpfracc.solvers.ode._result import FODEResult
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
 from hpfracc.solvers.ode._weights import rectangle_weights
@@ -20,6 +21,9 @@ from hpfracc.solvers.ode._weights import rectangle_weights
 __all__ = ["ImplicitRectangle"]
 
 Array = np.ndarray[Any, Any]
+
+#: Powers from here on it takes with order 1 as it is.
+_BOUND = 0.0
 
 
 @register_method
@@ -31,9 +35,13 @@ class ImplicitRectangle(Method):
     .. math:: y_n = T(t_n) + \frac{h^\alpha}{\Gamma(\alpha+1)} \sum_{j=1}^{n} [(n-j+1)^\alpha - (n-j)^\alpha] f_j,
 
     solved for :math:`y_n` by Newton's method. Order 1 at a fixed t, for smooth solutions and for those that begin like
-    :math:`t^\alpha`. The most damped of the methods: for very stiff equations and rough right-hand sides. The value at
-    the origin is never asked for, so a Riemann-Liouville problem may begin at infinity; the order is then
-    :math:`\alpha - n + 1` with n the next integer above alpha.
+    :math:`t^\alpha`. The most damped of the methods: for very stiff equations and rough right-hand sides.
+
+    The value at the origin is never asked for, so a Riemann-Liouville problem may begin at infinity. Its right-hand
+    side then begins with negative powers of t - t0, on which the plain rule has order :math:`1+\nu`, the lowest power
+    being :math:`\nu` (so 0.3 for alpha = 0.3): starting weights make it exact on all of these, and the order is 1
+    again. Which they are is seen from the right-hand side; where they are more than seven, as for orders of 0.13 and
+    less, it is refused.
 
     References
     ----------
@@ -46,12 +54,29 @@ class ImplicitRectangle(Method):
     implicit: ClassVar[bool] = True
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs constant orders."""
-        return refuse_plain(problem, self.name, infinite=True)
+        """Needs constant orders, and few enough negative powers of t."""
+        plain = refuse_plain(problem, self.name, infinite=True)
+        if plain is None and starts_infinite(problem):
+            return refuse_start(self.name, problem, options, _BOUND)
+        return plain
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One sum over the past, and one system of equations, for each step."""
+        if starts_infinite(problem):
+            return solve_multistep(self, problem, options, _BOUND)
         return solve_fixed(problem, options, Scheme("implicit", _weights, _start), self.name, "asked for")
+
+    def weights(self, alpha: float, n: int) -> Array:
+        """For step 1."""
+        return rectangle_weights(alpha, n)
+
+    def at_one(self, alpha: float, count: int) -> Array | None:
+        """Its generating function is a polylogarithm, of two families of powers."""
+        return None
+
+    def at_minus_one(self, alpha: float, count: int) -> Array | None:
+        """Smooth there."""
+        return None
 
 
 def _weights(alpha: float, n: int) -> tuple[Array]:

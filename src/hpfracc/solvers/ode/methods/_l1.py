@@ -65,7 +65,7 @@ class L1(Method):
         assert problem.orders.known is not None
         least = float(problem.orders.known.min())
         grading = min((2.0 - least) / least, 10.0) if self.grading is None else self.grading
-        return solve_graded(problem, options, self.name, grading, _steps)
+        return solve_graded(problem, options, self.name, grading, _steps, 1)
 
 
 def _steps(scheme: DifferenceScheme, mesh: Array) -> Iterator[Array]:

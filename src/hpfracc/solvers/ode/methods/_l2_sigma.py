@@ -68,7 +68,7 @@ class L2Sigma(Method):
         alpha = problem.orders.single
         assert alpha is not None
         grading = min(2.0 / alpha, 10.0) if self.grading is None else self.grading
-        return solve_graded(problem, options, self.name, grading, _steps)
+        return solve_graded(problem, options, self.name, grading, _steps, 2)
 
 
 def _steps(scheme: DifferenceScheme, mesh: Array) -> Iterator[Array]:

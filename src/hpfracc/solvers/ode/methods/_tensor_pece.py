@@ -11,6 +11,7 @@ from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult
+from hpfracc.solvers.ode.tensors.rule import Rule
 from hpfracc.solvers.ode.tensors.solve import refuse, solve_tensors
 
 __all__ = ["TensorPECE"]
@@ -57,4 +58,4 @@ class TensorPECE(Method):
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Blocks of steps in the library of ``y0``."""
-        return solve_tensors(problem, options, self.name, self.corrections, time.perf_counter())
+        return solve_tensors(problem, options, Rule(self.name, self.corrections), time.perf_counter())

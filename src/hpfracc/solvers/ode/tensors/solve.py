@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._progress import Report, progress_report
 from hpfracc.solvers.ode._result import FODEResult, SolveDecision
 from hpfracc.solvers.ode._uniform import UniformGrid, make_grid
+from hpfracc.solvers.ode.tensors.between import states_at
+from hpfracc.solvers.ode.tensors.rule import Rule, Sums
 from hpfracc.solvers.ode.tensors.weights import make_weights
 
 __all__ = ["refuse", "solve_tensors"]
@@ -51,9 +54,10 @@ def refuse(problem: Problem, options: Options, name: str) -> str | None:
     return None
 
 
-def solve_tensors(problem: Problem, options: Options, name: str, corrections: int, started: float) -> FODEResult:
+def solve_tensors(problem: Problem, options: Options, rule: Rule, started: float) -> FODEResult:
     """Solve with the step of ``options``."""
     assert options.step is not None
+    name = rule.name
     grid = make_grid(problem.t0, problem.t1, options.step)
     decision = SolveDecision(name, f"y0 is an array of {problem.library}", "blocks", problem.library == "jax")
     if grid.steps > options.max_steps:
@@ -61,9 +65,10 @@ def solve_tensors(problem: Problem, options: Options, name: str, corrections: in
         first = problem.y0[..., None]
         times = np.array([problem.t0])
         return FODEResult(times, first, False, message, 0, stats={"steps": 0, "step": grid.step}, decision=decision)
-    weights = make_weights(_order(problem), grid.steps, grid.step, problem.y0)
+    sums = rule.sums(make_weights(_order(problem), grid.steps, grid.step, problem.y0))
+    calls = [0]
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
-        states = _run(problem, grid, weights, corrections, report)
+        states = _run(problem, grid, sums, rule, report, calls)
     known = states.shape[0] - 1
     bad = _first_bad(states)
     success, message = True, REACHED
@@ -72,17 +77,20 @@ def solve_tensors(problem: Problem, options: Options, name: str, corrections: in
         message = f"Interrupted at t = {problem.t0 + known * grid.step:g}: here is the solution up to then."
     if bad is not None:
         success = False
+        solved = ", or Newton's method did not converge there" if rule.implicit else ""
         message = (
-            f"The solution is not finite at t = {problem.t0 + bad * grid.step:g}: take a smaller step, or look "
+            f"The solution is not finite at t = {problem.t0 + bad * grid.step:g}{solved}: take a smaller step, or look "
             "whether the solution ends there."
         )
-    times, states = _at(options, grid, states)
+    times = grid.times()[: states.shape[0]]
+    if options.t_eval is not None:
+        times, states = states_at(options.t_eval, grid, states, _order(problem), problem.dy0)
     return FODEResult(
         t=times,
         y=_last(states),
         success=success,
         message=message,
-        nfev=1 + (1 + corrections) * known,
+        nfev=calls[0] or rule.evaluations(known),
         stats={
             "steps": known,
             "step": grid.step,
@@ -101,30 +109,39 @@ def _order(problem: Problem) -> Any:
     return np.asarray(problem.orders.known if problem.orders.single is None else problem.orders.single)
 
 
-def _run(problem: Problem, grid: UniformGrid, weights: Any, corrections: int, report: Report) -> Any:
-    initial = [problem.y0, *problem.dy0]
+def _run(problem: Problem, grid: UniformGrid, sums: Sums, rule: Rule, report: Report, calls: list[int]) -> Any:
+    """All states; ``calls`` counts evaluations where they can be seen."""
+    initial, jac = [problem.y0, *problem.dy0], problem.jac
     if problem.library == "torch":
-        from hpfracc.solvers.ode.tensors.on_torch.pece import solve_pece as on_torch
+        from hpfracc.solvers.ode.tensors.on_torch.blocks import solve_blocks as on_torch
 
         def fun(t: float, y: Any) -> Any:
+            calls[0] += 1
             before = _version(y)
             value = _checked(problem.fun(t, y, *problem.args), problem)
             if _version(y) != before:
                 raise InvalidInputError("fun(t, y) changes y in place, which is the solution itself; work on y.clone()")
             return value
 
-        return on_torch(fun, grid.t0, grid.step, grid.steps, initial, weights, corrections, report)
-    from hpfracc.solvers.ode.tensors.on_jax.pece import solve_pece as on_jax
+        def jacobian(t: float, y: Any) -> Any:
+            assert jac is not None
+            return _checked(jac(t, y, *problem.args), problem, "jac")
 
-    _checked(_shape_of(problem), problem)
-    return on_jax(problem.fun, grid.t0, grid.step, grid.steps, initial, weights, corrections, problem.args)
+        slopes = None if jac is None else jacobian
+        return on_torch(fun, slopes, rule, grid.t0, grid.step, grid.steps, initial, sums, report)
+    from hpfracc.solvers.ode.tensors.on_jax.blocks import solve_blocks as on_jax
+
+    _checked(_shape_of(problem, problem.fun), problem)
+    if jac is not None:
+        _checked(_shape_of(problem, jac), problem, "jac")
+    return on_jax(problem.fun, jac, rule, grid.t0, grid.step, grid.steps, initial, sums, problem.args)
 
 
-def _shape_of(problem: Problem) -> Any:
+def _shape_of(problem: Problem, fun: Callable[..., Any]) -> Any:
     import sys
 
     jax = sys.modules["jax"]
-    return jax.eval_shape(lambda y, args: problem.fun(problem.t0, y, *args), problem.y0, problem.args)
+    return jax.eval_shape(lambda y, args: fun(problem.t0, y, *args), problem.y0, problem.args)
 
 
 def _version(y: Any) -> int:
@@ -132,14 +149,15 @@ def _version(y: Any) -> int:
     return 0 if y.is_inference() else int(y._version)
 
 
-def _checked(value: Any, problem: Problem) -> Any:
+def _checked(value: Any, problem: Problem, name: str = "fun") -> Any:
+    """What ``fun`` or ``jac`` returned, which has to be an array of the right shape."""
+    wanted = problem.shape if name == "fun" else (*problem.shape, problem.shape[-1])
     shape = getattr(value, "shape", None)
     foreign = problem.library == "torch" and library_of(value) != "torch"
-    if shape is None or foreign or tuple(shape) != problem.shape:
+    if shape is None or foreign or tuple(shape) != wanted:
         found = f"no array of {problem.library}" if shape is None or foreign else f"shape {tuple(shape)}"
-        raise ShapeError(
-            f"fun(t, y) returned {found}, and y has shape {problem.shape}: it has to return an array of the shape of y"
-        )
+        asked = "an array of the shape of y" if name == "fun" else f"{wanted}, a row for each component of fun"
+        raise ShapeError(f"{name}(t, y) returned {found}, and y has shape {problem.shape}: it has to return {asked}")
     return value
 
 
@@ -163,38 +181,6 @@ def _first_bad(states: Any) -> int | None:
             return None
         good = np.isfinite(np.asarray(states)).reshape(states.shape[0], -1).all(1)
     return int(np.argmin(good))
-
-
-def _at(options: Options, grid: UniformGrid, states: Any) -> tuple[Array, Any]:
-    """All steps, or the times asked for: steps themselves, or on the cubic through the four nearest."""
-    known = states.shape[0]
-    if options.t_eval is None:
-        return grid.times()[:known], states
-    place = (options.t_eval - grid.t0) / grid.step
-    times = options.t_eval[place <= known - 1 + 1e-6]
-    place = place[: times.size]
-    nearest = np.rint(place)
-    if np.all(np.abs(place - nearest) <= 1e-6):
-        return times, states[nearest.astype(np.int64)]
-    width = min(4, known)
-    first = np.clip(np.floor(place).astype(np.int64) - (width - 2) // 2, 0, known - width)
-    x = place - first
-    total = None
-    for j in range(width):
-        others = [i for i in range(width) if i != j]
-        factor = np.prod([(x - i) / (j - i) for i in others], axis=0) if others else np.ones_like(x)
-        part = states[first + j] * _column(factor, states)
-        total = part if total is None else total + part
-    return times, total
-
-
-def _column(values: Array, like: Any) -> Any:
-    shaped = values.reshape(-1, *(1,) * (like.ndim - 1))
-    if library_of(like) == "torch":
-        return like.new_tensor(shaped)
-    import sys
-
-    return sys.modules["jax"].numpy.asarray(shaped, dtype=like.dtype)
 
 
 def _last(states: Any) -> Any:

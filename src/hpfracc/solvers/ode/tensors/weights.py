@@ -12,7 +12,7 @@ from hpfracc._arrays import library_of
 from hpfracc.operators._namespace import NUMPY, Namespace, namespace_of
 from hpfracc.operators._sequences import power_difference, second_difference
 
-__all__ = ["Weights", "make_weights"]
+__all__ = ["Weights", "convert", "make_weights"]
 
 
 class Weights(NamedTuple):
@@ -38,7 +38,7 @@ def make_weights(alpha: Any, steps: int, step: float, like: Any) -> Weights:
     xp = namespace_of(alpha)
     with xp.scope():
         made = _write(xp, xp.array(alpha), steps, step)
-        return Weights(*(_convert(each, like) for each in made))
+        return Weights(*(convert(each, like) for each in made))
 
 
 def _write(xp: Namespace, alpha: Any, steps: int, step: float) -> tuple[Any, Any, Any]:
@@ -66,7 +66,8 @@ def _cumulated(xp: Namespace, values: Any) -> Any:
     return values.cumsum(0)
 
 
-def _convert(values: Any, like: Any) -> Any:
+def convert(values: Any, like: Any) -> Any:
+    """Real numbers in the library, on the device and of the width of ``like``."""
     library = library_of(like)
     if library == "torch":
         torch = sys.modules["torch"]

@@ -8,10 +8,12 @@ __all__ = ["SegmentSums"]
 
 #: Segments longer than this are transformed; up to it a product takes less time on a card and on a core alike.
 LONGEST_PRODUCT = 2048
+#: Bytes that the transforms of a stretch of columns may take, where nobody asks for their derivative.
+WORKSPACE = 1 << 28
 
 
 class SegmentSums:
-    """What a segment of L values adds to the L values after it: ``out[i] = sum_j w[L + i - j] f[j]``.
+    """What a segment of L values adds to the values after it: ``out[i] = sum_j w[L + i - j] f[j]``.
 
     Parameters
     ----------
@@ -23,41 +25,71 @@ class SegmentSums:
         self.weights = weights
         self.shared = weights[0].ndim == 1
 
-    def __call__(self, values: torch.Tensor) -> torch.Tensor:
-        """From ``values`` of shape (L, ...) the sums, of shape (len(weights), L, ...)."""
+    def __call__(self, values: torch.Tensor, reach: int) -> torch.Tensor:
+        """From ``values`` of shape (L, ...) the next ``reach`` sums, of shape (len(weights), reach, ...)."""
         length = values.shape[0]
-        if self.shared and length <= LONGEST_PRODUCT:
-            return self._product(values)
-        return torch.stack([self._transformed(each, values) for each in self.weights])
+        if self._by_product(length, reach):
+            matrix = torch.cat([self._rows(each, length, 0, reach) for each in self.weights]).to(values.dtype)
+            return (matrix @ values.reshape(length, -1)).reshape(len(self.weights), reach, *values.shape[1:])
+        return torch.stack([_transformed(self._kernel(each, length, reach), values, reach) for each in self.weights])
 
-    def _kernel(self, weights: torch.Tensor, length: int) -> torch.Tensor:
-        """``w[1] .. w[2L - 1]``, with zeros beyond what is there: those go to times after the end."""
-        part = weights[1 : 2 * length]
-        missing = 2 * length - 1 - part.shape[0]
+    def add_to(self, pieces: list[torch.Tensor], values: torch.Tensor) -> None:
+        """The same, added in place to ``pieces`` of shape (len(weights), length of a piece, ...), one after the other.
+
+        Beside them little memory is taken: a product goes into each piece at once, and transforms go over the columns
+        in stretches.
+        """
+        length, reach = values.shape[0], sum(piece.shape[1] for piece in pieces)
+        if self._by_product(length, reach):
+            flat, first = values.reshape(length, -1), 0
+            for piece in pieces:
+                rows = [self._rows(each, length, first, piece.shape[1]) for each in self.weights]
+                piece.view(-1, flat.shape[1]).addmm_(torch.cat(rows).to(values.dtype), flat)
+                first += piece.shape[1]
+            return
+        # Three arrays of the padded length at a time, in complex numbers: two spectra and the sums.
+        columns = values[:, :1].numel() // length
+        width = max(1, WORKSPACE // (3 * 8 * _padded_length(length, reach) * columns))
+        for kind, weights in enumerate(self.weights):
+            kernel = self._kernel(weights, length, reach)
+            kernel = kernel.reshape(kernel.shape[0], *(1,) * (values.ndim - kernel.ndim), *kernel.shape[1:])
+            for begin in range(0, values.shape[1], width):
+                part = slice(begin, begin + width)
+                own = kernel[:, part] if kernel.shape[1] > 1 else kernel
+                sums, first = _transformed(own, values[:, part], reach), 0
+                for piece in pieces:
+                    piece[kind, :, part] += sums[first : first + piece.shape[1]]
+                    first += piece.shape[1]
+
+    def _by_product(self, length: int, reach: int) -> bool:
+        """Few sums are a product however long the segment is."""
+        return self.shared and min(length, reach) <= LONGEST_PRODUCT and length * reach <= LONGEST_PRODUCT**2
+
+    def _kernel(self, weights: torch.Tensor, length: int, reach: int) -> torch.Tensor:
+        """``w[1] .. w[L + reach - 1]``, with zeros beyond what is there: those go to times after the end."""
+        part = weights[1 : length + reach]
+        missing = length + reach - 1 - part.shape[0]
         if missing:
             part = torch.cat([part, part.new_zeros((missing, *part.shape[1:]))])
         return part
 
-    def _product(self, values: torch.Tensor) -> torch.Tensor:
-        length = values.shape[0]
-        # Row i of a Toeplitz matrix: w[L + i - j] for j = 0 .. L - 1, the kernel reversed and shifted.
-        rows = []
-        for weights in self.weights:
-            reversed_kernel = self._kernel(weights, length).flip(0)
-            rows.append(reversed_kernel.unfold(0, length, 1).flip(0))
-        matrix = torch.cat(rows)
-        flat = values.reshape(length, -1)
-        if flat.is_complex():
-            matrix = matrix.to(flat.dtype)
-        return (matrix @ flat).reshape(len(self.weights), length, *values.shape[1:])
+    def _rows(self, weights: torch.Tensor, length: int, first: int, count: int) -> torch.Tensor:
+        """Rows ``first ..`` of a Toeplitz matrix: w[L + i - j] for j = 0 .. L - 1, the kernel reversed and shifted."""
+        kernel = self._kernel(weights, length, first + count)[first:]
+        return kernel.flip(0).unfold(0, length, 1).flip(0)
 
-    def _transformed(self, weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        length = values.shape[0]
-        kernel = self._kernel(weights, length)
-        kernel = kernel.reshape(kernel.shape[0], *(1,) * (values.ndim - kernel.ndim), *kernel.shape[1:])
-        size = 1 << (3 * length - 2).bit_length()
-        if values.is_complex():
-            product = torch.fft.fft(kernel, size, dim=0) * torch.fft.fft(values, size, dim=0)
-            return torch.fft.ifft(product, size, dim=0)[length - 1 : 2 * length - 1]
-        product = torch.fft.rfft(kernel, size, dim=0) * torch.fft.rfft(values, size, dim=0)
-        return torch.fft.irfft(product, size, dim=0)[length - 1 : 2 * length - 1]
+
+def _padded_length(length: int, reach: int) -> int:
+    """What wraps around falls on sums that are not asked for."""
+    return 1 << (length + reach - 2).bit_length()
+
+
+def _transformed(kernel: torch.Tensor, values: torch.Tensor, reach: int) -> torch.Tensor:
+    length = values.shape[0]
+    kernel = kernel.reshape(kernel.shape[0], *(1,) * (values.ndim - kernel.ndim), *kernel.shape[1:])
+    size = _padded_length(length, reach)
+    if values.is_complex():
+        product = torch.fft.fft(kernel, size, dim=0) * torch.fft.fft(values, size, dim=0)
+        return torch.fft.ifft(product, size, dim=0)[length - 1 : length - 1 + reach]
+    product = torch.fft.rfft(kernel, size, dim=0) * torch.fft.rfft(values, size, dim=0)
+    return torch.fft.irfft(product, size, dim=0)[length - 1 : length - 1 + reach]

@@ -1,4 +1,4 @@
-"""PECE over blocks of steps on JAX arrays: one program of scans and products, differentiable in O(N d) memory."""
+"""Blocks of steps on JAX arrays: one program of scans and products, differentiable in O(N d) memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
-from hpfracc.solvers.ode.tensors.weights import Weights
+from hpfracc.solvers.ode.tensors.on_jax.newton import solve_step
+from hpfracc.solvers.ode.tensors.rule import Rule, Sums
 
-__all__ = ["solve_pece"]
+__all__ = ["solve_blocks"]
 
 #: Fewest steps of a block, and most blocks: each is a scan of its own in the program, which takes time to compile.
 FEWEST = 64
@@ -25,14 +26,15 @@ GROUP = 16
 LONGEST_PRODUCT = 2048
 
 
-def solve_pece(
+def solve_blocks(
     fun: Callable[..., Any],
+    jacobian: Callable[..., Any] | None,
+    rule: Rule,
     t0: float,
     step: float,
     steps: int,
     initial: list[Any],
-    weights: Weights,
-    corrections: int,
+    sums: Sums,
     args: tuple[Any, ...],
 ) -> Any:
     """All states, shape (steps + 1, ..., d).
@@ -40,30 +42,30 @@ def solve_pece(
     Compiled once for a function with what it sees around it, its shapes and the number of steps. A function that sees
     what may be changed in place, such as an object or a dictionary, is compiled for each call.
     """
-    program = _program_of(fun)
-    return program(steps, corrections, t0, step, tuple(initial), tuple(weights), args)
+    program = _program_of(fun, jacobian)
+    return program(steps, rule, t0, step, tuple(initial), sums, args)
 
 
 #: The newest program of each function and the surroundings it was made in; gone with the function.
 _programs: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictionary()
 
 
-def _program_of(fun: Callable[..., Any]) -> Callable[..., Any]:
-    around = surroundings(fun)
+def _program_of(fun: Callable[..., Any], jacobian: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    around = surroundings(fun, *(() if jacobian is None else (jacobian,)))
     if around is None:
-        return _compiled(partial(_solve, fun))
+        return _compiled(partial(_solve, fun, jacobian))
     try:
         found = _programs.get(fun)
         if found is not None and same_surroundings(found[0], around):
             return cast(Callable[..., Any], found[1])
         refer = weakref.ref(fun)
     except TypeError:  # neither to be hashed nor to be referred to
-        return _compiled(partial(_solve, fun))
+        return _compiled(partial(_solve, fun, jacobian))
 
     def solve(*given: Any) -> Any:
         known = refer()
         assert known is not None  # the caller holds it
-        return _solve(known, *given)
+        return _solve(known, jacobian, *given)
 
     program = _compiled(solve)
     _programs[fun] = (around, program)
@@ -71,39 +73,48 @@ def _program_of(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compiled(solve: Callable[..., Any]) -> Callable[..., Any]:
-    """The program of a function, for each number of steps and of corrections."""
+    """The program of a function, for each number of steps and each rule."""
     return cast(Callable[..., Any], jax.jit(solve, static_argnums=(0, 1)))
 
 
 def _solve(
     fun: Callable[..., Any],
+    jacobian: Callable[..., Any] | None,
     steps: int,
-    corrections: int,
+    rule: Rule,
     t0: Any,
     step: Any,
     initial: tuple[Any, ...],
-    weights: tuple[Any, Any, Any],
+    sums: Sums,
     args: tuple[Any, ...],
 ) -> Any:
     block = GROUP * -(-max(FEWEST, -(-(steps + 1) // MOST_BLOCKS)) // GROUP)
     count = -(-(steps + 1) // block)
-    run = jax.checkpoint(partial(_block, fun, block, corrections))
-    add = jax.checkpoint(_segment_sums)
-    f0 = fun(jnp.asarray(t0, initial[0].real.dtype), initial[0], *args)
-    shape = f0.shape
-    pending: list[Any] = [jnp.zeros((2, block, *shape), f0.dtype)] * count
+    run = jax.checkpoint(partial(_block, fun, jacobian, rule, block))
+    if rule.starts_blind:
+        f0 = jnp.zeros_like(initial[0])
+    else:
+        f0 = fun(jnp.asarray(t0, initial[0].real.dtype), initial[0], *args)
+    shape, kinds = f0.shape, len(sums.sequences)
+    pending: list[Any] = [jnp.zeros((kinds, block, *shape), f0.dtype)] * count
     states, values = [], []
-    padded = tuple(_padded(each, count * block + 1) for each in weights)
+    sequences = tuple(_padded(each, count * block + 1) for each in sums.sequences)
+    first = None if sums.first is None else _padded(sums.first, count * block + 1)
+    padded = Sums(sequences, first, sums.newest)
+    before = initial[0].astype(f0.dtype)
     for number in range(count):
-        y, f = run(number * block, pending[number], f0, t0, step, initial, padded, args)
+        y, f = run(number * block, pending[number], f0, before, t0, step, initial, padded, args)
         states.append(y)
         values.append(f)
+        before = y[-1]
         done = number + 1
         if done == count:
             break
         width = done & -done
-        added = add(padded[:2], *values[done - width : done])
-        for offset in range(min(width, count - done)):
+        reach = min(width, count - done)
+        add = jax.checkpoint(partial(_segment_sums, reach * block))
+        added = add(sequences, *values[done - width : done])
+        for offset in range(reach):
             pending[done + offset] = pending[done + offset] + added[:, offset * block : (offset + 1) * block]
     return jnp.concatenate(states)[: steps + 1]
 
@@ -116,25 +127,26 @@ def _padded(weights: Any, length: int) -> Any:
 
 def _block(
     fun: Callable[..., Any],
+    jacobian: Callable[..., Any] | None,
+    rule: Rule,
     block: int,
-    corrections: int,
     begin: Any,
     given: Any,
     f0: Any,
+    before: Any,
     t0: Any,
     step: Any,
     initial: tuple[Any, ...],
-    weights: tuple[Any, Any, Any],
+    sums: Sums,
     args: tuple[Any, ...],
 ) -> tuple[Any, Any]:
     """The steps of a block, a scan over groups of steps, each of which is a scan over steps."""
-    corrector = weights[1]
     real = initial[0].real.dtype
-    short = [_window(each, GROUP) for each in weights[:2]]
-    long = [_window(each, block) for each in weights[:2]]
+    short = [_window(each, GROUP) for each in sums.sequences]
+    long = [_window(each, block) for each in sums.sequences]
 
-    def one(carried: tuple[Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-        recent, n = carried
+    def one(carried: tuple[Any, Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any, Any], tuple[Any, Any]]:
+        recent, n, last = carried
         at, extra = inputs
         index = (n - begin) % GROUP
         tau = jnp.asarray(n, real) * step
@@ -143,34 +155,41 @@ def _block(
             initial[0],
         )
         rows = [jax.lax.dynamic_slice_in_dim(window, GROUP - index, GROUP) for window in short]
-        predicted = base + at[0] + _weighted(rows[0], recent)
-        known = base + at[1] + _weighted(rows[1], recent) + extra * f0
-        y = predicted
-        for _ in range(corrections):
-            y = known + corrector[0] * fun(t0 + tau, y, *args)
+        known = [base + at[k] + _weighted(row, recent) for k, row in enumerate(rows)]
+        if extra is not None:
+            known[-1] = known[-1] + extra * f0
+        start = n == 0  # nothing to step from
+        y = known[0]
+        if rule.implicit:
+            slopes = None if jacobian is None else lambda y: jacobian(t0 + tau, y, *args)
+            # At the origin an equation that is solved already, so that no iteration runs there.
+            weight = jnp.where(start, 0.0, sums.newest)
+            y = solve_step(lambda y: fun(t0 + tau, y, *args), slopes, y, weight, jnp.where(start, y, last))
+        elif sums.newest is not None:
+            for _ in range(rule.corrections):
+                y = known[-1] + sums.newest * fun(t0 + tau, y, *args)
         f = fun(t0 + tau, y, *args)
-        # At the origin there is nothing to step from.
-        start = n == 0
         y, f = jnp.where(start, initial[0].astype(y.dtype), y), jnp.where(start, f0, f)
-        return (recent.at[index].set(f), n + 1), (y, f)
+        return (recent.at[index].set(f), n + 1, y), (y, f)
 
-    def group(carried: tuple[Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-        past, first = carried
+    def group(carried: tuple[Any, Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any, Any], tuple[Any, Any]]:
+        past, first, last = carried
         at, extras = inputs
         # What the groups before add, for every step of this one at once.
-        sums = jnp.stack([_rows(window, past, first, block) for window in long], axis=1)
+        added = jnp.stack([_rows(window, past, first, block) for window in long], axis=1)
         nothing = jnp.zeros((GROUP, *f0.shape), f0.dtype)
-        (values, _), (y, f) = jax.lax.scan(one, (nothing, begin + first), (at + sums, extras))
+        (values, _, last), (y, f) = jax.lax.scan(one, (nothing, begin + first, last), (at + added, extras))
         past = jax.lax.dynamic_update_slice_in_dim(past, values, first, 0)
-        return (past, first + GROUP), (y, f)
+        return (past, first + GROUP, last), (y, f)
 
-    groups = block // GROUP
-    extras = jax.lax.dynamic_slice_in_dim(weights[2], begin, block)
-    inputs = (
-        jnp.moveaxis(given, 1, 0).reshape(groups, GROUP, 2, *f0.shape),
-        extras.reshape(groups, GROUP, *extras.shape[1:]),
-    )
-    _, (states, values) = jax.lax.scan(jax.checkpoint(group), (jnp.zeros((block, *f0.shape), f0.dtype), 0), inputs)
+    groups, kinds = block // GROUP, len(sums.sequences)
+    extras = None
+    if sums.first is not None:
+        extras = jax.lax.dynamic_slice_in_dim(sums.first, begin, block)
+        extras = extras.reshape(groups, GROUP, *extras.shape[1:])
+    inputs = (jnp.moveaxis(given, 1, 0).reshape(groups, GROUP, kinds, *f0.shape), extras)
+    nothing = jnp.zeros((block, *f0.shape), f0.dtype)
+    _, (states, values) = jax.lax.scan(jax.checkpoint(group), (nothing, 0, before), inputs)
     return states.reshape(block, *f0.shape), values.reshape(block, *f0.shape)
 
 
@@ -197,23 +216,23 @@ def _weighted(row: Any, past: Any) -> Any:
     return (row.reshape(row.shape[0], *(1,) * (past.ndim - row.ndim), *row.shape[1:]) * past).sum(0)
 
 
-def _segment_sums(weights: tuple[Any, Any], *segment: Any) -> Any:
-    """``out[i] = sum_j w[L + i - j] f[j]`` for both sequences, shape (2, L, ...)."""
+def _segment_sums(reach: int, weights: tuple[Any, ...], *segment: Any) -> Any:
+    """``out[i] = sum_j w[L + i - j] f[j]`` for each of K sequences and the next ``reach`` sums, (K, reach, ...)."""
     values = jnp.concatenate(segment)
     length = values.shape[0]
-    kernels = [_padded(each[1 : 2 * length], 2 * length - 1) for each in weights]
-    if kernels[0].ndim == 1 and length <= LONGEST_PRODUCT:
-        place = length - 1 + jnp.arange(length)[:, None] - jnp.arange(length)[None, :]
+    kernels = [_padded(each[1 : length + reach], length + reach - 1) for each in weights]
+    if kernels[0].ndim == 1 and min(length, reach) <= LONGEST_PRODUCT and length * reach <= LONGEST_PRODUCT**2:
+        place = length - 1 + jnp.arange(reach)[:, None] - jnp.arange(length)[None, :]
         matrix = jnp.concatenate([kernel[place] for kernel in kernels]).astype(values.dtype)
         product = jnp.matmul(matrix, values.reshape(length, -1), precision="highest")
-        return product.reshape(2, length, *values.shape[1:])
-    return jnp.stack([_transformed(kernel, values) for kernel in kernels])
+        return product.reshape(len(kernels), reach, *values.shape[1:])
+    return jnp.stack([_transformed(kernel, values, reach) for kernel in kernels])
 
 
-def _transformed(kernel: Any, values: Any) -> Any:
+def _transformed(kernel: Any, values: Any, reach: int) -> Any:
     length = values.shape[0]
     kernel = kernel.reshape(kernel.shape[0], *(1,) * (values.ndim - kernel.ndim), *kernel.shape[1:])
-    size = 1 << (3 * length - 2).bit_length()
+    size = 1 << (length + reach - 2).bit_length()  # what wraps around falls on sums that are not asked for
     forward, back = (jnp.fft.fft, jnp.fft.ifft) if jnp.iscomplexobj(values) else (jnp.fft.rfft, jnp.fft.irfft)
     product = forward(kernel, size, axis=0) * forward(values, size, axis=0)
-    return back(product, size, axis=0)[length - 1 : 2 * length - 1]
+    return back(product, size, axis=0)[length - 1 : length - 1 + reach]

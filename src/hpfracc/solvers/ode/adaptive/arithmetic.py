@@ -1,0 +1,198 @@
+"""The arithmetic of one adaptive step in NumPy: for all equations, and until compiled arithmetic pays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from hpfracc.solvers.ode.adaptive.corrector import Corrector, Norm
+from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory
+from hpfracc.solvers.ode.adaptive.stencil import Stencil, make_stencil
+from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
+
+__all__ = ["Arithmetic", "NumpyArithmetic", "StepState", "Taken", "Trial"]
+
+Array = np.ndarray[Any, Any]
+
+_KEPT_STENCILS = 128
+
+
+class StepState(Protocol):
+    """Where a pass is, as far as the arithmetic of its next step needs to know: see ``Stepper``."""
+
+    system: FlatSystem
+    memories: list[ExponentialMemory]
+    corrector: Corrector
+    values: Array
+    steps: list[float]
+    levels: list[int | None]
+    tau: float
+    y: Array
+    atol: Array
+    rtol: float
+    share: float
+    moved: Array
+    largest: Array
+    accepted: int
+    rejected: int
+
+    def scale(self, y: Array) -> Array:
+        """The tolerance of a step that ends with ``y``."""
+
+    def distance_factor(self, step: float, end: float) -> float:
+        """How much more an error of this step weighs later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A step whose equation was solved, with all that its error is judged by.
+
+    Attributes
+    ----------
+    y : array, shape (n,)
+        The state at its end.
+    values : array, shape (R, n)
+        Of the right-hand side: there, and at the points before.
+    stencil : Stencil
+        Of these points.
+    weights : array, shape (R, R) or (R, R, n)
+        Row r takes the values to what degree r adds to the integral over the step.
+    terms : array, shape (R, n)
+        That.
+    errors : list of float
+        Its size in units of the tolerance, as far as the equation feels it.
+    scale : array, shape (n,)
+        The tolerance of the step.
+    inherited : array, shape (n,)
+        The past's part of the global error.
+    """
+
+    y: Array
+    values: Array
+    stencil: Stencil
+    weights: Array
+    terms: Array
+    errors: list[float]
+    scale: Array
+    inherited: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a step that was accepted leaves: the estimated global error, f's response to it, f's polynomial."""
+
+    error: Array
+    moved: Array
+    coefficients: Array
+    largest: Array
+    ratio: float
+
+
+class Arithmetic(Protocol):
+    """Solves the equation of a step, and accepts it."""
+
+    def attempt(self, stepper: StepState, step: float, level: int | None, end: float, degree: int) -> Trial | None:
+        """Solve it; None where that did not succeed."""
+
+    def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
+        """Put the step into the memories."""
+
+
+class NumpyArithmetic:
+    """Any number of orders, delays, batches of any size."""
+
+    def __init__(self) -> None:
+        self._stencils: dict[tuple[int, ...], tuple[Stencil, list[Array]]] = {}
+
+    def attempt(self, stepper: StepState, step: float, level: int | None, end: float, degree: int) -> Trial | None:
+        """Solve the equation of a step."""
+        system, corrector, past = stepper.system, stepper.corrector, stepper.values
+        count = len(past)
+        stencil, parts = self._stencil(stepper, step, level, count)
+        histories = [memory.history(step) for memory in stepper.memories]
+        known = system.start(end).astype(system.dtype, copy=True)
+        inherited = np.zeros_like(known)
+        for (_, which), history in zip(system.groups, histories, strict=True):
+            half = history.size // 2
+            known[which] += history[:half]
+            inherited[which] = history[half:]
+        weights = self._weights(stepper, parts, step)
+        rule = weights[: degree + 1].sum(axis=0)  # (R,) or (R, n)
+        known = known + _combine(rule[1:], past)
+        row = stencil.differences[min(degree + 1, count)]
+        guess = known + rule[0] * (-(row[1:] @ past) / row[0])
+        norm = Norm(stepper.scale(guess), system.components)
+        solved = corrector.solve(end, known, rule[0], guess, norm, stepper.accepted + stepper.rejected)
+        if solved is None:
+            return None
+        values = np.concatenate([solved.f[np.newaxis], past])
+        terms = _combine_rows(weights, values)
+        scale = stepper.scale(solved.y)
+        felt = np.stack([corrector.damped(term) for term in terms]) if corrector.stiff else terms
+        factor = stepper.distance_factor(step, end)
+        errors = [factor * error for error in Norm(scale, system.components).rows(felt)]
+        return Trial(solved.y, values, stencil, weights, terms, errors, scale, inherited)
+
+    def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
+        """Propagate the error, and remember the step."""
+        system, y, values, stencil = stepper.system, trial.y, trial.values, trial.stencil
+        defect = min(degree + 1, len(values) - 1)
+        linear = trial.weights[:2].sum(axis=0)  # the rule of degree 1, for the error's own right-hand side
+        known = trial.inherited + trial.terms[defect] + linear[1] * stepper.moved
+
+        def change(error: Array) -> Array:
+            return np.asarray(system(end, y + error, shifted=True) - values[0])
+
+        try:
+            error, moved = stepper.corrector.propagate(known, linear[0], known + linear[0] * stepper.moved, change)
+        except NotFiniteError:
+            error, moved = known, stepper.moved
+        coefficients = np.zeros((defect + 1, y.size), system.dtype)
+        coefficients[: degree + 1] = stencil.coefficients(degree) @ values
+        wrong = np.outer(stencil.polynomials[defect, : defect + 1], stencil.differences[defect] @ values)
+        wrong[0] += moved
+        wrong[1] += stepper.moved - moved
+        for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
+            memory.advance(step, np.concatenate([coefficients[:, which], wrong[:, which]], axis=1))
+        largest = np.maximum(np.abs(y), stepper.largest * (stepper.tau / end))
+        # Of every component: in a mean over many the error of one would be lost.
+        ratio = float((np.abs(error) / (stepper.atol + stepper.rtol * largest)).max())
+        return Taken(error, moved, coefficients[: degree + 1], largest, ratio)
+
+    def _stencil(self, stepper: StepState, step: float, level: int | None, count: int) -> tuple[Stencil, list[Array]]:
+        levels = stepper.levels[: count - 1]
+        key: tuple[int, ...] | None = None
+        if level is not None and None not in levels:
+            key = tuple(level - other for other in levels if other is not None)
+            found = self._stencils.get(key)
+            if found is not None:
+                return found
+        nodes = np.concatenate([[0.0, 1.0], 1.0 + np.cumsum(stepper.steps[: count - 1]) / step])
+        stencil = make_stencil(nodes)
+        made = stencil, [stencil.contributions(alpha) / math.gamma(alpha) for alpha, _ in stepper.system.groups]
+        if key is not None:
+            if len(self._stencils) >= _KEPT_STENCILS:
+                self._stencils.clear()
+            self._stencils[key] = made
+        return made
+
+    def _weights(self, stepper: StepState, parts: list[Array], step: float) -> Array:
+        """Shape (R, R) where all components share an order, else (R, R, n)."""
+        groups = stepper.system.groups
+        if len(parts) == 1:
+            return np.asarray(parts[0] * step ** groups[0][0])
+        weights = np.empty((*parts[0].shape, stepper.system.size))
+        for part, (alpha, which) in zip(parts, groups, strict=True):
+            weights[..., which] = (part * step**alpha)[..., np.newaxis]
+        return weights
+
+
+def _combine(rule: Array, values: Array) -> Array:
+    return np.asarray(rule @ values if rule.ndim == 1 else (rule * values).sum(axis=0))
+
+
+def _combine_rows(weights: Array, values: Array) -> Array:
+    return np.asarray(weights @ values if weights.ndim == 2 else np.einsum("rpn,pn->rn", weights, values))

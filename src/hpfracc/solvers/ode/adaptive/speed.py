@@ -1,0 +1,135 @@
+"""When the arithmetic of adaptive steps, and the right-hand side, are compiled: as soon as that pays."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode import _compile_policy as policy
+from hpfracc.solvers.ode import compiled
+from hpfracc.solvers.ode._engine import read_backend
+from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._problem import Problem
+
+if TYPE_CHECKING:
+    from hpfracc.solvers.ode.adaptive.stepper import Stepper
+    from hpfracc.solvers.ode.compiled.functions import CompiledFunction
+
+__all__ = ["Speed", "refuse_numba"]
+
+_log = logging.getLogger("hpfracc")
+
+#: Compiled arithmetic is for states up to this size; beyond, NumPy's own loops do the work.
+_MOST_COMPONENTS = 64
+#: Steps between two looks at the clock.
+_EVERY = 16
+#: What compiled arithmetic leaves of the time of a step, and its seconds beside the right-hand side (benchmarks/ode.py
+#: --adaptive).
+_LEFT, _OWN = 0.35, 5e-5
+
+
+def _misfit(problem: Problem) -> str | None:
+    """Why the arithmetic cannot be compiled; None if it can."""
+    assert problem.orders.known is not None
+    if problem.delays:
+        return "the equation has delays"
+    if np.unique(problem.orders.known).size > 1:
+        return "components have different orders"
+    size = int(np.prod(problem.shape))
+    if size > _MOST_COMPONENTS:
+        return f"a state of {size} numbers is left to NumPy, from {_MOST_COMPONENTS + 1} on"
+    return None
+
+
+def refuse_numba(problem: Problem, options: Options, name: str) -> str | None:
+    """Why Numba cannot be used, where it was asked for."""
+    if read_backend(options) != "numba" and options.compile is not True:
+        return None
+    reason = _misfit(problem)
+    return None if reason is None else f"method={name!r} is not compiled here: {reason}; leave Numba out"
+
+
+class Speed:
+    """One solve's choice, over all its passes."""
+
+    def __init__(self, problem: Problem, options: Options) -> None:
+        self.notes: list[str] = []
+        self.compiled = False
+        self.compile_seconds = 0.0
+        self._problem, self._options = problem, options
+        self._dtype = np.dtype(problem.dtype)
+        self._backend = read_backend(options)
+        self._fits = self._backend != "numpy" and _misfit(problem) is None
+        self._kernels = False
+        self._function: CompiledFunction | None = None
+        self._tried = options.compile is False
+        self._price = policy.compile_price(problem.fun)
+        self._steps, self._since = 0, 0.0
+
+    def begin(self, stepper: Stepper) -> None:
+        """Before the steps of a pass."""
+        if self._fits and not self._kernels:
+            asked = self._backend == "numba" or self._options.compile is True
+            if asked:
+                compiled.require()
+            self._kernels = asked or policy.kernel_price("adaptive", self._dtype) == 0.0
+        if self._kernels and self._options.compile is True and not self._tried:
+            self._compile(stepper, must=True)
+        self._use(stepper)
+        self._steps, self._since = 0, time.perf_counter()
+
+    def look(self, stepper: Stepper) -> None:
+        """After a step: now and then, whether another arithmetic is due."""
+        self._steps += 1
+        if self._steps < _EVERY or not self._fits or (self._kernels and self._tried):
+            return
+        now = time.perf_counter()
+        seconds, steps = now - self._since, self._steps
+        if not self._kernels:
+            price = policy.kernel_price("adaptive", self._dtype)
+            if price is not None and policy.rent_kernel("adaptive", self._dtype, (1.0 - _LEFT) * seconds) >= price:
+                self._kernels = True
+                self._use(stepper)
+        elif self._price is not None:
+            self._price.rent(max(seconds - steps * _OWN, 0.0))
+            if self._price.pays(0.0):
+                self._compile(stepper, must=False)
+                self._use(stepper)
+        self._steps, self._since = 0, time.perf_counter()
+
+    def _use(self, stepper: Stepper) -> None:
+        if self._kernels:
+            from hpfracc.solvers.ode.compiled.adaptive import CompiledArithmetic
+
+            stepper.arithmetic = CompiledArithmetic(stepper.system, self._function)
+            policy.note_kernel("adaptive", self._dtype)
+
+    def _compile(self, stepper: Stepper, *, must: bool) -> None:
+        """Compile the right-hand side, or note why not."""
+        from hpfracc.solvers.ode.compiled.functions import NotCompiledError, compare, compile_function
+
+        self._tried = True
+        problem, system = self._problem, stepper.system
+        started = time.perf_counter()
+        try:
+            here = system.time(stepper.tau), stepper.y.reshape(problem.shape)
+            fun = compile_function(problem.fun, problem.args, *here, problem.shape)
+            compare(fun, system(stepper.tau, stepper.y).reshape(problem.shape), *here)
+        except NotCompiledError as error:
+            if must:
+                raise InvalidInputError(
+                    f"compile=True, and the right-hand side cannot be compiled: {error}; use compile=False, or write "
+                    "it in what Numba knows"
+                ) from error
+            self.notes.append(f"the right-hand side stays in Python: {error}")
+            _log.info("right-hand side not compiled: %s", error)
+            return
+        finally:
+            self.compile_seconds = time.perf_counter() - started
+        if fun.fresh:
+            policy.note_compilation(self.compile_seconds)
+        self._function, self.compiled = fun, True

@@ -1,0 +1,228 @@
+"""Blocks of steps on tensors, differentiable in O(N d) memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from hpfracc._arrays import tracks_gradient
+from hpfracc.solvers.ode._progress import Report
+from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums
+from hpfracc.solvers.ode.tensors.on_torch.newton import solve_step
+from hpfracc.solvers.ode.tensors.rule import Rule, Sums
+
+__all__ = ["solve_blocks"]
+
+#: Steps of a block: within it each step sums over the steps before it, once for all between blocks.
+BLOCK = 64
+
+
+def solve_blocks(
+    fun: Callable[[float, torch.Tensor], torch.Tensor],
+    jacobian: Callable[[float, torch.Tensor], torch.Tensor] | None,
+    rule: Rule,
+    t0: float,
+    step: float,
+    steps: int,
+    initial: list[torch.Tensor],
+    sums: Sums,
+    report: Report,
+) -> torch.Tensor:
+    """All states, shape (steps + 1, ..., d), or fewer where the user broke it off.
+
+    Where autograd records, each block is run again during the backward pass (checkpointing) from what it was given:
+    nothing but states and values of the right-hand side is kept between. ``torch.func`` and forward mode go through
+    the same steps without that.
+    """
+    # The function may return the same tensor each time.
+    f0 = torch.zeros_like(initial[0]) if rule.starts_blind else fun(t0, initial[0]).clone()
+    seen = [f0, *initial, *sums.sequences]
+    if rule.starts_blind:  # what it depends on, which f0 would have shown
+        seen.append(fun(t0 + step, initial[0]))
+    wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in seen)
+    tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
+    apart = any(map(tracks_gradient, seen))
+    block = _Block(fun, jacobian, rule, t0, step, initial, sums, apart, wrapped)
+    segments = SegmentSums(list(sums.sequences))
+    run = _with_derivatives if apart else _in_place
+    return run(block, segments, steps, f0, report, tracked)
+
+
+def _with_derivatives(
+    block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, tracked: bool
+) -> torch.Tensor:
+    """Block after block, each result a tensor of its own; ``tracked``: run again in the backward pass."""
+    count = -(-(steps + 1) // BLOCK)
+    pending: list[torch.Tensor | None] = [None] * count  # what earlier blocks add to each, of shape (K, BLOCK, ...)
+    states: list[torch.Tensor] = []
+    values: list[torch.Tensor] = []
+    for number in range(count):
+        length = min(BLOCK, steps + 1 - number * BLOCK)
+        given = pending[number]
+        pending[number] = None
+        before = states[-1][-1].detach() if states else block.initial[0].detach()
+        try:
+            y, f = (
+                checkpoint(block, number * BLOCK, length, given, f0, before, use_reentrant=False)
+                if tracked
+                else block(number * BLOCK, length, given, f0, before)
+            )
+        except KeyboardInterrupt:
+            if not states:
+                raise
+            break
+        states.append(y)
+        values.append(f)
+        done = number + 1
+        newest = y[-1].detach()
+        report(block.time(number * BLOCK + length - 1), lambda newest=newest: newest)  # type: ignore[misc]
+        if done == count:
+            break
+        # The largest power of two that divides the blocks done: as many are summed for as many to come.
+        width = done & -done
+        segment = values[done - width : done]
+        reach = min(width * BLOCK, steps + 1 - done * BLOCK)
+        if tracked:
+            added = checkpoint(_segment_sums, segments, reach, *segment, use_reentrant=False)
+        else:
+            added = _segment_sums(segments, reach, *segment)
+        for offset, piece in enumerate(added.split(BLOCK, dim=1)):
+            earlier = pending[done + offset]
+            pending[done + offset] = piece if earlier is None else earlier + piece
+    return torch.cat(states)
+
+
+def _in_place(
+    block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, tracked: bool
+) -> torch.Tensor:
+    """The same without derivatives: states, values and at most as many sums again, and little besides."""
+    states, values = f0.new_empty((steps + 1, *f0.shape)), f0.new_empty((steps + 1, *f0.shape))
+    kinds, count = len(segments.weights), -(-(steps + 1) // BLOCK)
+    pending: dict[int, torch.Tensor] = {}
+    before = block.initial[0].detach()
+    for number in range(count):
+        begin, end = number * BLOCK, min((number + 1) * BLOCK, steps + 1)
+        try:
+            block.fill(begin, pending.pop(number, None), f0, before, states[begin:end], values[begin:end])
+        except KeyboardInterrupt:
+            if not number:
+                raise
+            return states[:begin]
+        before = states[end - 1]
+        report(block.time(end - 1), lambda newest=before: newest)  # type: ignore[misc]
+        if end == steps + 1:
+            break
+        width = (number + 1) & -(number + 1)
+        for later in range(number + 1, min(number + 1 + width, count)):
+            if later not in pending:
+                length = min(BLOCK, steps + 1 - later * BLOCK)
+                pending[later] = f0.new_zeros((kinds, length, *f0.shape))
+        pieces = [pending[later] for later in range(number + 1, min(number + 1 + width, count))]
+        segments.add_to(pieces, values[end - width * BLOCK : end])
+    return states
+
+
+def _segment_sums(segments: SegmentSums, reach: int, *segment: torch.Tensor) -> torch.Tensor:
+    return segments(torch.cat(segment) if len(segment) > 1 else segment[0], reach)
+
+
+class _Block:
+    """The steps of one block, given what the past adds to each."""
+
+    def __init__(
+        self,
+        fun: Callable[[float, torch.Tensor], torch.Tensor],
+        jacobian: Callable[[float, torch.Tensor], torch.Tensor] | None,
+        rule: Rule,
+        t0: float,
+        step: float,
+        initial: list[torch.Tensor],
+        sums: Sums,
+        apart: bool,
+        wrapped: bool,
+    ) -> None:
+        self.fun, self.jacobian, self.rule, self.t0, self.step = fun, jacobian, rule, t0, step
+        self.initial, self.sums, self.apart, self.wrapped = initial, sums, apart, wrapped
+        self.reversed = torch.stack([each[1 : BLOCK + 1].flip(0) for each in sums.sequences])
+
+    def time(self, n: int) -> float:
+        """Of step n."""
+        return self.t0 + n * self.step
+
+    def __call__(
+        self, begin: int, length: int, given: torch.Tensor | None, f0: torch.Tensor, before: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """States and values, each a new tensor."""
+        states: list[torch.Tensor] = []
+        values: list[torch.Tensor] = []
+        for index in range(length):
+            y, f = self.initial[0].to(f0.dtype), f0
+            if begin + index:
+                past = torch.stack(values) if index else None
+                y, f = self._step(begin + index, index, given, f0, past, states[-1].detach() if states else before)
+            states.append(y)
+            values.append(f)
+        return torch.stack(states), torch.stack(values)
+
+    def fill(
+        self,
+        begin: int,
+        given: torch.Tensor | None,
+        f0: torch.Tensor,
+        before: torch.Tensor,
+        states: torch.Tensor,
+        values: torch.Tensor,
+    ) -> None:
+        """The same, written to ``states`` and ``values``."""
+        for index in range(states.shape[0]):
+            y, f = self.initial[0], f0
+            if begin + index:
+                y, f = self._step(begin + index, index, given, f0, values[:index] if index else None, before)
+            states[index], values[index] = y, f
+            before = states[index]
+
+    def _step(
+        self,
+        n: int,
+        index: int,
+        given: torch.Tensor | None,
+        f0: torch.Tensor,
+        past: torch.Tensor | None,
+        before: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        t = self.time(n)
+        known = [self._start(n)] * len(self.sums.sequences)
+        if self.sums.first is not None:
+            known[-1] = known[-1] + self.sums.first[n] * f0
+        if given is not None:
+            known = [each + given[k, index] for k, each in enumerate(known)]
+        if past is not None:
+            recent = self._recent(index, past)
+            known = [each + recent[k] for k, each in enumerate(known)]
+        y = known[0]
+        if self.rule.implicit:
+            slopes = None if self.jacobian is None else partial(self.jacobian, t)
+            y = solve_step(partial(self.fun, t), slopes, y, self.sums.newest, before, self.apart, self.wrapped)
+        elif self.sums.newest is not None:
+            for _ in range(self.rule.corrections):
+                y = known[-1] + self.sums.newest * self.fun(t, y)
+        return y, self.fun(t, y)
+
+    def _recent(self, index: int, past: torch.Tensor) -> torch.Tensor:
+        """``sum_j w[index - j] f[j]`` over the steps of this block, for each sequence."""
+        rows = self.reversed[:, self.reversed.shape[1] - index :]
+        kinds = rows.shape[0]
+        if rows.ndim == 2:
+            flat = past.reshape(index, -1)
+            return (rows.to(flat.dtype) @ flat).reshape(kinds, *past.shape[1:])
+        return (rows.reshape(kinds, index, *(1,) * (past.ndim + 1 - rows.ndim), *rows.shape[2:]) * past).sum(1)
+
+    def _start(self, n: int) -> torch.Tensor:
+        total = self.initial[0]
+        for number, value in enumerate(self.initial[1:], start=1):
+            total = total + value * ((n * self.step) ** number / math.factorial(number))
+        return total

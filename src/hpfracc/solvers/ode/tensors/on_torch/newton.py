@@ -1,0 +1,124 @@
+"""The equation of an implicit step on tensors, all members of a batch at once, with its derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+__all__ = ["solve_step"]
+
+#: Iterations after which the members that are left are given up.
+MOST = 25
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+
+def solve_step(
+    fun: Function,
+    jacobian: Function | None,
+    known: torch.Tensor,
+    weight: torch.Tensor,
+    guess: torch.Tensor,
+    tracked: bool,
+    wrapped: bool,
+) -> torch.Tensor:
+    """``y = known + weight f(y)``, y of shape (..., d), from ``guess``; NaN for members that do not converge.
+
+    ``tracked``: whether a derivative will be asked for; ``wrapped``: whether by ``torch.func``.
+
+    The solution is found without derivatives. Where they are asked for, they are those of the equation: autograd takes
+    the right-hand side once, at the solution, and the transposed matrix of the last iteration, which gives the first
+    derivative (and an error, if it is differentiated again). Under ``torch.func`` two further steps of Newton's method
+    are taken, Jacobian included: each doubles the terms of the expansion about the solution that are right, so
+    derivatives up to the third are exact.
+    """
+    slopes = _slopes_of(fun, jacobian, wrapped)
+    with torch.no_grad():
+        y = _iterate(fun, slopes, known.detach(), weight.detach(), guess.detach(), wrapped)
+    if not tracked:
+        return y
+    if wrapped:
+        for _ in range(2):
+            y = y - _solved(_matrix(weight, slopes(y)), y - known - weight * fun(y))
+        return y
+    image: torch.Tensor = _OfTheEquation.apply(known + weight * fun(y), y, _matrix(weight.detach(), slopes(y)))
+    return image
+
+
+class _OfTheEquation(torch.autograd.Function):  # type: ignore[misc]
+    """``y`` itself; its derivative is that of ``z`` in ``y = z`` through ``(1 - weight df/dy) dy = dz``."""
+
+    @staticmethod
+    def forward(ctx: Any, z: torch.Tensor, y: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(matrix)
+        return y.clone()
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (matrix,) = ctx.saved_tensors
+        return _solved(matrix.mH, grad), None, None
+
+
+def _iterate(
+    fun: Function, slopes: Function, known: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, wrapped: bool
+) -> torch.Tensor:
+    """Newton's method, for values that nobody differentiates."""
+    settled = torch.zeros_like(y[..., 0].real, dtype=torch.bool)
+    tolerance = torch.finfo(y.dtype).eps ** 0.7  # the next step would be lost in rounding
+    for _ in range(MOST):
+        change = _solved(_matrix(weight, slopes(y)), y - known - weight * fun(y))
+        y = torch.where(settled[..., None], y, y - change)
+        size = change.abs().amax(-1)
+        settled = settled | (size <= tolerance * y.abs().amax(-1)) | (size == 0.0)
+        # Under torch.func.vmap nobody can say for all members together.
+        if not wrapped and bool((settled | ~torch.isfinite(size)).all()):
+            break
+    return torch.where(settled[..., None], y, torch.nan).detach()
+
+
+def _matrix(weight: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
+    identity = torch.eye(slopes.shape[-1], dtype=slopes.dtype, device=slopes.device)
+    return identity - weight.expand(slopes.shape[:-1])[..., None] * slopes
+
+
+def _solved(matrix: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """The solution for each member; NaN where the matrix is not finite or has none."""
+    bad = ~torch.isfinite(matrix).all(-1).all(-1)  # LAPACK takes none such
+    identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    found = torch.linalg.solve_ex(torch.where(bad[..., None, None], identity, matrix), right[..., None])[0][..., 0]
+    return torch.where(bad[..., None], torch.nan, found)
+
+
+def _slopes_of(fun: Function, jacobian: Function | None, wrapped: bool) -> Function:
+    """``df/dy`` of each member, of shape (..., d, d): members do not see one another."""
+    if jacobian is not None:
+        return jacobian
+
+    def under_func(y: torch.Tensor) -> torch.Tensor:
+        value, back = torch.func.vjp(fun, y)
+        return torch.stack([back(each)[0].conj() for each in _units(value)], -2)
+
+    def under_autograd(y: torch.Tensor) -> torch.Tensor:
+        # Checkpointing would have the whole block run again for the sake of these rows, which nobody differentiates.
+        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda each: each, lambda each: each):
+            point = y.detach().requires_grad_()
+            value = fun(point)
+            if not value.requires_grad:  # does not depend on y
+                return value.new_zeros((*value.shape, value.shape[-1]))
+            rows = [
+                torch.autograd.grad(value, point, each, retain_graph=True, allow_unused=True)[0]
+                for each in _units(value)
+            ]
+        return torch.stack([torch.zeros_like(y) if row is None else row.conj() for row in rows], -2)
+
+    return under_func if wrapped else under_autograd
+
+
+def _units(value: torch.Tensor) -> list[torch.Tensor]:
+    """1 in one component and 0 in the others, for each of them."""
+    places = torch.arange(value.shape[-1], device=value.device)
+    return [(places == index).to(value.dtype).expand(value.shape) for index in range(value.shape[-1])]

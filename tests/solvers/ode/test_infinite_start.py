@@ -1,0 +1,126 @@
+"""Riemann-Liouville problems whose solution is infinite at t0: the right answer, or a refusal that says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import gamma
+
+import hpfracc as hf
+from hpfracc.errors import InvalidInputError
+from hpfracc.special import mittag_leffler
+
+
+def solve(fun: Any, alpha: Any, y0: Any = (1.0,), end: float = 1.0, **options: Any) -> Any:
+    with np.errstate(invalid="ignore"):
+        return hf.solve_fode(fun, (0.0, end), list(y0), alpha, derivative="riemann_liouville", **options)
+
+
+def decay(t: float, y: Any) -> Any:
+    return -y
+
+
+def square(t: float, y: Any) -> Any:
+    return -(y**2)
+
+
+def exact_decay(t: Any, alpha: float) -> Any:
+    """``D^alpha y = -y`` with I^(n-alpha) y = 1: t^(alpha-n) E_{alpha, alpha-n+1}(-t^alpha)."""
+    n = int(np.ceil(alpha))
+    return t ** (alpha - n) * mittag_leffler(-(t**alpha), alpha, alpha - n + 1.0)
+
+
+def exact_square(t: float, alpha: float) -> float:
+    """``D^alpha y = -y^2`` with I^(1-alpha) y = 1, by its series in powers of t^(2 alpha - 1)."""
+    start, rise = alpha - 1.0, 2.0 * alpha - 1.0
+    found = [1.0 / gamma(alpha)]
+    for k in range(60):
+        product = sum(found[i] * found[k - i] for i in range(k + 1))
+        power = 2.0 * start + k * rise
+        found.append(-product * gamma(power + 1.0) / gamma(power + alpha + 1.0))
+    return float(sum(each * t ** (start + k * rise) for k, each in enumerate(found)))
+
+
+@pytest.mark.parametrize("alpha", [0.15, 0.3, 0.5, 0.7, 1.4])
+def test_the_implicit_rectangle_is_of_first_order(alpha: float):
+    """Its starting weights take the negative powers exactly; without them the order is 0.3 for alpha = 0.3."""
+    for steps in (200, 800, 3200):
+        result = solve(
+            decay, alpha, end=0.5, method="implicit_rectangle", step=0.5 / steps, dy0=[[0.0]] if alpha > 1.0 else None
+        )
+        assert result.success and np.isposinf(result.y[0, 0])
+        exact = exact_decay(result.t[1:], alpha)
+        assert np.max(np.abs(result.y[0, 1:] / exact - 1.0)) < 1.5 * (0.5 / steps)
+
+
+def test_what_was_a_fifth_off():
+    """alpha = 0.3 with a step of 0.005: BDF2 has too many powers, and the rectangle is right to three digits."""
+    result = solve(decay, 0.3, step=0.005)
+    assert result.success and result.decision.method == "implicit_rectangle"
+    np.testing.assert_allclose(result.y[0, 1:], exact_decay(result.t[1:], 0.3), rtol=1e-3)
+
+
+@pytest.mark.parametrize("rtol", [1e-3, 1e-6])
+@pytest.mark.parametrize("alpha", [0.2, 0.4, 0.9])
+def test_adaptive_steps_hold_the_tolerance(alpha: float, rtol: float):
+    """At every step and at times asked for, however near to t0; at t0 itself it is infinite, with its sign."""
+    asked = np.array([0.0, 1e-30, 1e-12, 1e-3, 0.1, 2.0])
+    result = solve(decay, alpha, y0=[-1.0], end=2.0, rtol=rtol, atol=1e-3 * rtol, dense_output=True)
+    assert result.success and result.decision.method == "adaptive" and result.t[-1] == 2.0
+    given = solve(decay, alpha, y0=[-1.0], end=2.0, rtol=rtol, atol=1e-3 * rtol, t_eval=asked)
+    assert result.y[0, 0] == given.y[0, 0] == result.sol(0.0)[0] == -np.inf
+    for t, y in ((result.t[1:], result.y[0, 1:]), (asked[1:], given.y[0, 1:]), (asked[1:], result.sol(asked[1:])[0])):
+        np.testing.assert_allclose(y, -exact_decay(t, alpha), rtol=10.0 * rtol, atol=1e-2 * rtol)
+
+
+def test_time_is_counted_from_t0():
+    """A start at t0 = 100, near which no time below 1e-14 can be told: the solution is the same, moved."""
+    moved = hf.solve_fode(decay, (100.0, 101.0), [1.0], 0.5, derivative="riemann_liouville", t_eval=[100.5, 101.0])
+    np.testing.assert_allclose(moved.y[0], exact_decay(np.array([0.5, 1.0]), 0.5), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("method", "step", "within"), [("implicit_rectangle", 1e-3, 1e-3), ("adaptive", None, 3e-6)])
+def test_a_nonlinear_right_hand_side_shows_its_powers(method: str, step: float | None, within: float):
+    """-y^2 begins with t^(2 alpha - 2), which the order alone does not tell; the series knows the answer."""
+    result = solve(square, 0.8, end=0.1, method=method, step=step)
+    assert result.success
+    assert result.y[0, -1] == pytest.approx(exact_square(0.1, 0.8), rel=within)
+
+
+@pytest.mark.parametrize(
+    ("fun", "alpha", "y0"),
+    [
+        (lambda t, y: 1.0 - y - y**2, 0.7, [1.0]),
+        (lambda t, y: -(np.abs(y) ** 1.5), 0.6, [1.0]),
+        (lambda t, y: t**-0.3 - y, 0.6, [1.0]),
+        (lambda t, y: np.array([-y[0] + y[1], -2.0 * y[1]]), 0.4, [1.0, 0.0]),
+        (lambda t, y: np.array([-y[0] + y[1], -2.0 * y[1] - y[0]]), [0.5, 0.8], [1.0, 2.0]),
+    ],
+)
+def test_two_ways_to_begin_agree(fun: Any, alpha: Any, y0: Any):
+    """Starting weights on a uniform grid, and steps that grow from nothing, know nothing of one another."""
+    fine = solve(fun, alpha, y0, rtol=1e-8, atol=1e-11)
+    stepped = solve(fun, alpha, y0, method="implicit_rectangle", step=1e-3)
+    assert fine.success and stepped.success and fine.decision.method == "adaptive"
+    np.testing.assert_allclose(stepped.y[:, -1], fine.y[:, -1], rtol=3e-3, atol=3e-3)
+
+
+@pytest.mark.parametrize(
+    ("fun", "alpha", "options", "reason"),
+    [
+        (square, 0.3, {}, "has no integral"),
+        (square, 0.3, {"method": "adaptive"}, "has no integral"),
+        (square, 0.3, {"method": "bdf2", "step": 0.01}, "has no integral"),
+        (lambda t, y: np.exp(y), 0.7, {"method": "adaptive"}, "not behave like a power|faster than any power"),
+        (decay, 0.1, {"step": 0.01}, "use method='adaptive', without a step"),
+        (decay, 0.5, {"method": "pece", "step": 0.01}, "use method='adaptive'"),
+        (decay, 1.5, {"method": "adaptive", "dy0": [[0.0]]}, "orders up to 1"),
+        (lambda t, y, z: -z[0], 0.5, {"delays": [0.1], "history": lambda t: 0.0}, "no delays"),
+    ],
+)
+def test_what_cannot_begin_is_refused(fun: Any, alpha: float, options: dict[str, Any], reason: str):
+    """A solution that does not exist, or one that a method cannot begin: an error, and never a wrong answer."""
+    with pytest.raises(InvalidInputError, match=reason):
+        solve(fun, alpha, **options)
