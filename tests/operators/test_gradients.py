@@ -75,12 +75,12 @@ def test_torch_second_derivatives(operator: Any):
     ("operator", "method"),
     [
         (hf.Caputo, "l1-2"),
-        (hf.RiemannLiouville, "cq2"),
+        pytest.param(hf.RiemannLiouville, "cq2", marks=pytest.mark.slow),
         (hf.GrunwaldLetnikov, "wsgl"),
-        (hf.RiemannLiouvilleIntegral, "simpson"),
+        pytest.param(hf.RiemannLiouvilleIntegral, "simpson", marks=pytest.mark.slow),
         (hf.CaputoFabrizio, "quadratic"),
-        (hf.AtanganaBaleanu, "quadratic"),
-        (hf.TemperedCaputo, "l1-2"),
+        pytest.param(hf.AtanganaBaleanu, "quadratic", marks=pytest.mark.slow),
+        pytest.param(hf.TemperedCaputo, "l1-2", marks=pytest.mark.slow),
     ],
 )
 def test_the_order_has_the_same_slope_in_torch_and_jax_over_many_points(operator: Any, method: str):
@@ -347,7 +347,7 @@ def test_what_the_fast_integral_cannot_differentiate_is_said():
         np.testing.assert_allclose(traced(0.6), hf.riemann_liouville_integral(X, bent, 0.6), rtol=1e-8)
 
 
-@pytest.mark.parametrize("alpha", [0.04, 1e-6])
+@pytest.mark.parametrize("alpha", [pytest.param(0.04, marks=pytest.mark.slow), 1e-6])
 def test_small_orders_of_a_mittag_leffler_memory_have_a_series(alpha: float):
     """As many points of quadrature as 1/alpha took all memory there was; value and slope are those of plain orders."""
     torch = pytest.importorskip("torch")
