@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,10 +52,16 @@ class CompiledFunction:
 _compiled: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Any, tuple[Any, ...] | None]]] = weakref.WeakKeyDictionary()
 
 
-def _signature(dtype: Any) -> Any:
-    number = types.complex128 if np.dtype(dtype).kind == "c" else types.float64
-    pointer = types.CPointer(number)
+@functools.cache
+def _signature(kind: str) -> Any:
+    pointer = types.CPointer(types.complex128 if kind == "c" else types.float64)
     return types.void(types.float64, pointer, pointer, types.CPointer(types.float64))
+
+
+@functools.cache
+def _function_type(kind: str) -> Any:
+    """The type of such a pointer. Numba finds it out at every call of a kernel, which takes 9 us, unless it is told."""
+    return types.FunctionType(_signature(kind))
 
 
 def compile_function(
@@ -135,10 +142,12 @@ def _build(
     }
     exec(compile(source, "<hpfracc right-hand side>", "exec"), scope)
     try:
-        return numba.cfunc(_signature(dtype))(scope["call"])
+        pointer = numba.cfunc(_signature(np.dtype(dtype).kind))(scope["call"])
     except Exception as error:  # whatever Numba raises: its own errors, or those of its parts
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise NotCompiledError(f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}") from error
+    pointer._numba_type_ = _function_type(np.dtype(dtype).kind)
+    return pointer
 
 
 def compare(fun: CompiledFunction, expected: Array, t: float, y: Array) -> None:
@@ -158,7 +167,8 @@ class CallBack(types.WrapperAddressProtocol):
 
     def __init__(self, make: Callable[[Callable[[BaseException], None]], Any], dtype: Any, flag: Array) -> None:
         self.error: BaseException | None = None
-        self._signature = _signature(dtype)
+        kind = np.dtype(dtype).kind
+        self._signature, self._numba_type_ = _signature(kind), _function_type(kind)
 
         def fail(error: BaseException) -> None:
             self.error = error
