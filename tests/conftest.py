@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,16 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 def _resets() -> list[Callable[[], None]]:
     """What forgets the library's global state, from the lowest floor up."""
     return [_config.reset, state.reset, _compile_policy.reset]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def settled_heap() -> None:
+    """Objects that are there by now are no longer looked at by the garbage collector.
+
+    With PyTorch, JAX and Numba loaded there are millions of them; a full collection takes half a second, and tests of
+    memory ask for many.
+    """
+    gc.freeze()
 
 
 #: Tests of choosing, falling back and the contract's words: about arms on the host, wherever they run.
