@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,6 +11,7 @@ from hpfracc._config import current_backend, get_settings
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.ode import _compile_policy as policy
 from hpfracc.solvers.ode import compiled
+from hpfracc.solvers.ode._compilation import try_to_compile
 from hpfracc.solvers.ode._evaluation import Jacobian, RightHandSide
 from hpfracc.solvers.ode._history import History
 from hpfracc.solvers.ode._newton import Newton
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 
 __all__ = ["Engine", "read_backend"]
-
-_log = logging.getLogger("hpfracc")
 
 #: Seconds a step of the NumPy stepping takes beyond its right-hand side (benchmarks/ode.py).
 _NUMPY_STEP = 6e-6
@@ -159,32 +157,25 @@ class Engine:
 
     def _compile(self, *, must: bool) -> None:
         """Change to a compiled right-hand side, or note why not."""
-        from hpfracc.solvers.ode.compiled.functions import NotCompiledError, compile_function
+        from hpfracc.solvers.ode.compiled.functions import compile_function
         from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
 
         self._tried = True
         problem = self.tableau.problem
-        started = time.perf_counter()
-        try:
-            fun = compile_function(problem.fun, problem.args, problem.t0, np.array(problem.y0), problem.shape)
-            jacobian = None
+        jacobian: CompiledFunction | None = None
+
+        def make() -> CompiledFunction:
+            nonlocal jacobian
+            start = problem.t0, np.array(problem.y0)
+            fun = compile_function(problem.fun, problem.args, *start, problem.shape)
             if self.newton is not None and problem.jac is not None:
-                shape = (*problem.shape, problem.shape[-1])
-                jacobian = compile_function(problem.jac, problem.args, problem.t0, np.array(problem.y0), shape)
+                jacobian = compile_function(problem.jac, problem.args, *start, (*problem.shape, problem.shape[-1]))
             self._compare(fun)
-        except NotCompiledError as error:
-            if must:
-                raise InvalidInputError(
-                    f"compile=True, and the right-hand side cannot be compiled: {error}; use compile=False, or write "
-                    "it in what Numba knows"
-                ) from error
-            self.notes.append(f"the right-hand side stays in Python: {error}")
-            _log.info("right-hand side not compiled: %s", error)
+            return fun
+
+        fun, self.compile_seconds = try_to_compile(make, self.notes, must=must)
+        if fun is None:
             return
-        finally:
-            self.compile_seconds = time.perf_counter() - started
-        if fun.fresh:  # one that was kept tells nothing of what the next will take
-            policy.note_compilation(self.compile_seconds)
         policy.note_kernel(self.scheme.kind, self.tableau.y.dtype)
         counted = getattr(self._stepper, "evaluations", 0)
         self._stepper = CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)

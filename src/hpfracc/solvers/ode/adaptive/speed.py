@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import _compile_policy as policy
 from hpfracc.solvers.ode import compiled
+from hpfracc.solvers.ode._compilation import try_to_compile
 from hpfracc.solvers.ode._engine import read_backend
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 
 __all__ = ["Speed", "refuse_numba"]
-
-_log = logging.getLogger("hpfracc")
 
 #: Compiled arithmetic is for states up to this size; beyond, NumPy's own loops do the work.
 _MOST_COMPONENTS = 64
@@ -110,26 +107,18 @@ class Speed:
 
     def _compile(self, stepper: Stepper, *, must: bool) -> None:
         """Compile the right-hand side, or note why not."""
-        from hpfracc.solvers.ode.compiled.functions import NotCompiledError, compare, compile_function
+        from hpfracc.solvers.ode.compiled.functions import compare, compile_function
 
         self._tried = True
         problem, system = self._problem, stepper.system
-        started = time.perf_counter()
-        try:
-            here = system.time(stepper.tau), stepper.y.reshape(problem.shape)
+        here = system.time(stepper.tau), stepper.y.reshape(problem.shape)
+
+        def make() -> CompiledFunction:
             fun = compile_function(problem.fun, problem.args, *here, problem.shape)
             compare(fun, system(stepper.tau, stepper.y).reshape(problem.shape), *here)
-        except NotCompiledError as error:
-            if must:
-                raise InvalidInputError(
-                    f"compile=True, and the right-hand side cannot be compiled: {error}; use compile=False, or write "
-                    "it in what Numba knows"
-                ) from error
-            self.notes.append(f"the right-hand side stays in Python: {error}")
-            _log.info("right-hand side not compiled: %s", error)
+            return fun
+
+        fun, self.compile_seconds = try_to_compile(make, self.notes, must=must)
+        if fun is None:
             return
-        finally:
-            self.compile_seconds = time.perf_counter() - started
-        if fun.fresh:
-            policy.note_compilation(self.compile_seconds)
         self._function, self.compiled = fun, True
