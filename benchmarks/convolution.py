@@ -30,8 +30,9 @@ from hpfracc.engine.selection.knowledge import knowledge_for
 SIZES = (16, 64, 256, 1000, 4000, 10_000, 100_000, 1_000_000, 10_000_000)
 #: Arms whose work is this much more than the least are left out: they would take minutes and cannot win.
 HOPELESS = 100.0
-#: Seconds of calls after which ``auto`` counts as settled.
-SETTLING = 1.5
+#: Calls after which ``auto`` counts as settled, for alternatives are asked again after 256; but no longer than these
+#: seconds, unless it had hardly any calls by then.
+SETTLED, SETTLING, FEWEST = 600, 4.0, 150
 
 
 def contestants(weights: Any, signal: Any, key: str) -> tuple[dict[str, Callable[[], Any]], dict[str, Any]]:
@@ -64,7 +65,7 @@ def measure(weights: Any, signal: Any, seconds: float, synchronize: Callable[[],
     key = f"benchmark-{signal.shape}-{type(signal).__name__}"
     arms, kernels = contestants(weights, signal, key)
     calls, until = 0, time.perf_counter() + SETTLING
-    while calls < 150 or time.perf_counter() < until:
+    while calls < FEWEST or (calls < SETTLED and time.perf_counter() < until):
         hf.causal_convolution(weights, signal, weights_key=key)
         if synchronize is not None:
             synchronize()
