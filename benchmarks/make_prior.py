@@ -214,7 +214,12 @@ def merge(known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
         "version": 1,
         "made": made,
         "knots": {operation: dict(sorted(arms.items())) for operation, arms in sorted(knots.items())},
-        "compile": by_precision({**known.get("compile", {}), **found["compile"]}),
+        # First calls are kept by kernel, not by operation: those of some operations only add to what is known.
+        "compile": by_precision(
+            {**found["compile"], **known.get("compile", {})}
+            if ":" in part
+            else {**known.get("compile", {}), **found["compile"]}
+        ),
         "transfers": {**known.get("transfers", {}), **found["transfers"]},
     }
 
