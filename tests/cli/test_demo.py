@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -22,8 +23,9 @@ from hpfracc.cli.demo.chapters import convolution
 from hpfracc.cli.demo.chart import Chart, Line, Mark, spread
 from hpfracc.cli.demo.page import render
 from hpfracc.cli.demo.survey import Row, Survey
+from hpfracc.cli.demo.survey import survey as take_survey
 from hpfracc.cli.info import collect
-from hpfracc.engine.execution.calibration import Timing
+from hpfracc.engine.execution.calibration import Timing, Trial
 
 NASTY = "<script>alert(1)</script>&\"'"
 VOID = {"meta", "br"}
@@ -141,6 +143,28 @@ def test_a_survey_knows_the_best_of_each_backend():
     assert last.of_backend("numba") is None
     assert last.why_not("numba") == "one call would take more than 1 s"
     assert len(found.first_calls()) == 5
+
+
+def test_an_arm_that_fails_is_a_line_and_not_the_end(small: None, monkeypatch: pytest.MonkeyPatch):
+    """The others are measured, and the reason stands where its time would."""
+    measured = Trial.time
+
+    def fail(self: Trial, arm: Any, *args: Any, **options: Any) -> Any:
+        if arm.algorithm == "fft":
+            raise RuntimeError("driver went away")
+        return measured(self, arm, *args, **options)
+
+    monkeypatch.setattr(Trial, "time", fail)
+    rows = take_survey(
+        "causal_convolution",
+        (250,),
+        lambda size: (np.ones(size), np.ones(size)),
+        effort=1e-3,
+        patience=1.0,
+        report=lambda share, what: None,
+    ).rows
+    assert "numpy:direct@cpu" in rows[0].timings
+    assert "driver went away" in rows[0].skipped["numpy:fft@cpu"]
 
 
 def test_the_chapter_shows_lines_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch):

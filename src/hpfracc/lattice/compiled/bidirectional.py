@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit, uint64, uintp
 
-from hpfracc.lattice.compiled.heap import push, sink
+from hpfracc.engine.backends.numba.heap import push, sink
 from hpfracc.lattice.compiled.steps import NOWHERE, OPTIONS, ROOT, borders, brought_back
 
 __all__ = ["bidirectional"]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode._method import Method, register_method
-from hpfracc.solvers.ode._options import Options
-from hpfracc.solvers.ode._problem import Problem
-from hpfracc.solvers.ode._result import FODEResult
+from hpfracc.solvers.ode._method import register_method
+from hpfracc.solvers.ode.tensors.method import TensorMethod
 from hpfracc.solvers.ode.tensors.rule import Rule
-from hpfracc.solvers.ode.tensors.solve import refuse, solve_tensors
 
 __all__ = ["TensorPECE"]
 
@@ -20,7 +16,7 @@ __all__ = ["TensorPECE"]
 @register_method
 @final
 @dataclass(frozen=True, slots=True)
-class TensorPECE(Method):
+class TensorPECE(TensorMethod):
     r"""The predictor-corrector method of :class:`PECE`, for PyTorch and JAX.
 
     ``fun(t, y)`` takes and returns tensors of shape (..., d): an ensemble is one call. The order may be a tensor that
@@ -46,16 +42,10 @@ class TensorPECE(Method):
     name: ClassVar[str] = "pece"
     aliases: ClassVar[tuple[str, ...]] = ("predictor_corrector", "adams", "abm")
     order: ClassVar[str] = "min(2, 1 + corrections alpha)"
-    libraries: ClassVar[frozenset[str]] = frozenset({"torch", "jax"})
 
     def __post_init__(self) -> None:
         if isinstance(self.corrections, bool) or not isinstance(self.corrections, int) or self.corrections < 1:
             raise InvalidInputError(f"corrections={self.corrections!r} has to be a whole number of 1 or more")
 
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs constant orders, Caputo's derivative, and a step."""
-        return refuse(problem, options, self.name)
-
-    def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Blocks of steps in the library of ``y0``."""
-        return solve_tensors(problem, options, Rule(self.name, self.corrections), time.perf_counter())
+    def _rule(self) -> Rule:
+        return Rule(self.name, self.corrections)

@@ -13,6 +13,7 @@ import numpy as np
 from numba import int64, njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.numba.heap import push, sink
 from hpfracc.engine.backends.numba.kernels._arrays import Array
 from hpfracc.engine.primitives._stencils import bucket_ring, forward_offsets
 from hpfracc.engine.primitives.stencil_relax import read_periodic
@@ -39,43 +40,6 @@ def _unwrapped(ghost, sides, strides):  # type: ignore[no-untyped-def]
         elif coordinate == sides[axis] + 1:
             place -= sides[axis] * strides[axis]
     return uintp(place)
-
-
-@njit(**_OPTIONS)
-def _push(keys, items, size, key, item):  # type: ignore[no-untyped-def]
-    """Put an item into a heap that has room; each branches into four."""
-    hole = size
-    while hole > 0:
-        parent = (hole - 1) >> 2
-        if keys[parent] <= key:
-            break
-        keys[hole] = keys[parent]
-        items[hole] = items[parent]
-        hole = parent
-    keys[hole] = key
-    items[hole] = item
-
-
-@njit(**_OPTIONS)
-def _sink(keys, items, size):  # type: ignore[no-untyped-def]
-    """Take the first item of a heap away: the one behind its ``size`` others finds a new place."""
-    key, item = keys[size], items[size]
-    hole = 0
-    while True:
-        child = 4 * hole + 1
-        if child >= size:
-            break
-        least, best = child, keys[child]
-        for other in range(child + 1, min(child + 4, size)):
-            if keys[other] < best:
-                least, best = other, keys[other]
-        if best >= key:
-            break
-        keys[hole] = best
-        items[hole] = items[least]
-        hole = least
-    keys[hole] = key
-    items[hole] = item
 
 
 @njit(**_OPTIONS)
@@ -131,7 +95,7 @@ def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width,
             elif size > 0:
                 key, place = keys[0], heap[0]
                 size -= 1
-                _sink(keys, heap, size)
+                sink(keys, heap, size)
                 if key > found[place]:
                     continue
             else:
@@ -166,7 +130,7 @@ def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width,
                         if size == capacity:
                             keys, heap = np.concatenate((keys, keys)), np.concatenate((heap, heap))
                             capacity *= 2
-                        _push(keys, heap, size, float(reached), there)
+                        push(keys, heap, size, float(reached), there)
                         size += 1
                         continue
                     entry = free

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hpfracc.solvers.ode._method import Method, register_method
-from hpfracc.solvers.ode._options import Options
-from hpfracc.solvers.ode._problem import Problem
-from hpfracc.solvers.ode._result import FODEResult
-from hpfracc.solvers.ode.tensors.rule import Rule
-from hpfracc.solvers.ode.tensors.solve import refuse, solve_tensors
+from hpfracc.solvers.ode._method import register_method
+from hpfracc.solvers.ode.tensors.method import TensorMethod
 
 __all__ = ["TensorImplicitTrapezoid"]
 
@@ -19,7 +14,7 @@ __all__ = ["TensorImplicitTrapezoid"]
 @register_method
 @final
 @dataclass(frozen=True, slots=True)
-class TensorImplicitTrapezoid(Method):
+class TensorImplicitTrapezoid(TensorMethod):
     r"""The method of :class:`ImplicitTrapezoid` for PyTorch and JAX, for stiff equations.
 
     The equations of a step, one of d unknowns for each member of an ensemble, are solved together by Newton's method
@@ -34,13 +29,4 @@ class TensorImplicitTrapezoid(Method):
     name: ClassVar[str] = "implicit_trapezoid"
     aliases: ClassVar[tuple[str, ...]] = ("trapezoid", "trapezoidal")
     order: ClassVar[str] = "2; min(2, 1 + alpha) for solutions like t^alpha"
-    libraries: ClassVar[frozenset[str]] = frozenset({"torch", "jax"})
     implicit: ClassVar[bool] = True
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs constant orders, Caputo's derivative, and a step."""
-        return refuse(problem, options, self.name)
-
-    def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Blocks of steps in the library of ``y0``."""
-        return solve_tensors(problem, options, Rule(self.name), time.perf_counter())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from numba import njit
+from typing import Any
 
-from hpfracc.lattice.compiled.steps import OPTIONS
+from numba import njit
 
 __all__ = ["push", "sink"]
 
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True}
 
-@njit(**OPTIONS)
+
+@njit(**_OPTIONS)
 def push(keys, items, size, key, item):  # type: ignore[no-untyped-def]
     """Put an item behind ``size`` others and let it rise."""
     hole = size
@@ -24,7 +26,7 @@ def push(keys, items, size, key, item):  # type: ignore[no-untyped-def]
     items[hole] = item
 
 
-@njit(**OPTIONS)
+@njit(**_OPTIONS)
 def sink(keys, items, size):  # type: ignore[no-untyped-def]
     """Take the first item away: the one behind its ``size`` others finds a new place."""
     key, item = keys[size], items[size]
