@@ -137,6 +137,15 @@ class Expression:
             raise UnsupportedDtypeError(*self._complex_result.args)
         return self._complex_result
 
+    def most_elements(self, shapes: Sequence[tuple[int, ...]]) -> int:
+        """Elements that live at once when it is evaluated step by step for operands of ``shapes``, with the result's.
+
+        An intermediate result is as large as the operands that it is made of, not as all of them.
+        """
+        if all(shape == shapes[0] for shape in shapes):
+            return self.temporaries * math.prod(shapes[0])
+        return _live_elements(self.tree, dict(zip(self.names, shapes, strict=True)))[0]
+
     def render(
         self,
         number: Callable[[float], str] = repr,
@@ -362,6 +371,21 @@ def _live(node: Node, reuse: bool = False) -> int:
         most = max(most, held + needs)
         held += 1 if needs else 0
     return max(most, held + (0 if reuse and _writes_over(node) else 1))
+
+
+def _live_elements(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, tuple[int, ...]]:
+    """The most elements alive while ``node`` is evaluated, and the shape of what it gives."""
+    if node.kind == "name":
+        return 0, shapes[str(node.value)]
+    if node.kind == "number":
+        return 0, ()
+    held, most, shape = 0, 0, ()
+    for argument in node.arguments:
+        needs, own = _live_elements(argument, shapes)
+        most = max(most, held + needs)
+        held += math.prod(own) if needs else 0
+        shape = np.broadcast_shapes(shape, own)
+    return max(most, held + math.prod(shape)), shape
 
 
 def _writes_over(node: Node) -> bool:

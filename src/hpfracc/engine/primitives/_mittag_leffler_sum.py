@@ -111,6 +111,9 @@ def _fractions(tools: Namespace, points: Any, weights: Any, z: Any, order: int) 
         size = distance * distance + tools.constant(points.imag**2)
         above = tools.constant(weights.real) * distance + tools.constant(weights.imag * points.imag)
         return [2.0 * (above / size).sum(-1)]
+    if order == 0:
+        # One division: a reciprocal first would be a third array of this size, where a library makes it in two steps.
+        return [(tools.constant(weights) / (tools.constant(points) - z)).sum(-1)]
     reciprocal = 1.0 / (tools.constant(points) - z)
     power = tools.constant(weights) * reciprocal
     sums = [power.sum(-1)]

@@ -47,7 +47,7 @@ class Elementwise(Primitive):
     operands = ("*",)
 
     def describe(self, *arrays: Any, expression: str, names: Sequence[str]) -> Call:
-        """Check formula and operands; ``facts``: ``steps``, ``temporaries``, ``reused`` and ``result`` (a dtype)."""
+        """Check formula and operands; ``facts``: ``steps``, ``temporaries``, ``reused``, ``alive``, ``result`` (a dtype)."""
         formula = parse_expression(expression, names)
         if len(arrays) != len(formula.names):
             raise ShapeError(
@@ -71,6 +71,7 @@ class Elementwise(Primitive):
                 "steps": formula.steps,
                 "temporaries": formula.temporaries,
                 "reused": formula.reused,
+                "alive": formula.most_elements(shapes),
                 "result": result,
             },
         )
@@ -94,8 +95,8 @@ class Elementwise(Primitive):
         """Intermediate results: whole arrays, or nothing where the formula is evaluated piece by piece."""
         if algorithm != "default":
             return 0
-        temporaries: int = call.facts["temporaries"]
-        return max(0, temporaries - 1) * call.length * call.itemsize
+        alive: int = call.facts["alive"]
+        return max(0, alive - call.length) * call.itemsize
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis, the longest first."""

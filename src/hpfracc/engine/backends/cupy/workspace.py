@@ -1,7 +1,11 @@
 """What CuPy's kernels take beyond operands and result; imports no CuPy, for it is asked before that is loaded.
 
-Measured on an H200 by what CuPy's pool held (``benchmarks/memory.py``), or counted from the kernels' own statements.
-cuFFT's work areas stay with CuPy's plans.
+Checked on an H200 against what CuPy's pool handed out and the blocks alive at each peak (``benchmarks/memory.py``).
+
+What is told is what a call allocates whose plans of cuFFT exist, as they do from the second call of a shape on: CuPy
+keeps up to 16 plans a thread and device, and with each its work area, taken from the pool when the plan was made. So a
+first call takes that area, too (``backends/cufft.py`` tells its size: between nothing and five times the transform), and
+it stays taken, in what the pool counts as used, until the plan is dropped.
 """
 
 from __future__ import annotations
@@ -39,11 +43,7 @@ HISTORY_BLOCK = 1 << 24
 #: States of a recurrence that go side by side: enough to fill a card, few enough that the passes over them stay small.
 STATES_TOGETHER = 1 << 19
 #: Values of the Mittag-Leffler function that are taken at once, and bytes of the fractions of each.
-_AT_ONCE, _FRACTIONS = 1 << 18, 1330
-
-
-#: Points of the longest row that cuFFT transforms in one pass, without a work area.
-ONE_PASS = 4096
+_AT_ONCE, _FRACTIONS = 1 << 18, 1430
 
 
 def _sizes(call: Call) -> tuple[int, int, int]:
@@ -58,22 +58,32 @@ def convolution_direct(call: Call, arm: Arm) -> int:
 
 
 def convolution_fft(call: Call, arm: Arm) -> int:
-    """Padded signal, its spectrum, the padded product, and the spectrum of the weights."""
+    """Padded signal, its spectrum, the padded product (of complex numbers the spectrum itself), marks of bad samples."""
     n, rows, taps = _sizes(call)
-    if not call.batch * n * taps:
+    points = call.batch * n
+    if not points * taps:
         return 0
-    return around_bytes(call) + (3 * call.batch + rows) * fast_length(n + taps - 1) * call.itemsize
+    size = fast_length(n + taps - 1) * call.itemsize
+    weights, padded = (1, rows * size), call.batch * size
+    kept: Stage = (weights, (2 if call.dtype.startswith("complex") else 3, padded))
+    stages: list[Stage] = [
+        ((2, rows * size),),
+        (weights, (2 if rows == 1 else 3, padded)),
+        (*kept, (1, call.output_bytes), (int(taps < n), points)),
+    ]
+    if taps < n:
+        # Which samples are bad, counted, and counted so far before.
+        stages.append((*kept, (2, 4 * points)))
+    return around_bytes(call) + footprint(stages, False) - call.output_bytes
 
 
 def fft(call: Call, arm: Arm) -> int:
-    """A padded, cut or complex copy, one that ``irfft`` spoils, and the work area of plans that take several passes."""
+    """A padded, cut or complex copy, and one that ``irfft`` spoils."""
     kind, given = call.facts["kind"], call.facts["given"]
     wanted: int = call.facts["frequencies"] if kind == "irfft" else call.length
     if kind in ("fft", "ifft") and not call.dtype.startswith("complex"):
-        copy = call.batch * call.length * dtype_bytes(call.facts["result"])
-    else:
-        copy = 0 if given == wanted and kind != "irfft" else call.batch * wanted * call.itemsize
-    return copy + (max(call.output_bytes, call.input_bytes) if call.length > ONE_PASS else 0)
+        return call.batch * call.length * dtype_bytes(call.facts["result"])
+    return 0 if given == wanted and kind != "irfft" else call.batch * wanted * call.itemsize
 
 
 def reduction(call: Call, arm: Arm) -> int:
@@ -90,16 +100,24 @@ def mittag_leffler(call: Call, arm: Arm) -> int:
     return each * call.length + _FRACTIONS * min(call.length, _AT_ONCE)
 
 
+def _sums(call: Call) -> int:
+    """Arrays of a cumulative sum: of one row, which is scanned in blocks, another one beside the result."""
+    return 2 if call.batch == 1 else 1
+
+
 def history_sum(call: Call, arm: Arm) -> int:
     """The signal in double precision, with and without its bad samples, and a block of weights."""
     wide, size = wide_bytes(call), call.batch * call.length
     rows = max(1, min(call.length, HISTORY_BLOCK // max(1, call.length)))
     weights = rows * call.length
     kept: Stage = ((2, size * wide), (1, call.output_bytes))
+    # The kernels of intervals leave out the first sample, so that a product copies the others together.
+    copied = 0 if call.facts["kernel"] == "tabulated" else call.batch * max(0, call.length - 1) * wide
+    product: Stage = ((1, 8 * weights), (int(wide == 16), 16 * weights), (1, call.batch * rows * wide), (1, copied))
     stages: list[Stage] = [
         (*kept, *made_weights(call, weights)),
-        (*kept, (1, 8 * weights), (int(wide == 16), 16 * weights), (1, call.batch * rows * wide)),
-        (*kept, (2, size), (2, 8 * size)),
+        (*kept, *product),
+        (*kept, (2, size), (_sums(call), 8 * size)),
         (*kept, (1, size), (1, call.output_bytes)),
     ]
     return footprint(stages, False) - call.output_bytes
@@ -115,7 +133,7 @@ def exponential_recurrence(call: Call, arm: Arm) -> int:
         stages = [(kept, *parts.carried(3)), (kept, *parts.padded, (1, parts.states), (3, values))]
     else:
         stages = [(kept, *parts.padded, (1, values), (5, parts.states))]
-    stages += [(kept, (1, values), (3, size), (2, 8 * size)), (kept, (2, values), (3, size))]
+    stages += [(kept, (1, values), (3, size), (_sums(call), 8 * size)), (kept, (2, values), (3, size))]
     return footprint([*stages, (kept, (1, values), (1, call.output_bytes))], False) - call.output_bytes
 
 
@@ -137,44 +155,57 @@ def toeplitz_direct(call: Call, arm: Arm) -> int:
 
 
 def toeplitz_fft(call: Call, arm: Arm) -> int:
-    """The weights continued and their spectrum; then rows padded, transformed and transformed back."""
+    """The weights continued and their spectrum; then rows padded, transformed and transformed back, and cut to length.
+
+    Where a bad sample does not reach everything: the rows without them, and counts of them up to each point, and at
+    both ends of its window.
+    """
     if not call.batch * call.length * call.facts["taps"]:
         return 0
-    row = math.prod(padded_sizes(call.facts["points"], call.facts["used"])) * call.itemsize
-    weights, signals = call.facts["weight_rows"] * row, call.batch * row
-    kept = (1, weights if call.dtype.startswith("complex") else weights // 2)
-    points = call.batch * call.length
-    repaired: Stage = () if call.facts["used"] == call.facts["points"] else ((1, call.output_bytes), (1, points))
+    sizes, used, rows = padded_sizes(call.facts["points"], call.facts["used"]), call.facts["used"], call.facts["weight_rows"]
+    row, real = math.prod(sizes) * call.itemsize, not call.dtype.startswith("complex")
+    weights, signals, points = rows * row, call.batch * row, call.batch * call.length
+    kept = (1, weights // 2 if real else weights)
+    # Of several axes, what the weights are before the last is continued; along another than the last, copies in order.
+    before = (1, weights * used[-1] // sizes[-1] if len(sizes) > 1 else 0)
+    turned = int(call.facts["axes"][-1] != -1)
+    repaired: Stage = () if used == call.facts["points"] else ((1, call.output_bytes), (1, points))
+    full = 2 if real else 1  # complex numbers are transformed back in place
     stages: list[Stage] = [
-        ((2, weights), kept),
-        (kept, *repaired, (2, signals)),
-        (kept, *repaired, (1, signals), (3 if repaired else 0, 4 * points), (1, call.output_bytes)),
+        ((2 + turned, weights), before, kept),
+        (kept, *repaired, (2 + turned, signals)),
+        (kept, *repaired, (full + turned, signals), (int(rows > 1), signals)),
+        (kept, *repaired, (full, signals), (int(bool(repaired) or call.batch > 1 or len(sizes) > 1), call.output_bytes)),
     ]
+    if repaired:
+        stages.append((kept, *repaired, (full, signals), (4, 4 * points), (2, 8 * max(call.facts["points"]))))
     return footprint(stages, False) - call.output_bytes
 
 
 def spectral_multiply(call: Call, arm: Arm) -> int:
-    """The spectrum and its product; cosines by permuted copies."""
+    """The spectrum and its product; cosines by copies."""
     if not call.batch * call.length:
         return 0
     spectrum, out = call.facts["spectrum_bytes"], call.output_bytes
     product = spectrum if call.facts["fits"] else max(spectrum, out)
-    stages: list[Stage] = [((1, spectrum), (1, product)), ((1, product), (int(call.facts["real"]), out))]
-    if call.facts["waves"]:
-        stages.append(((5, out), (2, out // 2)))
+    stages: list[Stage] = []
+    if call.facts["turns"] or not call.facts["waves"]:
+        stages += [((1, spectrum), (1, product)), ((1, product), (int(call.facts["real"]), out))]
+    parts = 0 if call.facts["real"] else 1  # real and imaginary part one behind the other
+    for number, (_, kind) in enumerate(call.facts["waves"]):
+        # Continued to twice the length and transformed; or permuted, transformed, turned, joined and doubled, and back
+        # half of it backwards, joined, turned and, with a copy that is spoilt, transformed.
+        later = int(number > 0) + parts
+        stages += [((4 + later, out),)]
+        stages += [((5 + parts, out),) if kind in ("dct1", "dst1") else ((4 + parts, out), (1, out // 2))]
     return max(0, footprint(stages, False) - out)
 
 
 def stencil_frontier(call: Call, arm: Arm) -> int:
-    """Two lists of points, the round in which each was called last, and the costs one behind the other."""
-    return 20 * call.batch * call.length + _stencil_costs(call)
+    """Two lists of points, and the round in which each was called last."""
+    return 20 * call.batch * call.length
 
 
 def stencil_tiles(call: Call, arm: Arm) -> int:
-    """The search for sources, and the costs one behind the other; lists of tiles are a thousandth of that."""
-    return 10 * call.batch * call.length + _stencil_costs(call)
-
-
-def _stencil_costs(call: Call) -> int:
-    directions = call.facts["steps"] // 2 if call.facts["edges"] else 1
-    return int(directions * call.length * call.itemsize)
+    """The start without what is not finite, before it is copied in order; lists of tiles are a thousandth of that."""
+    return call.output_bytes

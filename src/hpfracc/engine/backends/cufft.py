@@ -1,0 +1,218 @@
+"""Bytes of a work area that cuFFT takes for a plan, asked from cuFFT itself; imports no library of arrays.
+
+How much that is depends on lengths, batch and precision in ways that no simple rule tells: measured on an H200, between
+nothing and five times the transform. So cuFFT is asked, by a plan that allocates nothing and is destroyed at once, in
+0.2 to 3 ms; the first time for a kind of length in some 100 ms, for kernels are loaded then that the transform needs
+anyway. Small transforms, and those of a process that has no cuFFT yet, go by a rule.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import math
+import sys
+import threading
+from collections import OrderedDict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hpfracc.engine.primitives._lengths import power_of_two
+
+__all__ = ["LEAST_ASKED", "scratch", "transform_kind", "work_area"]
+
+_LOG = logging.getLogger("hpfracc")
+#: Bytes of a transform from which on cuFFT is asked: work areas of smaller ones are no matter for a card.
+LEAST_ASKED = 2**23
+#: Answers that are kept.
+_MOST_KEPT = 1024
+#: Points of the longest row that cuFFT mostly transforms in one pass, and of the largest block of several axes.
+_ONE_PASS, _ONE_BLOCK = 4096, 2**20
+#: The largest prime that has passes of its own.
+_LARGEST_PRIME = 127
+
+_FLOAT, _DOUBLE, _COMPLEX, _DOUBLE_COMPLEX = 0, 1, 4, 5
+
+
+class _Kind(NamedTuple):
+    """cudaDataType of what goes in, comes out and is worked in; bytes of a complex number."""
+
+    into: int
+    out: int
+    work: int
+    item: int
+
+
+_KINDS = {
+    "R2C": _Kind(_FLOAT, _COMPLEX, _COMPLEX, 8),
+    "C2R": _Kind(_COMPLEX, _FLOAT, _COMPLEX, 8),
+    "C2C": _Kind(_COMPLEX, _COMPLEX, _COMPLEX, 8),
+    "D2Z": _Kind(_DOUBLE, _DOUBLE_COMPLEX, _DOUBLE_COMPLEX, 16),
+    "Z2D": _Kind(_DOUBLE_COMPLEX, _DOUBLE, _DOUBLE_COMPLEX, 16),
+    "Z2Z": _Kind(_DOUBLE_COMPLEX, _DOUBLE_COMPLEX, _DOUBLE_COMPLEX, 16),
+}
+_BY_DTYPE = {"float32": ("R2C", "C2R"), "float64": ("D2Z", "Z2D"), "complex64": ("C2C",) * 2, "complex128": ("Z2Z",) * 2}
+
+_Key = tuple[str, tuple[int, ...], int, bool]
+
+_LOCK = threading.Lock()
+_KEPT: OrderedDict[_Key, int] = OrderedDict()
+_LIBRARIES: dict[str, Any] = {}
+_MISSED: dict[str, int] = {}
+
+
+def transform_kind(dtype: str, back: bool = False) -> str:
+    """cuFFT's name for a transform of signals of ``dtype``, or for the way ``back`` to them."""
+    return _BY_DTYPE[dtype][back]
+
+
+def scratch(kind: str, lengths: tuple[int, ...], batch: int, columns: bool = False) -> int:
+    """Bytes of the work area: as cuFFT says where it can be asked and the transform is large, else by a rule."""
+    points = math.prod(lengths)
+    if not points * batch:
+        return 0
+    asked = None
+    if points * batch * _KINDS[kind].item // (1 if kind in ("C2C", "Z2Z") else 2) >= LEAST_ASKED:
+        asked = work_area(kind, lengths, batch, columns)
+    return _by_rule(kind, lengths, batch) if asked is None else asked
+
+
+def work_area(kind: str, lengths: tuple[int, ...], batch: int, columns: bool = False) -> int | None:
+    """What cuFFT says of a plan of ``batch`` transforms; None where it cannot be asked. Never raises.
+
+    Asked is the library that the process has loaded already, the first one where there are several. The plan is made
+    for the device whose context is current in this thread, as a transform of this thread's would be, or for device 0
+    where none is and that one is in use; no context is ever created, for without one there is no answer. That device
+    need not be the one a call will run on: sizes differ only between generations of cards, of which a machine rarely
+    has two.
+
+    Parameters
+    ----------
+    kind : {'R2C', 'C2R', 'C2C', 'D2Z', 'Z2D', 'Z2Z'}
+        As cuFFT names them.
+    lengths : tuple of int
+        Points along the transformed axes, of the real side where one is real.
+    batch : int
+        How many of them are transformed at once.
+    columns : bool
+        Whether the transforms lie side by side (``batch`` varies fastest) rather than one behind the other.
+    """
+    key = (kind, lengths, batch, columns)
+    with _LOCK:
+        if key in _KEPT:
+            _KEPT.move_to_end(key)
+            return _KEPT[key]
+        try:
+            found = _ask(key)
+        except Exception:
+            # Whatever a strange library does: a prediction is not worth a failure, and there is the rule.
+            _LOG.debug("cuFFT could not be asked for the work area of %s", key, exc_info=True)
+            return None
+        if found is not None:
+            _KEPT[key] = found
+            if len(_KEPT) > _MOST_KEPT:
+                _KEPT.popitem(last=False)
+        return found
+
+
+def _ask(key: _Key) -> int | None:
+    library, driver = _loaded("libcufft"), _loaded("libcuda")
+    if library is None or driver is None or not _has_context(driver):
+        return None
+    kind, lengths, batch, columns = key
+    wide, rank = ctypes.c_longlong, len(lengths)
+    points = (wide * rank)(*lengths)
+    place = (points, wide(batch), wide(1)) if columns else (None, wide(1), wide(0))
+    plan, size = ctypes.c_int(0), ctypes.c_size_t(0)
+    if library.cufftCreate(ctypes.byref(plan)):
+        return None
+    try:
+        if library.cufftSetAutoAllocation(plan, 0):
+            return None
+        types = _KINDS[kind]
+        failed = library.cufftXtMakePlanMany(
+            plan,
+            rank,
+            points,
+            *place,
+            types.into,
+            *place,
+            types.out,
+            wide(batch),
+            ctypes.byref(size),
+            types.work,
+        )
+        return None if failed else int(size.value)
+    finally:
+        library.cufftDestroy(plan)
+
+
+def _has_context(driver: Any) -> bool:
+    """Whether this thread has a context, or the one it would be given, that of device 0, is there already."""
+    context, flags, active = ctypes.c_void_p(None), ctypes.c_uint(0), ctypes.c_int(0)
+    if driver.cuCtxGetCurrent(ctypes.byref(context)):  # the driver is not in use, or not in this process
+        return False
+    if context.value:
+        return True
+    return not driver.cuDevicePrimaryCtxGetState(0, ctypes.byref(flags), ctypes.byref(active)) and bool(active.value)
+
+
+def _loaded(name: str) -> Any:
+    """A library that this process has loaded; None while it has not."""
+    if name in _LIBRARIES:
+        return _LIBRARIES[name]
+    # Libraries come with modules: until another one is there, looking once more is in vain.
+    if _MISSED.get(name) == len(sys.modules):
+        return None
+    path = _path_in(_maps(), name)
+    if path is None:
+        _MISSED[name] = len(sys.modules)
+        return None
+    return _LIBRARIES.setdefault(name, ctypes.CDLL(path))
+
+
+def _maps() -> str:
+    try:
+        return Path("/proc/self/maps").read_text()
+    except OSError:  # not Linux
+        return ""
+
+
+def _path_in(maps: str, name: str) -> str | None:
+    """The file of a library in the kernel's list of what is mapped."""
+    for line in maps.splitlines():
+        _, slash, path = line.partition("/")
+        if slash and path.rpartition("/")[2].startswith((f"{name}.so", f"{name}-")):
+            return slash + path
+    return None
+
+
+def _by_rule(kind: str, lengths: tuple[int, ...], batch: int) -> int:
+    """What plans mostly take: nothing for one pass, else the transform once; odd real ones as complex ones."""
+    points, item = math.prod(lengths), _KINDS[kind].item
+    real = kind not in ("C2C", "Z2Z")
+    whole = batch * points * item
+    spectrum = batch * (points // lengths[-1]) * (lengths[-1] // 2 + 1) * item if real else whole
+    if len(lengths) > 1:
+        return spectrum if points > _ONE_BLOCK else 0
+    if points > _ONE_PASS and _largest_factor(points) > _LARGEST_PRIME:
+        # A convolution of at least twice as many points, with its two factors (Bluestein); of half of them where a
+        # real transform of even length is a complex one of half that length.
+        row = points // 2 if real and points % 2 == 0 else points
+        return 2 * batch * power_of_two(2 * row - 1) * item + (spectrum if real else 0)
+    if real and points % 2:
+        return whole
+    in_one_pass = points <= _ONE_PASS and (not real or points == power_of_two(points))
+    return 0 if in_one_pass else spectrum
+
+
+@lru_cache(maxsize=1024)
+def _largest_factor(number: int) -> int:
+    """The largest prime factor, or what is left when those up to the largest with passes of its own are out."""
+    largest = 1
+    for factor in range(2, _LARGEST_PRIME + 1):
+        while number % factor == 0:
+            number //= factor
+            largest = factor
+    return max(largest, number)
