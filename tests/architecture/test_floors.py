@@ -29,6 +29,7 @@ FLOORS = {
     "engine.backends.base": 3,
     "engine.backends.starting": 3,
     "engine.backends.footprints": 3,
+    "engine.backends.cufft": 3,
     "engine.backends.registry": 3,
     "engine.backends.manager": 3,
     "engine.backends.numpy": 3,

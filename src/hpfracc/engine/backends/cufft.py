@@ -16,11 +16,11 @@ import threading
 from collections import OrderedDict
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from hpfracc.engine.primitives._lengths import power_of_two
 
-__all__ = ["LEAST_ASKED", "scratch", "transform_kind", "work_area"]
+__all__ = ["LEAST_ASKED", "Layout", "scratch", "transform_kind", "work_area"]
 
 _LOG = logging.getLogger("hpfracc")
 #: Bytes of a transform from which on cuFFT is asked: work areas of smaller ones are no matter for a card.
@@ -52,9 +52,17 @@ _KINDS = {
     "Z2D": _Kind(_DOUBLE_COMPLEX, _DOUBLE, _DOUBLE_COMPLEX, 16),
     "Z2Z": _Kind(_DOUBLE_COMPLEX, _DOUBLE_COMPLEX, _DOUBLE_COMPLEX, 16),
 }
-_BY_DTYPE = {"float32": ("R2C", "C2R"), "float64": ("D2Z", "Z2D"), "complex64": ("C2C",) * 2, "complex128": ("Z2Z",) * 2}
+_BY_DTYPE = {
+    "float32": ("R2C", "C2R"),
+    "float64": ("D2Z", "Z2D"),
+    "complex64": ("C2C",) * 2,
+    "complex128": ("Z2Z",) * 2,
+}
 
-_Key = tuple[str, tuple[int, ...], int, bool]
+#: How transforms lie: one behind the other; side by side; one behind the other with room for the other half of a
+#: spectrum of real numbers.
+Layout = Literal["rows", "columns", "whole"]
+_Key = tuple[str, tuple[int, ...], int, Layout]
 
 _LOCK = threading.Lock()
 _KEPT: OrderedDict[_Key, int] = OrderedDict()
@@ -63,22 +71,22 @@ _MISSED: dict[str, int] = {}
 
 
 def transform_kind(dtype: str, back: bool = False) -> str:
-    """cuFFT's name for a transform of signals of ``dtype``, or for the way ``back`` to them."""
+    """The name that cuFFT has for a transform of signals of ``dtype``, or for the way ``back`` to them."""
     return _BY_DTYPE[dtype][back]
 
 
-def scratch(kind: str, lengths: tuple[int, ...], batch: int, columns: bool = False) -> int:
+def scratch(kind: str, lengths: tuple[int, ...], batch: int, layout: Layout = "rows") -> int:
     """Bytes of the work area: as cuFFT says where it can be asked and the transform is large, else by a rule."""
     points = math.prod(lengths)
     if not points * batch:
         return 0
     asked = None
     if points * batch * _KINDS[kind].item // (1 if kind in ("C2C", "Z2Z") else 2) >= LEAST_ASKED:
-        asked = work_area(kind, lengths, batch, columns)
+        asked = work_area(kind, lengths, batch, layout)
     return _by_rule(kind, lengths, batch) if asked is None else asked
 
 
-def work_area(kind: str, lengths: tuple[int, ...], batch: int, columns: bool = False) -> int | None:
+def work_area(kind: str, lengths: tuple[int, ...], batch: int, layout: Layout = "rows") -> int | None:
     """What cuFFT says of a plan of ``batch`` transforms; None where it cannot be asked. Never raises.
 
     Asked is the library that the process has loaded already, the first one where there are several. The plan is made
@@ -95,10 +103,11 @@ def work_area(kind: str, lengths: tuple[int, ...], batch: int, columns: bool = F
         Points along the transformed axes, of the real side where one is real.
     batch : int
         How many of them are transformed at once.
-    columns : bool
-        Whether the transforms lie side by side (``batch`` varies fastest) rather than one behind the other.
+    layout : {'rows', 'columns', 'whole'}
+        Whether the transforms lie one behind the other, or side by side (``batch`` varies fastest), or one behind the
+        other with room for the whole spectrum of real numbers.
     """
-    key = (kind, lengths, batch, columns)
+    key = (kind, lengths, batch, layout)
     with _LOCK:
         if key in _KEPT:
             _KEPT.move_to_end(key)
@@ -120,10 +129,14 @@ def _ask(key: _Key) -> int | None:
     library, driver = _loaded("libcufft"), _loaded("libcuda")
     if library is None or driver is None or not _has_context(driver):
         return None
-    kind, lengths, batch, columns = key
+    kind, lengths, batch, layout = key
     wide, rank = ctypes.c_longlong, len(lengths)
     points = (wide * rank)(*lengths)
-    place = (points, wide(batch), wide(1)) if columns else (None, wide(1), wide(0))
+    place: tuple[Any, ...] = (None, wide(1), wide(0))
+    if layout == "columns":
+        place = (points, wide(batch), wide(1))
+    elif layout == "whole":
+        place = (points, wide(1), wide(math.prod(lengths)))
     plan, size = ctypes.c_int(0), ctypes.c_size_t(0)
     if library.cufftCreate(ctypes.byref(plan)):
         return None

@@ -103,6 +103,8 @@ class Expression:
         Arrays that live at once when it is evaluated step by step, the result among them.
     reused : int
         The same where an operator may write its result over an operand that nobody else holds.
+    plain : bool
+        Whether all intermediate results are numbers like the operands', each made in one step by every library.
     """
 
     names: tuple[str, ...]
@@ -112,6 +114,7 @@ class Expression:
     steps: int
     temporaries: int
     reused: int
+    plain: bool
     _code: CodeType
     _complex_result: Result | UnsupportedDtypeError
 
@@ -137,14 +140,17 @@ class Expression:
             raise UnsupportedDtypeError(*self._complex_result.args)
         return self._complex_result
 
-    def most_elements(self, shapes: Sequence[tuple[int, ...]]) -> int:
-        """Elements that live at once when it is evaluated step by step for operands of ``shapes``, with the result's.
+    def most_bytes(self, shapes: Sequence[tuple[int, ...]], item: int, is_complex: bool) -> int:
+        """Bytes that live at once when it is evaluated step by step for operands of ``shapes``, with the result's.
 
-        An intermediate result is as large as the operands that it is made of, not as all of them.
+        An intermediate result is as large as the operands that it is made of, not as all of them, and a truth value
+        takes a byte. A number divided by an array is made in two steps: the reciprocal, and its product.
         """
-        if all(shape == shapes[0] for shape in shapes):
-            return self.temporaries * math.prod(shapes[0])
-        return _live_elements(self.tree, dict(zip(self.names, shapes, strict=True)))[0]
+        first = shapes[0]
+        if self.plain and all(shape == first for shape in shapes):
+            return self.temporaries * math.prod(first) * item
+        operands = dict(zip(self.names, shapes, strict=True))
+        return _live_bytes(self.tree, _Memory(operands, item, is_complex))[0]
 
     def render(
         self,
@@ -201,6 +207,7 @@ def _parse(expression: str, names: tuple[str, ...]) -> Expression:
         steps=sum(1 for node in nodes if node.kind not in ("name", "number")),
         temporaries=_live(tree),
         reused=_live(tree, reuse=True),
+        plain=not any(node.kind == "comparison" or node.value == "abs" or _is_reciprocal(node) for node in tree.walk()),
         _code=code,
         _complex_result=_complex_result(tree),
     )
@@ -373,19 +380,38 @@ def _live(node: Node, reuse: bool = False) -> int:
     return max(most, held + (0 if reuse and _writes_over(node) else 1))
 
 
-def _live_elements(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, tuple[int, ...]]:
-    """The most elements alive while ``node`` is evaluated, and the shape of what it gives."""
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Operands by their shape, and bytes of one of their elements."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    item: int
+    is_complex: bool
+
+
+def _live_bytes(node: Node, memory: _Memory) -> tuple[int, int, tuple[int, ...], Result]:
+    """The most bytes alive while ``node`` is evaluated; bytes, shape and kind of what it gives."""
+    kinds: Result = "complex" if memory.is_complex else "real"
     if node.kind == "name":
-        return 0, shapes[str(node.value)]
+        return 0, 0, memory.shapes[str(node.value)], kinds
     if node.kind == "number":
-        return 0, ()
-    held, most, shape = 0, 0, ()
+        return 0, 0, (), "real"
+    held, most, shape, is_complex = 0, 0, (), False
     for argument in node.arguments:
-        needs, own = _live_elements(argument, shapes)
+        needs, own, its_shape, kind = _live_bytes(argument, memory)
         most = max(most, held + needs)
-        held += math.prod(own) if needs else 0
-        shape = np.broadcast_shapes(shape, own)
-    return max(most, held + math.prod(shape)), shape
+        held += own
+        shape = np.broadcast_shapes(shape, its_shape)
+        is_complex |= kind == "complex"
+    gives: Result = "bool" if node.kind == "comparison" else "complex" if is_complex and node.value != "abs" else "real"
+    half = memory.is_complex and gives == "real"
+    size = math.prod(shape) * (1 if gives == "bool" else memory.item // 2 if half else memory.item)
+    return max(most, held + (2 if _is_reciprocal(node) else 1) * size), size, shape, gives
+
+
+def _is_reciprocal(node: Node) -> bool:
+    """Whether a number is divided by an array."""
+    return node.value == "/" and node.arguments[0].kind == "number"
 
 
 def _writes_over(node: Node) -> bool:

@@ -47,7 +47,7 @@ class Elementwise(Primitive):
     operands = ("*",)
 
     def describe(self, *arrays: Any, expression: str, names: Sequence[str]) -> Call:
-        """Check formula and operands; ``facts``: ``steps``, ``temporaries``, ``reused``, ``alive``, ``result`` (a dtype)."""
+        """Check the call; ``facts``: ``steps``, ``temporaries``, ``reused``, bytes ``alive``, ``result`` (a dtype)."""
         formula = parse_expression(expression, names)
         if len(arrays) != len(formula.names):
             raise ShapeError(
@@ -71,7 +71,7 @@ class Elementwise(Primitive):
                 "steps": formula.steps,
                 "temporaries": formula.temporaries,
                 "reused": formula.reused,
-                "alive": formula.most_elements(shapes),
+                "alive": formula.most_bytes(shapes, dtype_bytes(dtype), dtype.startswith("complex")),
                 "result": result,
             },
         )
@@ -96,7 +96,7 @@ class Elementwise(Primitive):
         if algorithm != "default":
             return 0
         alive: int = call.facts["alive"]
-        return max(0, alive - call.length) * call.itemsize
+        return max(0, alive - call.output_bytes)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis, the longest first."""

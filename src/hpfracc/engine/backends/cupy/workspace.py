@@ -4,8 +4,8 @@ Checked on an H200 against what CuPy's pool handed out and the blocks alive at e
 
 What is told is what a call allocates whose plans of cuFFT exist, as they do from the second call of a shape on: CuPy
 keeps up to 16 plans a thread and device, and with each its work area, taken from the pool when the plan was made. So a
-first call takes that area, too (``backends/cufft.py`` tells its size: between nothing and five times the transform), and
-it stays taken, in what the pool counts as used, until the plan is dropped.
+first call takes that area, too (``backends/cufft.py`` tells its size: between nothing and five times the transform),
+and it stays taken, in what the pool counts as used, until the plan is dropped.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def convolution_direct(call: Call, arm: Arm) -> int:
 
 
 def convolution_fft(call: Call, arm: Arm) -> int:
-    """Padded signal, its spectrum, the padded product (of complex numbers the spectrum itself), marks of bad samples."""
+    """Padded signal, its spectrum, the padded product (of complex numbers in its place), counts of bad samples."""
     n, rows, taps = _sizes(call)
     points = call.batch * n
     if not points * taps:
@@ -162,7 +162,8 @@ def toeplitz_fft(call: Call, arm: Arm) -> int:
     """
     if not call.batch * call.length * call.facts["taps"]:
         return 0
-    sizes, used, rows = padded_sizes(call.facts["points"], call.facts["used"]), call.facts["used"], call.facts["weight_rows"]
+    used, rows = call.facts["used"], call.facts["weight_rows"]
+    sizes = padded_sizes(call.facts["points"], used)
     row, real = math.prod(sizes) * call.itemsize, not call.dtype.startswith("complex")
     weights, signals, points = rows * row, call.batch * row, call.batch * call.length
     kept = (1, weights // 2 if real else weights)
@@ -171,11 +172,12 @@ def toeplitz_fft(call: Call, arm: Arm) -> int:
     turned = int(call.facts["axes"][-1] != -1)
     repaired: Stage = () if used == call.facts["points"] else ((1, call.output_bytes), (1, points))
     full = 2 if real else 1  # complex numbers are transformed back in place
+    copied = int(bool(repaired) or call.batch > 1 or len(sizes) > 1)  # the beginning of one row is a view of it
     stages: list[Stage] = [
         ((2 + turned, weights), before, kept),
         (kept, *repaired, (2 + turned, signals)),
-        (kept, *repaired, (full + turned, signals), (int(rows > 1), signals)),
-        (kept, *repaired, (full, signals), (int(bool(repaired) or call.batch > 1 or len(sizes) > 1), call.output_bytes)),
+        (kept, *repaired, (full + turned, signals)),
+        (kept, *repaired, (full, signals), (copied, call.output_bytes)),
     ]
     if repaired:
         stages.append((kept, *repaired, (full, signals), (4, 4 * points), (2, 8 * max(call.facts["points"]))))
@@ -192,11 +194,12 @@ def spectral_multiply(call: Call, arm: Arm) -> int:
     if call.facts["turns"] or not call.facts["waves"]:
         stages += [((1, spectrum), (1, product)), ((1, product), (int(call.facts["real"]), out))]
     parts = 0 if call.facts["real"] else 1  # real and imaginary part one behind the other
-    for number, (_, kind) in enumerate(call.facts["waves"]):
+    held = parts
+    for _, kind in call.facts["waves"]:
         # Continued to twice the length and transformed; or permuted, transformed, turned, joined and doubled, and back
         # half of it backwards, joined, turned and, with a copy that is spoilt, transformed.
-        later = int(number > 0) + parts
-        stages += [((4 + later, out),)]
+        stages += [((4 + held, out),)]
+        held = 2 if kind == "dct1" else 1 + parts  # what is real of a transform is a view, which keeps the rest
         stages += [((5 + parts, out),) if kind in ("dct1", "dst1") else ((4 + parts, out), (1, out // 2))]
     return max(0, footprint(stages, False) - out)
 

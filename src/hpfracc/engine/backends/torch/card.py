@@ -10,11 +10,11 @@ import math
 
 from hpfracc.engine.backends.cufft import scratch, transform_kind
 from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, wide_bytes
+from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives._operands import dtype_bytes
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
 from hpfracc.engine.primitives.chirp_transform import transform_length
-from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives.toeplitz_apply import padded_sizes
 
 __all__ = [
@@ -94,7 +94,7 @@ def _complex(dtype: str, lengths: tuple[int, ...], batch: int) -> int:
 def _others(dtype: str, lengths: tuple[int, ...], batch: int) -> int:
     """The work area of the axes before the last, whose transforms lie side by side."""
     kind = "C2C" if dtype == "float32" else "Z2Z"
-    return scratch(kind, lengths[:-1][-_MOST_AXES:], batch * (lengths[-1] // 2 + 1), columns=True)
+    return scratch(kind, lengths[:-1][-_MOST_AXES:], batch * (lengths[-1] // 2 + 1), layout="columns")
 
 
 def _covers(axes: tuple[int, ...], ndim: int) -> bool:
@@ -105,13 +105,17 @@ def _covers(axes: tuple[int, ...], ndim: int) -> bool:
 def fft(call: Call) -> int:
     """A padded copy, one that ``irfft`` spoils, and cuFFT's own."""
     kind, given = call.facts["kind"], call.facts["given"]
+    lengths, rows = (call.length,), call.batch
     if kind == "irfft":
         wanted: int = call.facts["frequencies"]
         real = "float32" if call.dtype == "complex64" else "float64"
-        work = call.batch * wanted * call.itemsize + scratch(transform_kind(real, back=True), (call.length,), call.batch)
+        work = rows * wanted * call.itemsize + scratch(transform_kind(real, back=True), lengths, rows)
     else:
-        wanted, work = call.length, scratch(transform_kind(call.dtype), (call.length,), call.batch)
-    return work + (call.batch * wanted * call.itemsize if given < wanted else 0)
+        wanted = call.length
+        # Of real numbers half the spectrum is transformed, into the place of the whole.
+        halved = kind != "rfft" and not _is_complex(call)
+        work = scratch(transform_kind(call.dtype), lengths, rows, "whole" if halved else "rows")
+    return work + (rows * wanted * call.itemsize if given < wanted else 0)
 
 
 # Convolutions.
@@ -126,9 +130,7 @@ def convolution_direct(call: Call) -> int:
     """The matrix; the signal without its bad samples, reversed, multiplied, in double precision and back."""
     n, rows, wide = call.length, call.facts["weight_rows"], wide_bytes(call)
     signal, double = call.batch * n * call.itemsize, call.batch * n * wide
-    # Where rows of weights are several, each row of the signal has its matrix.
-    matrix = (1 if rows == 1 else max(rows, call.batch)) * n * n * wide
-    product: Stage = ((1, signal), (2, double), (int(_is_narrow(call)), signal), (1, matrix))
+    product: Stage = ((1, signal), (2, double), (int(_is_narrow(call)), signal), (1, rows * n * n * wide))
     return footprint([product], False) - call.output_bytes + _around(call)
 
 
@@ -147,7 +149,7 @@ def convolution_fft(call: Call) -> int:
         ((2, weights), (1, _forward(call.dtype, (size,), rows))),
         ((1, weights), (1, around), (2 if _is_complex(call) else 1, padded), (1, forward)),
         ((1, weights), (1, around), (spectra + 1, padded), (1, back)),
-        ((1, weights), (1, around), (1, padded), (1, signal), (5, call.batch * n)),
+        ((1, weights), (1, around), (1, padded), (1, signal), (2, call.batch * n)),
     ]
     return footprint(stages, False) - call.output_bytes + _around(call)
 
@@ -175,13 +177,11 @@ def toeplitz_direct(call: Call) -> int:
     n, rows, wide = call.length, call.facts["weight_rows"], wide_bytes(call)
     signal, double, narrow = call.output_bytes, call.batch * n * wide, int(_is_narrow(call))
     cleaned = int(call.facts["used"] != call.facts["points"])
-    turned = int(call.facts["axes"] != (-1,))
     matrix = (1, rows * n * n * wide)
-    spread = (1, 0 if rows == 1 else call.batch * n * n * wide)
     stages: list[Stage] = [
         ((2, 8 * n * n),),
         ((1, 8 * n * n), matrix),
-        (matrix, spread, (cleaned + narrow, signal), (1 + narrow + turned, double)),
+        (matrix, (cleaned + narrow, signal), (1 + narrow, double)),
         (matrix, (1 + cleaned, signal), (4 * cleaned, call.batch * n)),
     ]
     return footprint(stages, False) - call.output_bytes
@@ -198,7 +198,8 @@ def toeplitz_fft(call: Call) -> int:
     # The spectrum of real weights is real.
     kept = (1, weights if _is_complex(call) else weights // 2)
     cleaned = (int(call.facts["used"] != call.facts["points"]), call.output_bytes)
-    spectra = 1 if rows == 1 else 2
+    # Rows of weights that make more rows of the signal have a product of their own.
+    spectra = 1 if call.input_bytes - rows * call.facts["taps"] * call.itemsize >= call.output_bytes else 2
     stages: list[Stage] = [
         ((2, weights), (1, _forward(call.dtype, sizes, rows, whole))),
         ((2, weights), kept),
@@ -216,8 +217,10 @@ def chirp_transform(call: Call) -> int:
     work = (1, _complex(call.facts["result"], lengths, call.batch))
     between = 16 * lengths[0] * rows
     chirps: Stage = ((1, 16 * call.length * rows), (1, 16 * call.facts["points"] * rows))
+    narrow: Stage = (kept[0], kept[2]) if dtype_bytes(call.facts["result"]) < 16 else ()
     stages += [
         (*chirps, (2, between), (1, _complex("complex128", lengths, rows))),
+        (*chirps, (2, between), *narrow),
         (*kept, (1, multiplied), (2, padded), work),
         (*kept, (2, padded), work),
         (*kept, (1, padded), (1, call.output_bytes)),
@@ -261,9 +264,10 @@ def _wave(call: Call, axis: int, kind: str, later: int) -> list[Stage]:
     rows = out // max(1, n * dtype_bytes(real))
     parts = int(_is_complex(call))  # real and imaginary part one behind the other
     if kind in ("dct1", "dst1"):
-        # Continued to twice the length.
+        # Continued to twice the length. What is real of a transform is a view, which keeps the rest.
         work = _forward(real, (2 * (n + 1 if kind == "dst1" else n - 1),), rows)
-        return [((later + parts + 4, out), (1, work)), ((1 + parts + 4, out), (1, work))]
+        views = int(kind == "dct1" and not parts and not call.facts["turns"])
+        return [((later + parts + 4, out), (1, work)), ((1 + parts + views + 4, out), (1, work))]
     # Permuted, transformed, turned, joined, doubled; back: half of it backwards, joined, turned, transformed. A sine
     # transform goes backwards as a whole.
     backwards = int(kind == "dst2")

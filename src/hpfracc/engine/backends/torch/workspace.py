@@ -1,7 +1,7 @@
 """What PyTorch's kernels take beyond operands and result; imports no PyTorch, for it is asked before that is loaded.
 
-Measured by ``benchmarks/memory.py`` by peak resident memory of the host. On a card most kernels take something else, which
-stands in ``card.py``.
+Measured by ``benchmarks/memory.py``, by the peak resident memory of the host. On a card most kernels take something
+else, which stands in ``card.py``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, made_weights, recurrence, wide_bytes
 from hpfracc.engine.backends.torch import card
-from hpfracc.engine.primitives._history_weights import largest_block
+from hpfracc.engine.primitives._history_weights import largest_block, output_blocks
 from hpfracc.engine.primitives._lengths import fast_length, row_scratch
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
@@ -123,6 +123,10 @@ def history_sum(call: Call, arm: Arm) -> int:
     wide, size, narrow = wide_bytes(call), call.batch * call.length, call.dtype in ("float32", "complex64")
     double = size * wide
     weights, rows = largest_block(call.length, HISTORY_BLOCK[arm.on_host], HISTORY_ROWS)
+    if not arm.on_host and call.length <= 4 * HISTORY_ROWS:
+        # Few blocks, of which none need be as large as it may be.
+        blocks = output_blocks(call.length, HISTORY_BLOCK[False], HISTORY_ROWS)
+        weights = max(((high - low) * high for low, high in blocks), default=0)
     parts = -(-call.length // rows)
     # Samples of a table are the operand itself, those of intervals a copy without the first.
     copied = 1 if call.facts["kernel"] == "tabulated" and not narrow and not arm.on_host else 2
@@ -152,6 +156,11 @@ def exponential_recurrence(call: Call, arm: Arm) -> int:
     else:
         stages = [(kept, *parts.padded, (1, values), (5, parts.states))]
     stages += [(kept, (1, values), (3, size), (2, 8 * size)), (kept, (2, values), (3, size))]
+    if not arm.on_host and call.facts["final"]:
+        # Values and final states as they are, together, and in the precision of the result.
+        together_bytes = call.output_bytes * wide_bytes(call) // call.itemsize
+        ends = (2, together_bytes - size * wide_bytes(call))
+        stages.append((kept, (1, values), ends, (1, together_bytes), (int(narrow), call.output_bytes)))
     copies = int(narrow) + int(call.facts["final"])
     return (
         footprint([*stages, (kept, (1, values), (copies, call.output_bytes))], arm.on_host, trimmed=False)

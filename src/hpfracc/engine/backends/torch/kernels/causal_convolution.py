@@ -85,6 +85,9 @@ def _multiply(signal: Tensor, matrix: Tensor, dtype: torch.dtype) -> Tensor:
     signal = _widen(signal)
     if matrix.ndim == 2:
         return torch.matmul(signal, matrix).to(dtype)
+    if matrix.shape[-3] == 1 and signal.ndim > 1:
+        # A matrix for many rows: they are its rows, or it would be copied for each of them.
+        return torch.matmul(signal, matrix.squeeze(-3)).to(dtype)
     return torch.matmul(signal.unsqueeze(-2), matrix).squeeze(-2).to(dtype)
 
 

@@ -112,6 +112,9 @@ def _multiply(prepared: Prepared, signal: Tensor, axes: tuple[int, ...]) -> Tens
         rows = _widen(x.movedim(axes[0], -1))
         if prepared.operator.ndim == 2:
             made = torch.matmul(rows, prepared.operator)
+        elif prepared.operator.shape[-3] == 1 and rows.ndim > 1:
+            # A matrix for many rows: they are its rows, or it would be copied for each of them.
+            made = torch.matmul(rows, prepared.operator.squeeze(-3))
         else:
             made = torch.matmul(rows.unsqueeze(-2), prepared.operator).squeeze(-2)
         return made.to(x.dtype).movedim(-1, axes[0])
