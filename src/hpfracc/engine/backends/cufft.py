@@ -12,12 +12,12 @@ import ctypes
 import logging
 import math
 import sys
-import threading
 from collections import OrderedDict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from hpfracc.engine.locks import Guarded
 from hpfracc.engine.primitives._lengths import power_of_two
 
 __all__ = ["LEAST_ASKED", "Layout", "scratch", "transform_kind", "work_area"]
@@ -64,11 +64,6 @@ _BY_DTYPE = {
 Layout = Literal["rows", "columns", "whole"]
 _Key = tuple[str, tuple[int, ...], int, Layout]
 
-_LOCK = threading.Lock()
-_KEPT: OrderedDict[_Key, int] = OrderedDict()
-_LIBRARIES: dict[str, Any] = {}
-_MISSED: dict[str, int] = {}
-
 
 def transform_kind(dtype: str, back: bool = False) -> str:
     """The name that cuFFT has for a transform of signals of ``dtype``, or for the way ``back`` to them."""
@@ -107,58 +102,77 @@ def work_area(kind: str, lengths: tuple[int, ...], batch: int, layout: Layout = 
         Whether the transforms lie one behind the other, or side by side (``batch`` varies fastest), or one behind the
         other with room for the whole spectrum of real numbers.
     """
-    key = (kind, lengths, batch, layout)
-    with _LOCK:
-        if key in _KEPT:
-            _KEPT.move_to_end(key)
-            return _KEPT[key]
+    return _CUFFT.work_area((kind, lengths, batch, layout))
+
+
+class Cufft(Guarded):
+    """The library as the process has it, and its latest answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: OrderedDict[_Key, int] = OrderedDict()
+        self._libraries: dict[str, Any] = {}
+        self._missed: dict[str, int] = {}
+
+    def work_area(self, key: _Key) -> int | None:
+        """Bytes of the work area of a plan, or None."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+            try:
+                found = self._ask(*key)
+            except Exception:
+                # Whatever a strange library does: a prediction is not worth a failure, and there is the rule.
+                _LOG.debug("cuFFT could not be asked for the work area of %s", key, exc_info=True)
+                return None
+            if found is not None:
+                self._kept[key] = found
+                if len(self._kept) > _MOST_KEPT:
+                    self._kept.popitem(last=False)
+            return found
+
+    def _ask(self, kind: str, lengths: tuple[int, ...], batch: int, layout: Layout) -> int | None:
+        library, driver = self._loaded("libcufft"), self._loaded("libcuda")
+        if library is None or driver is None or not _has_context(driver):
+            return None
+        wide, rank = ctypes.c_longlong, len(lengths)
+        points = (wide * rank)(*lengths)
+        place: tuple[Any, ...] = (None, wide(1), wide(0))
+        if layout == "columns":
+            place = (points, wide(batch), wide(1))
+        elif layout == "whole":
+            place = (points, wide(1), wide(math.prod(lengths)))
+        types, plan, size = _KINDS[kind], ctypes.c_int(0), ctypes.c_size_t(0)
+        if library.cufftCreate(ctypes.byref(plan)):
+            return None
         try:
-            found = _ask(key)
-        except Exception:
-            # Whatever a strange library does: a prediction is not worth a failure, and there is the rule.
-            _LOG.debug("cuFFT could not be asked for the work area of %s", key, exc_info=True)
+            # Nothing is allocated for the plan, and counts have 64 bits.
+            failed = library.cufftSetAutoAllocation(plan, 0) or library.cufftXtMakePlanMany(
+                *(plan, rank, points),
+                *(*place, types.into),
+                *(*place, types.out),
+                *(wide(batch), ctypes.byref(size), types.work),
+            )
+            return None if failed else int(size.value)
+        finally:
+            library.cufftDestroy(plan)
+
+    def _loaded(self, name: str) -> Any:
+        """A library that this process has loaded; None while it has not."""
+        if name in self._libraries:
+            return self._libraries[name]
+        # Libraries come with modules: until another one is there, looking once more is in vain.
+        if self._missed.get(name) == len(sys.modules):
             return None
-        if found is not None:
-            _KEPT[key] = found
-            if len(_KEPT) > _MOST_KEPT:
-                _KEPT.popitem(last=False)
-        return found
+        path = _path_in(_maps(), name)
+        if path is None:
+            self._missed[name] = len(sys.modules)
+            return None
+        return self._libraries.setdefault(name, ctypes.CDLL(path))
 
 
-def _ask(key: _Key) -> int | None:
-    library, driver = _loaded("libcufft"), _loaded("libcuda")
-    if library is None or driver is None or not _has_context(driver):
-        return None
-    kind, lengths, batch, layout = key
-    wide, rank = ctypes.c_longlong, len(lengths)
-    points = (wide * rank)(*lengths)
-    place: tuple[Any, ...] = (None, wide(1), wide(0))
-    if layout == "columns":
-        place = (points, wide(batch), wide(1))
-    elif layout == "whole":
-        place = (points, wide(1), wide(math.prod(lengths)))
-    plan, size = ctypes.c_int(0), ctypes.c_size_t(0)
-    if library.cufftCreate(ctypes.byref(plan)):
-        return None
-    try:
-        if library.cufftSetAutoAllocation(plan, 0):
-            return None
-        types = _KINDS[kind]
-        failed = library.cufftXtMakePlanMany(
-            plan,
-            rank,
-            points,
-            *place,
-            types.into,
-            *place,
-            types.out,
-            wide(batch),
-            ctypes.byref(size),
-            types.work,
-        )
-        return None if failed else int(size.value)
-    finally:
-        library.cufftDestroy(plan)
+_CUFFT = Cufft()
 
 
 def _has_context(driver: Any) -> bool:
@@ -169,20 +183,6 @@ def _has_context(driver: Any) -> bool:
     if context.value:
         return True
     return not driver.cuDevicePrimaryCtxGetState(0, ctypes.byref(flags), ctypes.byref(active)) and bool(active.value)
-
-
-def _loaded(name: str) -> Any:
-    """A library that this process has loaded; None while it has not."""
-    if name in _LIBRARIES:
-        return _LIBRARIES[name]
-    # Libraries come with modules: until another one is there, looking once more is in vain.
-    if _MISSED.get(name) == len(sys.modules):
-        return None
-    path = _path_in(_maps(), name)
-    if path is None:
-        _MISSED[name] = len(sys.modules)
-        return None
-    return _LIBRARIES.setdefault(name, ctypes.CDLL(path))
 
 
 def _maps() -> str:

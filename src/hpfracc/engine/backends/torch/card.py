@@ -198,13 +198,11 @@ def toeplitz_fft(call: Call) -> int:
     # The spectrum of real weights is real.
     kept = (1, weights if _is_complex(call) else weights // 2)
     cleaned = (int(call.facts["used"] != call.facts["points"]), call.output_bytes)
-    # Rows of weights that make more rows of the signal have a product of their own.
-    spectra = 1 if call.input_bytes - rows * call.facts["taps"] * call.itemsize >= call.output_bytes else 2
     stages: list[Stage] = [
         ((2, weights), (1, _forward(call.dtype, sizes, rows, whole))),
         ((2, weights), kept),
         (kept, cleaned, (2, signals), (1, _forward(call.dtype, sizes, call.batch, whole))),
-        (kept, cleaned, (spectra + 1, signals), (1, _back(call.dtype, sizes, call.batch, whole))),
+        (kept, cleaned, (2, signals), (1, _back(call.dtype, sizes, call.batch, whole))),
         (kept, (1, signals), cleaned, (4 * cleaned[0], call.batch * call.length)),
     ]
     return footprint(stages, False) - call.output_bytes
