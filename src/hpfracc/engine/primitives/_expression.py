@@ -99,12 +99,6 @@ class Expression:
         Names of the functions it calls.
     steps : int
         Operators and calls: passes over the data that a library without fusion makes.
-    temporaries : int
-        Arrays that live at once when it is evaluated step by step, the result among them.
-    reused : int
-        The same where an operator may write its result over an operand that nobody else holds.
-    plain : bool
-        Whether all intermediate results are numbers like the operands', each made in one step by every library.
     """
 
     names: tuple[str, ...]
@@ -112,9 +106,6 @@ class Expression:
     tree: Node
     functions: frozenset[str]
     steps: int
-    temporaries: int
-    reused: int
-    plain: bool
     _code: CodeType
     _complex_result: Result | UnsupportedDtypeError
 
@@ -139,18 +130,6 @@ class Expression:
         if isinstance(self._complex_result, UnsupportedDtypeError):
             raise UnsupportedDtypeError(*self._complex_result.args)
         return self._complex_result
-
-    def most_bytes(self, shapes: Sequence[tuple[int, ...]], item: int, is_complex: bool) -> int:
-        """Bytes that live at once when it is evaluated step by step for operands of ``shapes``, with the result's.
-
-        An intermediate result is as large as the operands that it is made of, not as all of them, and a truth value
-        takes a byte. A number divided by an array is made in two steps: the reciprocal, and its product.
-        """
-        first = shapes[0]
-        if self.plain and all(shape == first for shape in shapes):
-            return self.temporaries * math.prod(first) * item
-        operands = dict(zip(self.names, shapes, strict=True))
-        return _live_bytes(self.tree, _Memory(operands, item, is_complex))[0]
 
     def render(
         self,
@@ -205,9 +184,6 @@ def _parse(expression: str, names: tuple[str, ...]) -> Expression:
         tree,
         functions=frozenset(str(node.value) for node in nodes if node.kind == "call"),
         steps=sum(1 for node in nodes if node.kind not in ("name", "number")),
-        temporaries=_live(tree),
-        reused=_live(tree, reuse=True),
-        plain=not any(node.kind == "comparison" or node.value == "abs" or _is_reciprocal(node) for node in tree.walk()),
         _code=code,
         _complex_result=_complex_result(tree),
     )
@@ -367,59 +343,6 @@ def _bracketed(number: Callable[[float], str], value: float) -> str:
     if math.isnan(value):
         return f"({number(1.0)} * (1e999 - 1e999))"
     return "(1e999)" if value > 0 else "(-1e999)"
-
-
-def _live(node: Node, reuse: bool = False) -> int:
-    if node.kind in ("name", "number"):
-        return 0
-    held, most = 0, 1
-    for argument in node.arguments:
-        needs = _live(argument, reuse)
-        most = max(most, held + needs)
-        held += 1 if needs else 0
-    return max(most, held + (0 if reuse and _writes_over(node) else 1))
-
-
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    """Operands by their shape, and bytes of one of their elements."""
-
-    shapes: Mapping[str, tuple[int, ...]]
-    item: int
-    is_complex: bool
-
-
-def _live_bytes(node: Node, memory: _Memory) -> tuple[int, int, tuple[int, ...], Result]:
-    """The most bytes alive while ``node`` is evaluated; bytes, shape and kind of what it gives."""
-    kinds: Result = "complex" if memory.is_complex else "real"
-    if node.kind == "name":
-        return 0, 0, memory.shapes[str(node.value)], kinds
-    if node.kind == "number":
-        return 0, 0, (), "real"
-    held, most, shape, is_complex = 0, 0, (), False
-    for argument in node.arguments:
-        needs, own, its_shape, kind = _live_bytes(argument, memory)
-        most = max(most, held + needs)
-        held += own
-        shape = np.broadcast_shapes(shape, its_shape)
-        is_complex |= kind == "complex"
-    gives: Result = "bool" if node.kind == "comparison" else "complex" if is_complex and node.value != "abs" else "real"
-    half = memory.is_complex and gives == "real"
-    size = math.prod(shape) * (1 if gives == "bool" else memory.item // 2 if half else memory.item)
-    return max(most, held + (2 if _is_reciprocal(node) else 1) * size), size, shape, gives
-
-
-def _is_reciprocal(node: Node) -> bool:
-    """Whether a number is divided by an array."""
-    return node.value == "/" and node.arguments[0].kind == "number"
-
-
-def _writes_over(node: Node) -> bool:
-    """Whether NumPy writes the result of this operator into an operand: the left one, or either where it commutes."""
-    if node.kind != "operator" or node.value not in ("+", "-", "*", "/"):
-        return False
-    temporary = [argument.kind not in ("name", "number") for argument in node.arguments]
-    return temporary[0] or (node.value in "+*" and temporary[-1])
 
 
 def _complex_result(tree: Node) -> Result | UnsupportedDtypeError:

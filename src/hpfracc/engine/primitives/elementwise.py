@@ -9,6 +9,7 @@ import numpy as np
 
 from hpfracc.engine.primitives._cuts import Cut, broadcast_cuts
 from hpfracc.engine.primitives._expression import Expression, parse_expression
+from hpfracc.engine.primitives._live import live_bytes
 from hpfracc.engine.primitives._operands import (
     broadcast,
     complex_of,
@@ -47,7 +48,7 @@ class Elementwise(Primitive):
     operands = ("*",)
 
     def describe(self, *arrays: Any, expression: str, names: Sequence[str]) -> Call:
-        """Check the call; ``facts``: ``steps``, ``temporaries``, ``reused``, bytes ``alive``, ``result`` (a dtype)."""
+        """Check formula and operands; ``facts``: ``steps``, bytes of ``temporaries`` and if ``reused``, ``result``."""
         formula = parse_expression(expression, names)
         if len(arrays) != len(formula.names):
             raise ShapeError(
@@ -69,9 +70,8 @@ class Elementwise(Primitive):
             output_bytes=size * dtype_bytes(result),
             facts={
                 "steps": formula.steps,
-                "temporaries": formula.temporaries,
-                "reused": formula.reused,
-                "alive": formula.most_bytes(shapes, dtype_bytes(dtype), dtype.startswith("complex")),
+                "temporaries": live_bytes(expression, formula.names, tuple(shapes), dtype, False),
+                "reused": live_bytes(expression, formula.names, tuple(shapes), dtype, True),
                 "result": result,
             },
         )
@@ -95,8 +95,8 @@ class Elementwise(Primitive):
         """Intermediate results: whole arrays, or nothing where the formula is evaluated piece by piece."""
         if algorithm != "default":
             return 0
-        alive: int = call.facts["alive"]
-        return max(0, alive - call.output_bytes)
+        temporaries: int = call.facts["temporaries"]
+        return max(0, temporaries - call.output_bytes)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis, the longest first."""

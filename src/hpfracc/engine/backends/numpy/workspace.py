@@ -56,7 +56,7 @@ def convolution_blocked(call: Call, arm: Arm) -> int:
 def elementwise(call: Call, arm: Arm) -> int:
     """Whole intermediate results; NumPy writes the result of an operator over an operand that nobody else holds."""
     reused: int = call.facts["reused"]
-    return max(0, reused - 1) * call.length * call.itemsize
+    return max(0, reused - call.output_bytes)
 
 
 def mittag_leffler(call: Call, arm: Arm) -> int:
