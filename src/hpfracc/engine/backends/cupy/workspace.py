@@ -15,6 +15,7 @@ import math
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, made_weights, recurrence, wide_bytes
 from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.primitives._mittag_leffler_sum import values_together
 from hpfracc.engine.primitives._operands import dtype_bytes
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes
@@ -42,8 +43,8 @@ __all__ = [
 HISTORY_BLOCK = 1 << 24
 #: States of a recurrence that go side by side: enough to fill a card, few enough that the passes over them stay small.
 STATES_TOGETHER = 1 << 19
-#: Values of the Mittag-Leffler function that are taken at once, and bytes of the fractions of each.
-_AT_ONCE, _FRACTIONS = 1 << 18, 1430
+#: Bytes of the fractions of one value of the Mittag-Leffler function.
+_FRACTIONS = 1430
 
 
 def _sizes(call: Call) -> tuple[int, int, int]:
@@ -97,7 +98,7 @@ def reduction(call: Call, arm: Arm) -> int:
 def mittag_leffler(call: Call, arm: Arm) -> int:
     """Everything in double precision, sorted into bands, and the fractions of a block."""
     each = {"float32": 60, "float64": 44, "complex64": 108, "complex128": 76}[call.dtype]
-    return each * call.length + _FRACTIONS * min(call.length, _AT_ONCE)
+    return each * call.length + _FRACTIONS * min(call.length, values_together(call.length))
 
 
 def _sums(call: Call) -> int:

@@ -11,6 +11,7 @@ import math
 from hpfracc.engine.backends.cufft import scratch, transform_kind
 from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, wide_bytes
 from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.primitives._mittag_leffler_sum import values_together
 from hpfracc.engine.primitives._operands import dtype_bytes
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
@@ -31,9 +32,9 @@ __all__ = [
     "toeplitz_fft",
 ]
 
-#: Values of the Mittag-Leffler function that are taken at once, and bytes of the fractions of each: four blocks of real
-#: ones or two of complex ones, of some fifty nodes, and what their poles take.
-_AT_ONCE, _FRACTIONS, _COMPLEX_FRACTIONS = 1 << 18, 1380, 1700
+#: Bytes of the fractions of one value of the Mittag-Leffler function, real and complex: of some fifty nodes, and what
+#: their poles take.
+_FRACTIONS, _COMPLEX_FRACTIONS = 1450, 1700
 #: Sides of a tile of a lattice by the number of axes, and of those of more (``kernels/stencil_relax.py``).
 _SIDES, _SMALLEST_SIDE = {1: 4096, 2: 64, 3: 16}, 8
 #: Tiles of a lattice up to which a wave reaches all of them in one round, and the share it has of more.
@@ -289,10 +290,10 @@ def reduction(call: Call) -> int:
 
 def mittag_leffler(call: Call) -> int:
     """In double precision: points, values, moduli, bands and places in them; and the fractions of one block."""
-    together = min(call.length, _AT_ONCE)
+    together = min(call.length, values_together(call.length))
     if _is_complex(call):
         return call.length * (48 if _is_narrow(call) else 24) + _COMPLEX_FRACTIONS * together
-    return call.length * (66 if _is_narrow(call) else 44) + _FRACTIONS * together
+    return call.length * (56 if _is_narrow(call) else 44) + _FRACTIONS * together
 
 
 def stencil_tiles(call: Call) -> int:

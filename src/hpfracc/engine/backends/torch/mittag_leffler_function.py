@@ -14,13 +14,12 @@ from torch import Tensor
 
 from hpfracc.engine.primitives._mittag_leffler_plan import Plan, check_parameters, make_plan
 from hpfracc.engine.primitives._mittag_leffler_poles import Namespace
-from hpfracc.engine.primitives._mittag_leffler_sum import band_value, taylor_value
+from hpfracc.engine.primitives._mittag_leffler_sum import band_value, taylor_value, values_together
 
 __all__ = ["of_parameters", "of_z"]
 
-#: Values of z taken at once, on the host (a megabyte of fractions) and on a device (some hundred megabytes).
+#: Values of z taken at once on the host: a megabyte of fractions.
 _HOST_BLOCK = 2048
-_DEVICE_BLOCK = 1 << 18
 
 
 class _MittagLeffler(torch.autograd.Function):
@@ -143,7 +142,7 @@ def _evaluate(z: Tensor, plan: Plan) -> Tensor:
     radius = points.abs()
     edges = torch.as_tensor(plan.edges, device=points.device)
     band_of = torch.where(radius > plan.radius, torch.searchsorted(edges, radius, right=True) - 1, -1)
-    size = _HOST_BLOCK if points.is_cpu else _DEVICE_BLOCK
+    size = _HOST_BLOCK if points.is_cpu else values_together(points.numel())
     for index in torch.unique(band_of).tolist():
         for where in torch.nonzero(band_of == index)[:, 0].split(size):
             if index < 0:

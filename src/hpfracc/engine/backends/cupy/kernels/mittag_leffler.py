@@ -10,12 +10,9 @@ import numpy as np
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.primitives._mittag_leffler_plan import make_plan
 from hpfracc.engine.primitives._mittag_leffler_poles import Namespace
-from hpfracc.engine.primitives._mittag_leffler_sum import band_value, taylor_value
+from hpfracc.engine.primitives._mittag_leffler_sum import band_value, taylor_value, values_together
 
 __all__ = ["KERNELS", "mittag_leffler_contour"]
-
-#: Values of z taken at once: some hundred megabytes of fractions.
-_BLOCK = 1 << 18
 
 
 def _join(real: cupy.ndarray, imag: cupy.ndarray) -> cupy.ndarray:
@@ -37,10 +34,11 @@ def mittag_leffler_contour(z: Any, *, alpha: float, beta: float = 1.0, order: in
     # nan, from z, stays below every edge and goes through the power series.
     found = cupy.searchsorted(cupy.asarray(plan.edges), radius, side="right") - 1
     band_of = cupy.where(radius > plan.radius, found, -1)
+    together = values_together(points.size)
     for index in cupy.unique(band_of).tolist():
         where = cupy.nonzero(band_of == index)[0]
-        for start in range(0, where.size, _BLOCK):
-            block = where[start : start + _BLOCK]
+        for start in range(0, where.size, together):
+            block = where[start : start + together]
             if index < 0:
                 values[block] = taylor_value(plan, points[block])
             else:
