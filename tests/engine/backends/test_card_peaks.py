@@ -3,7 +3,8 @@
 These rows were seen: models were corrected at them, so that they tell that a model still says what it said, not how
 good it is for other shapes. For that there are ``held_out`` and ``fresh`` in ``benchmarks/_memory_cases.py``. Peaks are
 in MiB, of an H200 with PyTorch 2.11 and CuPy 14.2; those of complex Mittag-Leffler functions in PyTorch without the one
-block of fractions that the kernel has not made since.
+block of fractions that the kernel has not made since. PyTorch's tiles, which have been taken some at a time since, are
+looked at in ``torch/test_card.py``.
 """
 
 from __future__ import annotations

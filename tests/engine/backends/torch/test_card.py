@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -18,9 +19,10 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from hpfracc.engine.backends import registry  # noqa: E402
 from hpfracc.engine.backends.base import Arm  # noqa: E402
-from hpfracc.engine.backends.torch import card  # noqa: E402
+from hpfracc.engine.backends.torch import card, mittag_leffler_function  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
-from hpfracc.engine.primitives.base import ArraySpec  # noqa: E402
+from hpfracc.engine.primitives._mittag_leffler_sum import values_together  # noqa: E402
+from hpfracc.engine.primitives.base import ArraySpec, Call  # noqa: E402
 from hpfracc.engine.selection.needs import modelled_bytes  # noqa: E402
 
 Shapes = list[tuple[int, ...]]
@@ -114,6 +116,11 @@ def _dtypes(name: str, count: int, dtype: str) -> list[str]:
     return [symbol, *kinds[1:]] if name == "spectral_multiply" else kinds
 
 
+def _told(name: str, algorithm: str, call: Call) -> int:
+    (spec,) = [spec for spec in registry.specs(name, "torch") if spec.algorithm == algorithm]
+    return modelled_bytes(PRIMITIVES[name], call, Arm("torch", spec, "cuda:0"))
+
+
 @pytest.mark.parametrize(("name", "algorithm", "shapes", "dtype", "params"), CASES)
 def test_what_is_told_is_what_lives(
     monkeypatch: pytest.MonkeyPatch, name: str, algorithm: str, shapes: Shapes, dtype: str, params: dict[str, Any]
@@ -128,6 +135,44 @@ def test_what_is_told_is_what_lives(
     ]
     with Peak() as peak:
         registry.kernel(name, "torch", algorithm).run(*operands, **params)
-    (spec,) = [spec for spec in registry.specs(name, "torch") if spec.algorithm == algorithm]
-    told = modelled_bytes(primitive, call, Arm("torch", spec, "cuda:0"))
-    assert -0.03 < told / (call.input_bytes + peak.most) - 1 < 0.07
+    assert -0.03 < _told(name, algorithm, call) / (call.input_bytes + peak.most) - 1 < 0.07
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype", "params"),
+    [
+        ([(70, 50), (200, 70, 50)], "float32", {}),
+        ([(25, 70), (200, 25, 70)], "float64", {"periodic": True}),
+        ([(2, 90, 90), (90, 90)], "float64", {"edges": True}),
+        ([(4, 50, 60), (300, 50, 60)], "float32", {"edges": True, "neighbourhood": "moore"}),
+        ([(60, 48, 40), (5, 60, 48, 40)], "float32", {"neighbourhood": "moore"}),
+    ],
+)
+@pytest.mark.parametrize("sources", ["one", "many"])
+def test_tiles_take_what_is_told_whatever_they_hold(shapes: Shapes, dtype: str, params: Any, sources: str) -> None:
+    """With many sources that, and never more; tiles go the same way on the host, but values decide which are active."""
+    random = np.random.default_rng(0)
+    costs = torch.from_numpy(random.uniform(0.5, 1.5, shapes[0]).astype(dtype))
+    start = torch.full(shapes[1], torch.inf, dtype=costs.dtype)
+    places = slice(start.numel() // 2, None, start.numel()) if sources == "one" else slice(0, None, 199)
+    start.flatten()[places] = 0.0
+    call = PRIMITIVES["stencil_relax"].describe(costs, start, **params)
+    with Peak() as peak:
+        registry.kernel("stencil_relax", "torch", "tiles").run(costs, start, **params)
+    told = _told("stencil_relax", "tiles", call) / (call.input_bytes + peak.most) - 1
+    assert told > -0.03 and (told < 0.12 or sources == "one")
+
+
+@pytest.mark.parametrize(("dtype", "alpha"), [("float64", 0.7), ("float32", 0.9), ("complex128", 0.7)])
+@pytest.mark.parametrize("width", [6.0, 0.1])
+def test_fractions_take_what_is_told_wherever_z_lies(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, alpha: float, width: float
+) -> None:
+    """Spread over all bands, or all in one of them; values decide, so that they are taken on the host as on a card."""
+    n = 200_000
+    monkeypatch.setattr(mittag_leffler_function, "_HOST_BLOCK", values_together(n))
+    z = torch.from_numpy((-3.0 - width * (np.random.default_rng(0).random(n) - 0.5)).astype(dtype))
+    call = PRIMITIVES["mittag_leffler"].describe(z, alpha=alpha)
+    with Peak() as peak:
+        registry.kernel("mittag_leffler", "torch", "contour").run(z, alpha=alpha)
+    assert -0.12 < _told("mittag_leffler", "contour", call) / (call.input_bytes + peak.most) - 1 < 0.12

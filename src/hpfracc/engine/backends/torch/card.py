@@ -28,6 +28,8 @@ __all__ = [
     "reduction",
     "spectral_multiply",
     "stencil_tiles",
+    "tile_sides",
+    "tiles_together",
     "toeplitz_direct",
     "toeplitz_fft",
 ]
@@ -35,10 +37,11 @@ __all__ = [
 #: Bytes of the fractions of one value of the Mittag-Leffler function, real and complex: of some fifty nodes, and what
 #: their poles take.
 _FRACTIONS, _COMPLEX_FRACTIONS = 1450, 1700
-#: Sides of a tile of a lattice by the number of axes, and of those of more (``kernels/stencil_relax.py``).
+#: Side of a tile of a lattice by the number of axes: as many points as fill a card with a few tiles, and few steps to
+#: cross it; and that of a tile of more axes.
 _SIDES, _SMALLEST_SIDE = {1: 4096, 2: 64, 3: 16}, 8
-#: Tiles of a lattice up to which a wave reaches all of them in one round, and the share it has of more.
-_FEW_TILES, _SHARE = 200, 0.8
+#: Tiles that are worked on together: as many as fill a card, and of many a share that a wave mostly has.
+_LEAST_TILES, _SHARE_OF_TILES = 256, 8
 #: Axes that one plan of cuFFT takes.
 _MOST_AXES = 3
 
@@ -296,19 +299,30 @@ def mittag_leffler(call: Call) -> int:
     return call.length * (56 if _is_narrow(call) else 44) + _FRACTIONS * together
 
 
+def tile_sides(lattice: tuple[int, ...]) -> tuple[int, ...]:
+    """Sides of the tiles that a lattice is cut into."""
+    side = _SIDES.get(len(lattice), _SMALLEST_SIDE)
+    return tuple(min(side, length) for length in lattice)
+
+
+def tiles_together(tiles: int) -> int:
+    """Of so many tiles, those that are worked on together."""
+    return max(_LEAST_TILES, tiles // _SHARE_OF_TILES)
+
+
 def stencil_tiles(call: Call) -> int:
     """Costs of each step with a layer around; then both operands, and copies of the tiles that are worked on."""
     lattice, item = call.facts["lattice"], call.itemsize
     if not call.batch * call.length:
         return 0
-    sides = [min(_SIDES.get(len(lattice), _SMALLEST_SIDE), side) for side in lattice]
+    sides = tile_sides(lattice)
     full = [-(-side // tile) * tile for side, tile in zip(lattice, sides, strict=True)]
     tile, around = math.prod(sides) * item, math.prod(side + 2 for side in sides) * item
     closed, points = math.prod(full) * item, call.length * item
     maps = call.batch * math.prod(side + 2 for side in full) * item
     steps = call.facts["steps"] if call.facts["edges"] else 1
-    tiles = math.prod(full) // math.prod(sides)
-    active = int(call.batch * tiles * (1 if tiles <= _FEW_TILES else _SHARE))
+    tiles = call.batch * math.prod(full) // math.prod(sides)
+    active = min(tiles, tiles_together(tiles))
     ghosted = math.prod(side + 2 for side in lattice) * item
     # Costs that are taken along a step: open ones, those and a layer, shifted, both together, and up to whole tiles.
     priced: Stage = ((1, points), (1, closed), (1, call.length))
@@ -316,8 +330,8 @@ def stencil_tiles(call: Call) -> int:
         priced = ((2 * steps, points), (steps // 2, ghosted), (steps, closed))
     stages: list[Stage] = [
         priced,
-        ((steps, closed), (1, maps), (1, call.batch * points), (2, call.batch * call.length)),
-        ((steps, closed), (1, maps), (active, around), ((steps + 3) * active, tile)),
-        ((steps, closed), (1, maps), (2, call.batch * points)),
+        ((steps, closed), (1, maps), (1, call.batch * closed), (3, call.batch * closed // item)),
+        ((steps, closed), (1, maps), (active, around), ((steps + 2) * active, tile)),
+        ((steps, closed), (1, maps), (1, call.batch * points)),
     ]
     return footprint(stages, False) - call.output_bytes

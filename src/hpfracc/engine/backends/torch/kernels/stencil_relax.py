@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.torch.card import tile_sides, tiles_together
 from hpfracc.engine.primitives._stencils import forward_offsets, padded_views, refresh_ghosts, relax
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
@@ -16,9 +17,6 @@ __all__ = ["KERNELS"]
 
 #: Rounds between two looks on a device: a look waits for it, a round that changes nothing costs some passes of memory.
 _ROUNDS = 32
-#: Side of a tile, by the number of axes: as many points as fill a card with a few tiles, and few steps to cross it.
-_SIDES = {1: 4096, 2: 64, 3: 16}
-_SMALLEST_SIDE = 8
 
 
 def by_rounds(
@@ -45,13 +43,15 @@ def by_rounds(
 def by_tiles(
     costs: Tensor, start: Tensor, *, neighbourhood: str = "von_neumann", periodic: Any = False, edges: bool = False
 ) -> Tensor:
-    """The tiles that changed and those beside them, each crossed by a wave in one round, until none changes."""
+    """The tiles that changed and those beside them, each crossed by a wave in one round, until none changes.
+
+    Tiles of a round are taken some at a time: what memory they need is then known, whatever the lattice holds.
+    """
     if not start.numel():
         return torch.empty_like(start)
     shape = tuple(costs.shape[1:] if edges else costs.shape)
     wraps = read_periodic(periodic, len(shape))
-    side = _SIDES.get(len(shape), _SMALLEST_SIDE)
-    sides = tuple(min(side, length) for length in shape)
+    sides = tile_sides(shape)
     full = tuple(-(-length // tile) * tile for length, tile in zip(shape, sides, strict=True))
     lattice = tuple(slice(0, length) for length in shape)
     steps = forward_offsets(len(shape), neighbourhood)
@@ -63,15 +63,19 @@ def by_tiles(
         core[(slice(None), *lattice)] = torch.where(torch.isfinite(maps), maps, math.inf)
         cells, own = _windows(padded, sides, 2), _windows(core, sides, 0)
         active = _beside(torch.isfinite(own).flatten(-len(shape)).any(-1), wraps, neighbourhood)
+        together = tiles_together(active.numel())
         while True:
-            index = active.nonzero(as_tuple=True)
-            if not len(index[0]):
-                return core[(slice(None), *lattice)].reshape(start.shape).clone()
+            found = active.nonzero(as_tuple=True)
+            if not len(found[0]):
+                inside = core[(slice(None), *lattice)]
+                return inside.clone(memory_format=torch.contiguous_format).reshape(start.shape)
             refresh_ghosts(padded, shape, wraps)
-            lowered = _lower(cells[index], prices[(slice(None), *index[1:])], steps, sides, edges)
             changed = torch.zeros_like(active)
-            changed[index] = (lowered < own[index]).flatten(1).any(1)
-            own[index] = lowered
+            for index in zip(*(axis.split(together) for axis in found), strict=True):
+                lowered = _lower(cells[index], prices[(slice(None), *index[1:])], steps, sides, edges)
+                changed[index] = (lowered < own[index]).flatten(1).any(1)
+                own[index] = lowered
+                del lowered
             active = _beside(changed, wraps, neighbourhood)
 
 
