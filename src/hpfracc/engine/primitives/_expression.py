@@ -99,10 +99,6 @@ class Expression:
         Names of the functions it calls.
     steps : int
         Operators and calls: passes over the data that a library without fusion makes.
-    temporaries : int
-        Arrays that live at once when it is evaluated step by step, the result among them.
-    reused : int
-        The same where an operator may write its result over an operand that nobody else holds.
     """
 
     names: tuple[str, ...]
@@ -110,8 +106,6 @@ class Expression:
     tree: Node
     functions: frozenset[str]
     steps: int
-    temporaries: int
-    reused: int
     _code: CodeType
     _complex_result: Result | UnsupportedDtypeError
 
@@ -190,8 +184,6 @@ def _parse(expression: str, names: tuple[str, ...]) -> Expression:
         tree,
         functions=frozenset(str(node.value) for node in nodes if node.kind == "call"),
         steps=sum(1 for node in nodes if node.kind not in ("name", "number")),
-        temporaries=_live(tree),
-        reused=_live(tree, reuse=True),
         _code=code,
         _complex_result=_complex_result(tree),
     )
@@ -351,25 +343,6 @@ def _bracketed(number: Callable[[float], str], value: float) -> str:
     if math.isnan(value):
         return f"({number(1.0)} * (1e999 - 1e999))"
     return "(1e999)" if value > 0 else "(-1e999)"
-
-
-def _live(node: Node, reuse: bool = False) -> int:
-    if node.kind in ("name", "number"):
-        return 0
-    held, most = 0, 1
-    for argument in node.arguments:
-        needs = _live(argument, reuse)
-        most = max(most, held + needs)
-        held += 1 if needs else 0
-    return max(most, held + (0 if reuse and _writes_over(node) else 1))
-
-
-def _writes_over(node: Node) -> bool:
-    """Whether NumPy writes the result of this operator into an operand: the left one, or either where it commutes."""
-    if node.kind != "operator" or node.value not in ("+", "-", "*", "/"):
-        return False
-    temporary = [argument.kind not in ("name", "number") for argument in node.arguments]
-    return temporary[0] or (node.value in "+*" and temporary[-1])
 
 
 def _complex_result(tree: Node) -> Result | UnsupportedDtypeError:

@@ -9,6 +9,7 @@ import numpy as np
 
 from hpfracc.engine.primitives._cuts import Cut, broadcast_cuts
 from hpfracc.engine.primitives._expression import Expression, parse_expression
+from hpfracc.engine.primitives._live import live_bytes
 from hpfracc.engine.primitives._operands import (
     broadcast,
     complex_of,
@@ -47,7 +48,7 @@ class Elementwise(Primitive):
     operands = ("*",)
 
     def describe(self, *arrays: Any, expression: str, names: Sequence[str]) -> Call:
-        """Check formula and operands; ``facts``: ``steps``, ``temporaries``, ``reused`` and ``result`` (a dtype)."""
+        """Check formula and operands; ``facts``: ``steps``, bytes of ``temporaries`` and if ``reused``, ``result``."""
         formula = parse_expression(expression, names)
         if len(arrays) != len(formula.names):
             raise ShapeError(
@@ -69,8 +70,8 @@ class Elementwise(Primitive):
             output_bytes=size * dtype_bytes(result),
             facts={
                 "steps": formula.steps,
-                "temporaries": formula.temporaries,
-                "reused": formula.reused,
+                "temporaries": live_bytes(expression, formula.names, tuple(shapes), dtype, False),
+                "reused": live_bytes(expression, formula.names, tuple(shapes), dtype, True),
                 "result": result,
             },
         )
@@ -95,7 +96,7 @@ class Elementwise(Primitive):
         if algorithm != "default":
             return 0
         temporaries: int = call.facts["temporaries"]
-        return max(0, temporaries - 1) * call.length * call.itemsize
+        return max(0, temporaries - call.output_bytes)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis, the longest first."""

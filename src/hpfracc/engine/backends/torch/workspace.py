@@ -12,6 +12,7 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, made_weights, recurrence, wide_bytes
 from hpfracc.engine.primitives._history_weights import largest_block
 from hpfracc.engine.primitives._lengths import fast_length, power_of_two, row_scratch
+from hpfracc.engine.primitives._mittag_leffler_numpy import STRETCH
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
 from hpfracc.engine.primitives.chirp_transform import transform_length
@@ -116,7 +117,8 @@ def reduction(call: Call, arm: Arm) -> int:
 def mittag_leffler(call: Call, arm: Arm) -> int:
     """Everything in double precision, sorted into bands, and the fractions of one block."""
     each = {"float32": 66, "float64": 44, "complex64": 92, "complex128": 76}[call.dtype]
-    return call.length * each + _FRACTIONS * min(call.length, _AT_ONCE[arm.on_host])
+    sorted_at_once = min(call.length, STRETCH) if arm.on_host else call.length
+    return sorted_at_once * each + _FRACTIONS * min(call.length, _AT_ONCE[arm.on_host])
 
 
 def _work_area(points: int, row: int, rows: int, arm: Arm) -> int:
@@ -126,9 +128,12 @@ def _work_area(points: int, row: int, rows: int, arm: Arm) -> int:
     return rows * row if points > ONE_PASS or points != power_of_two(points) else 0
 
 
-def _copies(axes: int, arm: Arm) -> int:
-    """Copies of a spectrum that the way back to real numbers spoils: on a card always one, on the host one an axis."""
-    return min(2, max(0, axes - 1)) if arm.on_host else min(1, axes)
+def _copies(axes: int, rows: int, arm: Arm) -> int:
+    """Copies of a spectrum that the way back to real numbers spoils.
+
+    On a card always one; on the host one an axis after the first, and of several lattices one more.
+    """
+    return min(2, max(0, axes - 1 + (axes > 1 and rows > 1))) if arm.on_host else min(1, axes)
 
 
 def history_sum(call: Call, arm: Arm) -> int:
@@ -201,7 +206,7 @@ def toeplitz_fft(call: Call, arm: Arm) -> int:
     weights, signals = call.facts["weight_rows"] * row, call.batch * row
     # The spectrum of real weights is real; the way back of several axes, and any on a card, spoils a copy.
     kept = (1, weights // 2 if real else weights)
-    copies = _copies(len(sizes), arm) if real else 0
+    copies = _copies(len(sizes), call.batch, arm) if real else 0
     repaired = 0 if arm.on_host or call.facts["used"] == call.facts["points"] else call.output_bytes
     alone = len(sizes) == 1 or not arm.on_host
     work = (1, _work_area(sizes[-1], row, call.batch, arm) if alone else 0)
@@ -221,7 +226,7 @@ def spectral_multiply(call: Call, arm: Arm) -> int:
         return 0
     spectrum, out, turns = call.facts["spectrum_bytes"], call.output_bytes, call.facts["turns"]
     product = 0 if call.facts["fits"] else out
-    copies = _copies(len(turns), arm) if call.facts["real"] else 0
+    copies = _copies(len(turns), call.batch, arm) if call.facts["real"] else 0
     alone = len(turns) == 1 and not call.facts["waves"]
     work = row_scratch(call.length, call.dtype) if arm.on_host and alone else 0 if arm.on_host else spectrum
     stages: list[Stage] = []
