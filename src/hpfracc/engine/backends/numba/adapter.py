@@ -63,6 +63,7 @@ class NumbaAdapter(HostAdapter):
     name = "numba"
     module = "numba"
     import_seconds = 0.3
+    import_bytes = 90 << 20
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
             KernelSpec(
