@@ -186,10 +186,11 @@ def test_room_that_shrinks_gives_smaller_blocks_and_no_slower_sum(
     arms: set[str] = set()
     run = Job.run
 
-    def watched(self: Job, *args: Any, **options: Any) -> Any:
-        result = run(self, *args, **options)
+    def watched(self: Job, operands: Any, *args: Any, **options: Any) -> Any:
+        result = run(self, operands, *args, **options)
         assert self.decision is not None
-        arms.add(self.decision.arm)
+        if operands[0].size * operands[1].size > 2**20:  # a remnant of few points is summed quickest
+            arms.add(self.decision.arm)
         return result
 
     def shrink(done: int, total: int) -> None:
@@ -201,7 +202,7 @@ def test_room_that_shrinks_gives_smaller_blocks_and_no_slower_sum(
         batch.causal_convolution(w, out if backwards else x, out=out, budget="3MiB", progress=shrink)
     finally:
         get_budget().cap("cpu", None)
-    assert not any("direct" in arm for arm in arms), arms
+    assert arms and not any("direct" in arm for arm in arms), arms
     np.testing.assert_allclose(out, whole, rtol=0, atol=1e-12 * np.abs(whole).max())
 
 
