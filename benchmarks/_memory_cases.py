@@ -169,3 +169,49 @@ def held_out(size: int) -> list[MemoryCase]:
         MemoryCase("stencil_relax", ((4, side // 3, side // 3), (side // 3, side // 3)), params=moore),
         MemoryCase("stencil_relax", ((25, 70), (n // 1000, 25, 70)), "float64"),
     ]
+
+
+def fresh(size: int) -> list[MemoryCase]:
+    """Calls of a third set of shapes, written after the models and measured before any of them was looked at again.
+
+    Lengths that are products of odd primes, a prime, few long rows, many short ones, and dtypes in other company.
+    """
+    n = size // 16
+    side = int(n**0.5)
+    return [
+        MemoryCase("causal_convolution", ((n // 11,), (3, 5 * n // 11)), "float32"),
+        MemoryCase("causal_convolution", ((1001,), (n // 1001, 1001)), "complex128"),
+        MemoryCase("causal_convolution", ((5, 1, 2310), (n // 23_100, 2310))),
+        MemoryCase("causal_convolution", ((3000,), (2, n)), "complex64"),
+        MemoryCase("matmul", ((2 * side, side // 2), (side // 2, 3 * side // 2)), "complex64"),
+        MemoryCase("matmul", ((n // 1155, 11, 105), (105, 21))),
+        MemoryCase("fft", ((7, n // 7),), "float64", {"kind": "fft"}),
+        MemoryCase("fft", ((n // 3003, 3003),), "float32", {"kind": "rfft"}),
+        MemoryCase("fft", ((2 * n // 7919, 7919),), "complex64", {"kind": "fft"}),
+        MemoryCase("fft", ((n // 700, 701),), "complex128", {"kind": "irfft", "n": 1400}),
+        MemoryCase("elementwise", ((n,), (n,), (n,)), "float32", {"expression": "x*y - z/x", "names": ("x", "y", "z")}),
+        MemoryCase("elementwise", ((n // 2,),), "complex128", {"expression": "exp(x) + 1/x", "names": ("x",)}),
+        MemoryCase("reduction", ((13, n // 13),), "complex128", {"kind": "mean", "axis": 0}),
+        MemoryCase("reduction", ((n // 250, 250),), "float64", {"kind": "max", "axis": -1}),
+        MemoryCase("bitwise_xor", ((3, n), (3, n)), "uint16"),
+        MemoryCase("mittag_leffler", ((n // 5,),), "float32", {"alpha": 0.9}),
+        MemoryCase("mittag_leffler", ((77, n // 400),), params={"alpha": 1.6, "beta": 2.0}),
+        MemoryCase("mittag_leffler", ((n // 7,),), "complex128", {"alpha": 0.5}),
+        MemoryCase("history_sum", ((200,), (n // 150, 200), ()), "complex64", {"kernel": "power"}),
+        MemoryCase("history_sum", ((70,), (n // 50, 70), ()), "float64", {"kernel": "power"}),
+        MemoryCase("history_sum", ((90,), (n // 120, 90), (60,), (60,)), "float32", {"kernel": "tabulated"}),
+        MemoryCase("exponential_recurrence", ((24,), (24,), (), (7, n // 9), (24,)), "complex64"),
+        MemoryCase("exponential_recurrence", ((9,), (9,), (2100,), (n // 2100, 2100), (9,)), "float32"),
+        MemoryCase("exponential_recurrence", ((40,), (40,), (), (n // 1500, 1001), (40,))),
+        MemoryCase("chirp_transform", ((n // 770, 770), (3,)), "complex64"),
+        MemoryCase("chirp_transform", ((3, n // 9), (3,)), "float32", {"points": 1_000_003}),
+        MemoryCase("toeplitz_apply", ((2 * n // 3,), (2 * n // 3,)), "complex64"),
+        MemoryCase("toeplitz_apply", ((693,), (n // 693, 693))),
+        MemoryCase("toeplitz_apply", ((45, 33), (n // 20_000, 105, 99)), "float64", {"axes": (-2, -1)}),
+        MemoryCase("toeplitz_apply", ((77, 1), (1155, n // 1155)), "float32", {"axes": 0}),
+        MemoryCase("spectral_multiply", ((n // 2,), (n // 2,)), "complex64"),
+        MemoryCase("spectral_multiply", ((1155,), (n // 1155, 1155)), "float64", {"kinds": "dct2"}),
+        MemoryCase("spectral_multiply", ((330, 455), (n // 200_000, 330, 455)), "complex64", {"axes": (-2, -1)}),
+        MemoryCase("stencil_relax", ((2, side // 2, side // 3), (side // 2, side // 3)), "float32", {"edges": True}),
+        MemoryCase("stencil_relax", ((33, 35), (n // 1155, 33, 35)), "float64", {"neighbourhood": "moore"}),
+    ]

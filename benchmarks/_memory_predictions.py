@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from _common import print_table, write_json
-from _memory_cases import MemoryCase, cases, held_out, more_cases
+from _memory_cases import MemoryCase, cases, fresh, held_out, more_cases
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
@@ -20,6 +20,7 @@ from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.forecast import Forecasts
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.selection.needs import modelled_bytes
+from hpfracc.engine.workers import available_cores
 
 MIB = 2**20
 #: Steps beyond which an algorithm whose work grows quadratically is left out: it would never be chosen there.
@@ -33,8 +34,8 @@ def status(name: str) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def arms(case: MemoryCase, backend: str, device: str) -> Iterator[Arm]:
-    """Those of a backend that serve a call in reasonable time."""
+def arms(case: MemoryCase, backend: str, device: str, threads: bool) -> Iterator[Arm]:
+    """Those of a backend that serve a call in reasonable time; with ``threads`` those of several workers, too."""
     primitive = PRIMITIVES[case.name]
     call = primitive.describe(*case.arrays(), **case.params)
     for spec in registry.specs(case.name, backend):
@@ -42,17 +43,28 @@ def arms(case: MemoryCase, backend: str, device: str) -> Iterator[Arm]:
             continue
         if primitive.work(call, spec.algorithm) <= MOST_WORK.get(spec.algorithm, float("inf")):
             yield Arm(backend, spec, device)
+            if threads and spec.threads and device == "cpu":
+                yield Arm(backend, spec, device, max(2, available_cores()))
 
 
-def predictions(device: str, size: int, unseen: bool = False, only: str = "") -> None:
-    """The table of one device; ``unseen`` for calls at which no model was corrected."""
+#: Sets of shapes: all calls of each, and what the name of its file ends in.
+SETS: dict[str, tuple[Callable[[int], list[MemoryCase]], str]] = {
+    "seen": (lambda size: [*cases(size), *more_cases(size)], ""),
+    "held-out": (held_out, "_held_out"),
+    "fresh": (fresh, "_fresh"),
+}
+
+
+def predictions(device: str, size: int, which: str = "seen", only: str = "") -> None:
+    """The table of one device for a set of shapes."""
+    calls, suffix = SETS[which]
     backends = ("numpy", "numba", "torch") if device == "cpu" else ("torch", "cupy", "jax")
     rows, figures = [], []
     for backend in backends:
         if registry.unavailable(backend) is not None:
             continue
-        for case in held_out(size) if unseen else [*cases(size), *more_cases(size)]:
-            for arm in arms(case, backend, device):
+        for case in calls(size):
+            for arm in arms(case, backend, device, threads=which == "fresh"):
                 if only not in f"{backend}:{arm.algorithm} {case.call}":
                     continue
                 figure = measure(case, arm)
@@ -75,13 +87,11 @@ def predictions(device: str, size: int, unseen: bool = False, only: str = "") ->
     print_table(HEAD, rows)
     late = [row for row in figures if abs(row["corrected"]) > 0.15]
     wrong = [row for row in figures if abs(row["error"]) > 0.15]
-    which = "held out" if unseen else "seen"
     print(
         f"\nwithin 15 % ({which}): {len(rows) - len(wrong)} of {len(rows)} by the model, "
         f"{len(rows) - len(late)} corrected"
     )
     if not only:
-        suffix = "_held_out" if unseen else ""
         write_json(f"memory_predictions_{device.partition(':')[0]}{suffix}", {"rows": figures})
 
 
@@ -94,9 +104,10 @@ def measure(case: MemoryCase, arm: Arm) -> dict[str, Any] | None:
         adapter.from_host(array.astype(call.dtype) if primitive.casts else array, arm.device) for array in arrays
     ]
     del arrays
+    spread = {"workers": arm.workers} if arm.spec.threads and arm.workers > 1 else {}
 
     def run() -> Any:
-        result = kernel.run(*operands, **case.params)
+        result = kernel.run(*operands, **case.params, **spread)
         adapter.synchronize(arm.device)
         return getattr(result, "block_until_ready", lambda: result)()
 
@@ -110,7 +121,7 @@ def measure(case: MemoryCase, arm: Arm) -> dict[str, Any] | None:
         seen.observe(("", "", "", ""), predicted, actual)
     corrected = predicted * seen.correction(("", "", "", ""))
     return {
-        "kernel": f"{arm.backend}:{arm.algorithm}",
+        "kernel": f"{arm.backend}:{arm.algorithm}" + (f" x{arm.workers}" if arm.workers > 1 else ""),
         "call": case.call,
         "operands": case.operands,
         "predicted": predicted,

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from _common import heading, print_table, quarter, show, write_json
-from _memory_predictions import predictions, status
+from _memory_predictions import SETS, predictions, status
 
 MIB = 2**20
 #: Name: limit of private memory in MiB (0: so much more than the process begins with), samples, weights.
@@ -277,7 +277,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--bytes", type=float, default=1e8, help="of the operands, for the predictions")
-    parser.add_argument("--predictions", choices=("seen", "held-out"), help="this table alone")
+    parser.add_argument("--predictions", choices=SETS, help="this table alone")
     parser.add_argument("--only", default="", help="rows of the predictions whose kernel and call contain this text")
     parser.add_argument("--no-json", action="store_true", help="do not keep the figures of a showcase")
     options = parser.parse_args()
@@ -289,13 +289,12 @@ def main() -> None:
     print(heading("Memory: predictions, guard, batches"), flush=True)
     device = "cuda:0" if options.device == "cuda" else options.device
     if options.predictions:
-        return predictions(device, int(options.bytes), options.predictions == "held-out", options.only)
+        return predictions(device, int(options.bytes), options.predictions, options.only)
     guard()
     print()
-    predictions(device, int(options.bytes))
-    print()
-    predictions(device, int(options.bytes), unseen=True)
-    print()
+    for which in SETS:
+        predictions(device, int(options.bytes), which)
+        print()
     batches(device)
     if device != "cpu":
         print()

@@ -11,18 +11,19 @@ import contextvars
 import itertools
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["available_cores", "even_blocks", "run_blocks"]
+__all__ = ["available_cores", "even_blocks", "run_blocks", "started_workers"]
 
 T = TypeVar("T")
 B = TypeVar("B")
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
-_pool_size = 0
+_pool_size = _started = 0
 _inside = threading.local()
 
 
@@ -44,49 +45,72 @@ def even_blocks(total: int, parts: int, least: int = 1) -> list[tuple[int, int]]
 def run_blocks(function: Callable[[B], T], blocks: Sequence[B], workers: int) -> list[T]:
     """``[function(block) for block in blocks]`` on at most ``workers`` threads, the caller's among them.
 
-    The first error is raised once all blocks have ended. Called from inside a worker it runs in that worker, so nested
-    use cannot deadlock.
+    Each thread takes the next block that nobody has taken: where the system lets no more threads be started, those that
+    there are do the work of all. The first error is raised once all blocks have ended. Called from inside a worker it
+    runs in that worker, so nested use cannot deadlock.
     """
     if workers <= 1 or len(blocks) <= 1 or getattr(_inside, "worker", False):
         return [function(block) for block in blocks]
+    left = deque(range(len(blocks)))
+    found: dict[int, T] = {}
+    errors: dict[int, BaseException] = {}
+
+    def drain() -> None:
+        while True:
+            try:
+                number = left.popleft()
+            except IndexError:
+                return
+            try:
+                found[number] = function(blocks[number])
+            except BaseException as error:
+                errors[number] = error
+
     pool = _get_pool(workers - 1)
-    try:
-        futures = [pool.submit(contextvars.copy_context().run, _as_worker, function, block) for block in blocks[1:]]
-    except RuntimeError:  # the interpreter is shutting down: no new work for threads, but blocks are pure
-        return [function(block) for block in blocks]
-    error: BaseException | None = None
-    results: list[T] = []
-    try:
-        results.append(function(blocks[0]))
-    except BaseException as first:
-        error = first
-    for future in futures:
+    helpers: list[Future[None]] = []
+    for _ in range(min(workers, len(blocks)) - 1):
         try:
-            results.append(future.result())
-        except BaseException as other:
-            error = error or other
-    if error is not None:
-        raise error
-    return results
+            helpers.append(pool.submit(contextvars.copy_context().run, _as_worker, drain))
+        except RuntimeError:  # no room for another stack, or the interpreter is shutting down
+            break
+    drain()
+    for helper in helpers:
+        if not helper.cancel():  # one that never began has nothing left to do
+            helper.result()
+    if errors:
+        raise errors[min(errors)]
+    return [found[number] for number in range(len(blocks))]
 
 
-def _as_worker(function: Callable[[B], T], block: B) -> T:
+def started_workers() -> int:
+    """Threads of the pool that have been started."""
+    return 0 if _pool is None else _started
+
+
+def _as_worker(drain: Callable[[], None]) -> None:
     _inside.worker = True
-    return function(block)
+    drain()
+
+
+def _begin() -> None:
+    global _started
+    with _lock:
+        _started += 1
 
 
 def _get_pool(size: int) -> ThreadPoolExecutor:
-    global _pool, _pool_size
+    global _pool, _pool_size, _started
     with _lock:
         if _pool is None or _pool_size < size:
             # The smaller pool is left to finish what it was given; its idle threads end with it.
-            _pool, _pool_size = ThreadPoolExecutor(size, thread_name_prefix="hpfracc"), size
+            _pool = ThreadPoolExecutor(size, thread_name_prefix="hpfracc", initializer=_begin)
+            _pool_size, _started = size, 0
         return _pool
 
 
 def _forget_pool() -> None:
-    global _pool, _pool_size, _lock
-    _pool, _pool_size, _lock = None, 0, threading.Lock()
+    global _pool, _pool_size, _started, _lock
+    _pool, _pool_size, _started, _lock = None, 0, 0, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

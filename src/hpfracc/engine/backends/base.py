@@ -127,6 +127,8 @@ class Adapter(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     #: Seconds that importing the library takes where nothing better is known; measured once it was imported.
     import_seconds: ClassVar[float] = 0.0
+    #: Bytes of the host that the library takes once imported, with its first kernel compiled; 0 where not measured.
+    import_bytes: ClassVar[int] = 0
     #: The kernels it offers, per primitive.
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]]
 

@@ -6,6 +6,7 @@ written so can be read beside its kernel. What is told here is imported by no ke
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -37,13 +38,29 @@ def footprint(stages: Iterable[Stage], on_host: bool, trimmed: bool = True) -> i
         counts: dict[int, int] = {}
         for count, size in stage:
             counts[size] = counts.get(size, 0) + count
-        idle = sum(size * max(0, count - counts.get(size, 0)) for size, count in held.items())
+        idle = _idle(held, counts)
         idle = min(idle, _HEAP_KEPT) if trimmed else idle
         most = max(most, idle + sum(count * size for size, count in counts.items()))
         if on_host:
             kept = {size: count for size, count in counts.items() if _HEAP_LEAST <= size <= _HEAP_BLOCK}
             held = {size: max(held.get(size, 0), kept.get(size, 0)) for size in {*held, *kept}}
     return most
+
+
+def _idle(held: dict[int, int], counts: dict[int, int]) -> int:
+    """Bytes that the heap keeps and this stage has no use for: its blocks go where equal or larger ones were."""
+    holes = sorted(size for size, count in held.items() for _ in range(max(0, count - counts.get(size, 0))))
+    wanted = [
+        size
+        for size, count in counts.items()
+        if 0 < size <= _HEAP_BLOCK
+        for _ in range(min(len(holes), max(0, count - held.get(size, 0))))
+    ]
+    for size in sorted(wanted, reverse=True):
+        place = bisect.bisect_left(holes, size)
+        if place < len(holes):
+            bisect.insort(holes, holes.pop(place) - size)
+    return sum(holes)
 
 
 def wide_bytes(call: Call) -> int:

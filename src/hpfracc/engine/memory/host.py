@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from hpfracc.engine.cgroups import Group, find_groups, own_groups_text, read_tex
 if sys.platform != "win32":
     import resource
 
-__all__ = ["Bound", "HostMemory", "HostProbe", "resident_bytes"]
+__all__ = ["Bound", "HostMemory", "HostProbe", "resident_bytes", "thread_bytes"]
 
 #: Version 1 writes "no limit" as the largest whole number of pages that fits 63 bits.
 _UNLIMITED = 1 << 60
+#: The stack of a thread where ``ulimit -s`` names none, and what it begins to allocate from.
+_USUAL_STACK, _ARENA = 8 << 20, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,20 @@ def _process_bounds(root: Path) -> list[Bound]:
         everything = int(psutil.Process().memory_info().vms)
         used = {name: everything if size is None else size for name, size in used.items()}
     return [Bound(name, limit, used[name] or 0) for name, limit in limits.items()]
+
+
+def thread_bytes() -> int:
+    """What a new thread takes of the process's own ``ulimit``: its whole stack, of which it touches a few pages.
+
+    0 where no such limit stands: memory that is not touched is not taken from the machine.
+    """
+    if sys.platform == "win32":
+        return 0
+    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    if not any(0 <= limit < _UNLIMITED for limit in limits):
+        return 0
+    stack = threading.stack_size() or resource.getrlimit(resource.RLIMIT_STACK)[0]
+    return (stack if 0 < stack < _UNLIMITED else _USUAL_STACK) + _ARENA
 
 
 def resident_bytes(root: Path = Path("/")) -> tuple[int, int] | None:

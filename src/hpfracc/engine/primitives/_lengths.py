@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["fast_length", "power_of_two", "row_scratch", "transformed_shape"]
+__all__ = ["fast_length", "largest_factor", "power_of_two", "row_scratch", "transformed_shape"]
 
 
 @lru_cache(maxsize=1024)
@@ -43,18 +43,25 @@ def transformed_shape(shape: tuple[int, ...], kind: str, n: int | None, axis: in
     return (*shape[:axis], points // 2 + 1 if kind == "rfft" and points else points, *shape[axis + 1 :])
 
 
+def largest_factor(number: int) -> int:
+    """The largest prime factor, 1 of 1."""
+    largest, factor = 1, 2
+    while factor * factor <= number:
+        if number % factor:
+            factor += 1
+        else:
+            largest, number = factor, number // factor
+    return max(largest, number)
+
+
 @lru_cache(maxsize=1024)
 def row_scratch(points: int, dtype: str) -> int:
     """Bytes that a row of so many points takes of its own while a library of the host transforms it.
 
-    It goes to and fro between its place and a buffer. With a large prime factor it becomes a convolution of at least
-    twice as many points, by Bluestein.
+    It goes to and fro between its place and a buffer. With a prime factor larger than its root it becomes a convolution
+    of at least twice as many points, by Bluestein.
     """
-    rest = max(1, points)
-    for factor in (2, 3, 5, 7, 11, 13):
-        while rest % factor == 0:
-            rest //= factor
     single = dtype in ("float32", "complex64")
-    if rest == 1:
+    if points < 50 or largest_factor(points) ** 2 <= points:
         return points * (4 if single else 8) * (2 if dtype.startswith("complex") else 1)
     return (fast_length(2 * points - 1) + points) * (8 if single else 16)

@@ -1,4 +1,8 @@
-"""E_{a,b} and its derivatives by a plan, in NumPy: z sorted into bands, each evaluated in blocks that fit the cache."""
+"""E_{a,b} and its derivatives by a plan, in NumPy: z sorted into bands, each evaluated in blocks that fit the cache.
+
+Sorting takes several times the memory of z: it is done stretch by stretch, so that long arrays take no more than short
+ones beside their result.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,10 @@ from hpfracc.engine.primitives._mittag_leffler_plan import Plan
 from hpfracc.engine.primitives._mittag_leffler_poles import Namespace
 from hpfracc.engine.primitives._mittag_leffler_sum import band_value, taylor_value
 
-__all__ = ["evaluate"]
+__all__ = ["STRETCH", "evaluate"]
 
+#: Values of z that are sorted into bands at once: thousands for each band, and a few megabytes of them in all.
+STRETCH = 1 << 17
 #: Values of z taken at once: with some 50 nodes each, the fractions of a block stay within a megabyte.
 _BLOCK = 1024
 
@@ -27,8 +33,19 @@ _TOOLS = Namespace(np, _join, np.asarray)
 
 def evaluate(z: np.ndarray, plan: Plan) -> np.ndarray:
     """What ``plan`` is for at ``z``, in its dtype."""
+    if z.size <= STRETCH:
+        return _evaluate(np.ravel(z), plan).reshape(z.shape).astype(z.dtype, copy=False)
+    flat, result = np.ravel(z), np.empty(z.size, z.dtype)
+    for begin in range(0, z.size, STRETCH):
+        part = slice(begin, begin + STRETCH)
+        result[part] = _evaluate(flat[part], plan)
+    return result.reshape(z.shape)
+
+
+def _evaluate(z: np.ndarray, plan: Plan) -> np.ndarray:
+    """The values of one stretch, in double precision."""
     complex_z = np.iscomplexobj(z)
-    points = np.ravel(z).astype(np.complex128 if complex_z else np.float64, copy=False)
+    points = z.astype(np.complex128 if complex_z else np.float64, copy=False)
     values = np.empty_like(points)
     radius = np.abs(points)
     # nan, from z, stays below every edge and goes through the power series.
@@ -46,7 +63,7 @@ def evaluate(z: np.ndarray, plan: Plan) -> np.ndarray:
                     values[block] = band_value(_TOOLS, plan, int(index), points[block], sign)
         if np.isinf(radius).any():
             values = _at_infinity(plan, points, radius, values)
-    return values.reshape(z.shape).astype(z.dtype, copy=False)
+    return values
 
 
 def _at_infinity(plan: Plan, points: np.ndarray, radius: np.ndarray, values: np.ndarray) -> np.ndarray:

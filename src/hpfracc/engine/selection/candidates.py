@@ -14,7 +14,7 @@ from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.decision import Candidate
-from hpfracc.engine.selection.needs import fresh_bytes, predicted_bytes
+from hpfracc.engine.selection.needs import fresh_bytes, predicted_bytes, starting_bytes
 from hpfracc.engine.selection.placement import Placement
 from hpfracc.engine.selection.wish import Wish
 from hpfracc.engine.workload import named_for
@@ -189,7 +189,8 @@ def _memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreak
         return f"needs {_mib(need)}; {_mib(ceiling)} ran out of memory a short while ago"
     if request.limit is not None and need > request.limit:
         return f"needs {_mib(need)}; it may take {_mib(request.limit)}"
-    if need < NEGLIGIBLE_BYTES:
+    starting = starting_bytes(arm, request.wish is not None) if arm.on_host else 0
+    if need + starting < NEGLIGIBLE_BYTES:
         return None
     avoided = None if arm.on_host else relief.avoids(arm.device)
     if avoided is not None and not stays_put(request.placement, arm):
@@ -201,6 +202,11 @@ def _memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreak
         free = max(0, free - request.reserved)
     if not fits(fresh, free, share):
         return f"needs {_mib(fresh)}; {share:.0%} of {_mib(free or 0)} are free on {arm.device}"
+    if starting and not fits(fresh + starting, free, share):
+        # No smaller call would make room for that, so it is no want of memory that cutting could help.
+        return (
+            f"its threads or library would take {_mib(starting)} to start; {_mib(free or 0)} are free on {arm.device}"
+        )
     if not arm.on_host and request.placement.device == HOST:
         free = budget.free(HOST)
         if not fits(request.call.output_bytes, free, HOST_SHARE):

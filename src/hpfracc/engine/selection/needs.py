@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.forecast import forecasts
+from hpfracc.engine.memory.host import thread_bytes
 from hpfracc.engine.primitives.base import Call, Primitive
+from hpfracc.engine.workers import started_workers
 
-__all__ = ["forecast_key", "fresh_bytes", "modelled_bytes", "predicted_bytes"]
+__all__ = ["forecast_key", "fresh_bytes", "modelled_bytes", "predicted_bytes", "starting_bytes"]
 
 
 def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
@@ -28,6 +31,17 @@ def predicted_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
     need = modelled_bytes(primitive, call, arm)
     factor = forecasts.correction(forecast_key(call, arm))
     return need if factor == 1.0 else int(need * factor)
+
+
+def starting_bytes(arm: Arm, wished: bool) -> int:
+    """What an arm takes of the host before its first call: a library that is not imported yet, threads to be started.
+
+    A library that was asked for is imported whatever it takes. Stacks of threads count only under a ``ulimit`` of the
+    process, of which they take their whole length.
+    """
+    library = 0 if wished or registry.is_loaded(arm.backend) else registry.adapter(arm.backend).import_bytes
+    missing = arm.workers - 1 - started_workers()
+    return library + (missing * thread_bytes() if missing > 0 else 0)
 
 
 def fresh_bytes(need: int, call: Call, stays: bool) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.backends.numpy.workspace import transform_scratch
+from hpfracc.engine.backends.numpy.workspace import scipy_rows, transform_scratch
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives._lengths import fast_length
@@ -112,11 +112,14 @@ def operand(name: str, number: int, shape: tuple[int, ...], dtype: str) -> np.nd
 def unseen(call: Call, algorithm: str) -> int:
     """The plan and the scratch row of a transform are the C library's own, which tracemalloc is not told of."""
     if call.operation in ("chirp_transform", "toeplitz_apply") and algorithm == "fft":
-        return transform_scratch(call, arm_of(call.operation, algorithm))
+        return sum(count * size for count, size in transform_scratch(call, arm_of(call.operation, algorithm)))
     if call.operation != "causal_convolution" or algorithm != "fft":
         return 0
-    halves = 3 if call.dtype in ("float64", "complex128") else 1
-    return halves * fast_length(call.length + call.facts["taps"] - 1) * call.itemsize // 2
+    row = fast_length(call.length + call.facts["taps"] - 1) * call.itemsize
+    if call.dtype in ("float64", "complex128"):
+        return 3 * row // 2
+    _, (count, size) = scipy_rows(call.batch, row, call.dtype, 1)
+    return count * size
 
 
 def arm_of(name: str, algorithm: str) -> Arm:

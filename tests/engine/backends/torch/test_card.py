@@ -169,7 +169,7 @@ def test_fractions_take_what_is_told_wherever_z_lies(
     monkeypatch: pytest.MonkeyPatch, dtype: str, alpha: float, width: float
 ) -> None:
     """Spread over all bands, or all in one of them; values decide, so that they are taken on the host as on a card."""
-    n = 200_000
+    n = 100_000
     monkeypatch.setattr(mittag_leffler_function, "_HOST_BLOCK", values_together(n))
     z = torch.from_numpy((-3.0 - width * (np.random.default_rng(0).random(n) - 0.5)).astype(dtype))
     call = PRIMITIVES["mittag_leffler"].describe(z, alpha=alpha)

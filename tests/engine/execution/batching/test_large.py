@@ -14,6 +14,7 @@ import torch
 
 import hpfracc as hf
 from hpfracc import batch
+from hpfracc.engine.execution.batching.pieces import Job
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError
 from tests.helpers.source import REPOSITORY
@@ -173,6 +174,36 @@ def show(*arguments: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("backwards", [False, True], ids=["into another", "in place"])
+def test_room_that_shrinks_gives_smaller_blocks_and_no_slower_sum(
+    backwards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the first block most of the memory is gone: what comes is still transformed, never summed directly."""
+    w, x = 1.0 / np.sqrt(np.arange(1.0, 2**14 + 1)), random.standard_normal(2**18)
+    whole = hf.causal_convolution(w, x, backend="numpy")
+    arms: set[str] = set()
+    run = Job.run
+
+    def watched(self: Job, operands: Any, *args: Any, **options: Any) -> Any:
+        result = run(self, operands, *args, **options)
+        assert self.decision is not None
+        if operands[0].size * operands[1].size > 2**20:  # a remnant of few points is summed quickest
+            arms.add(self.decision.arm)
+        return result
+
+    def shrink(done: int, total: int) -> None:
+        get_budget().cap("cpu", 2**19)
+
+    monkeypatch.setattr(Job, "run", watched)
+    out = x.copy() if backwards else np.empty_like(x)
+    try:
+        batch.causal_convolution(w, out if backwards else x, out=out, budget="3MiB", progress=shrink)
+    finally:
+        get_budget().cap("cpu", None)
+    assert arms and not any("direct" in arm for arm in arms), arms
+    np.testing.assert_allclose(out, whole, rtol=0, atol=1e-12 * np.abs(whole).max())
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the process as Linux does")

@@ -29,9 +29,11 @@ def _no_workspace(call: Call, arm: Arm) -> int:
 
 
 def _around(call: Call, arm: Arm) -> int:
-    """Differences, and rows of weights one behind the other where there are several."""
-    rows = call.facts["weight_rows"]
-    return around_bytes(call) + (0 if rows == 1 else call.batch * call.facts["taps"] * call.itemsize)
+    """Differences, and where there are several rows of weights those one behind the other, and a repeated signal."""
+    if call.facts["weight_rows"] == 1:
+        return around_bytes(call)
+    repeated = call.output_bytes if call.input_bytes < call.output_bytes else 0
+    return around_bytes(call) + repeated + call.batch * call.facts["taps"] * call.itemsize
 
 
 def _repeated(call: Call, arm: Arm) -> int:
@@ -63,6 +65,7 @@ class NumbaAdapter(HostAdapter):
     name = "numba"
     module = "numba"
     import_seconds = 0.3
+    import_bytes = 90 << 20
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
             KernelSpec(

@@ -38,10 +38,10 @@ def exponential_recurrence(call: Call, arm: Arm) -> int:
 
 
 def toeplitz_direct(call: Call, arm: Arm) -> int:
-    """A padded row and a tile for each thread; a second result where the axis is not the last."""
+    """A padded row and a tile for each thread; a second signal and result where the axis is not the last."""
     threads = min(arm.workers, call.batch) if call.batch >= arm.workers else arm.workers
     row = (call.length + 2 * call.facts["taps"] + TILE) * call.itemsize
-    return int(threads * row + (0 if call.facts["axes"] == (-1,) else call.output_bytes))
+    return int(threads * row + (0 if call.facts["axes"] == (-1,) else 2 * call.output_bytes))
 
 
 def stencil_relax(call: Call, arm: Arm) -> int:

@@ -36,7 +36,7 @@ class NumpyAdapter(HostAdapter):
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
             KernelSpec("causal_convolution", "direct", INEXACT),
-            KernelSpec("causal_convolution", "fft", INEXACT, threads=True),
+            KernelSpec("causal_convolution", "fft", INEXACT, threads=True, workspace=workspace.convolution_fft),
             KernelSpec(
                 "causal_convolution",
                 "blocked",
@@ -52,7 +52,7 @@ class NumpyAdapter(HostAdapter):
         ),
         "fft": (
             KernelSpec("fft", "pocketfft", INEXACT),
-            KernelSpec("fft", "scipy", INEXACT, threads=True),
+            KernelSpec("fft", "scipy", INEXACT, threads=True, workspace=workspace.fft_scipy),
         ),
         "elementwise": (
             KernelSpec("elementwise", "default", INEXACT, workspace=workspace.elementwise),
@@ -61,7 +61,9 @@ class NumpyAdapter(HostAdapter):
         "reduction": (KernelSpec("reduction", "default", INEXACT | INTEGERS),),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS),),
         "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, workspace=workspace.mittag_leffler),),
-        "spectral_multiply": (KernelSpec("spectral_multiply", "scipy", INEXACT, threads=True),),
+        "spectral_multiply": (
+            KernelSpec("spectral_multiply", "scipy", INEXACT, threads=True, workspace=workspace.spectral_multiply),
+        ),
         "toeplitz_apply": (
             KernelSpec("toeplitz_apply", "direct", INEXACT, refuses=several_axes),
             KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True, workspace=workspace.toeplitz_fft),

@@ -5,8 +5,18 @@ from __future__ import annotations
 import math
 
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, made_weights, recurrence, wide_bytes
+from hpfracc.engine.backends.footprints import (
+    Block,
+    Stage,
+    chirp_stages,
+    footprint,
+    made_weights,
+    recurrence,
+    wide_bytes,
+)
 from hpfracc.engine.primitives._history_weights import largest_block
+from hpfracc.engine.primitives._lengths import fast_length, row_scratch
+from hpfracc.engine.primitives._mittag_leffler_numpy import STRETCH
 from hpfracc.engine.primitives._operands import dtype_bytes
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
@@ -20,10 +30,14 @@ __all__ = [
     "TOGETHER",
     "chirp_transform",
     "convolution_blocked",
+    "convolution_fft",
     "elementwise",
     "exponential_recurrence",
+    "fft_scipy",
     "history_sum",
     "mittag_leffler",
+    "scipy_rows",
+    "spectral_multiply",
     "toeplitz_fft",
     "transform_scratch",
 ]
@@ -53,6 +67,75 @@ def convolution_blocked(call: Call, arm: Arm) -> int:
     return around_bytes(call) + (4 * call.batch * together * threads + rows) * size * call.itemsize
 
 
+def convolution_fft(call: Call, arm: Arm) -> int:
+    """In double precision by NumPy: padded spectra and product in buffers of the pool, beside the result.
+
+    In single precision by SciPy: the spectrum is gone before the result is written. A single row on several threads
+    takes its two transforms side by side.
+    """
+    n, rows, taps = _sizes(call)
+    if not call.batch * n * taps:
+        return 0
+    row = fast_length(n + taps - 1) * call.itemsize
+    if call.dtype in ("float64", "complex128"):
+        # A transform keeps a plan and a scratch row, which together take about one and a half rows more.
+        return around_bytes(call) + (4 * call.batch + 2 * rows + 3) * row // 2
+    spectra, weights, out = (1, call.batch * row), (1, rows * row), (1, call.output_bytes)
+    buffer, work = scipy_rows(call.batch, row, call.dtype, arm.workers)
+    stages: list[Stage] = [
+        (weights, spectra, buffer, work),
+        (weights, (2, call.batch * row), work),
+        (weights, spectra, out),
+    ]
+    return around_bytes(call) + footprint(stages, True) - call.output_bytes
+
+
+#: Rows that SciPy's transforms take side by side in a vector register of 16 bytes, which every processor has.
+_LANES = {"float32": 4, "complex64": 4, "float64": 2, "complex128": 2}
+
+
+def scipy_rows(batch: int, row: int, dtype: str, workers: int) -> tuple[Block, Block]:
+    """Of SciPy's transforms, for each thread: rows that are gathered side by side, and what they go to and fro with.
+
+    A single complex row is transformed where it lies.
+    """
+    lanes = _LANES[dtype] if batch >= _LANES[dtype] else 1
+    threads = max(1, min(workers, batch // _LANES[dtype]))
+    gathered = 0 if dtype.startswith("complex") and batch == 1 else threads
+    return (gathered, lanes * row), (threads, lanes * row)
+
+
+def fft_scipy(call: Call, arm: Arm) -> int:
+    """A copy padded or cut, and rows on their way; the last rows of the result are written after them."""
+    given, kind = call.facts["given"], call.facts["kind"]
+    wanted: int = call.facts["frequencies"] if kind == "irfft" else call.length
+    padded: int = 0 if given == wanted else call.batch * wanted * call.itemsize
+    if not call.batch * call.length:
+        return padded
+    row = row_scratch(call.length, call.dtype)
+    buffer, work = scipy_rows(call.batch, row, call.dtype, arm.workers)
+    gathered, moving = (count * size for count, size in (buffer, work))
+    # The other half of the whole spectrum of real numbers is written when all is done.
+    written = call.output_bytes // (2 if kind in ("fft", "ifft") and not call.dtype.startswith("complex") else 1)
+    before = max(0, written - moving)
+    return padded + max(0, gathered + max(moving + before, written) - call.output_bytes)
+
+
+def spectral_multiply(call: Call, arm: Arm) -> int:
+    """The spectrum, where it cannot become the result, and rows on their way."""
+    if not call.batch * call.length:
+        return 0
+    spectrum: int = call.facts["spectrum_bytes"]
+    product = 0 if call.facts["fits"] else call.output_bytes
+    turns, real = len(call.facts["turns"]), call.facts["real"]
+    rough = 0
+    if turns == 1 and not call.facts["waves"]:
+        buffer, work = scipy_rows(call.batch, row_scratch(call.length, call.dtype), call.dtype, arm.workers)
+        rough = buffer[0] * buffer[1] + work[0] * work[1]
+    # The way back to real numbers over several axes begins with a copy.
+    return product + rough + (min(2, turns) * spectrum if real else 0)
+
+
 def elementwise(call: Call, arm: Arm) -> int:
     """Whole intermediate results; NumPy writes the result of an operator over an operand that nobody else holds."""
     reused: int = call.facts["reused"]
@@ -60,9 +143,9 @@ def elementwise(call: Call, arm: Arm) -> int:
 
 
 def mittag_leffler(call: Call, arm: Arm) -> int:
-    """Radii, bands and the members of the largest band; single precision is widened on the way in."""
+    """Of one stretch radii, bands and the members of the largest band; single precision is widened on the way in."""
     each = {"float32": 42, "float64": 27, "complex64": 60, "complex128": 28}[call.dtype]
-    return call.length * each + (1 << 20)
+    return min(call.length, STRETCH) * each + (1 << 20)
 
 
 def history_sum(call: Call, arm: Arm) -> int:
@@ -73,7 +156,8 @@ def history_sum(call: Call, arm: Arm) -> int:
     # Real weights are made complex to multiply complex numbers.
     product: Stage = ((1, 8 * weights), (int(wide == 16), 16 * weights), (1, call.batch * rows * wide))
     stages = [(*kept, *made_weights(call, weights)), (*kept, *product)]
-    threads = [(*kept, *((arm.workers * count, size) for count, size in stage[2:])) for stage in stages]
+    used = max(1, min(arm.workers, -(-call.length // HISTORY_ROWS)))
+    threads = [(*kept, *((used * count, size) for count, size in stage[2:])) for stage in stages]
     return footprint(threads, True) - call.output_bytes
 
 
@@ -93,8 +177,8 @@ def exponential_recurrence(call: Call, arm: Arm) -> int:
 def chirp_transform(call: Call, arm: Arm) -> int:
     """Chirps while their phases are reduced; then those and the rows, multiplied, padded and transformed in place."""
     stages, kept, multiplied, padded = chirp_stages(call, 4, in_place=True)
-    scratch = (1, transform_scratch(call, arm))
-    stages += [(*kept, (1, multiplied), (1, padded), scratch), (*kept, (1, padded), (1, call.output_bytes))]
+    scratch = transform_scratch(call, arm)
+    stages += [(*kept, (1, multiplied), (1, padded), *scratch), (*kept, (1, padded), (1, call.output_bytes))]
     return footprint(stages, True) - call.output_bytes
 
 
@@ -104,31 +188,35 @@ def toeplitz_fft(call: Call, arm: Arm) -> int:
         return 0
     row = math.prod(padded_sizes(call.facts["points"], call.facts["used"])) * call.itemsize
     weights, signals = call.facts["weight_rows"] * row, call.batch * row
-    scratch = (1, transform_scratch(call, arm))
+    scratch = transform_scratch(call, arm)
     if call.dtype.startswith("complex"):
-        stages: list[Stage] = [((2, weights), scratch), ((1, weights), (1, signals), scratch)]
+        stages: list[Stage] = [((2, weights), *scratch), ((1, weights), (1, signals), *scratch)]
         return footprint([*stages, ((1, weights), (1, signals), (1, call.output_bytes))], True) - call.output_bytes
     # Half a spectrum of complex numbers takes as much as the row of real ones; that of the weights is real.
     stages = [
-        ((2, weights), scratch),
+        ((2, weights), *scratch),
         ((2, weights), (1, weights // 2)),
-        ((1, weights // 2), (2, signals), scratch),
+        ((1, weights // 2), (2, signals), *scratch),
         ((1, weights // 2), (1, signals), (1, call.output_bytes)),
     ]
     return footprint(stages, True) - call.output_bytes
 
 
-def transform_scratch(call: Call, arm: Arm) -> int:
+def transform_scratch(call: Call, arm: Arm) -> Stage:
     """What the C library's transforms take of their own, which Python is not told of.
 
-    A row that is transformed goes to and fro between its place and a buffer, one for each thread; the way back to real
+    Rows that are transformed are gathered, and go to and fro between two buffers of each thread; the way back to real
     numbers over several axes begins with a copy of all.
     """
     if call.operation == "chirp_transform":
-        return arm.workers * transform_length(call.length, call.facts["points"]) * dtype_bytes(call.facts["result"])
+        result: str = call.facts["result"]
+        row = transform_length(call.length, call.facts["points"]) * dtype_bytes(result)
+        # Where they lie, for it is written over.
+        return (scipy_rows(call.batch, row, result, arm.workers)[1],)
     if call.operation == "toeplitz_apply":
         sizes = padded_sizes(call.facts["points"], call.facts["used"])
-        if len(sizes) == 1:
-            return arm.workers * sizes[0] * call.itemsize
-        return 0 if call.dtype.startswith("complex") else call.batch * math.prod(sizes) * call.itemsize
-    return 0
+        if len(sizes) > 1:
+            return () if call.dtype.startswith("complex") else ((1, call.batch * math.prod(sizes) * call.itemsize),)
+        buffer, work = scipy_rows(call.batch, sizes[0] * call.itemsize, call.dtype, arm.workers)
+        return (work,) if call.batch == 1 else (buffer, work)
+    return ()

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hpfracc.engine.primitives._mittag_leffler_numpy import STRETCH
 from hpfracc.engine.primitives._mittag_leffler_plan import Plan, check_parameters, make_plan
 from hpfracc.engine.primitives._mittag_leffler_poles import Namespace
 from hpfracc.engine.primitives._mittag_leffler_sum import band_value, taylor_value, values_together
@@ -136,7 +137,19 @@ def of_parameters(z: Any, alpha: Any, beta: Any) -> Tensor:
 
 
 def _evaluate(z: Tensor, plan: Plan) -> Tensor:
-    points = z.detach().reshape(-1).to(torch.complex128 if z.is_complex() else torch.float64)
+    flat = z.detach().reshape(-1)
+    if not flat.is_cpu or flat.numel() <= STRETCH:
+        return _values(flat, plan).reshape(z.shape).to(z.dtype)
+    # Sorting takes several times the memory of z: on the host, where cores are few, stretch by stretch.
+    result = torch.empty_like(flat)
+    for begin in range(0, flat.numel(), STRETCH):
+        result[begin : begin + STRETCH] = _values(flat[begin : begin + STRETCH], plan)
+    return result.reshape(z.shape)
+
+
+def _values(z: Tensor, plan: Plan) -> Tensor:
+    """The values of one stretch, in double precision."""
+    points = z.to(torch.complex128 if z.is_complex() else torch.float64)
     tools = Namespace(torch, torch.complex, lambda values: torch.as_tensor(values, device=points.device))
     values = torch.empty_like(points)
     radius = points.abs()
@@ -149,8 +162,7 @@ def _evaluate(z: Tensor, plan: Plan) -> Tensor:
                 values[where] = taylor_value(plan, points[where])
             else:
                 values[where] = band_value(tools, plan, index, points[where])
-    values = _limits(plan, points, radius, values)
-    return values.reshape(z.shape).to(z.dtype)
+    return _limits(plan, points, radius, values)
 
 
 def _limits(plan: Plan, points: Tensor, radius: Tensor, values: Tensor) -> Tensor:

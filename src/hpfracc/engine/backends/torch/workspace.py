@@ -13,6 +13,7 @@ from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, m
 from hpfracc.engine.backends.torch import card
 from hpfracc.engine.primitives._history_weights import largest_block, output_blocks
 from hpfracc.engine.primitives._lengths import fast_length, row_scratch
+from hpfracc.engine.primitives._mittag_leffler_numpy import STRETCH
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
 from hpfracc.engine.primitives.toeplitz_apply import padded_sizes
@@ -110,12 +111,15 @@ def mittag_leffler(call: Call, arm: Arm) -> int:
     if not arm.on_host:
         return card.mittag_leffler(call)
     each = {"float32": 66, "float64": 44, "complex64": 92, "complex128": 76}[call.dtype]
-    return call.length * each + _FRACTIONS * min(call.length, _AT_ONCE)
+    return min(call.length, STRETCH) * each + _FRACTIONS * min(call.length, _AT_ONCE)
 
 
-def _copies(axes: int) -> int:
-    """Copies of a spectrum that the way back to real numbers spoils: one an axis but the first."""
-    return min(2, max(0, axes - 1))
+def _copies(axes: int, rows: int) -> int:
+    """Copies of a spectrum that the way back to real numbers spoils.
+
+    One an axis after the first, and of several lattices one more.
+    """
+    return min(2, max(0, axes - 1 + (axes > 1 and rows > 1)))
 
 
 def history_sum(call: Call, arm: Arm) -> int:
@@ -203,7 +207,7 @@ def toeplitz_fft(call: Call, arm: Arm) -> int:
     weights, signals = call.facts["weight_rows"] * row, call.batch * row
     # The spectrum of real weights is real; the way back of several axes spoils a copy.
     kept = (1, weights // 2 if real else weights)
-    copies = _copies(len(sizes)) if real else 0
+    copies = _copies(len(sizes), call.batch) if real else 0
     work = (1, row if len(sizes) == 1 else 0)
     stages: list[Stage] = [
         ((2, weights), work),
@@ -223,7 +227,7 @@ def spectral_multiply(call: Call, arm: Arm) -> int:
         return 0
     spectrum, out, turns = call.facts["spectrum_bytes"], call.output_bytes, call.facts["turns"]
     product = 0 if call.facts["fits"] else out
-    copies = _copies(len(turns)) if call.facts["real"] else 0
+    copies = _copies(len(turns), call.batch) if call.facts["real"] else 0
     alone = len(turns) == 1 and not call.facts["waves"]
     work = row_scratch(call.length, call.dtype) if alone else 0
     stages: list[Stage] = []

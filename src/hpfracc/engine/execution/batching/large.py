@@ -169,17 +169,22 @@ def _convolve_rows(
     plan = choose_blocks(shape[-1], taps, fits)
     if plan is None:
         raise _no_room("causal_convolution", limit)
-    block, part = plan.block, plan.part
+    block, part, quick = plan.block, plan.part, plan.quick
     position = shape[-1] if backwards else 0
     while position > 0 if backwards else position < shape[-1]:
         begin = max(0, position - block) if backwards else position
         end = position if backwards else min(shape[-1], position + block)
         try:
-            _convolve_one(job, some, samples, result, (begin, end), part, int(_KEPT_SHARE * limit))
+            _convolve_one(job, some, samples, result, (begin, end), part, int(_KEPT_SHARE * limit), quick)
         except PieceTooLargeError as short:
             if block <= 1:
                 raise OutOfMemoryError(f"causal_convolution: {short}") from None
-            block = max(1, block // 2)
+            # There is less room than there was: what is best now, but at most half of what did not go.
+            get_budget().invalidate()
+            again = choose_blocks(shape[-1], taps, fits)
+            quick = again is not None and again.quick
+            block = max(1, min(block // 2, block if again is None else again.block))
+            part = min(part, taps if again is None else again.part)
             part = max(1, part // 2) if part > block else part
             continue
         forget_pages(weights, signal, target)
@@ -189,7 +194,14 @@ def _convolve_rows(
 
 
 def _convolve_one(
-    job: Job, weights: Array, signal: Array, result: Array, block: tuple[int, int], part: int, kept: int
+    job: Job,
+    weights: Array,
+    signal: Array,
+    result: Array,
+    block: tuple[int, int],
+    part: int,
+    kept: int,
+    quick: bool,
 ) -> None:
     taps = min(weights.shape[-1], result.shape[-1])
     parts = -(-taps // part)
@@ -199,7 +211,7 @@ def _convolve_one(
         rows = some.size // some.shape[-1]
         # Kept, where all parts fit: the next block's weights are the same.
         key = (job, weights.__array_interface__["data"][0], first, some.shape) if parts * rows * size <= kept else None
-        return job.run((np.asarray(some), np.asarray(samples)), key)
+        return job.run((np.asarray(some), np.asarray(samples)), key, quick=quick)
 
     total: Any = None
     for start, piece in convolve_block(convolve, weights, signal, *block, part, taps):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,12 +26,16 @@ Convolve = Callable[[Any, Any, int], Any]
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """Outputs of a block, weights of a part, and how many there are of each."""
+    """Outputs of a block, weights of a part, and how many there are of each.
+
+    ``quick`` says that no arm that lacks room for such a block would be much quicker.
+    """
 
     block: int
     part: int
     blocks: int
     parts: int
+    quick: bool = True
 
 
 def choose_blocks(length: int, taps: int, fits: Fits, scale: float = 1.0) -> BlockPlan | None:
@@ -46,14 +50,18 @@ def choose_blocks(length: int, taps: int, fits: Fits, scale: float = 1.0) -> Blo
     scale : float
         Share of what fits that may be used.
     """
-    plans = _possible(length, taps, partial(fits, quick=True)) or _possible(length, taps, partial(fits, quick=False))
+    quick = True
+    plans = _possible(length, taps, partial(fits, quick=True))
+    if not plans:
+        quick = False
+        plans = _possible(length, taps, partial(fits, quick=False))
     if not plans:
         return None
-    best = min(plans, key=lambda plan: _work(plan, length))
+    best = replace(min(plans, key=lambda plan: _work(plan, length)), quick=quick)
     if scale >= 1.0 or best.block <= 1:
         return best
     block = max(1, int(best.block * scale))
-    return _plan(length, taps, block, best.part)
+    return replace(best, block=block, blocks=-(-length // block))
 
 
 def _possible(length: int, taps: int, fits: Callable[[int, int], bool]) -> list[BlockPlan]:

@@ -79,8 +79,11 @@ class Job:
             return False
         return not quick or not verdict.expected > _HARDLY_SLOWER * verdict.rival
 
-    def run(self, operands: tuple[Any, ...], key: Any = None) -> Any:
-        """One piece; :class:`PieceTooLargeError` where its memory ran out."""
+    def run(self, operands: tuple[Any, ...], key: Any = None, *, quick: bool = False) -> Any:
+        """One piece; :class:`PieceTooLargeError` where its memory ran out.
+
+        ``quick`` treats a piece so, too, for which a much quicker arm has no room: a smaller piece gives it some.
+        """
         params = self.params if key is None else {**self.params, "weights_key": key}
         try:
             plan = make_plan(
@@ -94,6 +97,8 @@ class Job:
             )
         except OutOfMemoryError as error:
             raise PieceTooLargeError(str(error)) from None
+        if quick and plan.in_chunks is not None:
+            raise PieceTooLargeError(plan.in_chunks)
         bound = plan.bound
         begin = time.perf_counter()
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -108,13 +109,12 @@ def apply_fft(prepared: Spectrum, signal: Array, *, workers: int = 1) -> Array:
 
 def _apply(prepared: Spectrum, signal: Array, workers: int) -> Array:
     shape = _result_shape(prepared.weights, signal)
-    result = np.empty(shape, signal.dtype)
-    if not prepared.weights.size or not result.size:
-        result[...] = 0
-        return result
+    if not prepared.weights.size or 0 in shape:
+        return np.zeros(shape, signal.dtype)
     if workers <= 1 or len(shape) == 1:
-        _multiply(prepared.transform, prepared.size, signal, result)
+        result = _whole(prepared.transform, prepared.size, signal, shape)
     else:
+        result = np.empty(shape, signal.dtype)
         axis = int(np.argmax(shape[:-1])) - len(shape)
 
         def work(block: tuple[int, int]) -> None:
@@ -125,9 +125,22 @@ def _apply(prepared: Spectrum, signal: Array, workers: int) -> Array:
     return _checked(result, result[..., 0], prepared.weights, signal, convolve_fft)
 
 
+def _is_pooled(size: int, signal: Array, shape: tuple[int, ...]) -> bool:
+    rows = math.prod(shape[:-1])
+    return signal.dtype.char in "dD" and rows * size >= _LEAST_POOLED and signal.shape == shape
+
+
+def _whole(transform: Array, size: int, signal: Array, shape: tuple[int, ...]) -> Array:
+    """The result of all rows, made once the spectrum is gone."""
+    if _is_pooled(size, signal, shape):
+        result = np.empty(shape, signal.dtype)
+        _multiply_pooled(transform, size, signal, result)
+        return result
+    return _product(transform, _forward(signal, size), size, signal)[..., : shape[-1]].copy()
+
+
 def _multiply(transform: Array, size: int, signal: Array, result: Array) -> None:
-    rows = result.size // result.shape[-1]
-    if signal.dtype.char in "dD" and rows * size >= _LEAST_POOLED and signal.shape == result.shape:
+    if _is_pooled(size, signal, result.shape):
         _multiply_pooled(transform, size, signal, result)
     else:
         result[...] = _product(transform, _forward(signal, size), size, signal)[..., : result.shape[-1]]
