@@ -30,7 +30,7 @@ from hpfracc.engine.selection.knowledge import knowledge_for
 SIZES = (16, 64, 256, 1000, 4000, 10_000, 100_000, 1_000_000, 10_000_000)
 #: Arms whose work is this much more than the least are left out: they would take minutes and cannot win.
 HOPELESS = 100.0
-#: Calls and seconds after which ``auto`` counts as settled: alternatives are asked again after 256 calls, and may take a
+#: Calls and seconds after which ``auto`` counts as settled: alternatives are asked again after 256 calls and may take a
 #: hundredth of the time that has gone by; but no longer than the last, unless it had hardly any calls by then.
 SETTLED, AT_LEAST, AT_MOST, FEWEST = 600, 1.0, 4.0, 150
 
