@@ -179,6 +179,8 @@ def series_power(series: Array, exponent: float) -> Array:
     given = series.tolist()  # few numbers, quicker outside of arrays
     found = [given[0] ** exponent]
     for m in range(1, len(given)):
-        total = sum((exponent * j - (m - j)) * given[j] * found[m - j] for j in range(1, m + 1))
+        total = 0.0
+        for j in range(1, m + 1):
+            total += (exponent * j - (m - j)) * given[j] * found[m - j]
         found.append(total / (m * given[0]))
     return np.array(found)

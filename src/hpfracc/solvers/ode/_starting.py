@@ -134,30 +134,34 @@ def _miss_far(missed: Array, smooth: Array, bent: Array | None, alpha: float, po
     alternating one from that at -1. All share the powers of 1/k, which are made for a stretch that fits in the cache.
     """
     m = np.arange(_TERMS)
-    regular, whole, alternating = np.zeros((3, len(powers.exponents), _TERMS))
-    for row, power in enumerate(powers.exponents):
-        at = (1.0 - 2.0 * (m % 2)) * _zeta(-power - m) / gamma(m + 1.0)
-        origin = (m == 0) * float(power == 0.0 and powers.first == 0)  # the value at the origin itself
-        regular[row] = np.convolve(smooth, at + origin)[:_TERMS] * rgamma(alpha - m)
-        whole[row, 1:] = gamma(power + 1.0) * (smooth * rgamma(alpha + power + 1.0 - m))[1:]
-        if bent is not None:
-            at *= 2.0 ** (1.0 + power + m) - 1.0
-            alternating[row] = np.convolve(bent, at + origin)[:_TERMS] * rgamma(-alpha - m)
-    exponents = alpha + np.array(powers.exponents)[:, None]
+    nu = np.array(powers.exponents)[:, None]
+    at = (1.0 - 2.0 * (m % 2)) * _zeta(-nu - m) / gamma(m + 1.0)
+    origin = np.where((nu == 0.0) & (m == 0) & (powers.first == 0), 1.0, 0.0)  # the value at the origin itself
+    regular = _times_series(at + origin, smooth) * rgamma(alpha - m)
+    whole = gamma(nu + 1.0) * smooth * rgamma(alpha + nu + 1.0 - m)
+    whole[:, 0] = 0.0  # the integral itself
+    if bent is not None:
+        alternating = _times_series(at * (2.0 ** (1.0 + nu + m) - 1.0) + origin, bent) * rgamma(-alpha - m)
     for begin in range(_FAR, missed.shape[1], _CHUNK):
         k = np.arange(begin, min(begin + _CHUNK, missed.shape[1]), dtype=np.float64)
-        table = np.ones((_TERMS, len(k)))
-        table[1:] = 1.0 / k
-        np.multiply.accumulate(table, axis=0, out=table)
-        total = (regular @ table) * k ** (alpha - 1.0) + (whole @ table) * k**exponents
+        table, once = np.ones((_TERMS, len(k))), 1.0 / k
+        for term in range(1, _TERMS):
+            np.multiply(table[term - 1], once, out=table[term])
+        total = (regular @ table) * k ** (alpha - 1.0) + (whole @ table) * k ** (alpha + nu)
         if bent is not None:
             total += (alternating @ table) * (np.where(k % 2 == 0, 1.0, -1.0) * k ** (-alpha - 1.0))
         missed[:, begin : begin + _CHUNK] = -total
 
 
+def _times_series(rows: Array, series: Array) -> Array:
+    """The first as many terms as there are of the product of each row with a series."""
+    lags = np.arange(len(series)) - np.arange(len(series))[:, None]
+    return np.asarray(rows @ np.where(lags >= 0, series[lags], 0.0))
+
+
 def _zeta(x: Array) -> Array:
     """Riemann's zeta function for real x < 1: by reflection below 0, by Borwein's alternating sum between 0 and 1."""
-    found = np.empty(len(x))
+    found = np.empty(x.shape)
     left = x < 0.0
     s = x[left]
     found[left] = 2.0**s * math.pi ** (s - 1.0) * np.sin(0.5 * math.pi * s) * gamma(1.0 - s) * zeta(1.0 - s)

@@ -22,7 +22,7 @@ __all__ = ["MultistepTrapezoid"]
 Array = np.ndarray[Any, Any]
 
 #: Weights up to here come from the recurrence, those beyond from the expansion at both singularities.
-_RECURRED = 128
+_RECURRED = 512
 _TERMS = 10
 
 
@@ -78,7 +78,7 @@ class MultistepTrapezoid(Method):
 
     def at_minus_one(self, alpha: float, count: int) -> Array | None:
         """``(tanh(z/2) / (2 z))^alpha``."""
-        return series_power(series_power(_half_coth(count), -1.0) / 4.0, alpha)
+        return 0.25**alpha * series_power(_half_coth(count), -alpha)
 
 
 def _expansion(power: float, other: float, k: Array, first: Array) -> Array:
