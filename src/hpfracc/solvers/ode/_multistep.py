@@ -74,7 +74,7 @@ def solve_multistep(method: Multistep, problem: Problem, options: Options, bound
             ("starts", method.name, powers),
             alpha,
             n,
-            lambda alpha, n: (starting_weights(method, alpha, *weights(alpha, n), powers),),
+            lambda alpha, n: (starting_weights(method, alpha, weights(alpha, n)[0], powers),),
         )
         return found
 

@@ -78,7 +78,7 @@ class MultistepTrapezoid(Method):
 
     def at_minus_one(self, alpha: float, count: int) -> Array | None:
         """``(tanh(z/2) / (2 z))^alpha``."""
-        return 0.25**alpha * series_power(_half_coth(count), -alpha)
+        return np.asarray(0.25**alpha * series_power(_half_coth(count), -alpha))
 
 
 def _expansion(power: float, other: float, k: Array, first: Array) -> Array:
