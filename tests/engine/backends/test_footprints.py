@@ -94,7 +94,9 @@ def test_stretches_of_a_recurrence() -> None:
     assert even.padded == () and even.values == even.signal
 
 
-@pytest.mark.parametrize(("points", "rough"), [(4096, False), (15_015, False), (17, False), (101, True), (1_000_003, True)])
+@pytest.mark.parametrize(
+    ("points", "rough"), [(4096, False), (15_015, False), (17, False), (101, True), (1_000_003, True)]
+)
 def test_lengths_with_large_primes_take_more(points: int, rough: bool) -> None:
     """Bluestein's transform of at least twice the points; a row as it is where the factors are small."""
     assert row_scratch(points, "float64") == ((fast_length(2 * points - 1) + points) * 16 if rough else points * 8)

@@ -172,12 +172,12 @@ def toeplitz_fft(call: Call, arm: Arm) -> int:
     before = (1, weights * used[-1] // sizes[-1] if len(sizes) > 1 else 0)
     turned = int(call.facts["axes"][-1] != -1)
     repaired: Stage = () if used == call.facts["points"] else ((1, call.output_bytes), (1, points))
-    full = 2 if real else 1  # complex numbers are transformed back in place
+    full = 2 if real or turned else 1  # complex numbers are transformed back in place, or in that of their copy
     copied = int(bool(repaired) or call.batch > 1 or len(sizes) > 1)  # the beginning of one row is a view of it
     stages: list[Stage] = [
         ((2 + turned, weights), before, kept),
         (kept, *repaired, (2 + turned, signals)),
-        (kept, *repaired, (full + turned, signals)),
+        (kept, *repaired, (full + int(turned and real), signals)),
         (kept, *repaired, (full, signals), (copied, call.output_bytes)),
     ]
     if repaired:
