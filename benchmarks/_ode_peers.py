@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import sys
 import time
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 
 END = 10.0
+#: Processor seconds after which no further round is begun.
+PATIENCE = 1.0
 PROBLEMS: dict[str, tuple[float, list[float]]] = {"relaxation": (0.6, [1.0]), "brusselator": (0.8, [1.2, 2.8])}
 
 
@@ -101,9 +104,13 @@ def main() -> None:
     library, problem, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
     solve = SOLVERS[library]
     solve(problem, 10)  # imports
-    begin = time.process_time()
-    end = solve(problem, steps)
-    print(json.dumps({"seconds": time.process_time() - begin, "end": end}))
+    best, spent = math.inf, 0.0
+    while spent < PATIENCE:  # the quickest of some rounds where they are short, as for ours
+        begin = time.process_time()
+        end = solve(problem, steps)
+        seconds = time.process_time() - begin
+        best, spent = min(best, seconds), spent + seconds
+    print(json.dumps({"seconds": best, "end": end}))
 
 
 if __name__ == "__main__":

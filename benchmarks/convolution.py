@@ -30,9 +30,9 @@ from hpfracc.engine.selection.knowledge import knowledge_for
 SIZES = (16, 64, 256, 1000, 4000, 10_000, 100_000, 1_000_000, 10_000_000)
 #: Arms whose work is this much more than the least are left out: they would take minutes and cannot win.
 HOPELESS = 100.0
-#: Calls after which ``auto`` counts as settled, for alternatives are asked again after 256; but no longer than these
-#: seconds, unless it had hardly any calls by then.
-SETTLED, SETTLING, FEWEST = 600, 4.0, 150
+#: Calls and seconds after which ``auto`` counts as settled: alternatives are asked again after 256 calls and may take a
+#: hundredth of the time that has gone by; but no longer than the last, unless it had hardly any calls by then.
+SETTLED, AT_LEAST, AT_MOST, FEWEST = 600, 1.0, 4.0, 150
 
 
 def contestants(weights: Any, signal: Any, key: str) -> tuple[dict[str, Callable[[], Any]], dict[str, Any]]:
@@ -64,12 +64,13 @@ def measure(weights: Any, signal: Any, seconds: float, synchronize: Callable[[],
     """Settle ``auto``, then time it and every arm in turns."""
     key = f"benchmark-{signal.shape}-{type(signal).__name__}"
     arms, kernels = contestants(weights, signal, key)
-    calls, until = 0, time.perf_counter() + SETTLING
-    while calls < FEWEST or (calls < SETTLED and time.perf_counter() < until):
+    calls, begin, spent = 0, time.perf_counter(), 0.0
+    while calls < FEWEST or (spent < AT_MOST and (calls < SETTLED or spent < AT_LEAST)):
         hf.causal_convolution(weights, signal, weights_key=key)
         if synchronize is not None:
             synchronize()
         calls += 1
+        spent = time.perf_counter() - begin
 
     def auto() -> Any:
         return hf.causal_convolution(weights, signal, weights_key=key)

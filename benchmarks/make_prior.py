@@ -119,7 +119,8 @@ def collect_knots(report: CalibrationReport, only: str | None) -> Knots:
         on_card = "@cpu" not in arm
         if (only == "cpu" and on_card) or (only == "cards" and not on_card):
             continue
-        row = found.setdefault(series.operation, {}).setdefault(arm, {}).setdefault(start, {})
+        kept = f"{series.operation}+prepared" if series.variant == "prepared" else series.operation
+        row = found.setdefault(kept, {}).setdefault(arm, {}).setdefault(start, {})
         row[series.dtype] = [[rounded(x), rounded(seconds)] for x, seconds in thinned(undisturbed(points))]
     return found
 
@@ -127,8 +128,6 @@ def collect_knots(report: CalibrationReport, only: str | None) -> Knots:
 def curves(report: CalibrationReport) -> Iterator[tuple[Series, str, str, list[tuple[float, float]]]]:
     """Each arm's times along its work. An arm on a card is told by operands that lie there: copies are priced apart."""
     for series, sizes in report.timings.items():
-        if series.variant == "prepared":
-            continue
         points: dict[str, dict[float, float]] = {}
         for row in sizes.values():
             for timing in row.values():

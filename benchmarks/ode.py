@@ -89,7 +89,7 @@ def compare(arguments: argparse.Namespace) -> None:
         heading(f"D^alpha y = f(t, y) on [0, {END:g}]; processor time; weights made in each solve, compilation before")
     )
     figures: dict[str, Any] = {}
-    for problem in PROBLEMS:
+    for problem in [arguments.problem] if arguments.problem else PROBLEMS:
         print(f"\n## {problem}, alpha = {PROBLEMS[problem][1]}\n")
         end = reference(problem)
         rows: list[list[str]] = []
@@ -131,9 +131,10 @@ def compare(arguments: argparse.Namespace) -> None:
         beside_peers(problem, found, end)
         figures[problem] = {who: {str(n): pair for n, pair in table.items()} for who, table in found.items()}
         figures[f"{problem}, Python"] = python_side(problem)
-    print()
-    figures["adaptive"] = adaptive()
-    write_json("ode", figures)
+    if not arguments.problem:
+        print()
+        figures["adaptive"] = adaptive()
+        write_json("ode", figures)
 
 
 def beside_peers(problem: str, found: dict[str, dict[int, tuple[float, float]]], end: Any) -> None:
@@ -283,6 +284,7 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="let the peers try 100,000 steps too")
     parser.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help="for one solve of a peer")
     parser.add_argument("--most", type=int, default=10**6, metavar="STEPS", help="of our own solves")
+    parser.add_argument("--problem", choices=PROBLEMS, help="only this one; no figures are written then")
     parser.add_argument("--adaptive", action="store_true", help="only what an adaptive step costs")
     parser.add_argument("--tuning", action="store_true")
     parser.add_argument("--stability", action="store_true")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import itertools
 import json
 import math
 import re
@@ -176,7 +177,7 @@ def test_the_chapter_shows_lines_and_says_what_is_missing(monkeypatch: pytest.Mo
     grid = next(block for block in chapter.blocks if isinstance(block, Grid))
     assert grid.columns[-2:] == (">NumPy", ">Numba")
     assert grid.notes == [
-        "Numba at 160,000 to 160,000 points: one call would take more than 1 s",
+        "Numba at 160,000 points: one call would take more than 1 s",
         "CuPy took no part: not installed",
     ]
     figures = next(block for block in chapter.blocks if isinstance(block, Figures))
@@ -321,3 +322,17 @@ def test_figures_in_a_terminal(capsys: pytest.CaptureFixture[str]):
     out = capsys.readouterr().out
     assert "173x" in out
     assert "is what numpy:direct@cpu cost" in out
+
+
+def test_names_inside_a_chart_do_not_cover_one_another():
+    """Three lines that end at one place, far from the edge, have their names one above the other."""
+    points = [(10.0, 1.0, ""), (100.0, 10.0, "")]
+    lines = [Line(name, "numpy", points) for name in ("one", "two", "three")]
+    beyond = Line("beyond", "auto", [(10.0, 1.0, ""), (10_000.0, 100.0, "")])
+    ticks = [(10.0, "10"), (10_000.0, "10k")]
+    page = Chart("t", "d", "x", "y", [*lines, beyond], ticks, ticks).to_html()
+    found = re.findall(r'y="([\d.]+)" text-anchor="middle">(one|two|three)<', page)
+    assert len(found) == 6  # on the wide page and on the narrow one
+    for drawing in (found[:3], found[3:]):
+        heights = sorted(float(height) for height, _ in drawing)
+        assert min(after - before for before, after in itertools.pairwise(heights)) > 10.0

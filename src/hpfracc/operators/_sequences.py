@@ -7,6 +7,7 @@ cancel.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ __all__ = [
 
 #: From here on a series in 1/k needs few terms.
 _HEAD = 64
+#: Powers of 1/k below here are kept.
+_RECIPROCALS = 512
 #: The last binomial that comes from the recurrence.
 _RECURRED = 128
 
@@ -94,10 +97,20 @@ def tangent_defects(xp: Namespace, p: Any, n: int) -> Any:
     """``(k + 1)^p - k^p - p k^(p-1)`` for k = 0 .. n-1 and p > 1; 1 at k = 0."""
     # Where it is not yet small the difference itself will do: it loses less than a digit.
     k = _numbers(1, min(n, 8))
-    near = power_difference(xp, p, k) - p * xp.power(k, p - 1.0)
-    middle = tangent_defect(xp, p, _numbers(8, max(8, min(n, _HEAD))), 18)
-    far = tangent_defect(xp, p, _numbers(_HEAD, max(n, _HEAD)), 9)
-    return xp.concatenate([xp.array([1.0]), near, middle, far])[:n]
+    parts = [xp.array([1.0]), power_difference(xp, p, k) - p * xp.power(k, p - 1.0)]
+    if n > 8:
+        k = _numbers(8, min(n, _RECIPROCALS))
+        table = _reciprocal_powers()[:, : len(k)]
+        parts.append(xp.power(k, p) * xp.matmul(binomial_coefficients(xp, p, len(table) + 2)[2:], xp.array(table)))
+    if n > _RECIPROCALS:
+        parts.append(tangent_defect(xp, p, _numbers(_RECIPROCALS, n), 7))
+    return xp.concatenate(parts)[:n]
+
+
+@functools.cache
+def _reciprocal_powers() -> np.ndarray[Any, Any]:
+    """``k^-j`` for k = 8 .. 511 and j = 2 .. 19: the same for every order, and longer in the making than the rest."""
+    return np.asarray(_numbers(8, _RECIPROCALS) ** -_numbers(2, 20)[:, None])
 
 
 def tangent_defect(xp: Namespace, p: Any, k: np.ndarray[Any, Any], terms: int) -> Any:

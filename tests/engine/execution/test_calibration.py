@@ -337,6 +337,7 @@ def test_kernels_that_refuse_the_usual_call_are_measured_with_another():
     }
     assert timed == {
         ("causal_convolution", ""): {"numpy:direct", "numpy:fft"},
+        ("causal_convolution", "prepared"): {"numpy:direct", "numpy:fft"},
         ("causal_convolution", "few weights"): {"numpy:blocked"},
         ("matmul", ""): {"numpy:default"},
         ("matmul", "stack"): {"numpy:stacked"},
@@ -438,3 +439,29 @@ def test_a_trial_with_kept_weights_uses_them():
     assert trial.request.operation == "causal_convolution+prepared"
     facts = {fact.key[0] for fact in trial.knowledge.costs.facts() if fact.kind == "knot"}
     assert facts == {"causal_convolution+prepared"}
+
+
+@pytest.mark.parametrize("order", ["kept first", "kept last"])
+def test_calls_with_a_kept_transform_have_knots_of_their_own(order: str):
+    """Those of plain calls stand in until then, and do not come back."""
+    arrays = np.ones(100), np.ones(100)
+    kept, plain = (Trial("causal_convolution", arrays, {}, prepared=prepared) for prepared in (True, False))
+    (arm,) = (arm for arm, _ in plain.arms() if arm.name == "numpy:fft@cpu")
+    steps = [(plain, 5e-3), (kept, 1e-3)] if order == "kept last" else [(kept, 1e-3), (plain, 5e-3)]
+    for trial, seconds in steps:
+        trial.learn(arm, seconds)
+        if trial is plain and order == "kept last":
+            assert _predicted(kept, arm) == pytest.approx(5e-3)
+    assert _predicted(kept, arm) == pytest.approx(1e-3)
+    assert _predicted(plain, arm) == pytest.approx(5e-3)
+
+
+def _predicted(trial: Trial, arm: Any) -> float:
+    option = trial.knowledge.option(trial.request, arm)
+    return trial.knowledge.costs.estimate(option.key, trial.request.call.bucket, option.x).seconds
+
+
+def test_kept_transforms_are_calibrated_by_default():
+    """Operators make no other calls."""
+    names = {series.name for series in make_series(None, ["numpy"], thorough=False)}
+    assert "causal_convolution (prepared)" in names

@@ -149,15 +149,22 @@ class Chart:
         return f'<g class="line {escape(line.kind)}">{halo}<polyline points="{path}"/>{dots}</g>'
 
     def _names(self, frame: _Frame, scale: _Scale) -> list[str]:
-        """Each line's name beside its last point; at the edge moved apart where they would overlap, with a thread."""
+        """Each line's name above its last point, or at the edge beside it with a thread; none over another."""
         every = [(scale.x(line.points[-1][0]), scale.y(line.points[-1][1]), line) for line in self.lines if line.points]
         edge = frame.width - frame.right
         parts, ends = [], []
-        for x, y, line in every:
-            if x >= edge - 0.6 * frame.font * len(line.name) - 12:
+        written: list[tuple[float, float, float]] = []
+        for x, y, line in sorted(every, key=lambda end: -end[1]):
+            width = 0.6 * frame.font * len(line.name)
+            if x >= edge - width - 12:
                 ends.append((x, y, line))
                 continue
-            above = f'x="{x:.1f}" y="{y - 9:.1f}" text-anchor="middle"'
+            place = y - 9
+            for other, height, taken in written:  # from the lowest: higher ones give way upwards
+                if abs(x - other) < (width + taken) / 2 and abs(place - height) < frame.font + 1.0:
+                    place = height - frame.font - 1.0
+            written.append((x, place, width))
+            above = f'x="{x:.1f}" y="{place:.1f}" text-anchor="middle"'
             parts.append(f'<text class="name {escape(line.kind)}" {above}>{escape(line.name)}</text>')
         ends.sort(key=lambda end: end[1])
         places = spread([y for _, y, _ in ends], frame.font + 3.0, frame.top + 6.0, frame.height - frame.bottom)

@@ -190,7 +190,9 @@ class Operation:
 
     def _retire(self, keys: list[Any]) -> None:
         for key in keys:
-            self._retired.append(self._plans.pop(key))
+            plan = self._plans.pop(key)
+            plan.version = -1  # whoever kept it asks anew
+            self._retired.append(plan)
         while len(self._retired) > _RETIRED:
             self._retired_calls += self._retired.popleft().calls()
 
@@ -213,7 +215,7 @@ class Operation:
     def reset(self) -> None:
         """Forget all plans and counts."""
         with self._lock:
-            self._plans.clear()
+            self._retire(list(self._plans))
             self._retired.clear()
             self._retired_calls = 0
 

@@ -16,6 +16,7 @@ from hpfracc.engine.selection.choose import Option
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import Knowledge
 from hpfracc.engine.selection.needs import fresh_bytes, predicted_bytes
+from hpfracc.engine.selection.tenure import MOST_WAKING
 
 __all__ = ["LOOK", "REVIEW", "Plan", "Price"]
 
@@ -137,7 +138,7 @@ class Plan:
 
     def keep_for(self, calls: int, now: int) -> None:
         """Keep the arm for ``calls`` further calls, counted from call ``now``, before one gets attention again."""
-        if calls > 0 and self.expected > 0.0:  # settled, and it is known what a call takes
+        if calls > MOST_WAKING and self.expected > 0.0:  # settled, and it is known what a call takes
             calls = max(calls, min(_MOST_UNSEEN, int(LOOK.worth / self.expected)))
         self.seen = max(now, self.seen)
         self.interval = calls
@@ -160,7 +161,7 @@ class Plan:
         sooner where the time is out of line.
         """
         self.run_seconds += seconds * calls
-        if self.interval == 0 or self.run_seconds >= REVIEW.worth:
+        if self.interval <= MOST_WAKING or self.run_seconds >= REVIEW.worth:
             return True
         usual = _USUAL[0] * self.expected <= seconds <= _USUAL[1] * self.expected
         return not usual and self.run_seconds >= LOOK.worth

@@ -10,6 +10,7 @@ from hpfracc._arrays import quick_kind
 from hpfracc._config import current_context, state
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.operation import Operation, describe_options
+from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.execution.rescue import rescue
 from hpfracc.engine.execution.review import attend
 from hpfracc.engine.memory.spans import spans as growth
@@ -17,12 +18,16 @@ from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["RepeatedCall"]
 
+#: Kinds of the operand that changes whose plans are kept.
+_MOST_KINDS = 16
+
 
 class RepeatedCall:
     """``operation(*before, operand, *after, weights_key=..., **params)`` as a function of the operand.
 
-    It finds the plan that the operation itself would find, by the same key, and leaves everything out of the ordinary
-    to the operation. Where operands are tensors and options are given that saves half of a call's own time.
+    It finds the plan that the operation itself would find, by the same key, and keeps it under what can change of that
+    key; everything out of the ordinary is left to the operation. Where operands are tensors and options are given that
+    saves most of a call's own time.
 
     Parameters
     ----------
@@ -36,7 +41,7 @@ class RepeatedCall:
         Options, of which there is at least one, all hashable.
     """
 
-    __slots__ = ("_after", "_before", "_head", "_key", "_operation", "_options", "_params", "_tail")
+    __slots__ = ("_after", "_before", "_head", "_key", "_operation", "_options", "_params", "_plans", "_tail")
 
     def __init__(
         self,
@@ -56,14 +61,18 @@ class RepeatedCall:
             *describe_options(None, params),
             weights_key is None,
         )
+        self._plans: dict[Any, Plan] = {}
 
     def __call__(self, operand: Any) -> Any:
         """Call the operation."""
         if spans.on or growth.active:
             return self._at_length(operand)
-        plan = self._operation.known_plan((*self._head, *_kind(operand), *self._tail, current_context()))
+        key = (*_kind(operand), current_context())
+        plan = self._plans.get(key)
         if plan is None or plan.version != state.version:
-            return self._at_length(operand)
+            plan = self._find(key)
+            if plan is None:
+                return self._at_length(operand)
         last = trail.current()
         if last is not plan:
             if type(last) is trail.Mode:
@@ -81,6 +90,16 @@ class RepeatedCall:
             return bound.run(*arrays, **self._params)
         except Exception as error:
             return rescue(plan, bound, arrays, self._params, error)
+
+    def _find(self, key: tuple[Any, ...]) -> Plan | None:
+        """The operation's own plan, if it is in force."""
+        plan = self._operation.known_plan((*self._head, *key[:-1], *self._tail, key[-1]))
+        if plan is None or plan.version != state.version:
+            return None
+        if len(self._plans) >= _MOST_KINDS:
+            self._plans.clear()
+        self._plans[key] = plan
+        return plan
 
     def _at_length(self, operand: Any) -> Any:
         return self._operation(*self._before, operand, *self._after, weights_key=self._key, **self._options)

@@ -111,9 +111,7 @@ def _choose_again(plan: Plan, count: int, arrays: tuple[Any, ...]) -> None:
         plan.version = -1
         return
     plan.adopt(bound, verdict.decision, verdict.option, verdict.expected)
-    # The first call of another arm is timed, for it may compile. Later a device that rested gets a call to wake up in,
-    # and the next one tells what it takes.
-    rested = verdict.decision.explored and not bound.arm.on_host and bound.arm.name in plan.warm
-    plan.keep_for(verdict.review_after if bound.arm == before else int(rested), count)
+    # The first call of another arm is timed, for it may compile.
+    plan.keep_for(verdict.review_after if bound.arm == before or bound.arm.name in plan.warm else 0, count)
     if bound.arm != before:
         logger.debug("%s: %s instead of %s: %s", plan.request.operation, bound.arm, before, verdict.decision.reason)

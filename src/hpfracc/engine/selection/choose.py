@@ -17,7 +17,7 @@ from hpfracc.engine.selection.exploration import Exploration
 from hpfracc.engine.selection.options import Choice, Option, Scored
 from hpfracc.engine.selection.regret import Ledger
 from hpfracc.engine.selection.savings import Savings
-from hpfracc.engine.selection.tenure import SELDOMMEST, Tenure
+from hpfracc.engine.selection.tenure import SELDOMMEST, Tenure, waking_calls
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["Choice", "Chooser", "Option", "Scored"]
@@ -211,7 +211,8 @@ class Chooser(Guarded):
         tenure.note_try(arm)
         tenure.trial = (arm, best.total, self._savings.price(row))
         reason = f"{arm} is tried: it might beat {best.option.arm} at {format_seconds(best.total)}"
-        return Choice(row.option, row.estimate, reason, True, 0, rows)
+        waking = 0 if row.compile > 0.0 else waking_calls(row.total, another=True)
+        return Choice(row.option, row.estimate, reason, True, waking, rows)
 
 
 _SOURCES = {"samples": "samples of other sizes", "knots": "calibration", "prior": "the packaged prior"}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from hpfracc.engine.selection.options import Scored
-from hpfracc.engine.selection.tenure import Tenure
+from hpfracc.engine.selection.tenure import Tenure, waking_calls
 
 __all__ = ["Exploration"]
 
@@ -69,7 +69,8 @@ class Exploration:
                 continue
             tenure.doubtful = True
             cost = total + price(row)
-            if cost < least and cost - best.total <= spare:
+            more = cost - best.total + waking_calls(total, another=True) * max(0.0, total - best.total)
+            if cost < least and more <= spare:
                 found, least = row, cost
         return found
 

@@ -10,6 +10,7 @@ import atexit
 import functools
 import logging
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
 
@@ -54,6 +55,8 @@ class Knowledge(Guarded):
         self._primed: set[CostKey] = set()
         #: Keys whose knots were measured with the operands on the device: transfers are to be added.
         self._without_transfer: set[CostKey] = set()
+        #: Keys of calls with a kept transform whose knots are of such calls.
+        self._kept_measured: set[CostKey] = set()
         self._stored: dict[tuple[str, str], list[Record]] = {}
         self._begin()
 
@@ -104,16 +107,18 @@ class Knowledge(Guarded):
             if key in self._primed:
                 return
             operation, start, dtype = request.call.operation, request.placement.start, request.call.dtype
-            knots = load_prior().knots(operation, arm, start, dtype)
+            prior = load_prior()
+            names = tuple(dict.fromkeys((operation, request.operation)))
+            knots = _first(prior.knots(name, arm, start, dtype) for name in reversed(names))
             if not knots and start == "host" and not arm.on_host:
-                knots = load_prior().knots(operation, arm, "device", dtype)
+                knots = _first(prior.knots(name, arm, "device", dtype) for name in reversed(names))
                 self._without_transfer.add(key)
             for x, seconds in knots:
                 self.costs.add_knot(key, x, seconds, prior=True)
             if arm.spec.compiles == "never":
                 self.costs.set_compile_prior(key, 0.0)
             fingerprint = registry.fingerprint(operation, arm)
-            for name in dict.fromkeys((operation, request.operation)):
+            for name in names:
                 for record in self._stored.get((name, arm.name), ()):
                     if record.fingerprint == fingerprint:
                         self._take(record, key, exact=name == request.operation)
@@ -126,6 +131,8 @@ class Knowledge(Guarded):
             if record.kind == "knot":
                 self._without_transfer.discard(key)
                 self.costs.add_knot(key, record.x, record.seconds)
+                if exact:
+                    self._kept_measured.add(key)
             elif record.kind == "sample" and exact and record.bucket is not None:
                 self.costs.observe(key, record.bucket, record.x, record.seconds)
 
@@ -158,11 +165,14 @@ class Knowledge(Guarded):
             key = cast(CostKey, option.key)
             self._without_transfer.discard(key)
             self.costs.add_knot(key, option.x, seconds)
-            if not request.prepared and request.primitive.prepared_operand is not None:
-                # With a kept transform it takes less, but not by an order: this is what to expect until then.
+            if request.prepared:
+                self._kept_measured.add(key)
+            elif request.primitive.prepared_operand is not None:
+                # With a kept transform it takes less: this is what to expect until that is measured.
                 kept = (f"{key[0]}+prepared", *key[1:])
-                self._without_transfer.discard(kept)
-                self.costs.add_knot(kept, option.x, seconds)
+                if kept not in self._kept_measured:
+                    self._without_transfer.discard(kept)
+                    self.costs.add_knot(kept, option.x, seconds)
         self._keep(request, option, "knot", seconds)
 
     def add_compile(self, request: Request, option: Option, seconds: float) -> None:
@@ -219,6 +229,10 @@ class Knowledge(Guarded):
         )
         if first:
             logger.info("%s: %s %s (%s); falling back to %s", operation, failed, kind, text, taken)
+
+
+def _first(found: Iterable[list[tuple[float, float]]]) -> list[tuple[float, float]]:
+    return next((knots for knots in found if knots), [])
 
 
 def _arm_of(request: Request, option: Option) -> Arm | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpfracc._config import Settings, check_backend, config, current_context, get_settings, refresh_environment, state
 from hpfracc._environment import check_fraction
+from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.registry import BackendType
 from hpfracc.engine.memory.budget import allowed, get_budget
@@ -258,7 +259,7 @@ def calculate_gpu_threshold(dtype_size: int = 8, gpu_memory_limit: float | None 
         if gpu_memory_limit is None
         else check_fraction("gpu_memory_limit", gpu_memory_limit)
     )
-    free = get_budget().free("cuda:0")
+    free = get_budget().free("cuda:0") if hardware.machine().gpus else None
     return 0 if free is None else allowed(free, share) // size
 
 

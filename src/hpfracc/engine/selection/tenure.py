@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from hpfracc.engine.selection.options import Scored
 from hpfracc.engine.selection.samples import KEPT
 
-__all__ = ["SELDOMMEST", "Tenure"]
+__all__ = ["MOST_WAKING", "SELDOMMEST", "Tenure", "waking_calls"]
 
 #: Samples of the incumbent until its bucket counts as settled. With 4 the settled regret on ``timings-h200.json`` grows
 #: by half, 16 gain nothing (benchmarks/selection.py).
@@ -23,6 +23,23 @@ _LOOK = 50e-6 / 0.005
 #: predicted within this factor of the incumbent or was incumbent itself: times change (workload "drift" of
 #: benchmarks/selection.py).
 _ASK_AGAIN, _CLOSE = 256, 1.5
+#: Calls shorter than this are not timed right after something else ran, be it only the choice: what they find in the
+#: caches is not what they leave there. After 20 calls of another arm one of 44 us took 56, then 48, then 45; right
+#: after a choice it took three times as long.
+_SHORT = 1e-3
+#: Threads that fell asleep and devices that rested show in longer calls too, but no longer in these.
+_LONG = 0.1
+#: Calls that go before one that is timed, at most.
+MOST_WAKING = 2
+
+
+def waking_calls(seconds: float, *, another: bool) -> int:
+    """How many calls go before one that is timed, if each takes so long; ``another``: another arm ran before."""
+    if not seconds < _LONG:  # nan too: of an arm of which nothing is known every call tells something
+        return 0
+    if seconds < _SHORT:
+        return MOST_WAKING if another else 1
+    return int(another)
 
 
 class Tenure:
@@ -93,10 +110,11 @@ class Tenure:
     def review_after(self, best: Scored) -> int:
         """How many further calls the incumbent may take before the next look."""
         found = best.estimate
-        if self.watched or found.samples < _LEARNED or best.total >= _LOOK or best.compile > 0.0:
+        if best.compile > 0.0 or best.total >= _LOOK:
             return 0
-        if (found.erratic and found.samples < KEPT) or (self.doubtful and self.calls < _LEARNED_AT_MOST):
-            return 0
+        learns = self.watched or found.samples < _LEARNED or (found.erratic and found.samples < KEPT)
+        if learns or (self.doubtful and self.calls < _LEARNED_AT_MOST):
+            return waking_calls(best.total, another=False)
         interval = min(self._interval, max(int(_LOOK / best.total), _SELDOM), SELDOMMEST)
         if found.samples >= KEPT:
             self._interval = 2 * interval

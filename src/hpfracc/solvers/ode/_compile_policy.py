@@ -28,8 +28,8 @@ class _Accounts(Guarded):
         super().__init__()
         self.rents: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
         self.compilations: list[float] = []
-        self.kernels: set[tuple[str, str]] = set()
-        self.kernel_rents: dict[tuple[str, str], float] = {}
+        self.kernels: set[tuple[str, Any]] = set()
+        self.kernel_rents: dict[tuple[str, Any], float] = {}
 
     def clear(self) -> None:
         with self._lock:
@@ -46,7 +46,7 @@ class _Accounts(Guarded):
         with self._lock:
             self.rents[key] = self.rents.get(key, 0.0) + seconds
 
-    def rent_kernel(self, key: tuple[str, str], seconds: float) -> float:
+    def rent_kernel(self, key: tuple[str, Any], seconds: float) -> float:
         with self._lock:
             self.kernel_rents[key] = self.kernel_rents.get(key, 0.0) + seconds
             return self.kernel_rents[key]
@@ -104,7 +104,7 @@ def kernel_price(kind: str, dtype: Any, *, asked: bool = False) -> float | None:
     """
     if not is_installed("numba") or (get_settings().deterministic and not asked):
         return None
-    if (kind, str(dtype)) in _accounts.kernels:
+    if (kind, dtype) in _accounts.kernels:
         return 0.0
     cold = _COLD_ADAPTIVE if kind == "adaptive" else _COLD
     return _library() + (_KERNEL if _is_cached(kind) else cold)
@@ -112,7 +112,7 @@ def kernel_price(kind: str, dtype: Any, *, asked: bool = False) -> float | None:
 
 def rent_kernel(kind: str, dtype: Any, seconds: float) -> float:
     """Note seconds that a kernel would have saved; those of all solves in this process."""
-    return _accounts.rent_kernel((kind, str(dtype)), seconds)
+    return _accounts.rent_kernel((kind, dtype), seconds)
 
 
 def note_compilation(seconds: float) -> None:
@@ -122,7 +122,7 @@ def note_compilation(seconds: float) -> None:
 
 def note_kernel(kind: str, dtype: Any) -> None:
     """A kernel is in memory."""
-    _accounts.kernels.add((kind, str(dtype)))
+    _accounts.kernels.add((kind, dtype))
 
 
 def reset() -> None:

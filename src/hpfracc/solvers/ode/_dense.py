@@ -53,7 +53,7 @@ class FixedSolution:
         self.t_min = grid.t0
         last = y.shape[1] - 1
         if end is None:  # the last step is at t1, which t0 + (t1 - t0) need not be
-            end = grid.t1 if last == grid.steps else float(grid.t0 + grid.elapsed(last, last + 1)[0])
+            end = grid.t1 if last == grid.steps else grid.time(last)
         self.t_max = end
         self._slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
         self._powers: tuple[float, ...] = ()

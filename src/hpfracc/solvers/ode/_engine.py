@@ -114,9 +114,7 @@ class Engine:
         """Steps that a compiled right-hand side spoiled are done again in Python: it is there that it may raise."""
         table = self.tableau
         while True:
-            new = slice(first, reached)
-            good = np.isfinite(table.y[:, new]).all(axis=0) & np.isfinite(table.f[:, new]).all(axis=0)
-            bad = reached if good.all() else first + int(np.argmin(good))
+            bad = table.finite_until(first, reached)
             if bad == stop:
                 return stop
             table.known = bad
@@ -188,6 +186,6 @@ class Engine:
         table, problem = self.tableau, self.tableau.problem
         for n in {0, table.known - 1}:
             y = np.ascontiguousarray(table.y[:, n]).reshape(problem.shape)
-            if np.all(np.isfinite(y)):
-                t = float(table.grid.t0 + table.grid.elapsed(n, n + 1)[0])
+            if np.isfinite(y).all():
+                t = table.grid.time(n)
                 compare(fun, self.fun(t, y.copy()), t, y)

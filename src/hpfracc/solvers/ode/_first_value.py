@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc.solvers.ode._fixed import StartError
 from hpfracc.solvers.ode._scheme import Tableau
-from hpfracc.solvers.ode._uniform import row_orders
+from hpfracc.solvers.ode._uniform import order_groups
 from hpfracc.solvers.ode._weights import trapezoid_weights
 
 __all__ = ["add_first_value", "evaluate_first"]
@@ -21,7 +21,7 @@ def evaluate_first(table: Tableau, evaluate: Callable[[float, Array], Array]) ->
     """Fill in ``f_0``."""
     t0 = table.grid.t0
     table.f[:, 0] = evaluate(t0, np.array(table.problem.y0)).reshape(-1)
-    if not np.all(np.isfinite(table.f[:, 0])):
+    if not np.isfinite(table.f[:, 0]).all():
         raise StartError(
             f"The right-hand side is not finite at the start, t = {t0:g}: mend it there, or use "
             "method='implicit_rectangle', which does not ask for that value."
@@ -32,8 +32,6 @@ def add_first_value(table: Tableau, evaluate: Callable[[float, Array], Array], k
     """Evaluate ``f_0``, and add to ``sums[kind]`` what it weighs beyond the convolution."""
     grid = table.grid
     evaluate_first(table, evaluate)
-    orders = row_orders(table.problem)
-    for alpha in np.unique(orders):
-        mine = orders == alpha
-        first = trapezoid_weights(float(alpha), grid.count)[1]
+    for alpha, mine in order_groups(table.problem):
+        first = trapezoid_weights(alpha, grid.count)[1]
         table.sums[kind, mine] += grid.step**alpha * table.f[mine, :1] * first

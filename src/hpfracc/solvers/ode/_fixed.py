@@ -31,8 +31,9 @@ REACHED = "The end of the interval was reached."
 #: A guard is asked about so many times in a solve.
 _GUARDED = 32
 
-#: Steps between two looks at events, progress and values that are not finite: at first, and at most.
-_STRETCH = (16, BLOCK)
+#: Steps between two looks at events, progress and values that are not finite: at first, at most, and how many times as
+#: many as before.
+_STRETCH = (16, BLOCK, 64)
 #: Seconds after which somebody who watches wants to hear something.
 _PATIENCE = 0.5
 
@@ -91,9 +92,6 @@ class _Walk:
         self.interrupted = False
         self._beyond = 0
 
-    def time_of(self, n: int) -> float:
-        return float(self.grid.t0 + self.grid.elapsed(n, n + 1)[0])
-
     def fail(self, message: str) -> bool:
         self.success, self.message = False, message
         return False
@@ -118,7 +116,7 @@ class _Walk:
             except KeyboardInterrupt:
                 self.interrupted = True
                 self.fail(
-                    f"Interrupted at t = {self.time_of(table.known - 1):g}: what is here is the solution up to then."
+                    f"Interrupted at t = {self.grid.time(table.known - 1):g}: what is here is the solution up to then."
                 )
                 return
             except StartError as error:
@@ -126,27 +124,26 @@ class _Walk:
                 return
         if table.known <= self.grid.steps:
             self.fail(
-                f"max_steps={options.max_steps} steps reach t = {self.time_of(table.known - 1):g} of {self.grid.t1:g} "
-                f"with step {self.grid.step:g}: raise max_steps, or take a larger step."
+                f"max_steps={options.max_steps} steps reach t = {self.grid.time(table.known - 1):g} of "
+                f"{self.grid.t1:g} with step {self.grid.step:g}: raise max_steps, or take a larger step."
             )
 
     def _pace(self, seconds: float) -> None:
         """Stretches that are long enough to cost nothing, and short enough to be told of."""
         if seconds < 0.1 * _PATIENCE:
             # Compiled steps take less than asking for them.
-            factor = 2 if seconds > 0.001 * _PATIENCE else 16
-            self.stretch = min(factor * self.stretch, _STRETCH[1])
+            factor = min(0.1 * _PATIENCE / max(seconds, 1e-9), _STRETCH[2])
+            self.stretch = min(int(factor * self.stretch), _STRETCH[1])
         elif seconds > _PATIENCE:
             self.stretch = max(1, self.stretch // 2)
 
     def _look(self, reached: int, report: Report) -> bool:
         """New points: are they finite, did an event happen, who wants to know. Whether to go on."""
         table = self.table
-        new = slice(self.watched, reached)
-        good = np.isfinite(table.y[:, new]).all(axis=0) & np.isfinite(table.f[:, new]).all(axis=0)
-        finite = bool(good.all())
+        good = table.finite_until(self.watched, reached)
+        finite = good == reached
         if not finite:
-            reached = table.known = self.watched + int(np.argmin(good))
+            reached = table.known = good
         if self.options.events and not self._watch(reached):
             return False
         self.watched = reached
@@ -154,8 +151,8 @@ class _Walk:
             return self._infinite(reached)
         if self.guard is not None and reached - self.guarded >= self.grid.steps // _GUARDED:
             self.guarded = reached
-            self.guard(self.time_of(reached - 1), np.array(table.y[:, reached - 1]).reshape(self.problem.shape))
-        report(self.time_of(reached - 1), lambda: table.y[:, reached - 1].reshape(self.problem.shape))
+            self.guard(self.grid.time(reached - 1), np.array(table.y[:, reached - 1]).reshape(self.problem.shape))
+        report(self.grid.time(reached - 1), lambda: table.y[:, reached - 1].reshape(self.problem.shape))
         return True
 
     def _watch(self, reached: int) -> bool:
@@ -177,19 +174,19 @@ class _Walk:
 
     def _infinite(self, reached: int) -> bool:
         return self.fail(
-            f"The solution is not finite at t = {self.time_of(reached):g}: it or the right-hand side overflowed or "
+            f"The solution is not finite at t = {self.grid.time(reached):g}: it or the right-hand side overflowed or "
             "left its domain there. A smaller step or an implicit method helps if that is numerical."
         )
 
     def _unsettled(self, reached: int) -> bool:
         newton = self.engine.newton
         before = np.array(self.table.y[:, reached - 1]).reshape(self.problem.shape)
-        if not np.all(np.isfinite(self.problem.evaluate(self.time_of(reached), before))):
+        if not np.all(np.isfinite(self.problem.evaluate(self.grid.time(reached), before))):
             return self._infinite(reached)
         left = "" if newton is None or not newton.residual else f" (residual {newton.residual:.3g})"
         return self.fail(
-            f"Newton's method did not converge at t = {self.time_of(reached):g}{left}: take a smaller step, give jac, "
-            "or check that the right-hand side is smooth there."
+            f"Newton's method did not converge at t = {self.grid.time(reached):g}{left}: take a smaller step, give "
+            "jac, or check that the right-hand side is smooth there."
         )
 
     def solution(self) -> FixedSolution:

@@ -11,11 +11,11 @@ __all__ = ["BLOCK", "DIRECT_BELOW", "History"]
 
 Array = np.ndarray[Any, Any]
 
-#: Steps whose mutual influence is summed directly, a power of two (benchmarks/ode.py --tuning: 512 is as quick, 128 and
-#: 1024 a quarter slower).
-BLOCK = 256
+#: Steps whose mutual influence is summed directly, a power of two (benchmarks/ode.py --tuning: 1024 is as quick, 256 a
+#: tenth slower).
+BLOCK = 512
 #: Up to so many steps everything is summed directly, in one block (benchmarks/ode.py --tuning).
-DIRECT_BELOW = 1000
+DIRECT_BELOW = 1600
 
 
 class History:

@@ -20,7 +20,7 @@ from hpfracc.solvers.ode._result import FODEResult
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
 from hpfracc.solvers.ode._singular import GrowthError
 from hpfracc.solvers.ode._starting import MOST_POWERS, Multistep, Powers, starting_powers, starting_weights
-from hpfracc.solvers.ode._uniform import make_grid, row_orders
+from hpfracc.solvers.ode._uniform import make_grid, order_groups
 from hpfracc.solvers.ode._weights import kept
 
 __all__ = ["refuse_multistep", "refuse_start", "series_power", "solve_multistep"]
@@ -69,75 +69,88 @@ def solve_multistep(method: Multistep, problem: Problem, options: Options, bound
     def weights(alpha: float, n: int) -> tuple[Array, ...]:
         return kept(method.name, alpha, n, lambda alpha, n: (method.weights(alpha, n),))
 
-    scheme = Scheme("implicit", weights, partial(_start, method=method, powers=powers), powers=MOST_POWERS)
+    def starts(alpha: float, n: int) -> Array:
+        (found,) = kept(
+            ("starts", method.name, powers),
+            alpha,
+            n,
+            lambda alpha, n: (starting_weights(method, alpha, weights(alpha, n)[0], powers),),
+        )
+        return found
+
+    scheme = Scheme("implicit", weights, partial(_start, starts=starts, powers=powers), powers=MOST_POWERS)
     return solve_fixed(problem, options, scheme, method.name, "asked for")
 
 
-def _start(table: Tableau, evaluate: Callable[[float, Array], Array], *, method: Multistep, powers: Powers) -> None:
+def _start(
+    table: Tableau,
+    evaluate: Callable[[float, Array], Array],
+    *,
+    starts: Callable[[float, int], Array],
+    powers: Powers,
+) -> None:
     """The values that the starting weights belong to, and what these contribute to all later sums."""
-    problem, grid = table.problem, table.grid
+    grid, first, last = table.grid, powers.first, powers.last
     table.begins = powers
-    orders, n = row_orders(problem), grid.count
-    if powers.first == 0:
+    if first == 0:
         evaluate_first(table, evaluate)
-    distinct = [float(alpha) for alpha in np.unique(orders)]
-    starts = {
-        alpha: kept(
-            ("starts", method.name, powers), alpha, n, lambda alpha, n: (starting_weights(method, alpha, n, powers),)
-        )[0]
-        * grid.step**alpha
-        for alpha in distinct
-    }
-    _solve_first(table, evaluate, powers, starts)
-    first, last = powers.first, powers.last
-    for alpha in distinct:
-        mine = orders == alpha
-        table.sums[0, mine] += table.f[mine, first : last + 1] @ starts[alpha]
+    groups = order_groups(table.problem)
+    scaled = [starts(alpha, grid.count) * grid.step**alpha for alpha, _ in groups]
+    _solve_first(table, evaluate, powers, scaled)
+    for weights, (_, mine) in zip(scaled, groups, strict=True):
+        table.sums[0, mine] += table.f[mine, first : last + 1] @ weights
     table.known = last + 1
 
 
+def _first_weights(table: Tableau, powers: Powers, starts: list[Array]) -> tuple[Array, Array]:
+    """What the values at steps 1 .. last weigh at each of these steps, for every row, and what is known there."""
+    first, last = powers.first, powers.last
+    rows = len(table.y)
+    matrix = np.empty((rows, last, last))
+    known = np.array(table.sums[0, :, 1 : last + 1])
+    lags = np.arange(1, last + 1)[:, None] - np.arange(first, last + 1)
+    for u, (_, mine) in enumerate(order_groups(table.problem)):
+        omega = np.where(lags >= 0, table.weights[0, u, np.maximum(lags, 0)], 0.0)
+        weights = starts[u][:, 1 : last + 1].T + omega
+        if first == 0:
+            known[mine] += table.f[mine, :1] * weights[:, 0]
+        matrix[mine] = weights[:, 1 - first :]
+    return matrix, known
+
+
 def _solve_first(
-    table: Tableau, evaluate: Callable[[float, Array], Array], powers: Powers, starts: dict[float, Array]
+    table: Tableau, evaluate: Callable[[float, Array], Array], powers: Powers, starts: list[Array]
 ) -> None:
     """Steps 1 .. last at once, by Newton's method on all of them."""
-    problem, grid, last = table.problem, table.grid, powers.last
+    problem, last = table.problem, powers.last
     shape, d = problem.shape, problem.shape[-1]
-    orders = row_orders(problem)
     jacobian = Jacobian(problem) if problem.jac is not None else None
-    times = [float(t) for t in grid.t0 + grid.elapsed(0, last + 1)]
-    # matrix[row, n-1, j-1]: what the value at step j weighs at step n.
-    matrix = np.zeros((len(orders), last, last))
-    known = np.array(table.sums[0, :, 1 : last + 1])
-    for row, alpha in enumerate(orders):
-        omega = table.weights[0, 0 if table.which is None else table.which[row], : last + 1]
-        start = starts[float(alpha)]
-        for n in range(1, last + 1):
-            for j in range(powers.first, last + 1):
-                weight = start[j - powers.first, n] + (omega[n - j] if j <= n else 0.0)
-                if j == 0:
-                    known[row, n - 1] += weight * table.f[row, 0]
-                else:
-                    matrix[row, n - 1, j - 1] = weight
+    times = [table.grid.time(n) for n in range(1, last + 1)]
+    matrix, known = _first_weights(table, powers, starts)
     finite = table.y[:, :1] if powers.first == 0 else table.sums[0, :, 1:2]
     y = np.repeat(finite, last, axis=1)
     identity = np.eye(last * d)
-    for turn in range(MOST_ITERATIONS):
+    known_size = float(np.abs(known).max())
+
+    def look(y: Array) -> tuple[list[Array], list[Array], Array, Array]:
+        """Points, values of the right-hand side there, those flat, and what is left of the equations."""
         points = [np.ascontiguousarray(y[:, n]).reshape(shape) for n in range(last)]
-        values = [evaluate(times[n + 1], points[n]) for n in range(last)]
+        values = [evaluate(t, point) for t, point in zip(times, points, strict=True)]
         f = np.stack([value.reshape(-1) for value in values], axis=1)
-        residual = y - known - np.einsum("rnj,rj->rn", matrix, f)
-        size = float(np.max(np.abs(residual)))
-        if size <= 8.0 * TOLERANCE * float(np.max(np.abs(y)) + np.max(np.abs(known))):
+        return points, values, f, y - known - (matrix @ f[:, :, None])[:, :, 0]
+
+    for turn in range(MOST_ITERATIONS):
+        points, values, f, residual = look(y)
+        size = float(np.abs(residual).max())
+        if size <= 8.0 * TOLERANCE * (float(np.abs(y).max()) + known_size):
             table.y[:, 1 : last + 1], table.f[:, 1 : last + 1] = y, f
             return
         if not math.isfinite(size):
             break
         slopes = np.stack(
             [
-                jacobian(times[n + 1], points[n])
-                if jacobian is not None
-                else difference_jacobian(evaluate, times[n + 1], points[n], values[n])
-                for n in range(last)
+                jacobian(t, point) if jacobian is not None else difference_jacobian(evaluate, t, point, value)
+                for t, point, value in zip(times, points, values, strict=True)
             ]
         )  # (last, ..., d, d)
         weights = matrix.reshape(-1, d, last, last)
@@ -150,16 +163,12 @@ def _solve_first(
             break
         change = change.reshape(-1, last, d).transpose(0, 2, 1).reshape(-1, last)
         y = y - change
-        if turn and np.max(np.abs(change)) <= 4e-16 * np.max(np.abs(y)):
+        if turn and np.abs(change).max() <= 4e-16 * np.abs(y).max():
             break
-    else:
-        turn = MOST_ITERATIONS
-    final = [evaluate(times[n + 1], np.ascontiguousarray(y[:, n]).reshape(shape)) for n in range(last)]
-    f = np.stack([value.reshape(-1) for value in final], axis=1)
-    residual = y - known - np.einsum("rnj,rj->rn", matrix, f)
-    if not float(np.max(np.abs(residual))) <= 1e-9 * float(np.max(np.abs(y)) + np.max(np.abs(known))):
+    _, _, f, residual = look(y)
+    if not float(np.abs(residual).max()) <= 1e-9 * (float(np.abs(y).max()) + known_size):
         raise StartError(
-            f"Newton's method did not converge for the first {last} steps, up to t = {times[last]:g}: take a smaller "
+            f"Newton's method did not converge for the first {last} steps, up to t = {times[-1]:g}: take a smaller "
             "step, give jac, or use method='implicit_trapezoid'."
         )
     table.y[:, 1 : last + 1], table.f[:, 1 : last + 1] = y, f
@@ -167,9 +176,11 @@ def _solve_first(
 
 def series_power(series: Array, exponent: float) -> Array:
     """Coefficients of ``(a_0 + a_1 z + ...)^exponent`` for a_0 > 0, as many as there are in ``series``."""
-    found = np.zeros(len(series))
-    found[0] = series[0] ** exponent
-    for m in range(1, len(series)):
-        terms = [(exponent * j - (m - j)) * series[j] * found[m - j] for j in range(1, m + 1)]
-        found[m] = sum(terms) / (m * series[0])
-    return found
+    given = series.tolist()  # few numbers, quicker outside of arrays
+    found = [given[0] ** exponent]
+    for m in range(1, len(given)):
+        total = 0.0
+        for j in range(1, m + 1):
+            total += (exponent * j - (m - j)) * given[j] * found[m - j]
+        found.append(total / (m * given[0]))
+    return np.array(found)

@@ -17,6 +17,7 @@ Array = np.ndarray[Any, Any]
 
 #: Steps a solve may take unless told otherwise.
 MAX_STEPS = 10_000_000
+_NUMBERS = (int, float, np.number)
 #: No method promises more digits than this, relative to the solution.
 LEAST_RTOL = 1e-13
 
@@ -89,20 +90,21 @@ def read_options(
     first_step: float | None = None,
 ) -> Options:
     """Read and check the options of a solve over ``[t0, t1]`` with a state of ``shape``."""
-    if not (isinstance(rtol, int | float | np.number) and math.isfinite(rtol) and rtol > 0.0):
+    if not (isinstance(rtol, _NUMBERS) and math.isfinite(rtol) and rtol > 0.0):
         raise InvalidInputError(f"rtol={rtol!r} has to be a number above 0, such as 1e-6")
     if rtol < LEAST_RTOL:
         raise InvalidInputError(f"rtol={rtol:g} is below what float64 can hold; use {LEAST_RTOL:g} or more")
     bound = np.asarray(atol, dtype=np.float64)
-    if not np.all(np.isfinite(bound)) or np.any(bound < 0.0):
+    if not ((bound >= 0.0) & (bound < math.inf)).all():
         raise InvalidInputError(f"atol={atol!r} has to be finite and 0 or more")
-    try:
-        np.broadcast_to(bound, shape)
-    except ValueError:
-        raise ShapeError(
-            f"atol has shape {bound.shape} and the state {shape}: give one, or one per component"
-        ) from None
-    if step is not None and not (isinstance(step, int | float | np.number) and math.isfinite(step) and step > 0.0):
+    if bound.ndim:
+        try:
+            np.broadcast_to(bound, shape)
+        except ValueError:
+            raise ShapeError(
+                f"atol has shape {bound.shape} and the state {shape}: give one, or one per component"
+            ) from None
+    if step is not None and not (isinstance(step, _NUMBERS) and math.isfinite(step) and step > 0.0):
         raise InvalidInputError(f"step={step!r} has to be a number above 0, or None")
     if isinstance(max_steps, bool) or not isinstance(max_steps, int | np.integer) or max_steps < 1:
         raise InvalidInputError(f"max_steps={max_steps!r} has to be a whole number of 1 or more")
@@ -133,7 +135,7 @@ def _read_limits(max_step: Any, first_step: Any, step: Any, length: float) -> tu
     for name, value in (("max_step", max_step), ("first_step", first_step)):
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value > 0.0:
+        if isinstance(value, bool) or not isinstance(value, _NUMBERS) or not value > 0.0:
             raise InvalidInputError(f"{name}={value!r} has to be a number above 0, or None")
         if step is not None and math.isfinite(value):
             raise InvalidInputError(

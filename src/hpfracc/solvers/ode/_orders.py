@@ -45,7 +45,7 @@ class Orders:
         if self.known is None or self.known.size == 0:
             return None
         first = float(self.known.flat[0])
-        return first if bool(np.all(self.known == first)) else None
+        return first if self.known.size == 1 or bool(np.all(self.known == first)) else None
 
     def ceilings(self) -> Array:
         """How many initial values each component needs, in the shape of ``known``."""
@@ -70,11 +70,7 @@ def read_orders(alpha: Any, shape: tuple[int, ...], t0: float, t1: float, deriva
     except (TypeError, ValueError):
         raise InvalidInputError(f"alpha={alpha!r} is not a number; use one such as 0.5") from None
     check_values(known, "alpha")
-    try:
-        fits = np.broadcast_shapes(known.shape, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
+    if not _fits(known.shape, shape):
         raise ShapeError(
             f"alpha has shape {known.shape} and y0 has shape {shape}: give one order, or one for each of the "
             f"{shape[-1]} components"
@@ -84,10 +80,20 @@ def read_orders(alpha: Any, shape: tuple[int, ...], t0: float, t1: float, deriva
 
 def check_values(values: Array, name: str) -> None:
     """Refuse orders that are not finite or not above zero."""
-    bad = ~(np.isfinite(values) & (values > 0.0))
-    if np.any(bad):
-        value = float(values[bad].flat[0]) if values.ndim else float(values)
+    good = np.isfinite(values) & (values > 0.0)
+    if not good.all():
+        value = float(values[~good].flat[0]) if values.ndim else float(values)
         raise InvalidInputError(f"{name} holds {value}; an equation has a finite order above 0, such as 0.5")
+
+
+def _fits(shape: tuple[int, ...], state: tuple[int, ...]) -> bool:
+    """Whether orders of ``shape`` broadcast to the state without making it larger."""
+    if not shape:
+        return True
+    try:
+        return np.broadcast_shapes(shape, state) == state
+    except ValueError:
+        return False
 
 
 def _read_values(alpha: Any) -> Array | None:
@@ -123,11 +129,7 @@ def _read_function(alpha: Callable[[float], Any], shape: tuple[int, ...], t0: fl
             raise InvalidInputError(
                 f"alpha({t:g}) = {float(values.max()):g}; an order that is a function of t goes up to 1"
             )
-        try:
-            fits = np.broadcast_shapes(values.shape, shape) == shape
-        except ValueError:
-            fits = False
-        if not fits:
+        if not _fits(values.shape, shape):
             raise ShapeError(
                 f"alpha({t:g}) has shape {values.shape}; return one order, or one per component of {shape}"
             )

@@ -161,7 +161,7 @@ def read_problem(
     if history is not None and not callable(history):
         raise InvalidInputError(f"history={history!r} cannot be called; give a function of t before t0")
     library = library_of(state)
-    if library == "numpy":
+    if library == "numpy" and given:
         kind = np.result_type(state, *given)
         state, given = state.astype(kind, copy=False), tuple(each.astype(kind, copy=False) for each in given)
     arguments = args if isinstance(args, tuple) else (args,)
@@ -199,7 +199,7 @@ def _read_state(value: Any, name: str) -> Any:
     state = np.array(state, dtype=np.complex128 if state.dtype.kind == "c" else np.float64, ndmin=1)
     if state.size == 0:
         raise ShapeError(f"{name} has shape {state.shape} and so no component; give at least one number")
-    if not np.all(np.isfinite(state)):
+    if not np.isfinite(state).all():
         raise InvalidInputError(f"{name}={np.array2string(state, threshold=8)} is not finite; give finite initial data")
     return state
 
@@ -232,11 +232,10 @@ def _check_count(orders: Orders, given: tuple[Any, ...], derivative: str) -> Non
             f"an order {shown} needs {needed} initial derivative{'s' * (needed != 1)} beyond y0, and dy0 has "
             f"{len(given)}: " + (f"give dy0=[...] with {needed} of {what}" if needed else "leave dy0 out")
         )
-    ceilings = orders.ceilings()
     for number, each in enumerate(given):
         if library_of(each) != "numpy":
             continue
-        idle = np.broadcast_to(ceilings <= number + 1, each.shape)
+        idle = np.broadcast_to(orders.ceilings() <= number + 1, each.shape)
         if np.any(each[idle] != 0):
             raise InvalidInputError(
                 f"dy0[{number}] is not 0 for a component whose order is at most {number + 1}, which takes no such "

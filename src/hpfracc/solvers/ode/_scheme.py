@@ -10,7 +10,7 @@ import numpy as np
 
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._starting import Powers
-from hpfracc.solvers.ode._uniform import UniformGrid, initial_part, row_orders
+from hpfracc.solvers.ode._uniform import UniformGrid, initial_part, order_groups
 
 __all__ = ["Scheme", "Tableau", "make_tableau"]
 
@@ -50,6 +50,13 @@ class Tableau:
     powers: int = 3
     begins: Powers | None = None
 
+    def finite_until(self, first: int, stop: int) -> int:
+        """The first of the points ``first .. stop-1`` at which solution or right-hand side is not finite, or stop."""
+        y, f = np.isfinite(self.y[:, first:stop]), np.isfinite(self.f[:, first:stop])
+        if y.all() and f.all():
+            return stop
+        return first + int(np.argmin((y & f).all(axis=0)))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scheme:
@@ -80,23 +87,20 @@ class Scheme:
 
 def make_tableau(problem: Problem, grid: UniformGrid, scheme: Scheme) -> Tableau:
     """The arrays of a solve, with the contribution of the initial data in every sum."""
-    orders = row_orders(problem)
-    distinct, which = np.unique(orders, return_inverse=True)
-    n = grid.count
-    weights = np.stack(
-        [np.stack(scheme.weights(float(alpha), n)) * grid.step ** float(alpha) for alpha in distinct], axis=1
-    )
+    groups = order_groups(problem)
     start = initial_part(problem, grid.elapsed())
-    sums = np.repeat(start[None], len(weights), axis=0)
+    made = [scheme.weights(alpha, grid.count) for alpha, _ in groups]
+    weights = np.empty((len(made[0]), len(groups), grid.count))
+    for u, (alpha, _) in enumerate(groups):
+        for k, each in enumerate(made[u]):
+            np.multiply(each, grid.step**alpha, out=weights[k, u])
+    which: Array | None = None
+    if len(groups) > 1:
+        which = np.zeros(len(start), np.int64)
+        for u, (_, mine) in enumerate(groups):
+            which[mine] = u
+    sums = np.empty((len(weights), *start.shape), start.dtype)
+    sums[...] = start
     y = np.empty_like(start)
     y[:, 0] = start[:, 0]
-    return Tableau(
-        problem,
-        grid,
-        weights,
-        None if len(distinct) == 1 else which.astype(np.int64),
-        y,
-        np.zeros_like(start),
-        sums,
-        powers=scheme.powers,
-    )
+    return Tableau(problem, grid, weights, which, y, np.zeros_like(start), sums, powers=scheme.powers)

@@ -23,6 +23,8 @@ MOST_POWERS = 7
 #: From here on what the sums miss comes from its expansion in 1/n.
 _FAR = 128
 _TERMS = 14
+#: Points whose powers fit in the cache.
+_CHUNK = 4096
 #: Powers closer than this to one another count as one: what is missed is of order 2 less this.
 _CLOSE = 0.02
 
@@ -82,22 +84,22 @@ def starting_powers(problem: Problem, bound: float = 1.0) -> Powers:
     return Powers((*kept, bound), 1 if infinite else 0)
 
 
-def starting_weights(method: Multistep, alpha: float, n: int, powers: Powers) -> Array:
+def starting_weights(method: Multistep, alpha: float, omega: Array, powers: Powers) -> Array:
     r"""Weights ``w[j, k]`` of the values at steps ``first + j`` at the points k = 0 .. n-1, for step 1.
 
     They make :math:`\sum_j w_{k,j} f_j + \sum_{j=0}^{k} \omega_{k-j} f_j` the integral of order alpha wherever f is a
-    sum of the powers. Near the origin what the sum misses is the difference of the two sides. Far away these are of
-    size :math:`k^{\nu+\alpha}` and their difference of size :math:`k^{\alpha-1}`, so it is not taken: it is read off
-    the expansion of the generating functions at their singularities, each :math:`z^s` of which, with
-    :math:`z = -\log\zeta`, stands for :math:`k^{-s-1}/\Gamma(-s)`.
+    sum of the powers; ``omega`` holds all n weights of the method. Near the origin what the sum misses is the
+    difference of the two sides. Far away these are of size :math:`k^{\nu+\alpha}` and their difference of size
+    :math:`k^{\alpha-1}`, so it is not taken: it is read off the expansion of the generating functions at their
+    singularities, each :math:`z^s` of which, with :math:`z = -\log\zeta`, stands for :math:`k^{-s-1}/\Gamma(-s)`.
 
     References
     ----------
     C. Lubich, SIAM J. Math. Anal. 17 (1986) 704-719; R. Garrappa, Math. Comput. Simul. 110 (2015) 96-112.
     """
-    smooth = method.at_one(alpha, _TERMS)
-    near = n if smooth is None else min(n, _FAR)
-    omega = method.weights(alpha, near)
+    n = len(omega)
+    smooth = method.at_one(alpha, _TERMS) if n > _FAR else None
+    near = n if smooth is None else _FAR
     steps = np.arange(near, dtype=np.float64)
     missed = np.empty((len(powers.exponents), n))
     for row, power in enumerate(powers.exponents):
@@ -108,11 +110,9 @@ def starting_weights(method: Multistep, alpha: float, n: int, powers: Powers) ->
             samples[0] = exact[0] = 0.0  # nothing is asked for at the origin
         if powers.first == 1 and power == 0.0:
             samples[0] = 0.0
-        missed[row, :near] = exact - _convolve(omega, samples)
-        if n > near:
-            assert smooth is not None
-            far = np.arange(near, n, dtype=np.float64)
-            missed[row, near:] = _missed_far(method, smooth, alpha, power, far, powers.first)
+        missed[row, :near] = exact - _convolve(omega[:near], samples)
+    if smooth is not None:
+        _miss_far(missed, smooth, method.at_minus_one(alpha, _TERMS), alpha, powers)
     nodes = np.arange(powers.first, powers.last + 1, dtype=np.float64)
     table = nodes[None, :] ** np.array(powers.exponents)[:, None]
     return np.linalg.solve(table, missed)
@@ -127,42 +127,51 @@ def _convolve(one: Array, other: Array) -> Array:
     return np.asarray(fft.irfft(fft.rfft(one, size) * fft.rfft(other, size), size)[:n])
 
 
-def _missed_far(method: Multistep, smooth: Array, alpha: float, power: float, k: Array, first: int) -> Array:
-    """The exact integral of t^power less its sum, at large k."""
-    regular = np.array([(-1.0) ** m * _zeta(-power - m) / math.factorial(m) for m in range(_TERMS)])
-    if power == 0.0 and first == 0:
-        regular[0] += 1.0  # the value at the origin itself
-    mixed = np.convolve(smooth, regular)[:_TERMS]
-    total = np.zeros_like(k)
-    for m in range(_TERMS - 1, -1, -1):
-        total = total / k + mixed[m] * rgamma(alpha - m)
-    total = total * k ** (alpha - 1.0)
-    pole = np.zeros_like(k)
-    for m in range(_TERMS - 1, 0, -1):
-        pole = (pole + smooth[m] * rgamma(alpha + power + 1.0 - m)) / k
-    total += gamma(power + 1.0) * pole * k ** (alpha + power)
-    bent = method.at_minus_one(alpha, _TERMS)
+def _miss_far(missed: Array, smooth: Array, bent: Array | None, alpha: float, powers: Powers) -> None:
+    """Fill in the exact integral of each power less its sum, from the point ``_FAR`` on.
+
+    Each is made of three series in 1/k: from the singularity at 1 a regular one and one with the power itself, and an
+    alternating one from that at -1. All share the powers of 1/k, which are made for a stretch that fits in the cache.
+    """
+    m = np.arange(_TERMS)
+    nu = np.array(powers.exponents)[:, None]
+    at = (1.0 - 2.0 * (m % 2)) * _zeta(-nu - m) / gamma(m + 1.0)
+    origin = np.where((nu == 0.0) & (m == 0) & (powers.first == 0), 1.0, 0.0)  # the value at the origin itself
+    regular = _times_series(at + origin, smooth) * rgamma(alpha - m)
+    whole = gamma(nu + 1.0) * smooth * rgamma(alpha + nu + 1.0 - m)
+    whole[:, 0] = 0.0  # the integral itself
     if bent is not None:
-        other = np.array(
-            [
-                (-1.0) ** m * (2.0 ** (1.0 + power + m) - 1.0) * _zeta(-power - m) / math.factorial(m)
-                for m in range(_TERMS)
-            ]
-        )
-        if power == 0.0 and first == 0:
-            other[0] += 1.0
-        mixed = np.convolve(bent, other)[:_TERMS]
-        part = np.zeros_like(k)
-        for m in range(_TERMS - 1, -1, -1):
-            part = part / k + mixed[m] * rgamma(-alpha - m)
-        total += np.where(k % 2 == 0, 1.0, -1.0) * part * k ** (-alpha - 1.0)
-    return -total
+        alternating = _times_series(at * (2.0 ** (1.0 + nu + m) - 1.0) + origin, bent) * rgamma(-alpha - m)
+    for begin in range(_FAR, missed.shape[1], _CHUNK):
+        k = np.arange(begin, min(begin + _CHUNK, missed.shape[1]), dtype=np.float64)
+        table, once = np.ones((_TERMS, len(k))), 1.0 / k
+        for term in range(1, _TERMS):
+            np.multiply(table[term - 1], once, out=table[term])
+        total = (regular @ table) * k ** (alpha - 1.0) + (whole @ table) * k ** (alpha + nu)
+        if bent is not None:
+            total += (alternating @ table) * (np.where(k % 2 == 0, 1.0, -1.0) * k ** (-alpha - 1.0))
+        missed[:, begin : begin + _CHUNK] = -total
 
 
-def _zeta(x: float) -> float:
+def _times_series(rows: Array, series: Array) -> Array:
+    """The first as many terms as there are of the product of each row with a series."""
+    lags = np.arange(len(series)) - np.arange(len(series))[:, None]
+    return np.asarray(rows @ np.where(lags >= 0, series[lags], 0.0))
+
+
+def _zeta(x: Array) -> Array:
     """Riemann's zeta function for real x < 1: by reflection below 0, by Borwein's alternating sum between 0 and 1."""
-    if x < 0.0:
-        return float(2.0**x * math.pi ** (x - 1.0) * math.sin(0.5 * math.pi * x) * gamma(1.0 - x) * zeta(1.0 - x))
+    found = np.empty(x.shape)
+    left = x < 0.0
+    s = x[left]
+    found[left] = 2.0**s * math.pi ** (s - 1.0) * np.sin(0.5 * math.pi * s) * gamma(1.0 - s) * zeta(1.0 - s)
+    found[~left] = [_zeta_in_strip(float(each)) for each in x[~left]]
+    return found
+
+
+def _zeta_in_strip(x: float) -> float:
+    if x == 0.0:
+        return -0.5
     terms = 24
     parts = [
         terms * math.factorial(terms + i - 1) * 4.0**i / (math.factorial(terms - i) * math.factorial(2 * i))

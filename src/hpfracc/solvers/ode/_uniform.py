@@ -11,7 +11,7 @@ from scipy.special import rgamma
 
 from hpfracc.solvers.ode._problem import Problem
 
-__all__ = ["UniformGrid", "initial_part", "make_grid", "row_orders"]
+__all__ = ["UniformGrid", "initial_part", "make_grid", "order_groups", "row_orders"]
 
 Array = np.ndarray[Any, Any]
 
@@ -40,6 +40,10 @@ class UniformGrid:
         stop = self.count if stop is None else stop
         return (self.t1 - self.t0) * (np.arange(first, stop) / self.steps)
 
+    def time(self, n: int) -> float:
+        """``t_n`` alone."""
+        return self.t0 + (self.t1 - self.t0) * (n / self.steps)
+
     def times(self) -> Array:
         """The ``t_n`` that are kept; the last of all is t1 itself."""
         times = self.t0 + self.elapsed()
@@ -63,6 +67,15 @@ def row_orders(problem: Problem) -> Array:
     return np.broadcast_to(problem.orders.known, problem.shape).reshape(-1)
 
 
+def order_groups(problem: Problem) -> list[tuple[float, Array | slice]]:
+    """Each order there is, from the lowest, and the rows that have it: a slice of all where they share one."""
+    single = problem.orders.single
+    if single is not None:
+        return [(single, slice(None))]
+    orders = row_orders(problem)
+    return [(float(order), orders == order) for order in np.unique(orders)]
+
+
 def initial_part(problem: Problem, elapsed: Array) -> Array:
     r"""The solution of ``D^alpha y = 0`` with the initial data, shape (rows, len(elapsed)).
 
@@ -70,25 +83,22 @@ def initial_part(problem: Problem, elapsed: Array) -> Array:
     \Gamma(\alpha-n+k+1)` with ``b_0 = y0`` and the rest from ``dy0``; at the origin itself that is infinite
     wherever a negative power has a coefficient.
     """
-    data = np.stack([np.asarray(each).reshape(-1) for each in (problem.y0, *problem.dy0)])
-    rows = data.shape[1]
-    total = np.zeros((rows, len(elapsed)), problem.dtype)
-    orders = row_orders(problem)
-    for order in np.unique(orders):
-        mine = orders == order
+    data = [np.asarray(each).reshape(-1, 1) for each in (problem.y0, *problem.dy0)]
+    total = np.zeros((len(data[0]), len(elapsed)), problem.dtype)
+    for order, mine in order_groups(problem):
         whole = math.ceil(order)
         for k in range(whole):
             power = float(k) if problem.derivative == "caputo" else order - whole + k
-            total[mine] += (
-                data[k, mine, None] * _power(elapsed, power, bool(np.any(data[k, mine] != 0))) * rgamma(power + 1.0)
-            )
+            value = data[k][mine]
+            if power == 0.0:
+                total[mine] += value
+            else:
+                total[mine] += value * _power(elapsed, power, bool(np.any(value != 0))) * rgamma(power + 1.0)
     return total
 
 
 def _power(elapsed: Array, power: float, used: bool) -> Array:
     """``elapsed^power``; a negative one is infinite at 0, unless nothing asks for it."""
-    if power == 0.0:
-        return np.ones_like(elapsed)
     with np.errstate(divide="ignore"):
         values = np.asarray(elapsed**power)
     return values if used else np.where(elapsed == 0.0, 0.0, values)

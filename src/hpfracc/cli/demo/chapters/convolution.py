@@ -231,7 +231,11 @@ def _left_out(found: Survey) -> list[str]:
         for name in found.backends:
             if row.of_backend(name) is None:
                 sizes.setdefault((name, row.why_not(name)), []).append(row.size)
-    return [f"{_NAMES[name]} at {min(at):,} to {max(at):,} points: {why}" for (name, why), at in sizes.items()]
+    return [f"{_NAMES[name]} at {_range(at)} points: {why}" for (name, why), at in sizes.items()]
+
+
+def _range(sizes: list[int]) -> str:
+    return f"{min(sizes):,} to {max(sizes):,}" if len(sizes) > 1 else f"{sizes[0]:,}"
 
 
 def _heat(ratio: float) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +26,14 @@ _CHUNK = 1024
 def is_available() -> bool:
     """Whether Triton is there; finding out does not import it."""
     return importlib.util.find_spec("triton") is not None
+
+
+@functools.cache
+def _kernels() -> Any:
+    """Their module, which imports Triton."""
+    from hpfracc.engine.backends.torch import fused_kernels
+
+    return fused_kernels
 
 
 def _block(points: int) -> int:
@@ -49,8 +58,6 @@ def pad_and_clean(
     one before. The sums, block by block, are those with ``starts[j]`` from point ``first + j`` on; without ``starts``
     they are none.
     """
-    from hpfracc.engine.backends.torch import fused_kernels
-
     points = signal.shape[-1]
     rows, block = signal.numel() // points, _block(points)
     blocks = -(-points // block)
@@ -58,7 +65,7 @@ def pad_and_clean(
     padded = signal.new_empty((*signal.shape[:-1], size))
     bad = signal.new_empty((rows, blocks), dtype=torch.int64)
     sums = padded if starts is None else signal.new_empty((rows, blocks, count))
-    fused_kernels.pad(
+    _kernels().pad(
         (-(-size // block), rows, 1),
         (signal, padded, bad, bad if limit is None else limit, signal if starts is None else starts, sums),
         (points, size, blocks, first),
@@ -85,12 +92,10 @@ def cut_and_taint(
     there; ``backwards`` turns each row, takes with ``differences`` what each value is more than the next, and adds
     ``sums`` (of :func:`pad_and_clean`) at the points that the starting weights belong to.
     """
-    from hpfracc.engine.backends.torch import fused_kernels
-
     size, block = product.shape[-1], _block(points)
     count = 0 if starts is None else starts.shape[0]
     result = product.new_empty((*product.shape[:-1], points))
-    fused_kernels.cut(
+    _kernels().cut(
         (-(-points // block), product.numel() // size, 1),
         (
             product,

@@ -35,16 +35,17 @@ def fits_fused(prepared: Spectrum, signal: Tensor, starts: Tensor | None = None)
     One row of weights for all rows, so that a row of the product is a row of the signal; no more rows than the second
     axis of a launch has places; and nothing that tracks weights, or transforms the signal.
     """
+    shape, transform = signal.shape, prepared.transform
     return (
         signal.is_cuda
         and not signal.is_complex()
-        and prepared.taps >= signal.shape[-1]
-        and prepared.transform.numel() == prepared.transform.shape[-1]
-        and prepared.transform.ndim <= signal.ndim
-        and signal.numel() // signal.shape[-1] <= 65_535
+        and prepared.taps >= shape[-1]
+        and prepared.rows == 1
+        and transform.ndim <= len(shape)
+        and signal.numel() // shape[-1] <= 65_535
         and fused.is_available()
-        and not prepared.transform.requires_grad
-        and is_only_recorded(signal, prepared.transform)
+        and not transform.requires_grad
+        and is_only_recorded(signal, transform)
         and (starts is None or is_eager(starts))
     )
 

@@ -15,6 +15,10 @@ _MOST_KINDS = 512
 #: From this version on a compiled kernel takes its constants along with the other arguments.
 _TAKES_CONSTANTS = (3, 3)
 
+# The C functions behind PyTorch's own, as in ``clock.py``.
+_current_device = getattr(torch._C, "_cuda_getDevice", None)
+_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+
 
 class Launcher:
     """One kernel of Triton's.
@@ -39,12 +43,13 @@ class Launcher:
         constants: tuple[Any, ...],
     ) -> None:
         """Launch on the device of the first tensor; all tensors are there, in the kernel's order."""
-        device = tensors[0].device
-        if device.index != torch.cuda.current_device():
-            with torch.cuda.device(device):
-                self._launch(device.index, grid, tensors, numbers, constants)
-        else:
-            self._launch(device.index, grid, tensors, numbers, constants)
+        assert _current_device is not None  # there is a card
+        device = tensors[0].get_device()
+        if device == _current_device():
+            self._launch(device, grid, tensors, numbers, constants)
+            return
+        with torch.cuda.device(device):
+            self._launch(device, grid, tensors, numbers, constants)
 
     def _launch(
         self,
@@ -55,14 +60,38 @@ class Launcher:
         constants: tuple[Any, ...],
     ) -> None:
         # Triton tells addresses apart by whether 16 divides them, and numbers by more than that.
-        aligned = tuple([not tensor.data_ptr() & 15 for tensor in tensors])
-        key = device, grid, numbers, constants, tensors[0].dtype, aligned
+        aligned = [tensor.data_ptr() & 15 == 0 for tensor in tensors]
+        key = device, grid, numbers, constants, tensors[0].dtype, *aligned
         ready = self._ready.get(key)
         if ready is not None:
-            ready(*tensors, *numbers, *constants)
+            ready(device, *tensors, *numbers, *constants)
             return
         compiled = self._kernel[grid](*tensors, *numbers, *constants)
         if self._reuses and hasattr(compiled, "__getitem__"):  # nothing comes back from Triton's interpreter
             if len(self._ready) >= _MOST_KINDS:
                 self._ready.clear()
-            self._ready[key] = compiled[grid]
+            self._ready[key] = _launch_of(compiled, grid)
+
+
+def _launch_of(compiled: Any, grid: tuple[int, int, int]) -> Callable[..., None]:
+    """A function of a device and a kernel's arguments that launches it there."""
+    parts: list[Any] = [getattr(compiled, name, None) for name in ("run", "function", "packed_metadata")]
+    stream_of = _current_stream
+    if None in parts or stream_of is None:
+        usual = compiled[grid]
+
+        def launch(device: int, *arguments: Any) -> None:
+            usual(*arguments)
+
+        return launch
+    run, function, metadata = parts
+
+    # What the way through ``compiled[grid]`` adds is to look for hooks and to describe the launch to them. Nothing is
+    # launched yet when arguments do not fit, so that another version of Triton is noticed in time.
+    def launch_directly(device: int, *arguments: Any) -> None:
+        try:
+            run(*grid, stream_of(device), function, metadata, None, None, None, *arguments)
+        except TypeError:
+            compiled[grid](*arguments)
+
+    return launch_directly

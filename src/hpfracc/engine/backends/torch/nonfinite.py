@@ -17,6 +17,7 @@ may be nan.
 from __future__ import annotations
 
 import cmath
+import operator
 from collections.abc import Callable
 
 import torch
@@ -56,23 +57,28 @@ def apply_causally(
 
 def is_eager(*tensors: Tensor) -> bool:
     """Whether nothing tracks these tensors, so that results may be written into buffers."""
-    return not torch.compiler.is_compiling() and not any(_is_tracked(tensor) for tensor in tensors)
+    return is_only_recorded(*tensors) and not (torch.is_grad_enabled() and any(map(_wants_gradient, tensors)))
 
 
 def is_only_recorded(*tensors: Tensor) -> bool:
     """Whether autograd's recording is all that tracks these tensors: no transform, no forward mode, no compilation."""
-    return not torch.compiler.is_compiling() and not any(_is_transformed(tensor) for tensor in tensors)
+    if torch.compiler.is_compiling():
+        return False
+    # Mostly nothing is transformed anywhere, which is asked once for all of them.
+    if _transforms() is None and _forward_ad._current_level < 0:
+        return True
+    return not any(map(_is_transformed, tensors))
 
 
-def _is_tracked(tensor: Tensor) -> bool:
-    return (tensor.requires_grad and torch.is_grad_enabled()) or _is_transformed(tensor)
+_transforms = torch._C._functorch.peek_interpreter_stack
+_forward_ad = torch.autograd.forward_ad
+_wants_gradient = operator.attrgetter("requires_grad")
 
 
 def _is_transformed(tensor: Tensor) -> bool:
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return True
-    forward_ad = torch.autograd.forward_ad
-    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
+    return _forward_ad._current_level >= 0 and _forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def may_look(signal: Tensor) -> bool:

@@ -43,7 +43,7 @@ class CompiledArithmetic:
             rhs = RightHandSide(system.problem)
             pointer, parameters, self._back = python_pointer(rhs, point.reshape(shape), value.reshape(shape), flag)
         else:
-            pointer, parameters, self._back = fun.pointer, np.append(fun.parameters, 0.0), None
+            pointer, parameters, self._back = fun.pointer, fun.parameters, None
         self._held, self._fun = pointer, int(pointer.address)  # good for as long as the pointer lives
         self._point, self._flag = point, flag
         self._tools = (point, value, parameters, flag, self._counts)

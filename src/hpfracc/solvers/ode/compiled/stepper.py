@@ -59,9 +59,9 @@ class CompiledStepper:
         self.newton = newton
         self.evaluations = 0
         weights, rows = tableau.weights, len(tableau.y)
-        near = np.zeros((*weights.shape[:2], block + 1))
-        near[:, :, : min(block + 1, weights.shape[2])] = weights[:, :, : block + 1]
-        self._past = np.ascontiguousarray(near[:, :, ::-1][:, :, :-1])
+        reach = min(block, weights.shape[2] - 1)
+        self._past = np.zeros((*weights.shape[:2], block))  # newest last
+        self._past[:, :, block - reach :] = weights[:, :, reach:0:-1]
         self._now = np.ascontiguousarray(weights[:, :, 0])
         self._which = np.zeros(rows, np.int64) if tableau.which is None else tableau.which
         self._flag = np.zeros(1, np.int64)
@@ -70,7 +70,7 @@ class CompiledStepper:
         self._point, self._value = np.zeros(rows, dtype), np.zeros(rows, dtype)
         self._backs: list[CallBack | PythonCall] = []
         if isinstance(evaluate, CompiledFunction):
-            self._fun, self._parameters = evaluate.pointer, np.append(evaluate.parameters, 0.0)
+            self._fun, self._parameters = evaluate.pointer, evaluate.parameters
         else:
             self._fun, self._parameters, back = python_pointer(
                 evaluate, self._point.reshape(shape), self._value.reshape(shape), self._flag

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
@@ -58,9 +59,10 @@ class MultistepTrapezoid(Method):
 
     def weights(self, alpha: float, n: int) -> Array:
         """From ``(1 - z^2) a' = 2 alpha a``; far away from both ends of the unit interval, in alternating parts."""
-        head = [1.0, 2.0 * alpha]
+        twice = 2.0 * alpha
+        head = [1.0, twice]
         for k in range(1, min(n, _RECURRED) - 1):
-            head.append((2.0 * alpha * head[k] + (k - 1.0) * head[k - 1]) / (k + 1.0))
+            head.append((twice * head[k] + (k - 1.0) * head[k - 1]) / (k + 1.0))
         found: Array = np.array(head[:n]) * 0.5**alpha
         if n <= _RECURRED:
             return found
@@ -76,7 +78,7 @@ class MultistepTrapezoid(Method):
 
     def at_minus_one(self, alpha: float, count: int) -> Array | None:
         """``(tanh(z/2) / (2 z))^alpha``."""
-        return series_power(series_power(_half_coth(count), -1.0) / 4.0, alpha)
+        return np.asarray(0.25**alpha * series_power(_half_coth(count), -alpha))
 
 
 def _expansion(power: float, other: float, k: Array, first: Array) -> Array:
@@ -88,6 +90,7 @@ def _expansion(power: float, other: float, k: Array, first: Array) -> Array:
     return np.asarray(first * (1.0 + total))
 
 
+@functools.cache
 def _half_coth(count: int) -> Array:
     """Coefficients of ``(z/2) coth(z/2)``."""
     cosh = np.array([0.5**k / math.factorial(k) if k % 2 == 0 else 0.0 for k in range(count)])

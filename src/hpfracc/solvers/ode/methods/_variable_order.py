@@ -103,7 +103,7 @@ class _Engine:
         assert newton is not None
         h, function = table.grid.step, table.problem.orders.value
         for n in range(first, stop):
-            t = float(table.grid.t0 + table.grid.elapsed(n, n + 1)[0])
+            t = table.grid.time(n)
             value = function(t) if callable(function) else function
             orders = np.broadcast_to(np.asarray(value, dtype=np.float64), shape).reshape(-1)
             if not np.all((orders > 0.0) & (orders <= 1.0)):
