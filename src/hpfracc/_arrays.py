@@ -172,7 +172,7 @@ def all_alike(values: Sequence[Any]) -> bool:
     work: those are to be looked at one by one. No loop of Python's runs over them.
     """
     first = values[0]
-    if len(set(map(id, values))) == 1:
+    if values[-1] is first and len(set(map(id, values))) == 1:
         return True
     kind = type(first)
     if set(map(type, values)) != {kind}:

@@ -33,7 +33,8 @@ def _around(call: Call, arm: Arm) -> int:
     if call.facts["weight_rows"] == 1:
         return around_bytes(call)
     repeated = call.output_bytes if call.input_bytes < call.output_bytes else 0
-    return around_bytes(call) + repeated + call.batch * call.facts["taps"] * call.itemsize
+    taps: int = call.facts["taps"]
+    return around_bytes(call) + repeated + call.batch * taps * call.itemsize
 
 
 def _repeated(call: Call, arm: Arm) -> int:

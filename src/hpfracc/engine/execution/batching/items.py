@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -39,13 +40,15 @@ def kind_of(arguments: tuple[Any, ...]) -> Hashable:
     )
 
 
-def group_items(items: Sequence[tuple[Any, ...]]) -> dict[Hashable, list[int]]:
+def group_items(items: Sequence[tuple[Any, ...]], columns: Sequence[Any] | None = None) -> dict[Hashable, Any]:
     """Positions of items by what they have in common, in order.
 
     Mostly all are of one kind, which is told for thousands of them in the time that the kinds of a few take.
+    ``columns`` are the arguments of all items at each place, where all have as many.
     """
-    if items and len(set(map(len, items))) == 1 and all(map(all_alike, zip(*items, strict=True))):
-        return {kind_of(items[0]): list(range(len(items)))}
+    columns = _columns(items) if columns is None else columns
+    if columns and all(map(all_alike, columns)):
+        return {kind_of(items[0]): range(len(items))}
     groups: dict[Hashable, list[int]] = {}
     for index, arguments in enumerate(items):
         try:
@@ -55,11 +58,18 @@ def group_items(items: Sequence[tuple[Any, ...]]) -> dict[Hashable, list[int]]:
     return groups
 
 
+def _columns(items: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The arguments of all items at each place; none where they differ in number."""
+    return list(zip(*items, strict=True)) if items and len(set(map(len, items))) == 1 else []
+
+
 class Listed(Sequence[tuple[Any, ...]]):
     """Items one by one: the arguments of each call."""
 
     def __init__(self, calls: list[tuple[Any, ...]]) -> None:
         self._calls = calls
+        #: Taken apart once: many are looked at, laid out and compared by place, not one by one.
+        self._columns = _columns(calls)
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -69,15 +79,19 @@ class Listed(Sequence[tuple[Any, ...]]):
 
     def groups(self) -> Iterable[Sequence[int]]:
         """Positions of items that can go together."""
-        return group_items(self._calls).values()
+        return group_items(self._calls, self._columns).values()
 
     def shared(self, indices: Sequence[int]) -> tuple[bool, ...]:
         """Which operands are one and the same object in every item."""
-        columns = zip(*[self._calls[index] for index in indices], strict=True)
-        return tuple(len(set(map(id, column))) == 1 for column in columns)
+        whole = self._columns if isinstance(indices, range) and len(indices) == len(self) else None
+        columns = whole or zip(*[self._calls[index] for index in indices], strict=True)
+        # Mostly the last is not the first, and no more need be looked at.
+        return tuple(column[-1] is column[0] and len(set(map(id, column))) == 1 for column in columns)
 
-    def operand(self, number: int, part: Sequence[int]) -> list[Any]:
+    def operand(self, number: int, part: Sequence[int]) -> Sequence[Any]:
         """One operand of these items, to be stacked."""
+        if isinstance(part, range) and part.step == 1 and self._columns:
+            return self._columns[number][part.start : part.stop]
         return [self._calls[index][number] for index in part]
 
     def stack(self, number: int, part: Sequence[int]) -> Any:
@@ -106,7 +120,7 @@ class Rows(Sequence[tuple[Any, ...]]):
         """What all calls have in common."""
         return (*(True,) * len(self._common), False)
 
-    def operand(self, number: int, part: Sequence[int]) -> list[Any]:
+    def operand(self, number: int, part: Sequence[int]) -> Sequence[Any]:
         """One operand of these items, to be stacked."""
         return [self[index][number] for index in part]
 
@@ -122,9 +136,15 @@ def calls_of(items: Any, common: tuple[Any, ...] = ()) -> Calls:
     """What each call gets: the rows of an array, or what an iterable gives, behind what all have in common."""
     if library_of(items) != "python" and shape_of(items):
         return Rows(items, common)
-    if not common:
-        return Listed([item if isinstance(item, tuple) else (item,) for item in items])
-    return Listed([(*common, *arguments_of(item)) for item in items])
+    calls = list(items)
+    kinds = set(map(type, calls))
+    if common or not kinds <= {tuple}:
+        if any(issubclass(kind, tuple) for kind in kinds):
+            calls = [(*common, *arguments_of(item)) for item in calls]
+        else:
+            # One argument each: put beside what all have in common without looking at them one by one.
+            calls = list(zip(*(itertools.repeat(value) for value in common), calls, strict=False))
+    return Listed(calls)
 
 
 def random_stream(seed: Any, index: int) -> np.random.Generator:

@@ -179,8 +179,11 @@ class _Batch:
                 found = self._chunk(stacked, part)
                 if found is None:
                     continue  # memory ran out; the next chunk is smaller
-                for index, result in zip(part, found, strict=True):
-                    results[index] = result
+                if isinstance(part, range):
+                    results[part.start : part.stop] = found
+                else:
+                    for index, result in zip(part, found, strict=True):
+                        results[index] = result
                 chunks += 1
                 position += len(part)
                 advance(len(part))

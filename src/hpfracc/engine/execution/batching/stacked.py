@@ -186,7 +186,7 @@ class StackedOperation(_Chunks):
             trail.note(decision_in_pieces(self._job, f"{self._job.pieces} chunks of at most {self.sizer.size} items"))
 
 
-def _laid_out(values: list[Any], shape: tuple[int, ...], shared: bool, pool: Any, held: list[Any]) -> Any:
+def _laid_out(values: Sequence[Any], shape: tuple[int, ...], shared: bool, pool: Any, held: list[Any]) -> Any:
     """Values of one operand side by side, in a buffer of the pool on the host."""
     library = library_of(values[0])
     if shared:
@@ -205,7 +205,7 @@ def _laid_out(values: list[Any], shape: tuple[int, ...], shared: bool, pool: Any
     return buffer
 
 
-def _stacked_tensors(values: list[Any], library: str, pool: Any, held: list[Any]) -> Any:
+def _stacked_tensors(values: Sequence[Any], library: str, pool: Any, held: list[Any]) -> Any:
     """Stacked by their library; tensors on the host into a buffer of the pool, for fresh memory costs page faults."""
     first, adapter = values[0], registry.adapter(library)
     name = dtype_name(first)
@@ -289,6 +289,6 @@ class StackedFunction(_Chunks):
         """Nothing was decided by the engine here."""
 
 
-def _stack(values: list[Any]) -> Any:
+def _stack(values: Sequence[Any]) -> Any:
     library = library_of(values[0])
     return np.stack(values) if library in ("numpy", "python") else registry.adapter(library).stack(values)
