@@ -189,9 +189,8 @@ def test_room_that_shrinks_gives_smaller_blocks_and_no_slower_sum(
     def watched(self: Job, operands: Any, *args: Any, **options: Any) -> Any:
         result = run(self, operands, *args, **options)
         assert self.decision is not None
-        if (
-            min(operands[0].size, operands[1].size) * operands[1].size > 2**20
-        ):  # a remnant of few points is summed quickest
+        weights, samples = (array.size for array in operands)
+        if min(weights, samples) * samples > 2**20:  # a remnant of few points is summed quickest
             arms.add(self.decision.arm)
         return result
 

@@ -70,8 +70,7 @@ def convolution_blocked(call: Call, arm: Arm) -> int:
 def convolution_fft(call: Call, arm: Arm) -> int:
     """In double precision by NumPy: padded spectra and product in buffers of the pool, beside the result.
 
-    In single precision by SciPy: the spectrum is gone before the result is written. A single row on several threads
-    takes its two transforms side by side.
+    In single precision by SciPy: the spectrum is gone before the result is written, unless threads write parts of it.
     """
     n, rows, taps = _sizes(call)
     if not call.batch * n * taps:
@@ -84,7 +83,7 @@ def convolution_fft(call: Call, arm: Arm) -> int:
     buffer, work = scipy_rows(call.batch, row, call.dtype, arm.workers)
     stages: list[Stage] = [
         (weights, spectra, buffer, work),
-        (weights, (2, call.batch * row), work),
+        (weights, (2, call.batch * row), work, (int(arm.workers > 1 and call.batch > 1), call.output_bytes)),
         (weights, spectra, out),
     ]
     return around_bytes(call) + footprint(stages, True) - call.output_bytes
