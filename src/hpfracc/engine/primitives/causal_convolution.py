@@ -78,7 +78,7 @@ class CausalConvolution(Primitive):
     def describe(
         self, weights: Any, signal: Any, starts: Any = None, *, differences: bool = False, starts_from: int = 0
     ) -> Call:
-        """Check the operands; ``facts``: ``taps`` (those used), ``weight_rows`` and whether it is a ``plain`` sum."""
+        """Check the operands; ``facts``: ``taps`` (those used), rows of either, and whether it is a ``plain`` sum."""
         kernel = read_dtype(self.name, "weights", weights, _TAKES)
         sampled = read_dtype(self.name, "signal", signal, _TAKES)
         dtype = sampled if sampled in INEXACT else "float64"
@@ -107,6 +107,7 @@ class CausalConvolution(Primitive):
             facts={
                 "taps": min(rows[-1], length),
                 "weight_rows": elements(rows[:-1]),
+                "signal_rows": elements(points[:-1]),
                 "plain": starts is None and not differences,
                 "differences": bool(differences),
                 "starts": starts is not None,

@@ -53,23 +53,24 @@ def _sizes(call: Call) -> tuple[int, int, int]:
 
 
 def convolution_direct(call: Call, arm: Arm) -> int:
-    """Rows of weights one behind the other, where there are several."""
-    _, rows, taps = _sizes(call)
-    return around_bytes(call) + (0 if rows == 1 else call.batch * taps * call.itemsize)
+    """Rows of weights one behind the other, where there are several; those of the signal where each is met again."""
+    n, rows, taps = _sizes(call)
+    repeated = 0 if call.facts["signal_rows"] in (1, call.batch) else call.batch * n
+    return around_bytes(call) + (repeated + (0 if rows == 1 else call.batch * taps)) * call.itemsize
 
 
 def convolution_fft(call: Call, arm: Arm) -> int:
     """Padded signal, its spectrum, the padded product (of complex numbers in its place), counts of bad samples."""
     n, rows, taps = _sizes(call)
-    points = call.batch * n
-    if not points * taps:
+    points = call.facts["signal_rows"] * n
+    if not call.batch * n * taps:
         return 0
     size = fast_length(n + taps - 1) * call.itemsize
-    weights, padded = (1, rows * size), call.batch * size
-    kept: Stage = (weights, (2 if call.dtype.startswith("complex") else 3, padded))
+    weights, signal, padded = (1, rows * size), call.facts["signal_rows"] * size, call.batch * size
+    kept: Stage = (weights, (1, signal), (1 if call.dtype.startswith("complex") else 2, padded))
     stages: list[Stage] = [
         ((2, rows * size),),
-        (weights, (2 if rows == 1 else 3, padded)),
+        (weights, (2, signal), (int(rows > 1), padded)),
         (*kept, (1, call.output_bytes), (int(taps < n), points)),
     ]
     if taps < n:
@@ -150,9 +151,9 @@ def chirp_transform(call: Call, arm: Arm) -> int:
 
 
 def toeplitz_direct(call: Call, arm: Arm) -> int:
-    """Rows of weights one behind the other, where there are several; a second result where the axis is not the last."""
+    """Rows of weights one behind the other, where there are several; where the axis is not the last, turned copies."""
     weights = 0 if call.facts["weight_rows"] == 1 else call.batch * call.facts["taps"] * call.itemsize
-    return weights + (0 if call.facts["axes"] == (-1,) else call.output_bytes)
+    return weights + (0 if call.facts["axes"] == (-1,) else 2 * call.output_bytes)
 
 
 def toeplitz_fft(call: Call, arm: Arm) -> int:

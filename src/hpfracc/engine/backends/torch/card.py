@@ -143,17 +143,16 @@ def convolution_fft(call: Call) -> int:
     n, rows, taps = call.length, call.facts["weight_rows"], call.facts["taps"]
     if not call.batch * n * taps:
         return 0
-    size = fast_length(n + taps - 1)
-    weights, padded, signal = rows * size * call.itemsize, call.batch * size * call.itemsize, call.output_bytes
-    forward, back = _forward(call.dtype, (size,), call.batch), _back(call.dtype, (size,), call.batch)
+    size, given = fast_length(n + taps - 1), call.facts["signal_rows"]
+    weights, signal, padded = (count * size * call.itemsize for count in (rows, given, call.batch))
+    forward, back = _forward(call.dtype, (size,), given), _back(call.dtype, (size,), call.batch)
     # Complex numbers are padded by the transform, for as long as it takes; real ones before, for longer.
-    around = signal if _is_complex(call) else padded
-    spectra = 1 if rows == 1 else 2
+    around = given * n * call.itemsize if _is_complex(call) else signal
     stages: list[Stage] = [
         ((2, weights), (1, _forward(call.dtype, (size,), rows))),
-        ((1, weights), (1, around), (2 if _is_complex(call) else 1, padded), (1, forward)),
-        ((1, weights), (1, around), (spectra + 1, padded), (1, back)),
-        ((1, weights), (1, around), (1, padded), (1, signal), (2, call.batch * n)),
+        ((1, weights), (1, around), (2 if _is_complex(call) else 1, signal), (1, forward)),
+        ((1, weights), (1, around), (1, signal), (1 if rows == 1 else 2, padded), (1, back)),
+        ((1, weights), (1, around), (1, padded), (1, call.output_bytes), (2, given * n)),
     ]
     return footprint(stages, False) - call.output_bytes + _around(call)
 
