@@ -122,12 +122,14 @@ def test_a_best_far_below_its_curve_opens_the_others():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "waking"), [(1e-5, 2), (5e-3, 1), (0.2, 0)], ids=["short", "threads and devices", "long"]
+    ("rival", "seconds", "waking"),
+    [("rival", 1e-5, 2), ("rival", 5e-3, 1), ("rival", 0.2, 0), ("x:y@cuda:0", 1e-5, 12), ("x:y@cuda:0", 1e-3, 3)],
+    ids=["short", "threads", "long", "card, short", "card"],
 )
-def test_an_alternative_is_timed_once_it_is_awake(seconds: float, waking: int):
-    """Its first calls after another arm's find cold caches and sleeping threads, and do not count."""
-    chooser = chooser_with(best=seconds, rival=1.02 * seconds)
-    answers = play(chooser, options_of("best", "rival"), lambda arm, _: seconds, 2000)
+def test_an_alternative_is_timed_once_it_is_awake(rival: str, seconds: float, waking: int):
+    """Its first calls after another arm's find cold caches, sleeping threads, a slow clock, and do not count."""
+    chooser = chooser_with(**{"best": seconds, rival: 1.02 * seconds})
+    answers = play(chooser, options_of("best", rival), lambda arm, _: seconds, 2000)
     tries = [choice for choice, _ in answers if choice.explored]
     assert {choice.review_after for choice in tries} == {waking}
 

@@ -211,7 +211,7 @@ class Chooser(Guarded):
         tenure.note_try(arm)
         tenure.trial = (arm, best.total, self._savings.price(row))
         reason = f"{arm} is tried: it might beat {best.option.arm} at {format_seconds(best.total)}"
-        waking = 0 if row.compile > 0.0 else waking_calls(row.total, another=True)
+        waking = 0 if row.compile > 0.0 else waking_calls(row.total, another=True, on_host=row.option.on_host)
         return Choice(row.option, row.estimate, reason, True, waking, rows)
 
 

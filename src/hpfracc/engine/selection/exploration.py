@@ -69,7 +69,8 @@ class Exploration:
                 continue
             tenure.doubtful = True
             cost = total + price(row)
-            more = cost - best.total + waking_calls(total, another=True) * max(0.0, total - best.total)
+            waking = waking_calls(total, another=True, on_host=row.option.on_host)
+            more = cost - best.total + waking * max(0.0, total - best.total)
             if cost < least and more <= spare:
                 found, least = row, cost
         return found

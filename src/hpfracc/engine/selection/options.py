@@ -51,6 +51,12 @@ class Option:
         return self.library if self.library is not None else self.arm.partition(":")[0]
 
     @property
+    def on_host(self) -> bool:
+        """Whether the arm's name says no other place."""
+        _, _, device = self.arm.partition("@")
+        return device.startswith("cpu") or not device
+
+    @property
     def extra(self) -> float:
         """Seconds to add to what the knots of ``key`` say."""
         return 0.0 if self.includes_transfer else self.transfer

@@ -27,19 +27,22 @@ _ASK_AGAIN, _CLOSE = 256, 1.5
 #: caches is not what they leave there. After 20 calls of another arm one of 44 us took 56, then 48, then 45; right
 #: after a choice it took three times as long.
 _SHORT = 1e-3
-#: Threads that fell asleep and devices that rested show in longer calls too, but no longer in these.
+#: Threads that fell asleep show in longer calls too, but no longer in these.
 _LONG = 0.1
-#: Calls that go before one that is timed, at most.
-MOST_WAKING = 2
+#: Calls that go before one that is timed on the host; on a card, whose clock falls while it rests, so many seconds of
+#: them, and at most so many.
+_WAKING, _WAKING_SECONDS, MOST_WAKING = 2, 4e-3, 12
 
 
-def waking_calls(seconds: float, *, another: bool) -> int:
+def waking_calls(seconds: float, *, another: bool, on_host: bool = True) -> int:
     """How many calls go before one that is timed, if each takes so long; ``another``: another arm ran before."""
     if not seconds < _LONG:  # nan too: of an arm of which nothing is known every call tells something
         return 0
-    if seconds < _SHORT:
-        return MOST_WAKING if another else 1
-    return int(another)
+    if not another:
+        return int(seconds < _SHORT)
+    if not on_host:
+        return max(1, min(MOST_WAKING, int(_WAKING_SECONDS / seconds)))
+    return _WAKING if seconds < _SHORT else 1
 
 
 class Tenure:
