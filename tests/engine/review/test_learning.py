@@ -173,3 +173,13 @@ def test_deterministic_runs_learn_nothing_of_copies_either(card: list[tuple[str,
         assert ("in", "cuda:0") in card
         pending_times.settle()
         assert knowledge.transfers.rates("host->cuda:0") == before
+
+
+def test_calls_that_never_come_twice_are_learned_from() -> None:
+    """Every length is another, so that each plan has one call: those are timed, or nothing would ever be."""
+    with own_operation(lambda x: 2.0 * x, work=lambda x: x.size) as op:
+        for n in range(1030, 1060):
+            op(np.ones(n))
+        (row,) = (row for row in op.decide(np.ones(1060)).candidates if row.refused is None)
+    assert row.source == "samples"
+    assert row.samples >= 8

@@ -20,6 +20,7 @@ from hpfracc.engine.selection.decide import Verdict, decide
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
 from hpfracc.engine.selection.placement import Placement, place
 from hpfracc.engine.selection.slots import compile_key
+from hpfracc.engine.selection.tenure import MOST_WAKING
 from hpfracc.engine.selection.wish import wished
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -92,7 +93,9 @@ def make_plan(
         plan.in_chunks = verdict.in_chunks
         plan.attention = 0  # every call is looked at
     elif learns(request):
-        plan.keep_for(0 if knowledge.is_first(verdict.option) else verdict.review_after, 0)
+        # While something is to be learned the first call of a kind is looked at: it may be the only one.
+        tells = knowledge.is_first(verdict.option) or verdict.review_after <= MOST_WAKING
+        plan.keep_for(0 if tells else verdict.review_after, 0)
     return plan
 
 
