@@ -12,11 +12,14 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, made_weights, recurrence, wide_bytes
 from hpfracc.engine.backends.torch import card
 from hpfracc.engine.primitives._history_weights import largest_block, output_blocks
-from hpfracc.engine.primitives._lengths import fast_length, row_scratch
+from hpfracc.engine.primitives._lengths import fast_length, largest_factor, power_of_two, row_scratch
 from hpfracc.engine.primitives._mittag_leffler_numpy import STRETCH
+from hpfracc.engine.primitives._operands import dtype_bytes
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
+from hpfracc.engine.primitives.chirp_transform import transform_length
 from hpfracc.engine.primitives.toeplitz_apply import padded_sizes
+from hpfracc.engine.workers import available_cores
 
 __all__ = [
     "HISTORY_BLOCK",
@@ -43,6 +46,8 @@ __all__ = [
 HISTORY_BLOCK, HISTORY_ROWS = {True: 1 << 17, False: 1 << 24}, 2048
 #: Values of the Mittag-Leffler function that are taken at once on the host, and bytes of the fractions of each.
 _AT_ONCE, _FRACTIONS = 2048, 1330
+#: Bytes of the longest row of real numbers that MKL takes whole.
+_MKL_LONGEST = 1 << 24
 #: States of a recurrence that go side by side on the host, where they should stay in cache, and on a card.
 STATES_TOGETHER = {True: 1 << 14, False: 1 << 19}
 
@@ -50,6 +55,23 @@ STATES_TOGETHER = {True: 1 << 14, False: 1 << 19}
 def _sizes(call: Call) -> tuple[int, int, int]:
     """Points, rows of weights, and weights of a convolution."""
     return call.length, call.facts["weight_rows"], call.facts["taps"]
+
+
+def mkl_scratch(points: int, dtype: str, rows: int) -> int:
+    """Bytes that MKL, PyTorch's library on the host, takes while it transforms rows.
+
+    For a single row: another one of real numbers, nothing of complex ones. Of several rows each thread has scratch,
+    twice as much where a row is neither a power of two nor so long that it goes in pieces.
+    """
+    real = not dtype.startswith("complex")
+    row = points * dtype_bytes(dtype)
+    if largest_factor(points) ** 2 > points >= 50:
+        return row_scratch(points, dtype)  # by Bluestein
+    if rows < 2:
+        return row if real else 0
+    in_pieces = points == power_of_two(points) or row > (_MKL_LONGEST if real else 2 * _MKL_LONGEST)
+    each = (1.0 if in_pieces else 2.13) if real else (0.6 if in_pieces else 1.13)
+    return int(min(rows, available_cores()) * each * row)
 
 
 def nothing(call: Call, arm: Arm) -> int:
@@ -72,11 +94,13 @@ def convolution_fft(call: Call, arm: Arm) -> int:
     n, rows, taps = _sizes(call)
     if not call.batch * n * taps:
         return 0
-    size = fast_length(n + taps - 1) * call.itemsize
-    # The result is a part of the padded product, and a transform has one row of scratch.
-    # Where the weights are several rows, the product of the spectra is not written over one of them.
-    spectra = 2 if rows == 1 else 3
-    return around_bytes(call) + max(0, (spectra * call.batch + rows + 1) * size - call.output_bytes)
+    points = fast_length(n + taps - 1)
+    size, given = points * call.itemsize, int(call.facts["signal_rows"])
+    # The result is a part of the padded product. Where the weights are several rows, the product of the spectra is not
+    # written over one of them.
+    products = call.batch if rows == 1 else 2 * call.batch
+    work = mkl_scratch(points, call.dtype, call.batch)
+    return around_bytes(call) + max(0, (given + products + rows) * size + work - call.output_bytes)
 
 
 def convolution_blocked(call: Call, arm: Arm) -> int:
@@ -87,18 +111,19 @@ def convolution_blocked(call: Call, arm: Arm) -> int:
     if not call.batch * call.length * taps:
         return 0
     size = block_length(taps)
-    blocks = -(-call.length // (size - taps + 1))
-    return around_bytes(call) + (2 * call.batch * blocks + rows) * size * call.itemsize
+    blocks = call.batch * -(-call.length // (size - taps + 1))
+    work = mkl_scratch(size, call.dtype, blocks)
+    return around_bytes(call) + (2 * blocks + rows) * size * call.itemsize + work
 
 
 def fft(call: Call, arm: Arm) -> int:
-    """A padded or cut copy, and a row of scratch."""
+    """A padded or cut copy, and scratch of the transforms."""
     if not arm.on_host:
         return card.fft(call)
     kind, given = call.facts["kind"], call.facts["given"]
     wanted: int = call.facts["frequencies"] if kind == "irfft" else call.length
     padded = 0 if given == wanted else call.batch * wanted * call.itemsize
-    return padded + row_scratch(call.length, call.dtype)
+    return padded + mkl_scratch(call.length, call.dtype, call.batch)
 
 
 def reduction(call: Call, arm: Arm) -> int:
@@ -177,7 +202,8 @@ def chirp_transform(call: Call, arm: Arm) -> int:
     if not arm.on_host:
         return card.chirp_transform(call)
     stages, kept, multiplied, padded = chirp_stages(call, 5, in_place=False)
-    work = (1, padded // max(1, call.batch))
+    points = transform_length(call.length, call.facts["points"])
+    work = (1, mkl_scratch(points, call.facts["result"], call.batch))
     stages += [
         (*kept, (1, multiplied), (2, padded), work),
         (*kept, (2, padded), work),
@@ -208,12 +234,14 @@ def toeplitz_fft(call: Call, arm: Arm) -> int:
     # The spectrum of real weights is real; the way back of several axes spoils a copy.
     kept = (1, weights // 2 if real else weights)
     copies = _copies(len(sizes), call.batch) if real else 0
-    work = (1, row if len(sizes) == 1 else 0)
+    # The functions for several axes take a row more of a single one, and turn it where it is not the last.
+    work = (1, max(row, mkl_scratch(sizes[0], call.dtype, call.batch)) if len(sizes) == 1 else 0)
+    turned = (0 if call.facts["axes"][-1] == -1 else 1, signals)
     stages: list[Stage] = [
         ((2, weights), work),
         ((2, weights), kept),
-        (kept, (2, signals), work),
-        (kept, (2 + copies, signals), work),
+        (kept, (2, signals), turned, work),
+        (kept, (2 + copies, signals), turned, work),
         (kept, (1, signals)),
     ]
     return footprint(stages, arm.on_host, trimmed=False) - call.output_bytes
@@ -229,7 +257,8 @@ def spectral_multiply(call: Call, arm: Arm) -> int:
     product = 0 if call.facts["fits"] else out
     copies = _copies(len(turns), call.batch) if call.facts["real"] else 0
     alone = len(turns) == 1 and not call.facts["waves"]
-    work = row_scratch(call.length, call.dtype) if alone else 0
+    row = call.length * call.itemsize
+    work = max(row, mkl_scratch(call.length, call.dtype, call.batch)) if alone else 0
     stages: list[Stage] = []
     if call.facts["waves"]:
         # Before and after, permuted, transformed, turned; halves of it backwards; a copy along the axis.
@@ -240,9 +269,5 @@ def spectral_multiply(call: Call, arm: Arm) -> int:
 
 
 def stencil_tiles(call: Call, arm: Arm) -> int:
-    """Both operands with a layer around, and copies of the tiles that are worked on: all of them at worst."""
-    if not arm.on_host:
-        return card.stencil_tiles(call)
-    moves = call.facts["steps"] if call.facts["edges"] else 1
-    padded = math.prod(side + 2 for side in call.facts["lattice"]) if call.length else 0
-    return int((call.batch * 7 * padded + (2 + call.batch) * moves * padded) * call.itemsize)
+    """The same on the host as on a card."""
+    return card.stencil_tiles(call)
