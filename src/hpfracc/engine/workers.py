@@ -13,7 +13,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 __all__ = ["available_cores", "even_blocks", "run_blocks", "started_workers"]
@@ -66,17 +66,28 @@ def run_blocks(function: Callable[[B], T], blocks: Sequence[B], workers: int) ->
             except BaseException as error:
                 errors[number] = error
 
+    crew = _Crew(drain)
     pool = _get_pool(workers - 1)
-    helpers: list[Future[None]] = []
     for _ in range(min(workers, len(blocks)) - 1):
         try:
-            helpers.append(pool.submit(contextvars.copy_context().run, _as_worker, drain))
+            pool.submit(contextvars.copy_context().run, crew.help)
         except RuntimeError:  # no room for another stack, or the interpreter is shutting down
             break
-    drain()
-    for helper in helpers:
-        if not helper.cancel():  # one that never began has nothing left to do
-            helper.result()
+    interrupt: BaseException | None = None
+    try:
+        drain()
+    except BaseException as error:  # an interrupt between two blocks
+        left.clear()
+        interrupt = error
+    while True:
+        try:
+            crew.dismiss()
+            break
+        except BaseException as error:  # an interrupt while others still write into the caller's arrays
+            left.clear()
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
     if errors:
         raise errors[min(errors)]
     return [found[number] for number in range(len(blocks))]
@@ -87,9 +98,38 @@ def started_workers() -> int:
     return 0 if _pool is None else _started
 
 
-def _as_worker(drain: Callable[[], None]) -> None:
-    _inside.worker = True
-    drain()
+class _Crew:
+    """The pool's threads that are at work for one caller.
+
+    Not the futures of what was submitted: what the pool could start no thread for stays in its queue all the same, and
+    a thread that another caller leaves free takes it.
+    """
+
+    def __init__(self, drain: Callable[[], None]) -> None:
+        self._drain = drain
+        self._changed = threading.Condition(threading.Lock())
+        self._at_work = 0
+        self._dismissed = False
+
+    def help(self) -> None:
+        """Join in, unless the work is done."""
+        _inside.worker = True
+        with self._changed:
+            if self._dismissed:
+                return
+            self._at_work += 1
+        try:
+            self._drain()
+        finally:
+            with self._changed:
+                self._at_work -= 1
+                self._changed.notify_all()
+
+    def dismiss(self) -> None:
+        """Let nobody join any more, and wait for those who did."""
+        with self._changed:
+            self._dismissed = True
+            self._changed.wait_for(lambda: not self._at_work)
 
 
 def _begin() -> None:
