@@ -155,3 +155,61 @@ def test_an_erratic_arm_is_watched_until_its_ring_is_full():
     moody = [made for choice, made in answers if choice.option.arm == "moody" and not choice.explored]
     assert max(moody) < 400
     assert answers[-1][0].option.arm == "calm"
+
+
+def play_in_turn(
+    chooser: Chooser, options: list[Option], truth: dict[str, float], calls: int, plans: int
+) -> tuple[float, list[Choice]]:
+    """Seconds beyond the best, and all answers, of plans of one bucket that take turns."""
+    kept: list[tuple[Choice, int]] = []
+    answers: list[Choice] = []
+    extra = 0.0
+    for call in range(calls):
+        plan = call % plans
+        if plan == len(kept):
+            kept.append((chooser.choose("slot", "bucket", options), 0))
+            answers.append(kept[plan][0])
+        choice, made = kept[plan]
+        seconds = truth[choice.option.arm]
+        extra += seconds - min(truth.values())
+        if made < choice.review_after:
+            kept[plan] = choice, made + 1
+            continue
+        chooser.observe("slot", "bucket", choice.option, seconds, calls=made + 1)
+        kept[plan] = chooser.choose("slot", "bucket", options), 0
+        answers.append(kept[plan][0])
+    return extra, answers
+
+
+@pytest.mark.parametrize("plans", [2, 8, 40])
+def test_the_budget_is_kept_by_plans_that_share_a_bucket(plans: int) -> None:
+    """What one plan reports or chooses between another's try and its report does not make the try free."""
+    truth = {"best": 0.5e-3, **{f"rival {number}": 2e-3 for number in range(6)}}
+    chooser = chooser_with(best=0.5e-3)
+    for rival in list(truth)[1:]:
+        chooser.costs.add_knot(rival, 1000.0, 0.52e-3, prior=True)
+    extra, answers = play_in_turn(chooser, options_of(*truth), truth, 4000, plans)
+    assert any(choice.explored for choice in answers)
+    assert extra <= 0.016 * 4000 * truth["best"]
+
+
+def test_an_unknown_arm_whose_calls_cannot_be_timed_is_tried_ever_seldomer() -> None:
+    """Each call is the first of its shape, which transforms weights: nothing becomes known, at no time."""
+    chooser = chooser_with(best=1e-3)
+    options = options_of("best", "unknown")
+    tried = 0
+    for _ in range(1000):
+        choice = chooser.choose("slot", "bucket", options)
+        tried += choice.option.arm == "unknown"
+        chooser.tally("slot", "bucket", choice.option, 1)
+    assert 1 <= tried <= 12
+
+
+def test_a_settled_bucket_of_shapes_that_never_come_back_is_looked_at() -> None:
+    """No plan gets to the end of what it is kept for, so the first call of some is looked at."""
+    chooser = chooser_with(best=1e-3)
+    options = options_of("best")
+    play(chooser, options, lambda arm, _: 1e-3, 500)
+    afters = [chooser.choose("slot", "bucket", options).review_after for _ in range(100)]
+    assert afters[0] > 0
+    assert 0 in afters[:20]

@@ -17,7 +17,7 @@ from hpfracc.engine.selection.exploration import Exploration
 from hpfracc.engine.selection.options import Choice, Option, Scored
 from hpfracc.engine.selection.regret import Ledger
 from hpfracc.engine.selection.savings import Savings
-from hpfracc.engine.selection.tenure import SELDOMMEST, Tenure, waking_calls
+from hpfracc.engine.selection.tenure import MOST_WAKING, SELDOMMEST, Tenure, Trial, waking_calls
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["Choice", "Chooser", "Option", "Scored"]
@@ -87,7 +87,6 @@ class Chooser(Guarded):
             self.ledger.offered(slot, bucket, options)
             self._savings.note_gains(tenure, rows, best, threshold)
             tenure.take(best.option.arm)
-            tenure.trial = None
             if explore and len(rows) > 1:
                 row = self._exploration.pick(tenure, rows, best, self._savings.price, threshold, budget)
                 if row is not None:
@@ -120,10 +119,9 @@ class Chooser(Guarded):
         """
         with self._lock:
             tenure = self._tenure(slot, bucket)
-            trial, tenure.trial = tenure.trial, None
-            tried = trial is not None and trial[0] == option.arm
+            trial = tenure.end_trial(option.arm)
             run, unknown = seconds, False
-            if first or tried:
+            if first or trial is not None:
                 expected = self.costs.estimate(option.key, bucket, option.x, option.extra)
                 unknown = expected.source == "none"
             if first:
@@ -136,10 +134,12 @@ class Chooser(Guarded):
                 tenure.watched = verdict is not Verdict.ORDINARY
                 if verdict is Verdict.DRIFTED:
                     tenure.unsettle()
-            if trial is not None and tried:
+            if trial is not None:
                 # Compiling counts as far as it was foreseen, so that one accident does not end all trying; all of it
                 # where nothing was known, so that accidents do not follow one another.
-                spent = calls * max(0.0, run - trial[1]) + (seconds - run if unknown else min(trial[2], seconds - run))
+                compiling = seconds - run if unknown else min(trial.price, seconds - run)
+                spent = min(calls, 1 + MOST_WAKING) * max(0.0, run - trial.best) + compiling
+                self._exploration.refund(trial.booked)
                 self._exploration.charge(spent, unknown=unknown)
                 self.ledger.explored(slot, bucket, spent)
             self.ledger.ran(slot, bucket, option, run, calls, compiling=seconds - run)
@@ -151,7 +151,9 @@ class Chooser(Guarded):
             estimate = self.costs.estimate(option.key, bucket, option.x, option.extra)
             run = 0.0 if estimate.source == "none" else estimate.seconds
             self.ledger.ran(slot, bucket, option, run, calls)
-            self._count(self._tenure(slot, bucket), run * calls, calls)
+            tenure = self._tenure(slot, bucket)
+            tenure.end_trial(option.arm)  # for what was booked
+            self._count(tenure, run * calls, calls)
 
     def clear(self) -> None:
         """Forget incumbents, savings and counts; the cost model is left as it is."""
@@ -168,7 +170,7 @@ class Chooser(Guarded):
         return tenure
 
     def _count(self, tenure: Tenure, seconds: float, calls: int) -> None:
-        tenure.calls += calls
+        tenure.count(calls)
         self._exploration.total += seconds
         self._savings.credit(tenure, calls)
 
@@ -208,10 +210,13 @@ class Chooser(Guarded):
 
     def _try(self, tenure: Tenure, row: Scored, best: Scored, rows: list[Scored]) -> Choice:
         arm = row.option.arm
-        tenure.note_try(arm)
-        tenure.trial = (arm, best.total, self._savings.price(row))
+        price = self._savings.price(row)
         reason = f"{arm} is tried: it might beat {best.option.arm} at {format_seconds(best.total)}"
         waking = 0 if row.compile > 0.0 else waking_calls(row.total, another=True, on_host=row.option.on_host)
+        # Booked now, and put right when it is known: other plans choose meanwhile, and some tries are never reported.
+        booked = max(0.0, price + (1 + waking) * (row.total - best.total)) if row.known else 0.0
+        self._exploration.charge(booked, unknown=False)
+        tenure.begin_trial(arm, Trial(best.total, price, booked))
         return Choice(row.option, row.estimate, reason, True, waking, rows)
 
 

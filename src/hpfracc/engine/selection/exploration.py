@@ -59,7 +59,9 @@ class Exploration:
             if total > _MOST * best.total or row is best:
                 continue
             if total != total:  # nan: nothing is known of it
-                if price(row) <= 0.0 and self._on_unknown + row.compile <= _UNKNOWN_SHARE * self.total:
+                # Where its calls cannot be timed (each is the first of its shape) it stays so, and is tried ever seldomer.
+                affordable = price(row) <= 0.0 and self._on_unknown + row.compile <= _UNKNOWN_SHARE * self.total
+                if affordable and tenure.may_try(row, best, promising=True):
                     return row
                 continue
             if 0 < row.estimate.samples < _SEEN and row.estimate.curve < low:
@@ -81,6 +83,10 @@ class Exploration:
             self._on_unknown += seconds
         else:
             self.spent += seconds
+
+    def refund(self, seconds: float) -> None:
+        """Take back what was booked before it was known."""
+        self.spent -= seconds
 
 
 def _luck(best: Scored) -> float:

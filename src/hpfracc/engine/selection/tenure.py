@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import NamedTuple
 
 from hpfracc.engine.selection.options import Scored
 from hpfracc.engine.selection.samples import KEPT
 
-__all__ = ["MOST_WAKING", "SELDOMMEST", "Tenure", "waking_calls"]
+__all__ = ["MOST_WAKING", "SELDOMMEST", "Tenure", "Trial", "waking_calls"]
 
 #: Samples of the incumbent until its bucket counts as settled. With 4 the settled regret on ``timings-h200.json`` grows
 #: by half, 16 gain nothing (benchmarks/selection.py).
@@ -45,6 +46,14 @@ def waking_calls(seconds: float, *, another: bool, on_host: bool = True) -> int:
     return _WAKING if seconds < _SHORT else 1
 
 
+class Trial(NamedTuple):
+    """An arm being tried: what the incumbent would take, the compile time foreseen, and what was booked for it."""
+
+    best: float
+    price: float
+    booked: float
+
+
 class Tenure:
     """What the chooser remembers of one slot and bucket. Not locked: its owner is."""
 
@@ -52,13 +61,14 @@ class Tenure:
         "_ask_again",
         "_interval",
         "_next_try",
+        "_trials",
         "_tries",
+        "_unseen",
         "calls",
         "compile_gains",
         "doubtful",
         "incumbent",
         "library_gains",
-        "trial",
         "watched",
     )
 
@@ -70,18 +80,26 @@ class Tenure:
         self.watched = False
         #: Some alternative might still be better.
         self.doubtful = False
-        #: The arm being tried, what the incumbent would have taken, and the compile time foreseen.
-        self.trial: tuple[str, float, float] | None = None
         #: Seconds a call would save per compile key, and per library to import.
         self.compile_gains: dict[Hashable, float] = {}
         self.library_gains: dict[Hashable, float] = {}
         self._interval = _SELDOM
+        #: Tries that were not reported yet. Several plans share a bucket, so that there may be some of one arm.
+        self._trials: dict[str, list[Trial]] = {}
+        #: Times the incumbent was kept for long since a call was last reported.
+        self._unseen = 0
         self._tries: dict[str, int] = {}
         self._next_try: dict[str, int] = {}
         self._ask_again: dict[str, int] = {}
 
+    def count(self, calls: int) -> None:
+        """Calls were reported."""
+        self.calls += calls
+        self._unseen = 0
+
     def take(self, arm: str) -> None:
         """Make ``arm`` the incumbent."""
+        self._trials.pop(arm, None)
         if arm == self.incumbent:
             return
         if self.incumbent is not None:
@@ -97,18 +115,25 @@ class Tenure:
         """Whether it is an alternative's turn: a promising one at growing distances, another one now and then."""
         arm = row.option.arm
         if promising:
-            return self.calls >= self._next_try.get(arm, 0)
+            # One try is awaited before the next, but not for ever: its plan may never be called again.
+            return self.calls >= self._next_try.get(arm, 0) + (_ASK_AGAIN if self._trials.get(arm) else 0)
         due = self._ask_again.get(arm)
         if due is None:
             due = _ASK_AGAIN if row.total <= _CLOSE * best.total else self.calls + 1
         return self.calls >= due
 
-    def note_try(self, arm: str) -> None:
+    def begin_trial(self, arm: str, trial: Trial) -> None:
         """An alternative is being tried now; the next time is twice as far away."""
+        self._trials.setdefault(arm, []).append(trial)
         tries = self._tries.get(arm, 0)
         self._tries[arm] = tries + 1
         self._next_try[arm] = self.calls + 2**tries
         self._ask_again[arm] = max(2 * self.calls, _ASK_AGAIN)
+
+    def end_trial(self, arm: str) -> Trial | None:
+        """The try of an arm that is now reported, if it is one."""
+        trials = self._trials.get(arm)
+        return trials.pop(0) if trials else None
 
     def review_after(self, best: Scored) -> int:
         """How many further calls the incumbent may take before the next look."""
@@ -118,6 +143,10 @@ class Tenure:
         learns = self.watched or found.samples < _LEARNED or (found.erratic and found.samples < KEPT)
         if learns or (self.doubtful and self.calls < _LEARNED_AT_MOST):
             return waking_calls(best.total, another=False)
+        # Calls whose shapes never come back never get to the end of what they are kept for: some are looked at at once.
+        self._unseen += 1
+        if self._unseen > _SELDOM:
+            return 0
         interval = min(self._interval, max(int(_LOOK / best.total), _SELDOM), SELDOMMEST)
         if found.samples >= KEPT:
             self._interval = 2 * interval

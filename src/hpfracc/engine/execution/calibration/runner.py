@@ -89,8 +89,7 @@ def calibrate(
     budget_seconds : float, optional
         The box of time: 10 s by default, 120 s if thorough. Imports and first calls, which compile, come beside it.
     thorough : bool
-        Finer and larger sizes, float32 as well, convolutions with the weights' transform kept, and arms that compile
-        for each shape at every size.
+        Finer and larger sizes, float32 as well, and arms that compile for each shape at every size.
     progress : callable, optional
         Told of each :class:`Step`.
     backends : iterable of str, optional
