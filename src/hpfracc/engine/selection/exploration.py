@@ -59,7 +59,7 @@ class Exploration:
             if total > _MOST * best.total or row is best:
                 continue
             if total != total:  # nan: nothing is known of it
-                # Where its calls cannot be timed (each is the first of its shape) it stays so, and is tried ever seldomer.
+                # Where its calls cannot be timed (each is a first one) it stays unknown, and is tried ever seldomer.
                 affordable = price(row) <= 0.0 and self._on_unknown + row.compile <= _UNKNOWN_SHARE * self.total
                 if affordable and tenure.may_try(row, best, promising=True):
                     return row
