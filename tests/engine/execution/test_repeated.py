@@ -10,10 +10,12 @@ import pytest
 import torch
 
 import hpfracc as hf
+from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.repeated import RepeatedCall
 from hpfracc.engine.execution.trail import composite
 from hpfracc.profiling.recorder import shared as spans
+from tests.helpers.forked import run_in_child
 
 N = 50
 OPTIONS = {"differences": True, "starts_from": 1}
@@ -109,3 +111,32 @@ def test_operators_keep_their_call_for_the_step_met_last() -> None:
                 np.testing.assert_allclose(operator(f, step=step), expected, rtol=1e-4, atol=1e-4)
                 found = operator(torch.from_numpy(f), step=step).numpy()
                 np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_forked_child_keeps_no_plan_of_a_library_whose_threads_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a call would wait for ever; neither the operation nor what kept its plan makes it."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(registry, "_OWN_MEMORY", (*registry._OWN_MEMORY, "numba"))  # which would not hang
+    call, signal, expected = made("numpy")
+    operands = call._before[0], signal, call._after[0]
+    plan = causal_convolution.plan_for(operands, None, call._key, OPTIONS)
+    with hf.use_backend("numba"):
+        other = causal_convolution.plan_for(operands, None, call._key, OPTIONS)
+    plan.adopt(other.bound, other.decision, other.option)
+    plan.attention = math.inf
+    call(signal)
+
+    def backend() -> str:
+        decision = hf.last_decision()
+        assert decision is not None and not isinstance(decision, list)
+        return decision.backend
+
+    def child() -> None:
+        np.testing.assert_allclose(call(signal), expected, rtol=0, atol=1e-12)
+        assert backend() != "numba"
+        causal_convolution(*operands, weights_key=call._key, **OPTIONS)
+        assert backend() != "numba"
+
+    assert backend() == "numba"
+    run_in_child(child)
+    causal_convolution.reset_plans()

@@ -59,6 +59,7 @@ def _after_fork() -> None:
     _lock = threading.Lock()
     for operation in _operations.values():
         operation.renew_lock()
+        operation.reset_plans()  # one may be bound to a library whose threads are not here
 
 
 if hasattr(os, "register_at_fork"):
