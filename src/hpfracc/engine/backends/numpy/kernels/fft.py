@@ -41,7 +41,7 @@ def _in_precision(x: Array, kind: str, n: int | None, axis: int, norm: str, out:
     # Without a factor NumPy transforms single precision in double: three times the memory, and half as fast. So it
     # is given one, which is taken back in place; of the two the one that keeps small numbers furthest from zero.
     found = np.asarray(transform(x, n, axis, "ortho", out=out))
-    points = x.shape[axis] if kind == "rfft" and n is None else n if kind == "rfft" else found.shape[axis]
+    points = found.shape[axis] if kind != "rfft" else x.shape[axis] if n is None else n
     # As real numbers: a complex factor would make nan of what is infinite.
     factor = np.sqrt(points, dtype=np.float32)
     if found.strides[-1] == found.itemsize:
