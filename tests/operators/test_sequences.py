@@ -60,6 +60,14 @@ def test_powers_keep_their_digits(whole: str, at: str, right: Any, powers: list[
         assert max(relative(value, right(exact, mpmath.mpf(k))) for value, k in zip(far, FAR, strict=True)) <= 3e-14
 
 
+@pytest.mark.parametrize("p", [1.0001, 1.01, 1.1, 1.5, 2.0, 2.5, 4.7, 6.0])
+def test_tangent_defects_of_powers_close_to_one(p: float):
+    """Nor do those of an order close to 0 lose digits, which are all small; across both seams of the pieces."""
+    sequence = sequences.tangent_defects(NUMPY, p, 1001)
+    for k in (1, 2, 3, 5, 6, 7, 8, 9, 63, 64, 510, 511, 512, 513, 1000):
+        assert relative(sequence[k], tangent_defect(mpmath.mpf(p), mpmath.mpf(k))) <= 6e-15
+
+
 def test_written_out_they_would_not():
     """The test above can fail: the plain second difference is wrong in its sixth digit at k = 1e5."""
     p, k = 1.5, 1e5

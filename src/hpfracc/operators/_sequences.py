@@ -95,9 +95,11 @@ def second_difference(xp: Namespace, p: Any, k: np.ndarray[Any, Any]) -> Any:
 
 def tangent_defects(xp: Namespace, p: Any, n: int) -> Any:
     """``(k + 1)^p - k^p - p k^(p-1)`` for k = 0 .. n-1 and p > 1; 1 at k = 0."""
-    # Where it is not yet small the difference itself will do: it loses less than a digit.
-    k = _numbers(1, min(n, 8))
-    parts = [xp.array([1.0]), power_difference(xp, p, k) - p * xp.power(k, p - 1.0)]
+    # Where it is not yet small a difference will do: with q = p - 1, k^q ((k + 1) ((1 + 1/k)^q - 1) - q) loses a digit
+    # at most, however close p is to 1.
+    k, q = _numbers(1, min(n, 8)), p - 1.0
+    growth = xp.expm1(q * xp.array(np.log1p(1.0 / k)))
+    parts = [xp.array([1.0]), xp.power(k, q) * (xp.array(k + 1.0) * growth - q)]
     if n > 8:
         k = _numbers(8, min(n, _RECIPROCALS))
         table = _reciprocal_powers()[:, : len(k)]

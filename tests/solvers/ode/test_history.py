@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpfracc.solvers.ode._history import History
+import hpfracc as hf
+from hpfracc.solvers.ode._history import BLOCK, DIRECT_BELOW, History
 
 
 @pytest.mark.parametrize("n", [1, 7, 8, 9, 64, 65, 150])
@@ -38,3 +39,13 @@ def test_every_pair_is_counted_once(n: int, kind: type, several: bool):
                 sums[:, :, m] += weights[:, index, m - j] * values[:, j]
             values[:, m] = f[:, m]
     np.testing.assert_allclose(sums, expected, atol=1e-11 * n)
+
+
+@pytest.mark.parametrize(
+    ("steps", "history"),
+    [(BLOCK - 1, "direct"), (BLOCK, "direct"), (DIRECT_BELOW, "direct"), (DIRECT_BELOW + 1, "fft")],
+)
+def test_a_solve_says_how_it_summed(steps: int, history: str):
+    """By FFT beyond ``DIRECT_BELOW`` steps only, and not where all points happen to be as many as a block has."""
+    found = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.5, method="explicit_rectangle", step=1.0 / steps)
+    assert found.decision.history == history

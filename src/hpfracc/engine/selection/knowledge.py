@@ -7,6 +7,7 @@ price, and what was measured into samples, here and on disk.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import logging
 from collections import Counter
@@ -298,4 +299,6 @@ def reset() -> None:
 @atexit.register
 def _save() -> None:
     for known in all_knowledge():
-        known.wisdom.tidy()
+        # The next process tidies as well: where no memory is left, a program need not end with a traceback for that.
+        with contextlib.suppress(MemoryError):
+            known.wisdom.tidy()

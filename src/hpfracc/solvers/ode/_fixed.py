@@ -219,11 +219,10 @@ def solve_fixed(
     assert options.step is not None
     grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)
     table = make_tableau(problem, grid, scheme)
-    block = BLOCK if grid.count - 1 > DIRECT_BELOW else grid.count
+    history = "fft" if grid.count - 1 > DIRECT_BELOW else "direct"
+    block = BLOCK if history == "fft" else grid.count
     engine = Engine(table, scheme, block, options, RightHandSide(problem))
-    return walk_grid(
-        table, options, engine, block, (name, reason, "fft" if block == BLOCK else "direct"), started, guard
-    )
+    return walk_grid(table, options, engine, block, (name, reason, history), started, guard)
 
 
 def walk_grid(

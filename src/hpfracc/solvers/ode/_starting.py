@@ -160,9 +160,12 @@ def _times_series(rows: Array, series: Array) -> Array:
 
 
 def _zeta(x: Array) -> Array:
-    """Riemann's zeta function for real x < 1: by reflection below 0, by Borwein's alternating sum between 0 and 1."""
+    """Riemann's zeta function for real x < 1: by reflection below -1/16, by Borwein's alternating sum from there to 1.
+
+    Reflected closer to 0, it would come from close to the pole, where ``1 - x`` has lost the digits of x.
+    """
     found = np.empty(x.shape)
-    left = x < 0.0
+    left = x < -0.0625
     s = x[left]
     found[left] = 2.0**s * math.pi ** (s - 1.0) * np.sin(0.5 * math.pi * s) * gamma(1.0 - s) * zeta(1.0 - s)
     found[~left] = [_zeta_in_strip(float(each)) for each in x[~left]]

@@ -164,6 +164,33 @@ def test_an_error_names_the_item() -> None:
         batch.run(hf.matmul, [(np.ones((2, 3)), np.ones((3, 2))), (np.ones((2, 3)), np.ones((2, 3)))])
 
 
+_RAGGED = [[1.0, 2.0], [3.0]]
+
+
+@pytest.mark.parametrize(
+    ("items", "index"),
+    [
+        ([(np.ones(2), np.ones(4)), (np.ones(2),)], 1),
+        ([(np.ones(2), _RAGGED), (np.ones(2), _RAGGED)], 0),
+        ([(np.ones(2), np.ma.ones(4)), (np.ones(2), np.ma.ones(4))], 0),
+        ([(np.ones(2), np.ones(4)), (np.ones(2), np.ma.masked_equal(np.arange(4.0), 2.0))], 1),
+    ],
+    ids=["too few arguments", "ragged", "masked", "masked among others"],
+)
+def test_what_no_call_takes_is_named_however_it_lies_among_others(items: list[Any], index: int) -> None:
+    """Items that cannot be read, or would lose a mask beside items like them, are named and never stacked."""
+    with pytest.raises(BatchItemError) as caught:
+        batch.run(hf.causal_convolution, items)
+    assert caught.value.index == index
+
+
+def test_masks_reach_a_batched_function() -> None:
+    """Masked arrays are stacked with their masks, apart from arrays without one."""
+    masked = np.ma.masked_equal(np.arange(4.0), 2.0)
+    found = batch.run(lambda x: x.sum(axis=-1), [np.arange(4.0), masked, masked + 1.0], batched=True)
+    assert found == [6.0, 4.0, 7.0]
+
+
 def test_random_numbers_belong_to_items() -> None:
     """The same for every batch size, order of threads and number of workers; others with another seed."""
 

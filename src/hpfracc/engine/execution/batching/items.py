@@ -33,9 +33,19 @@ def arguments_of(item: Any) -> tuple[Any, ...]:
 
 
 def kind_of(arguments: tuple[Any, ...]) -> Hashable:
-    """What items have in common that can be stacked: library, device, shapes and dtypes."""
+    """What items have in common that can be stacked: library, device, shapes and dtypes.
+
+    Masked arrays go by themselves: beside others they would lose their masks in silence.
+    """
     return tuple(
-        (library_of(value), device_of(value), shape_of(value), dtype_name(value), tracks_gradient(value))
+        (
+            library_of(value),
+            device_of(value),
+            shape_of(value),
+            dtype_name(value),
+            tracks_gradient(value),
+            isinstance(value, np.ma.MaskedArray),
+        )
         for value in arguments
     )
 
@@ -48,7 +58,10 @@ def group_items(items: Sequence[tuple[Any, ...]], columns: Sequence[Any] | None 
     """
     columns = _columns(items) if columns is None else columns
     if columns and all(map(all_alike, columns)):
-        return {kind_of(items[0]): range(len(items))}
+        try:
+            return {kind_of(items[0]): range(len(items))}
+        except (TypeError, ValueError) as error:
+            raise item_error(0, len(items), error) from error
     groups: dict[Hashable, list[int]] = {}
     for index, arguments in enumerate(items):
         try:

@@ -20,6 +20,7 @@ from hpfracc.engine.execution.batching.stacking import stacking_of
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.memory.units import parse_bytes
 from hpfracc.engine.primitives._operands import shape_of
+from hpfracc.engine.selection.placement import place
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import HpfraccError, InvalidInputError, OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
@@ -198,7 +199,8 @@ class _Batch:
         shapes = [shape_of(value) for value in first]
         try:
             self.func.primitive.describe(*first, **self.params)
-        except HpfraccError:
+            place(first)
+        except (HpfraccError, TypeError):
             return None  # the call itself says what is wrong, and with which item
         how = stacking_of(self.func.primitive, shapes, self.params)
         if how is None or self.seed is not None:

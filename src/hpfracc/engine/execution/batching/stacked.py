@@ -291,4 +291,7 @@ class StackedFunction(_Chunks):
 
 def _stack(values: Sequence[Any]) -> Any:
     library = library_of(values[0])
-    return np.stack(values) if library in ("numpy", "python") else registry.adapter(library).stack(values)
+    if library not in ("numpy", "python"):
+        return registry.adapter(library).stack(values)
+    # The usual one would forget the masks.
+    return np.ma.stack(values) if isinstance(values[0], np.ma.MaskedArray) else np.stack(values)

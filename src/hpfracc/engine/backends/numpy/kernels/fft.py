@@ -16,8 +16,8 @@ __all__ = ["KERNELS"]
 
 Array = np.ndarray[Any, Any]
 
-#: Real numbers whose whole spectrum is made from half of it: below this the second half costs what the first saves.
-_LEAST_HALVED = 4096
+#: Backwards is forwards with the norms exchanged, and conjugated.
+_OTHER_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
 @np.errstate(all="ignore")
@@ -27,7 +27,7 @@ def transform_numpy(
     """``numpy.fft``: the cheapest call, one row after the other."""
     if not x.size:
         return _of_nothing(x, kind=kind, n=n, axis=axis, norm=norm)
-    if x.dtype.kind == "f" and kind in ("fft", "ifft") and x.size >= _LEAST_HALVED:
+    if x.dtype.kind == "f" and kind in ("fft", "ifft"):
         return _of_real(x, kind, n, axis, norm)
     return _in_precision(x, kind, n, axis, norm)
 
@@ -35,30 +35,39 @@ def transform_numpy(
 def _in_precision(x: Array, kind: str, n: int | None, axis: int, norm: str, out: Array | None = None) -> Array:
     """One of NumPy's transforms, in the precision of ``x``."""
     transform = getattr(np.fft, kind)
-    factorless, scaled = ("forward", "backward") if kind.startswith("i") else ("backward", "forward")
+    factorless = "forward" if kind.startswith("i") else "backward"
     if norm != factorless or x.dtype.char not in "fF":
         return np.asarray(transform(x, n, axis, norm, out=out))
     # Without a factor NumPy transforms single precision in double: three times the memory, and half as fast. So it
-    # is given one, which is taken back in place.
-    found = np.asarray(transform(x, n, axis, scaled, out=out))
-    points = x.shape[axis] if kind == "rfft" and n is None else n if kind == "rfft" else found.shape[axis]
-    found *= found.real.dtype.type(points)
+    # is given one, which is taken back in place; of the two the one that keeps small numbers furthest from zero.
+    found = np.asarray(transform(x, n, axis, "ortho", out=out))
+    points = found.shape[axis] if kind != "rfft" else x.shape[axis] if n is None else n
+    # As real numbers: a complex factor would make nan of what is infinite.
+    factor = np.sqrt(points, dtype=np.float32)
+    if found.strides[-1] == found.itemsize:
+        parts = [found.view(np.float32)]
+    else:
+        parts = [found.real, found.imag] if found.dtype.char == "F" else [found]
+    for part in parts:
+        part *= factor
     return found
 
 
 def _of_real(x: Array, kind: str, n: int | None, axis: int, norm: str) -> Array:
-    """The whole spectrum of real numbers from half of it: half the work, and no complex copy of them."""
+    """The whole spectrum of real numbers from half of it: half the work, and no complex copy of them.
+
+    However few they are, for a row comes out the same alone and among others.
+    """
     points = x.shape[axis] if n is None else n
     shape = list(x.shape)
     shape[axis] = points
-    result = np.empty(shape, np.result_type(x.dtype, np.complex64))
-    rows = np.moveaxis(result, axis, -1)
-    # Backwards is forwards with the norms exchanged, and conjugated.
-    other = {"backward": "forward", "forward": "backward"}.get(norm, norm)
+    result = np.empty(shape, np.complex64 if x.dtype.char == "f" else np.complex128)
+    rows = result.swapaxes(axis, -1)
     half = points // 2 + 1
-    _in_precision(np.moveaxis(x, axis, -1), "rfft", n, -1, other if kind == "ifft" else norm, out=rows[..., :half])
+    first = rows[..., :half]
+    _in_precision(x.swapaxes(axis, -1), "rfft", n, -1, _OTHER_NORM[norm] if kind == "ifft" else norm, out=first)
     if kind == "ifft":
-        np.conjugate(rows[..., :half], out=rows[..., :half])
+        np.conjugate(first, out=first)
     np.conjugate(rows[..., points - half : 0 : -1], out=rows[..., half:])
     return result
 
