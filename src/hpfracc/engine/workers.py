@@ -65,6 +65,8 @@ def run_blocks(function: Callable[[B], T], blocks: Sequence[B], workers: int) ->
                 found[number] = function(blocks[number])
             except BaseException as error:
                 errors[number] = error
+                if not isinstance(error, Exception):  # an interrupt: nobody wants the rest
+                    left.clear()
 
     crew = _Crew(drain)
     pool = _get_pool(workers - 1)
