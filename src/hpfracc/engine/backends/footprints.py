@@ -23,6 +23,9 @@ __all__ = ["Block", "Recurrence", "Stage", "chirp_stages", "footprint", "made_we
 #: below the first leave is not worth counting.
 _HEAP_LEAST, _HEAP_BLOCK, _HEAP_KEPT = 2**22, 2**25, 2**26
 
+#: Of two neighbours, what is between them counts as well.
+_NEARLY = 0.999
+
 Block = tuple[int, int]
 Stage = tuple[Block, ...]
 
@@ -48,7 +51,10 @@ def footprint(stages: Iterable[Stage], on_host: bool, trimmed: bool = True) -> i
 
 
 def _idle(held: dict[int, int], counts: dict[int, int]) -> int:
-    """Bytes that the heap keeps and this stage has no use for: its blocks go where equal or larger ones were."""
+    """Bytes that the heap keeps and this stage has no use for.
+
+    Its blocks go where equal or larger ones were, or where two neighbours were that together are as large.
+    """
     holes = sorted(size for size, count in held.items() for _ in range(max(0, count - counts.get(size, 0))))
     wanted = [
         size
@@ -60,6 +66,8 @@ def _idle(held: dict[int, int], counts: dict[int, int]) -> int:
         place = bisect.bisect_left(holes, size)
         if place < len(holes):
             bisect.insort(holes, holes.pop(place) - size)
+        elif len(holes) > 1 and holes[-1] + holes[-2] >= _NEARLY * size:
+            bisect.insort(holes, max(0, holes.pop() + holes.pop() - size))
     return sum(holes)
 
 

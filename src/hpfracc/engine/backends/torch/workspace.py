@@ -70,7 +70,7 @@ def mkl_scratch(points: int, dtype: str, rows: int) -> int:
     if rows < 2:
         return row if real else 0
     in_pieces = points == power_of_two(points) or row > (_MKL_LONGEST if real else 2 * _MKL_LONGEST)
-    each = (1.0 if in_pieces else 2.13) if real else (0.6 if in_pieces else 1.13)
+    each = (1.13 if in_pieces else 2.13) if real else (0.6 if in_pieces else 1.13)
     return int(min(rows, available_cores()) * each * row)
 
 
@@ -203,7 +203,8 @@ def chirp_transform(call: Call, arm: Arm) -> int:
         return card.chirp_transform(call)
     stages, kept, multiplied, padded = chirp_stages(call, 5, in_place=False)
     points = transform_length(call.length, call.facts["points"])
-    work = (1, mkl_scratch(points, call.facts["result"], call.batch))
+    # Padded by the transform, which takes a row more of a single one.
+    work = (1, max(padded // max(1, call.batch), mkl_scratch(points, call.facts["result"], call.batch)))
     stages += [
         (*kept, (1, multiplied), (2, padded), work),
         (*kept, (2, padded), work),
@@ -269,5 +270,5 @@ def spectral_multiply(call: Call, arm: Arm) -> int:
 
 
 def stencil_tiles(call: Call, arm: Arm) -> int:
-    """The same on the host as on a card."""
-    return card.stencil_tiles(call)
+    """As on a card; on the host somewhat more, for blocks that were given back are not taken again at once."""
+    return card.stencil_tiles(call) if not arm.on_host else card.stencil_tiles(call) * 13 // 10
