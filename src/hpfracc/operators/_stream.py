@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc._arrays import device_of, dtype_name, library_of
+from hpfracc._frames import has_labels, open_samples
 from hpfracc.engine.execution.api import causal_convolution, exponential_recurrence
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.operators._exponentials import LEAST_TOLERANCE
@@ -48,7 +49,7 @@ class OperatorStream:
     Derivatives of orders that are not whole; integrals of orders below 1, for the memory of others does not fade.
     """
 
-    def __init__(self, operator: Any, step: Any, *, rtol: Any = 1e-6, axis: int = -1) -> None:
+    def __init__(self, operator: Any, step: Any, *, rtol: Any = 1e-6, axis: int | None = None, dim: Any = None) -> None:
         self.operator = operator
         self.step = read_number("step", step)
         if self.step <= 0.0:
@@ -59,6 +60,7 @@ class OperatorStream:
                 f"rtol={self.rtol:g} is out of reach of a stream; use {LEAST_TOLERANCE / _MARGIN:g} up to 1, say 1e-6"
             )
         self.axis = axis
+        self.dim = dim
         self._prepare()
         self.reset()
 
@@ -90,15 +92,21 @@ class OperatorStream:
         ----------
         chunk : array_like
             The next samples, any number of them along the stream's axis; leading axes, dtype and library stay those of
-            the first chunk.
+            the first chunk. May be labelled (pandas, xarray): the labels come back, the step is the stream's own.
 
         Returns
         -------
         array
             Shaped like the chunk, of its own kind.
         """
+        if self.dim is not None or has_labels(chunk):
+            opened = open_samples(chunk, axis=self.axis, dim=self.dim, by_row=True)
+            return opened.close(self._push(opened.values, opened.axis))
+        return self._push(chunk, -1 if self.axis is None else self.axis)
+
+    def _push(self, chunk: Any, axis: Any) -> Any:
         values = as_values(chunk)
-        axis = check_axis(self.axis, values.ndim)
+        axis = check_axis(axis, values.ndim)
         values = self._like_before(move_axis(values, axis, -1))
         with _wide(values):
             result = self._advance(values)
