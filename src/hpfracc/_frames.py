@@ -261,19 +261,19 @@ def _axis_of_dim(f: Any, axis: Any, dim: Any, t: Any) -> Any:
     if dim is None:
         if f.ndim == 1:
             return 0
-        if _kind_of(t) == "dataarray" and t.ndim == 1:
-            dim = t.dims[0]
-        else:
-            names = " or ".join(map(repr, f.dims))
+        if _kind_of(t) != "dataarray" or t.ndim != 1:
             raise InvalidInputError(
-                f"the DataArray has dimensions {tuple(f.dims)}; say along which its points lie: dim={names}"
+                f"the DataArray has dimensions {tuple(f.dims)}; say along which its points lie: "
+                f"dim={' or '.join(map(repr, f.dims))}"
             )
-    names = (dim,) if isinstance(dim, str) or not isinstance(dim, Sequence) else dim
+        dim = t.dims[0]
+    several = isinstance(dim, Sequence) and not isinstance(dim, str)
+    names = tuple(dim) if several else (dim,)
     for name in names:
         if name not in f.dims:
             raise InvalidInputError(f"dim={name!r} is not among the dimensions {tuple(f.dims)} of f; use one of them")
     positions = tuple(f.dims.index(name) for name in names)
-    return positions[0] if names == (dim,) else positions
+    return positions if several else positions[0]
 
 
 class _Unit:

@@ -21,6 +21,7 @@ from hpfracc.operators._estimates import meets, rounding_note, rounding_of
 from hpfracc.operators._exponentials import LEAST_TOLERANCE
 from hpfracc.operators._function import Function, read_function
 from hpfracc.operators._grids import Grid, read_grid, read_number
+from hpfracc.operators._memory import hint_at_fast
 from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
@@ -213,6 +214,8 @@ class FractionalOperator(ABC):
             values = move_axis(values, axis, -1)
             grid = read_grid(t, step, origin, values.shape[-1])
             problem = Samples(values, self._own_grid(grid, t), backend, tolerance)
+            if not problem.grid.uniform and getattr(self, "method", None) not in FAST:
+                hint_at_fast(self, problem)
             run = self._of_samples
             start = grid.origin
         # A JAX order is float64 inside, whatever the user's setting: the samples keep their dtype.
@@ -238,6 +241,8 @@ class FractionalOperator(ABC):
         converged, message = outcome.converged, outcome.message
         if outcome.note is not None:
             message = "; ".join(part for part in (message, outcome.note()) if part)
+        if isinstance(problem, Samples) and problem.grid.note:
+            message = "; ".join(part for part in (message, problem.grid.note) if part)
         if converged and outcome.rtol is not None and not meets(value, estimate, outcome.rtol):
             converged = False
             message += f"; rounding leaves an error above rtol={outcome.rtol:g} of the largest value"
