@@ -59,20 +59,11 @@ def _dtypes(names: frozenset[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _call(name: str, primitive: Primitive) -> str:
-    """How a user calls the operation, from the names its contract gives."""
-    parameters = [str(each.replace(annotation=inspect.Parameter.empty)) for each in _parameters(primitive)]
-    if "*" not in parameters and not any(text.startswith("*") for text in parameters):
-        at = sum(each.kind is not inspect.Parameter.KEYWORD_ONLY for each in _parameters(primitive))
-        parameters.insert(at, "*")
-    parameters.append("backend=None")
-    if primitive.prepared_operand is not None:
-        parameters.append("weights_key=None")
-    return f"hpfracc.{name}({', '.join(parameters)})"
-
-
-def _parameters(primitive: Primitive) -> list[inspect.Parameter]:
-    return list(inspect.signature(primitive.describe).parameters.values())
+def _call(name: str) -> str:
+    """How a user calls the operation."""
+    signature = inspect.signature(getattr(hpfracc, name))
+    plain = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
+    return f"hpfracc.{name}{inspect.Signature(plain)}"
 
 
 def _kernels(name: str) -> Iterator[tuple[str, KernelSpec]]:
@@ -107,7 +98,7 @@ def _operation(name: str, primitive: Primitive) -> Iterator[str]:
         text = f".. autofunction:: hpfracc.{name}\n\nWhat its kernels keep to:\n\n{words}"
     else:
         body = "\n".join(f"   {line}".rstrip() for line in words.splitlines())
-        text = f".. py:function:: {_call(name, primitive)}\n\n{body}"
+        text = f".. py:function:: {_call(name)}\n\n{body}"
     yield f"```{{eval-rst}}\n{text}\n```"
     head = ("backend", "algorithm", "dtypes", "compiles", "gradient", "our threads")
     yield _table(head, [_kernel_row(backend, spec) for backend, spec in _kernels(name)])

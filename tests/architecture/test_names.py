@@ -149,3 +149,11 @@ def test_a_hiding_module_and_a_long_file_are_noticed(tmp_path: Path):
     (tmp_path / "config.py").write_text("\n" * MOST_LINES, encoding="utf-8")
     assert [text.partition(" ")[0] for text in hidden_names(tmp_path)] == ["hpfracc.config"]
     assert overlong(tmp_path) == ["config.py has 500 lines"]
+
+
+@pytest.mark.parametrize("name", ["causal_convolution", "config", "fft", "history_sum", "matmul", "toeplitz_apply"])
+def test_options_are_named_in_signatures(name: str):
+    """An editor or ``help`` shows what may be given, and not ``**params``."""
+    kinds = {parameter.kind for parameter in inspect.signature(getattr(hpfracc, name)).parameters.values()}
+    assert inspect.Parameter.VAR_KEYWORD not in kinds
+    assert inspect.Parameter.KEYWORD_ONLY in kinds
