@@ -111,6 +111,11 @@ def read_grid(t: Any, step: Any, origin: Any, n: int) -> Grid:
             "t is being traced by jax, so that its points cannot be looked at; give step= (it may be traced) instead"
         )
     points = read_points(t)
+    if points.ndim == 0:
+        raise ShapeError(
+            f"t={float(points):g} is a single number, and samples need their points or their step. If it is the order, "
+            "it comes after the points: hf.caputo(samples, t, 0.5), or hf.caputo(samples, alpha=0.5, step=0.01)"
+        )
     if points.ndim != 1:
         raise ShapeError(f"t has shape {points.shape}; samples need the points of one axis, as np.linspace gives them")
     if len(points) != n:

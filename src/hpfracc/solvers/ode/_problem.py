@@ -102,6 +102,8 @@ def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Ar
         raise ShapeError(f"{name}(t, y) returned a ragged sequence; return an array of shape {shape}") from None
     if array.dtype.kind not in "fciub":
         raise UnsupportedDtypeError(f"{name}(t, y) returned values of dtype {array.dtype}; return numbers")
+    if array.shape == () and shape == (1,):  # one equation: fun may return the number itself
+        array = array.reshape(shape)
     if array.shape != shape:
         raise ShapeError(
             f"{name}(t, y) returned shape {array.shape}, and y has shape {shape}: it has to return an array of "
@@ -139,7 +141,10 @@ def read_problem(
 ) -> Problem:
     """Read and check what the user gave; every refusal is a typed error that says what to do."""
     if not callable(fun):
-        raise InvalidInputError(f"fun={fun!r} cannot be called; give the right-hand side as a function fun(t, y)")
+        raise InvalidInputError(
+            f"fun={fun!r} cannot be called; give the right-hand side as a function fun(t, y). The order of the "
+            "arguments is solve_fode(fun, t_span, y0, alpha)"
+        )
     if jac is not None and not callable(jac):
         raise InvalidInputError(f"jac={jac!r} cannot be called; give a function jac(t, y), or leave it out")
     if derivative not in DERIVATIVES:
@@ -172,7 +177,10 @@ def _read_span(t_span: Sequence[float]) -> tuple[float, float]:
     try:
         t0, t1 = (float(t) for t in t_span)
     except (TypeError, ValueError):
-        raise InvalidInputError(f"t_span={t_span!r} has to be two numbers (t0, t1)") from None
+        raise InvalidInputError(
+            f"t_span={t_span!r} has to be two numbers (t0, t1). The order of the arguments is "
+            "solve_fode(fun, t_span, y0, alpha)"
+        ) from None
     if not (math.isfinite(t0) and math.isfinite(t1)):
         raise InvalidInputError(f"t_span=({t0}, {t1}) is not finite; give a finite interval")
     if t1 == t0:
@@ -254,7 +262,7 @@ def _read_term(term: tuple[Any, float] | Term) -> Term:
             f"terms holds the coefficient {coefficient!r}; give a number, an array or a function of t"
         )
     if value.ndim:
-        raise ShapeError(f"a term has one order, and {order!r} is several")
+        raise ShapeError(f"each term takes a single order; got {order!r}")
     if float(value) != 0.0:  # a plain multiple of y is a term too
         check_values(value, "the order of a term")
     return Term(coefficient, float(value))
