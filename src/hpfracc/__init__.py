@@ -59,13 +59,13 @@ if TYPE_CHECKING:
     from hpfracc import solvers as solvers
     from hpfracc import special as special
     from hpfracc._config import config, use_backend
+    from hpfracc._explain import explain
     from hpfracc.engine.backends.registry import BackendType
     from hpfracc.engine.execution.api import (
         Operation,
         bitwise_xor,
         causal_convolution,
         elementwise,
-        explain,
         exponential_recurrence,
         fft,
         history_sum,
@@ -261,7 +261,7 @@ _HOMES: dict[str, str] = {
     "create_fractional_integral": "hpfracc.operators._registry",
     "digamma": "hpfracc.special.gamma_beta",
     "elementwise": "hpfracc.engine.execution.api",
-    "explain": "hpfracc.engine.execution.api",
+    "explain": "hpfracc._explain",
     "exponential_recurrence": "hpfracc.engine.execution.api",
     "fdeint": "hpfracc.solvers.ode._fdeint",
     "fft": "hpfracc.engine.execution.api",

@@ -46,6 +46,7 @@ FLOORS = {
     "lattice": 8,
     "ml": 9,
     "distributed": 9,
+    "_explain": 9,
     "analytics": 9,
     "memory": 9,
     "batch": 9,

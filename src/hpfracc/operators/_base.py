@@ -26,6 +26,7 @@ from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, as_values, check_axis, join, move_axis
+from hpfracc.profiling.recorder import shared as spans
 
 if TYPE_CHECKING:
     from hpfracc.operators._stream import OperatorStream
@@ -184,15 +185,26 @@ class FractionalOperator(ABC):
             An array of the caller's own kind, shaped like the samples (like ``t`` for a callable).
         """
         if type(step) is float and t is None and origin is None and factor is None and rtol is None:
-            again = None if full_output or dim is not None or time_unit is not None else self._met_before(f, step, axis)
+            plain = not (full_output or spans.on) and dim is None and time_unit is None
+            again = self._met_before(f, step, axis) if plain else None
             if again is not None:
                 return again(f, step, backend)
-        if dim is not None or time_unit is not None or has_labels(f, None if callable(f) else t):
-            opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit)
-            options = {"origin": origin, "factor": factor, "rtol": rtol, "backend": backend, "full_output": full_output}
-            return relabelled(opened, self(opened.values, opened.t, step=step, axis=opened.axis, **options))
-        if axis is None:
-            axis = -1
+        if spans.on:
+            with spans.span(type(self).__name__):
+                return self._opened(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
+        return self._opened(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
+
+    def _opened(self, f: Any, t: Any, step: Any, axis: Any, dim: Any, time_unit: Any, origin: Any, *more: Any) -> Any:
+        """Apply to samples without their labels, which come back."""
+        if dim is None and time_unit is None and not has_labels(f, None if callable(f) else t):
+            return self._read_and_run(f, t, step, -1 if axis is None else axis, origin, *more)
+        opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit)
+        return relabelled(opened, self._read_and_run(opened.values, opened.t, step, opened.axis, origin, *more))
+
+    def _read_and_run(
+        self, f: Any, t: Any, step: Any, axis: Any, origin: Any, factor: Any, rtol: Any, backend: Any, full_output: bool
+    ) -> Any:
+        """Read samples or a callable with their points, and run what the operator does to them."""
         problem: Samples | Function
         if origin is None and (t is None or callable(f)):
             origin = self.usual_origin

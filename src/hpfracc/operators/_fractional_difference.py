@@ -18,6 +18,7 @@ from hpfracc.operators._sequences import binomials
 from hpfracc.operators._values import Samples, as_values, check_axis, move_axis
 from hpfracc.operators._weights import weights_of
 from hpfracc.operators.rules._grunwald import Grunwald
+from hpfracc.profiling.recorder import watched
 
 __all__ = ["difference_width", "fractional_difference"]
 
@@ -26,6 +27,7 @@ _WHOLE_MEMORY = Grunwald()
 _MOST_GROWTH = 1e4
 
 
+@watched
 def fractional_difference(
     x: Any,
     d: Any,

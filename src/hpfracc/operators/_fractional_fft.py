@@ -13,10 +13,12 @@ from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.operators._base import order_beside
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._values import as_values, check_axis, move_axis
+from hpfracc.profiling.recorder import watched
 
 __all__ = ["chirp_transform", "fractional_fft"]
 
 
+@watched
 def fractional_fft(
     x: Any, alpha: Any, axis: int | None = None, *, dim: Any = None, points: int | None = None, backend: Any = None
 ) -> Any:

@@ -15,6 +15,7 @@ from hpfracc.operators._periodic import first_point, sampled
 from hpfracc.operators._several_axes import call_over_axes
 from hpfracc.operators._values import Samples
 from hpfracc.operators.rules._laplacian import Dirichlet, Integral, LaplacianRule, Neumann, Periodic
+from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["FractionalLaplacian", "fractional_laplacian"]
 
@@ -107,13 +108,15 @@ class FractionalLaplacian(FractionalOperator):
         for name, option in (("origin", origin), ("factor", factor), ("rtol", rtol)):
             if option is not None:
                 raise InvalidInputError(f"{name}={option!r}: {_WHO} has no use for it; leave it out")
-        if dim is not None or time_unit is not None or has_labels(f, None if callable(f) else t):
-            opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit)
-            found = self(opened.values, opened.t, step=step, axis=opened.axis, backend=backend, full_output=full_output)
-            return relabelled(opened, found)
-        if isinstance(axis, Sequence):
-            return call_over_axes(self, f, t, step=step, axes=axis, backend=backend, full_output=full_output)
-        return FractionalOperator.__call__(self, f, t, step=step, axis=axis, backend=backend, full_output=full_output)
+        along: Any = axis
+        options: dict[str, Any] = {"step": step, "backend": backend, "full_output": full_output}
+        if not isinstance(axis, Sequence) and (isinstance(dim, str) or not isinstance(dim, Sequence)):
+            return FractionalOperator.__call__(self, f, t, axis=along, dim=dim, time_unit=time_unit, **options)
+        with spans.span(type(self).__name__):
+            if dim is not None or time_unit is not None or has_labels(f):
+                opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit)
+                return relabelled(opened, call_over_axes(self, opened.values, opened.t, axes=opened.axis, **options))
+            return call_over_axes(self, f, t, axes=along, **options)
 
     def _start_of(self, t: Any, origin: Any) -> Any:
         return first_point(t, origin, _WHO)

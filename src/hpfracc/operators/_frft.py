@@ -16,10 +16,12 @@ from hpfracc.operators._hermite_gauss import hermite_gauss
 from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._values import as_values, check_axis, constant, join, join_rows, move_axis, scalar, where, zeros
+from hpfracc.profiling.recorder import watched
 
 __all__ = ["frft"]
 
 
+@watched
 def frft(
     x: Any, order: Any, axis: int | None = None, *, dim: Any = None, method: str = "chirp", backend: Any = None
 ) -> Any:

@@ -16,6 +16,7 @@ from hpfracc.operators._exponentials import LEAST_TOLERANCE
 from hpfracc.operators._grids import Grid, read_number
 from hpfracc.operators._stream_plans import WINDOW, StreamPlan, plan_stream
 from hpfracc.operators._values import Samples, as_values, check_axis, constant, join, move_axis, zeros
+from hpfracc.profiling.recorder import watched
 
 __all__ = ["OperatorStream"]
 
@@ -85,6 +86,7 @@ class OperatorStream:
         terms = len(plan.far.rates) * (1 if plan.alternating is None else 2)
         return terms + WINDOW + plan.lookback
 
+    @watched
     def push(self, chunk: Any) -> Any:
         """The operator at the points of ``chunk``.
 
