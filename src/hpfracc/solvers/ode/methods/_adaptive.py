@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -20,6 +21,8 @@ __all__ = ["Adaptive", "AdaptiveLocal"]
 
 #: Shorter times have no room for the steps before them.
 _EARLIEST = 1e-270
+#: Steps are no longer than the shortest delay; more of them than this take minutes.
+_MOST_DELAYS = 1e5
 
 
 @register_method
@@ -90,6 +93,12 @@ def _refuses(problem: Problem, options: Options, name: str) -> str | None:
         return f"method={name!r} takes constant orders; use method='variable_order'"
     if options.step is not None:
         return f"method={name!r} chooses its steps, and step={options.step:g} was given; leave step out"
+    shortest, length = min(problem.delays, default=math.inf), problem.t1 - problem.t0
+    if length > _MOST_DELAYS * shortest:
+        return (
+            f"method={name!r} takes no step longer than the shortest delay, {shortest:g}, and would need more than "
+            f"{length / shortest:.2g} of them; give step=, which may be longer than a delay, or leave that delay out"
+        )
     if starts_infinite(problem):
         if problem.delays or problem.terms:
             return (
