@@ -40,7 +40,7 @@ def error_of(method: str, alpha: float, delay: float, steps: int) -> float:
      ("bdf2", 2.0), ("newton_gregory", 2.0)],
 )  # fmt: skip
 def test_a_delay_keeps_the_order(method: str, order: float, alpha: float, delay: float):
-    """The largest error after the first delay falls with the method's order, or 2 alpha at the kinks where that is less.
+    """The largest error after the first delay falls with the method's order, or 2 alpha where that is less.
 
     At each multiple of the delay the right-hand side begins again like t^alpha.
     """
@@ -63,7 +63,7 @@ def test_a_delay_shorter_than_the_step(method: str, order: float):
 
 
 def test_a_delay_of_a_millionth():
-    """With adaptive steps a refusal that names the delay and the remedy, which works: the solution without the delay."""
+    """With adaptive steps a refusal that names the delay and the remedy, which works."""
     given: dict[str, Any] = {"delays": [1e-6], "history": [1.0]}
 
     def fun(t: float, y: Any, past: Any) -> Any:

@@ -67,9 +67,9 @@ class DelayedStates:
     Between the steps the solution is interpolated by the cubic through the four nearest of them, which keeps the order
     of every fixed-step method. Near t0, where the solution is a sum of powers of :math:`\tau^\alpha`, the cubic is one
     in :math:`\tau^\alpha`, after the polynomial of the initial values is taken off. A delay shorter than the step asks
-    for a time within the step that is being taken: the state at its end, as far as it is known, is then one of the four.
-    Where a delayed time is t0 itself and the history does not end with ``y0``, the mean of both is taken, as a rule that
-    integrates over the jump needs it.
+    for a time within the step that is being taken: the newest iterate of the state at its end is then one of the four.
+    Where a delayed time is t0 itself and the history does not end with ``y0``, the mean of both is taken, as a rule
+    that integrates over the jump needs it.
     """
 
     def __init__(self, problem: Problem) -> None:

@@ -65,8 +65,8 @@ def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1
     shortest = min(problem.delays, default=math.inf)
     if shortest < powers.last * grid.step * (1.0 - 1e-9):
         return (
-            f"method={name!r} finds its first {powers.last} steps together, and the delay {shortest:g} is shorter: take "
-            f"a step of at most {shortest / powers.last:g}, or method='implicit_trapezoid'"
+            f"method={name!r} finds its first {powers.last} steps together, and the delay {shortest:g} is shorter: "
+            f"take a step of at most {shortest / powers.last:g}, or method='implicit_trapezoid'"
         )
     return None
 

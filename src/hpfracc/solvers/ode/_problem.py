@@ -157,7 +157,9 @@ def read_problem(
     if any(not (math.isfinite(lag) and lag > 0.0) for lag in lags):
         raise InvalidInputError(f"delays={lags} have to be finite and above 0")
     if lags and history is None:
-        raise InvalidInputError("an equation with delays needs its past: give history, a function of t before t0 or a constant")
+        raise InvalidInputError(
+            "an equation with delays needs its past: give history, a function of t before t0 or a constant"
+        )
     past = _read_history(history, state)
     library = library_of(state)
     if library == "numpy" and given:
