@@ -64,7 +64,8 @@ def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
     if problem.orders.function is not None:
         return "variable_order", "the order is a function of t"
     if problem.library != "numpy":
-        return "pece", f"y0 is an array of {problem.library}"
+        name = "adaptive" if options.step is None else "pece"
+        return name, f"y0 is an array of {problem.library}"
     if starts_infinite(problem) and (options.step is not None or find_method("adaptive").refuses(problem, options)):
         fits = find_method("bdf2").refuses(problem, options) is None
         return ("bdf2" if fits else "implicit_rectangle"), "the solution is infinite at t0"

@@ -16,6 +16,7 @@ from hpfracc.solvers.ode._result import FODEResult
 from hpfracc.solvers.ode._singular import GrowthError
 from hpfracc.solvers.ode.adaptive.driver import beginning, solve_adaptive
 from hpfracc.solvers.ode.adaptive.speed import refuse_numba
+from hpfracc.solvers.ode.tensors.mesh import refuse_adaptive_tensors, solve_adaptive_tensors
 
 __all__ = ["Adaptive", "AdaptiveLocal"]
 
@@ -55,6 +56,7 @@ class Adaptive(Method):
     name: ClassVar[str] = "adaptive"
     aliases: ClassVar[tuple[str, ...]] = ("soe",)
     order: ClassVar[str] = "2 to 6, chosen from step to step; the error follows rtol and atol"
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     fixed: ClassVar[bool] = False
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
@@ -63,6 +65,8 @@ class Adaptive(Method):
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Pass over the interval until the estimated global error is below the tolerance."""
+        if problem.library != "numpy":
+            return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=True)
         return solve_adaptive(problem, options, name=self.name, reason="asked for", control="global")
 
 
@@ -77,6 +81,7 @@ class AdaptiveLocal(Method):
 
     name: ClassVar[str] = "adaptive_local"
     order: ClassVar[str] = "2 to 6, chosen from step to step; each step's error follows rtol and atol"
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     fixed: ClassVar[bool] = False
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
@@ -85,10 +90,14 @@ class AdaptiveLocal(Method):
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Pass over the interval once."""
+        if problem.library != "numpy":
+            return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=False)
         return solve_adaptive(problem, options, name=self.name, reason="asked for", control="local")
 
 
 def _refuses(problem: Problem, options: Options, name: str) -> str | None:
+    if problem.library != "numpy":
+        return refuse_adaptive_tensors(problem, options, name)
     if problem.orders.function is not None:
         return f"method={name!r} takes constant orders; use method='variable_order'"
     if options.step is not None:
