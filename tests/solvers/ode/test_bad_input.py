@@ -231,7 +231,7 @@ def test_fdeint_raises_where_the_solve_stops():
         {"events": 3},
         {"t_eval": "soon"},
         {"delays": ["a while"], "history": lambda t: 1.0},
-        {"delays": [1.0], "history": 1.0},
+        {"delays": [1.0], "history": "before"},
         {"terms": [(1.0,)]},
         {"terms": [("a", 0.2)]},
         {"alpha": lambda t: "half"},

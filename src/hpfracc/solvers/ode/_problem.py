@@ -60,7 +60,7 @@ class Problem:
     delays : tuple of float
         Constant delays, each above zero.
     history : callable or None
-        ``history(t)`` of the shape of ``y0``, for t before t0.
+        ``history(t)`` of the shape of ``y0``, for t before t0; one that was given as a constant is a function here.
     library : str
         Whose arrays ``y0`` and what ``fun`` returns are: ``"numpy"``, ``"torch"`` or ``"jax"``.
     """
@@ -137,7 +137,7 @@ def read_problem(
     jac: Callable[..., Any] | None = None,
     terms: Sequence[tuple[Any, float]] = (),
     delays: Sequence[float] = (),
-    history: Callable[[float], Any] | None = None,
+    history: Any = None,
 ) -> Problem:
     """Read and check what the user gave; every refusal is a typed error that says what to do."""
     if not callable(fun):
@@ -162,15 +162,38 @@ def read_problem(
     if any(not (math.isfinite(lag) and lag > 0.0) for lag in lags):
         raise InvalidInputError(f"delays={lags} have to be finite and above 0")
     if lags and history is None:
-        raise InvalidInputError("an equation with delays needs its past: give history, a function of t before t0")
-    if history is not None and not callable(history):
-        raise InvalidInputError(f"history={history!r} cannot be called; give a function of t before t0")
+        raise InvalidInputError(
+            "an equation with delays needs its past: give history, a function of t before t0 or a constant"
+        )
+    past = _read_history(history, state)
     library = library_of(state)
     if library == "numpy" and given:
         kind = np.result_type(state, *given)
         state, given = state.astype(kind, copy=False), tuple(each.astype(kind, copy=False) for each in given)
     arguments = args if isinstance(args, tuple) else (args,)
-    return Problem(fun, t0, t1, state, given, orders, derivative, arguments, jac, known_terms, lags, history, library)
+    return Problem(fun, t0, t1, state, given, orders, derivative, arguments, jac, known_terms, lags, past, library)
+
+
+def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
+    """A function of t; a number or an array that broadcasts to the state is the same at all times."""
+    if history is None or (callable(history) and library_of(history) == "python"):
+        return history
+    if library_of(state) != "numpy":
+        return lambda t: history
+    try:
+        value = np.asarray(history)
+        broadcast = value.dtype.kind in "fciub" and np.broadcast_shapes(value.shape, state.shape) == state.shape
+    except (TypeError, ValueError):
+        broadcast = False
+    if not broadcast:
+        raise InvalidInputError(
+            f"history={history!r} is neither a function of t before t0 nor a constant that broadcasts to the shape "
+            f"{tuple(state.shape)} of y0"
+        )
+    if not np.all(np.isfinite(value)):
+        raise InvalidInputError(f"history={history!r} is not finite; give finite numbers")
+    kept = np.array(value)
+    return lambda t: kept
 
 
 def _read_span(t_span: Sequence[float]) -> tuple[float, float]:
