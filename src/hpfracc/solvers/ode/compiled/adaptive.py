@@ -85,15 +85,7 @@ class CompiledArithmetic:
             y = solved.y
             inverse = corrector.inverse
             values, terms, errors, scale = kernels.finish(
-                past,
-                solved.f,
-                weights,
-                y,
-                stepper.y,
-                tolerance,
-                self._nothing if inverse is None else inverse,
-                d,
-                factor,
+                past, solved.f, weights, y, stepper.y, tolerance, self._nothing if inverse is None else inverse, d, factor
             )
         stencil = Stencil(differences, polynomials)
         return Trial(y, values, stencil, weights, terms, errors.tolist(), scale, inherited)
@@ -174,9 +166,7 @@ class CompiledArithmetic:
             except NotFiniteError:
                 value = known
             span = (stepper.tau, end)
-            taken = kernels.end_take(
-                there, value, known, guess, span, degree, trial.y, trial.values, rules, moved, *rest
-            )
+            taken = kernels.end_take(there, value, known, guess, span, degree, trial.y, trial.values, rules, moved, *rest)
         error, moved_now, coefficients, new, both, ratio, largest = taken
         memory.replace(new, step, both)
         return Taken(error, moved_now, coefficients, largest, ratio)
