@@ -50,6 +50,9 @@ class OperatorStream:
     Derivatives of orders that are not whole; integrals of orders below 1, for the memory of others does not fade.
     """
 
+    #: The name of the axis; streams that were pickled before there were names have none.
+    dim: Any = None
+
     def __init__(self, operator: Any, step: Any, *, rtol: Any = 1e-6, axis: int | None = None, dim: Any = None) -> None:
         self.operator = operator
         self.step = read_number("step", step)
