@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from hpfracc._files import parse_json, read_plain
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.document import write_text
 from hpfracc.profiling.recorder import Recorder
@@ -28,6 +29,8 @@ logger = logging.getLogger("hpfracc.analytics")
 #: Spans that each of them keeps.
 _CAPACITY = 100_000
 _FORMAT = "hpfracc-usage"
+#: More than any usage file has.
+_MOST_BYTES = 64 << 20
 
 
 class PerformanceMonitor:
@@ -208,18 +211,24 @@ def _note(recorder: Recorder, name: str, start: int, end: int, metadata: dict[st
 def _read(path: Path) -> dict[str, dict[str, float]]:
     """Totals of an earlier process; a damaged file is set aside and said so."""
     try:
-        text = path.read_text(encoding="utf-8")
+        data = read_plain(path, _MOST_BYTES).data
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise InvalidInputError(f"usage file {str(path)!r} cannot be read ({error.strerror or error})") from None
     try:
-        found = json.loads(text)
+        found = parse_json(data, 8)
         if found["format"] != _FORMAT or found["version"] != 1:
             raise ValueError("another format")
         return {str(name): {key: float(row[key]) for key in _TOTALS} for name, row in found["totals"].items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
-        path.replace(aside)
+        try:
+            path.replace(aside)
+        except OSError as reason:
+            raise InvalidInputError(
+                f"usage file {str(path)!r} is damaged ({error}) and cannot be set aside ({reason.strerror}); move it "
+                "away, or name another file"
+            ) from None
         logger.warning("usage file %s is damaged (%s); it was set aside as %s", path, error, aside.name)
         return {}

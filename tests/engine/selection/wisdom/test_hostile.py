@@ -108,7 +108,7 @@ def test_the_bounds_themselves_can_be_estimated_with(place):
 @pytest.mark.parametrize("kind", ["merged", "generation", "journal"])
 @pytest.mark.parametrize("thing", ["fifo", "folder", "socket", "link to a fifo", "endless"])
 def test_only_plain_files_are_opened(place, kind, thing, monkeypatch):
-    """What is no plain file, or far too large, is put aside unopened with a warning, and wisdom is kept all the same."""
+    """What is no plain file, or far too large, is put aside unopened with a warning; wisdom is kept all the same."""
     layout = Layout(place)
     path = {"merged": layout.merged, "generation": layout.new_generation(), "journal": layout.new_journal()}[kind]
     if thing == "fifo":
@@ -302,7 +302,8 @@ def test_importing_where_nothing_can_be_written_fails(tmp_path):
 
 _VALUES = (
     None, True, 0, -1, 3, 10**30, 10**400, 0.0, -0.0, 5e-324, 1e-300, 1e8, 1e36, 1e308, -1e308, float("nan"),
-    float("inf"), "", "x", "x" * 300, "\x1b[31mred\x07", "\ud800", "\u202e", "two\nlines", "numpy:direct@cpu", [], [1],
+    float("inf"), "", "x", "x" * 300,
+    "\x1b[31mred\x07", "[/red]", ":bug:", "\ud800", "\u202e", "two\nlines", "numpy:direct@cpu", [], [1],
     [0, 3], [0, 10**30], {}, {"a": [{}]},
 )  # fmt: skip
 _FIELDS = ("kind", "operation", "arm", "fingerprint", "start", "dtype", "seconds", "bucket", "x", "nbytes", "route",
@@ -374,7 +375,8 @@ def attack(seed, tmp_path, capsys):
     place.mkdir(exist_ok=True)
     litter(rng, place)
     commands = [["wisdom", "show"], ["wisdom", "export", str(export)], ["wisdom", "import", str(export)]]
-    commands += [["wisdom", "import", str(path)] for path in sorted(place.iterdir())[:2]] + [["info"]] * (seed % 10 == 0)
+    commands += [["wisdom", "import", str(path)] for path in sorted(place.iterdir())[:2]]
+    commands += [["info"]] * (seed % 10 == 0)
     if rng.random() < 0.5:
         call()
     for command in commands:

@@ -35,9 +35,6 @@ _MOST_VALUES = 32 * _MOST_ENTRIES
 #: Less is written than would be read.
 _MOST_WRITTEN = MOST_BYTES * 3 // 4
 
-_HEAD = f'{{"hpfracc":"wisdom","schema":{SCHEMA},"records":[\n'.encode()
-_TAIL = b"\n]}\n"
-
 
 @dataclass(slots=True)
 class Content:
@@ -78,7 +75,8 @@ def encode_merged(records: Iterable[Entry]) -> bytes:
     while size > _MOST_WRITTEN:  # the oldest go
         size -= len(lines[first]) + 2
         first += 1
-    return b"%s%s%s" % (_HEAD, ",\n".join(lines[first:]).encode(), _TAIL)
+    body = ",\n".join(lines[first:])
+    return f'{{"hpfracc":"wisdom","schema":{SCHEMA},"records":[\n{body}\n]}}\n'.encode()
 
 
 def encode_journal_head() -> bytes:
@@ -93,10 +91,6 @@ def encode_lines(records: Iterable[Entry]) -> bytes:
 
 def read_merged(data: bytes) -> Content:
     """Read a merged file; never raises, see :attr:`Content.damage`."""
-    if data.startswith(_HEAD) and data.endswith(_TAIL):
-        # As it was written: line by line, which needs no look at the brackets of the whole.
-        body = data[len(_HEAD) : -len(_TAIL)]
-        return _read_entries(body.split(b",\n", _MOST_ENTRIES) if body else [])
     if data.count(b",") + data.count(b"[") + data.count(b"{") > _MOST_VALUES:
         return Content(damage="it holds too many values")
     try:

@@ -185,9 +185,10 @@ class Wisdom(Guarded):
                 try:
                     self._write(self._layout, encode_lines(new))
                 except OSError as error:
+                    reason = error.strerror or error
                     raise WisdomError(
-                        f"{path} was not imported: wisdom at {self.path} cannot be written ({error.strerror or error}); "
-                        "set HPFRACC_WISDOM to a folder that can be written"
+                        f"{path} was not imported: wisdom at {self.path} cannot be written ({reason}); set "
+                        "HPFRACC_WISDOM to a folder that can be written"
                     ) from error
             self.merge()
         return len(new)
@@ -207,7 +208,7 @@ class Wisdom(Guarded):
                 files = list_files(self._layout) if self._layout is not None else []
             except OSError as error:
                 raise WisdomError(
-                    f"wisdom at {self.path} cannot be cleared ({error.strerror or error}); let this user read the folder"
+                    f"wisdom at {self.path} cannot be cleared ({error.strerror or error}); let this user read it"
                 ) from error
             for path, _ in files:
                 try:
