@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hpfracc._files import parse_json, read_plain
 from hpfracc.errors import InvalidInputError
@@ -55,6 +55,9 @@ class PerformanceMonitor:
         self.recorder = recorder if recorder is not None else _own_recorder()
         self._lock = threading.Lock()
         self._begun: dict[tuple[str, int], list[int]] = {}
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a PerformanceMonitor times its own process; send get_timings()")
 
     def start_timing(self, name: str) -> None:
         """Begin to time ``name`` in this thread; the same name may be begun again within."""
@@ -118,6 +121,9 @@ class UsageTracker:
         self.recorder = recorder if recorder is not None else _own_recorder()
         self.path = None if path is None else Path(path)
         self._earlier: dict[str, dict[str, float]] = {} if self.path is None else _read(self.path)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a UsageTracker counts in its own process; send get_statistics(), or give each process a path")
 
     def record_usage(self, name: str, data_size: float = 0, execution_time: float | None = None) -> None:
         """Note one use of ``name`` on ``data_size`` elements, with the seconds it took where they are known."""
