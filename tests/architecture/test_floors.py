@@ -19,6 +19,7 @@ FLOORS = {
     "_arrays": 0,
     "_frames": 0,
     "_optional": 0,
+    "_files": 0,
     "profiling": 1,
     "engine.workload": 2,
     "engine.primitives": 2,

@@ -67,6 +67,13 @@ class Operation:
         self._retired: deque[Plan] = deque()
         self._lock = threading.Lock()
 
+    def __copy__(self) -> Operation:
+        """The operation itself: there is one of each name in a process, with what it has learned."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Operation:
+        return self
+
     def __call__(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Any:
         """Do the work where it is done soonest; the result is an array of the caller's own kind."""
         if spans.on:

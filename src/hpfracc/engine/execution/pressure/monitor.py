@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.pressure.growth import SLOWEST, WINDOW, Growth, find_growth
@@ -122,6 +122,9 @@ class MemoryMonitor(Guarded):
     read : callable, optional
         How memory is read; for tests.
     """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a MemoryMonitor watches its own process; call get_memory_monitor() in the other one")
 
     def __init__(
         self,
