@@ -223,6 +223,13 @@ class Adapter(ABC):
         """The parts as one array, for a library whose arrays cannot be written into."""
         raise NotImplementedError(f"arrays of {self.name} are written into instead")
 
+    def begin_in_child(self) -> None:
+        """Called before the first use in a forked child whose parent had imported the library."""
+
+    def is_running(self) -> bool:
+        """Whether the library has started threads without which it waits for ever; they are not in a forked child."""
+        return False
+
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether ``error`` is this library's way of saying that memory ran out."""
         return isinstance(error, MemoryError)
