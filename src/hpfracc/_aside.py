@@ -69,9 +69,7 @@ class Aside:
         If no thread can be started.
     """
 
-    def __init__(
-        self, function: Callable[[], Any], *, awaited: bool = True, name: str = "hpfracc-aside"
-    ) -> None:
+    def __init__(self, function: Callable[[], Any], *, awaited: bool = True, name: str = "hpfracc-aside") -> None:
         self.ended = False
         self._value: Any = None
         self._error: BaseException | None = None

@@ -17,6 +17,7 @@ FLOORS = {
     "_environment": 0,
     "_config": 0,
     "_arrays": 0,
+    "_aside": 0,
     "_optional": 0,
     "profiling": 1,
     "engine.workload": 2,

@@ -127,6 +127,8 @@ class Adapter(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     #: Seconds that importing the library takes where nothing better is known; measured once it was imported.
     import_seconds: ClassVar[float] = 0.0
+    #: Whether first calls, which compile, are made out of the reach of interrupts: one would leave its compiler locked.
+    compiles_aside: ClassVar[bool] = False
     #: Bytes of the host that the library takes once imported, with its first kernel compiled; 0 where not measured.
     import_bytes: ClassVar[int] = 0
     #: The kernels it offers, per primitive.
@@ -224,7 +226,8 @@ class Adapter(ABC):
         raise NotImplementedError(f"arrays of {self.name} are written into instead")
 
     def begin_in_child(self) -> None:
-        """Called before the first use in a forked child whose parent had imported the library."""
+        """What must be arranged before its first use in a forked child whose parent had imported the library."""
+        return None
 
     def is_running(self) -> bool:
         """Whether the library has started threads without which it waits for ever; they are not in a forked child."""

@@ -303,6 +303,13 @@ def remove_operation(operation: str) -> None:
             del _registry.kernels[key]
 
 
+def compiles_aside(operation: str, arm: Arm) -> bool:
+    """Whether the arm's first call is made out of the reach of interrupts; a user's own kernel stays in its thread."""
+    return adapter(arm.backend).compiles_aside and arm.algorithm not in _registry.own.get(operation, {}).get(
+        arm.backend, {}
+    )
+
+
 def source_hash(operation: str, backend: str, algorithm: str) -> str:
     """A short hash of the kernel's source: timings of code that was changed since are void."""
     key = operation, backend, algorithm
