@@ -26,12 +26,15 @@ def problems(source: Path) -> list[str]:
                 found.append(f"{where} imports names of {node.module}; see hpfracc.engine.locks")
             elif isinstance(node, ast.Import) and any(name.name.startswith("concurrent") for name in node.names):
                 found.append(f"{where} imports concurrent.futures; see hpfracc.engine.locks")
-            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                if node.value.id == "threading" and node.attr in FORBIDDEN and module.name != STARTS_THREADS:
-                    found.append(f"{where} uses threading.{node.attr}; see hpfracc.engine.locks")
-            if isinstance(node, ast.Attribute) and node.attr == "acquire":
+            elif isinstance(node, ast.Attribute) and node.attr == "acquire":
                 found.append(f"{where} calls acquire; take a lock by with, see hpfracc.engine.locks")
+            elif isinstance(node, ast.Attribute) and module.name != STARTS_THREADS and _is_forbidden(node):
+                found.append(f"{where} uses threading.{node.attr}; see hpfracc.engine.locks")
     return found
+
+
+def _is_forbidden(node: ast.Attribute) -> bool:
+    return node.attr in FORBIDDEN and isinstance(node.value, ast.Name) and node.value.id == "threading"
 
 
 def test_nothing_waits_on_what_an_interrupt_can_leave_held():

@@ -51,8 +51,7 @@ def convolutions() -> Callable[[], Any]:
 
     def call() -> Any:
         chosen = [hf.causal_convolution(*pair) for pair in pairs]
-        for backend in ("numpy", "numba", "torch", "jax"):
-            chosen.append(hf.causal_convolution(*pairs[1], backend=backend))
+        chosen += [hf.causal_convolution(*pairs[1], backend=name) for name in ("numpy", "numba", "torch", "jax")]
         return np.concatenate(chosen)
 
     return call
