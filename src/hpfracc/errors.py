@@ -16,6 +16,7 @@ __all__ = [
     "BackendUnavailableError",
     "BatchItemError",
     "ConfigurationError",
+    "DiskFullError",
     "HpfraccError",
     "InvalidInputError",
     "MissingDependencyError",
@@ -95,6 +96,10 @@ class MissingDependencyError(HpfraccError, ImportError):
 
 class OutOfMemoryError(HpfraccError, MemoryError):
     """No arm fits into the memory that is free: names need, have and advice."""
+
+
+class DiskFullError(HpfraccError, OSError):
+    """A file for which the disk has no room: names need, have, the folder and advice."""
 
 
 class SolveError(HpfraccError, RuntimeError):

@@ -18,6 +18,7 @@ FLOORS = {
     "_config": 0,
     "_arrays": 0,
     "_frames": 0,
+    "_aside": 0,
     "_optional": 0,
     "_files": 0,
     "profiling": 1,

@@ -98,14 +98,14 @@ class Operation:
                     if guard is not None and (growth.active or not guard()):
                         return self._call(arrays, backend, weights_key, params)
                     last = trail.current()
-                    if last is not plan:
+                    bound = plan.bound
+                    if last is not bound:
                         if type(last) is trail.Mode:
                             return self._call_in_mode(last, arrays, backend, weights_key, params)
-                        trail.replace_last(plan)
+                        trail.replace_last(bound)
                     count = plan.tick()
                     if count >= plan.attention:
                         return attend(plan, count, arrays, _with_key(self.name, weights_key, params))
-                    bound = plan.bound
                     bare = bound.bare
                     try:
                         if weights_key is None:
@@ -134,11 +134,11 @@ class Operation:
         except OutOfMemoryError as error:
             return cut_or_raise(self.primitive, arrays, _with_key(self.name, weights_key, params), backend, error)
         params = _with_key(self.name, weights_key, params)
-        trail.note(plan)
+        bound = plan.bound
+        trail.note(bound)
         count = plan.tick()
         if count >= plan.attention:
             return attend(plan, count, arrays, params)
-        bound = plan.bound
         try:
             return bound.run(*arrays, **params)
         except Exception as error:
@@ -175,6 +175,9 @@ class Operation:
         self, mode: trail.Mode, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
     ) -> Any:
         """Only decide, and hand back zeros; or call, and add the decision to those of the call around this one."""
+        if mode.is_over:
+            trail.leave(mode)
+            return self.call_plainly(arrays, backend, weights_key, params)
         if mode.dry:
             request = make_request(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
             mode.decisions.append(decide(request, knowledge_for(request.settings), frozen=True).decision)

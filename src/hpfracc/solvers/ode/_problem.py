@@ -186,8 +186,11 @@ def read_problem(
 
 def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
     """A function of t; a number or an array that broadcasts to the state is the same at all times."""
-    if history is None or (callable(history) and library_of(history) == "python"):
-        return history
+    if history is None:
+        return None
+    if callable(history) and library_of(history) == "python":
+        given: Callable[[float], Any] = history
+        return given
     if library_of(state) != "numpy":
         return lambda t: history
     try:
