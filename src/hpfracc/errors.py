@@ -50,7 +50,10 @@ class HpfraccError(Exception):
 
 def _rebuild(kind: type[HpfraccError], args: tuple[Any, ...]) -> HpfraccError:
     """An error without its own ``__init__``, whose parameters need not be ``args``; the state follows."""
-    error = Exception.__new__(kind, *args)
+    builtin: Any = kind
+    while builtin.__module__ != "builtins":  # the one whose memory layout it has, which alone may make it
+        builtin = builtin.__base__
+    error: HpfraccError = builtin.__new__(kind, *args)
     super(HpfraccError, error).__init__(*args)
     return error
 
