@@ -33,6 +33,8 @@ EXTRAS: dict[str, str] = {
     "rustworkx": "graph",
     "joblib": "parallel",
     "sklearn": "sklearn",
+    "pandas": "frames",
+    "xarray": "frames",
 }
 
 #: The libraries that are imported in a thread of their own: each takes up to seconds, and none can be imported again

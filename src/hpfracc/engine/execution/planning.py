@@ -11,6 +11,7 @@ import numpy as np
 
 from hpfracc._arrays import dtype_name, is_array, library_of
 from hpfracc._config import current_context
+from hpfracc._frames import refuse_tables
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.binding import Bound, bind
 from hpfracc.engine.execution.plan import Plan
@@ -47,6 +48,7 @@ def make_request(
     placement: Placement | None = None,
     limit: int | None = None,
     kernel: str | None = None,
+    short: bool = False,
 ) -> Request:
     """Check the operands and say what is asked; raises the primitive's typed errors."""
     context = current_context()
@@ -70,6 +72,7 @@ def make_request(
         limit=limit,
         kernel=kernel,
         plain=not params,
+        short=short,
     )
 
 
@@ -82,14 +85,21 @@ def make_plan(
     prepared: bool = False,
     limit: int | None = None,
     kernel: str | None = None,
+    short: bool = False,
 ) -> Plan:
-    """The plan for such a call, which may take ``limit`` bytes in all and, if one is named, runs on that ``kernel``."""
-    request = make_request(primitive, arrays, params, backend=backend, prepared=prepared, limit=limit, kernel=kernel)
+    """The plan for such a call, which may take ``limit`` bytes in all and, if one is named, runs on that ``kernel``.
+
+    ``short`` says that it is a piece of a call for which memory was short.
+    """
+    request = make_request(
+        primitive, arrays, params, backend=backend, prepared=prepared, limit=limit, kernel=kernel, short=short
+    )
     knowledge = knowledge_for(request.settings)
     verdict, bound = bind_verdict(request, knowledge, arrays)
     plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, request.settings.version)
     plan.fresh = verdict.arm.spec.compiles != "never" and _is_new(compile_key(request, verdict.arm), _compiled)
     plan.backend = backend
+    plan.slowdown = verdict.slowdown
     if verdict.in_chunks is not None:
         plan.in_chunks = verdict.in_chunks
         plan.attention = 0  # every call is looked at
@@ -177,6 +187,7 @@ def as_array(array: Any) -> Any:
     """An operand as it is, or the array that a number or a list stands for."""
     if isinstance(array, ArraySpec) or library_of(array) != "python":
         return array
+    refuse_tables("an operation of the engine", array)
     try:
         return np.asarray(array)
     except ValueError as error:

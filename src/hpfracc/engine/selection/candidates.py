@@ -67,6 +67,8 @@ class Request:
         Only ask which would be quickest if there were room.
     plain : bool
         Whether the call came without parameters.
+    short : bool
+        Whether this is a piece of a call for which memory was short: no further library is imported for it.
     """
 
     primitive: Primitive
@@ -85,6 +87,7 @@ class Request:
     kernel: str | None = None
     ignore_memory: bool = False
     plain: bool = False
+    short: bool = False
 
     @property
     def operation(self) -> str:
@@ -134,6 +137,8 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
         absent = registry.forked(arm.backend) or registry.delayed(arm.backend)
         if absent is not None:
             return absent
+    if request.short and request.wish is None and arm.on_host and not registry.is_loaded(arm.backend):
+        return f"memory is short, and importing {arm.backend} takes some"
     if call.dtype not in spec.dtypes:
         return f"dtype {call.dtype} is not served"
     pinned = _pin_refusal(placement, arm)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NoReturn
 
 from hpfracc._aside import Aside
 from hpfracc.engine.backends import registry
@@ -125,6 +125,9 @@ class MemoryMonitor(Guarded):
     read : callable, optional
         How memory is read; for tests.
     """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a MemoryMonitor watches its own process; call get_memory_monitor() in the other one")
 
     def __init__(
         self,
