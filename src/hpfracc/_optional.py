@@ -115,7 +115,7 @@ def import_whole(name: str) -> ModuleType:
     if not _is_child and threading.current_thread() is not threading.main_thread():
         return _import(name)  # no interrupt comes here, and whoever imports it will end
     try:
-        asked = _ask(name, awaited=True)
+        asked = _ask(name, awaited=not _is_child)
     except RuntimeError:  # no thread can be started
         return _import(name)
     if not asked.wait(CHILD_PATIENCE if _is_child else float("inf")):
