@@ -110,7 +110,7 @@ def make_plan(
 
 #: What plans had to compile, so that the first call of the next one is known to, or not to; for the profiler.
 _compiled: set[Hashable] = set()
-_MOST_COMPILED = 100_000
+_MOST_COMPILED = 8192
 
 
 def _is_new(key: Hashable) -> bool:
