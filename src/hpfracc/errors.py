@@ -21,6 +21,7 @@ __all__ = [
     "NoPathError",
     "OutOfMemoryError",
     "PinnedBackendError",
+    "RecompilationWarning",
     "ShapeError",
     "SolveError",
     "UnknownOperationError",
@@ -120,6 +121,10 @@ class BatchItemError(HpfraccError, RuntimeError):
 
 class WisdomError(HpfraccError, ValueError):
     """A wisdom file that cannot be imported."""
+
+
+class RecompilationWarning(UserWarning):
+    """A function is compiled again at every call, and how that is avoided."""
 
 
 class WisdomWarning(UserWarning):
