@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode._auto import solve_auto, solve_with
 from hpfracc.solvers.ode._interrupted import only_the_start
@@ -13,6 +14,7 @@ from hpfracc.solvers.ode._multiterm import solve_reduced
 from hpfracc.solvers.ode._options import MAX_STEPS, Options, read_options
 from hpfracc.solvers.ode._problem import Problem, read_problem
 from hpfracc.solvers.ode._result import FODEResult
+from hpfracc.solvers.ode._room import is_shortage, out_of_memory
 
 __all__ = ["solve_fode"]
 
@@ -171,3 +173,9 @@ def solve_fode(
         return solve_reduced(problem, options, solve) if problem.terms else solve(problem, options)
     except KeyboardInterrupt:  # methods return what they have; this one came before they had begun
         return only_the_start(problem, options)
+    except OutOfMemoryError:
+        raise
+    except (MemoryError, RuntimeError) as error:
+        if not is_shortage(problem, error):
+            raise
+        raise out_of_memory(problem, options, error) from error
