@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 __all__ = [
+    "AccuracyWarning",
     "AllBackendsFailedError",
     "BackendError",
     "BackendUnavailableError",
     "BatchItemError",
     "ConfigurationError",
+    "DivergenceError",
     "HpfraccError",
     "InvalidInputError",
     "MissingDependencyError",
@@ -39,6 +41,10 @@ class InvalidInputError(HpfraccError, ValueError):
 
 class ShapeError(InvalidInputError):
     """Arrays whose shapes do not fit each other or the function."""
+
+
+class DivergenceError(InvalidInputError, ArithmeticError):
+    """An operator of a function for which its integral does not exist."""
 
 
 class UnsupportedDtypeError(HpfraccError, TypeError):
@@ -115,6 +121,10 @@ class BatchItemError(HpfraccError, RuntimeError):
 
 class WisdomError(HpfraccError, ValueError):
     """A wisdom file that cannot be imported."""
+
+
+class AccuracyWarning(UserWarning):
+    """An answer that may be off by more than the tolerance; the message has the estimate of its error."""
 
 
 class WisdomWarning(UserWarning):

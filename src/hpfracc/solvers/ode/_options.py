@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import refuse_masked
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["MAX_STEPS", "Options", "read_options"]
@@ -156,6 +157,7 @@ def _read_limits(max_step: Any, first_step: Any, step: Any, length: float) -> tu
 def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
     if t_eval is None:
         return None
+    refuse_masked(t_eval, "t_eval")
     try:
         times = np.asarray(t_eval, dtype=np.float64)
     except (TypeError, ValueError):
