@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import refuse_masked
 from hpfracc._frames import refuse_dates
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -158,6 +159,7 @@ def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
     if t_eval is None:
         return None
     refuse_dates("t_eval", t_eval)
+    refuse_masked(t_eval, "t_eval")
     try:
         times = np.asarray(t_eval, dtype=np.float64)
     except (TypeError, ValueError):

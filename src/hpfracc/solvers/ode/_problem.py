@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, refuse_masked
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.ode._orders import Orders, check_values, read_orders
 
@@ -234,12 +234,18 @@ def _read_state(value: Any, name: str) -> Any:
         if value.ndim == 0:
             raise ShapeError(f"{name} has no axis; give a tensor of shape (d,) or (..., d)")
         return value
+    refuse_masked(value, name)
     try:
         state = np.asarray(value)
     except ValueError:
         raise ShapeError(f"{name} is a ragged sequence; give numbers of shape (d,) or (..., d)") from None
     if state.dtype.kind not in "fciub":
         raise UnsupportedDtypeError(f"{name} has dtype {state.dtype}; give real or complex numbers")
+    if state.dtype.kind in "fc" and state.dtype.itemsize > (8 if state.dtype.kind == "f" else 16):
+        raise UnsupportedDtypeError(
+            f"{name} has dtype {state.dtype}, and equations are solved in double precision; convert it to float64 or "
+            "complex128"
+        )
     state = np.array(state, dtype=np.complex128 if state.dtype.kind == "c" else np.float64, ndmin=1)
     if state.size == 0:
         raise ShapeError(f"{name} has shape {state.shape} and so no component; give at least one number")
