@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,9 +89,19 @@ class Problem:
         """float64 or complex128 for NumPy; the tensor's or array's own otherwise."""
         return self.y0.dtype
 
+    def without_functions(self) -> Problem:
+        """The data alone, for what is kept of a solve: it can be pickled whatever the functions were."""
+        terms = tuple(Term(0.0 if callable(term.coefficient) else term.coefficient, term.order) for term in self.terms)
+        orders = replace(self.orders, value=None, function=None)
+        return replace(self, fun=_no_function, orders=orders, args=(), jac=None, terms=terms, history=None)
+
     def evaluate(self, t: float, y: Any) -> Any:
         """``fun(t, y, *args)`` of a NumPy problem, with its shape and kind checked: for a first look at ``fun``."""
         return check_value(self.fun(t, y, *self.args), self.shape, self.dtype, "fun")
+
+
+def _no_function(*_: Any) -> Any:
+    raise InvalidInputError("only the data of this problem were kept, not its right-hand side; solve it again")
 
 
 def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Array:
@@ -102,6 +112,8 @@ def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Ar
         raise ShapeError(f"{name}(t, y) returned a ragged sequence; return an array of shape {shape}") from None
     if array.dtype.kind not in "fciub":
         raise UnsupportedDtypeError(f"{name}(t, y) returned values of dtype {array.dtype}; return numbers")
+    if array.shape == () and shape == (1,):  # one equation: fun may return the number itself
+        array = array.reshape(shape)
     if array.shape != shape:
         raise ShapeError(
             f"{name}(t, y) returned shape {array.shape}, and y has shape {shape}: it has to return an array of "
@@ -139,7 +151,10 @@ def read_problem(
 ) -> Problem:
     """Read and check what the user gave; every refusal is a typed error that says what to do."""
     if not callable(fun):
-        raise InvalidInputError(f"fun={fun!r} cannot be called; give the right-hand side as a function fun(t, y)")
+        raise InvalidInputError(
+            f"fun={fun!r} cannot be called; give the right-hand side as a function fun(t, y). The order of the "
+            "arguments is solve_fode(fun, t_span, y0, alpha)"
+        )
     if jac is not None and not callable(jac):
         raise InvalidInputError(f"jac={jac!r} cannot be called; give a function jac(t, y), or leave it out")
     if derivative not in DERIVATIVES:
@@ -198,7 +213,10 @@ def _read_span(t_span: Sequence[float]) -> tuple[float, float]:
     try:
         t0, t1 = (float(t) for t in t_span)
     except (TypeError, ValueError):
-        raise InvalidInputError(f"t_span={t_span!r} has to be two numbers (t0, t1)") from None
+        raise InvalidInputError(
+            f"t_span={t_span!r} has to be two numbers (t0, t1). The order of the arguments is "
+            "solve_fode(fun, t_span, y0, alpha)"
+        ) from None
     if not (math.isfinite(t0) and math.isfinite(t1)):
         raise InvalidInputError(f"t_span=({t0}, {t1}) is not finite; give a finite interval")
     if t1 == t0:
@@ -280,7 +298,7 @@ def _read_term(term: tuple[Any, float] | Term) -> Term:
             f"terms holds the coefficient {coefficient!r}; give a number, an array or a function of t"
         )
     if value.ndim:
-        raise ShapeError(f"a term has one order, and {order!r} is several")
+        raise ShapeError(f"each term takes a single order; got {order!r}")
     if float(value) != 0.0:  # a plain multiple of y is a term too
         check_values(value, "the order of a term")
     return Term(coefficient, float(value))

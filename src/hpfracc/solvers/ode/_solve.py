@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode._auto import solve_auto, solve_with
 from hpfracc.solvers.ode._interrupted import only_the_start
 from hpfracc.solvers.ode._method import Method, find_method
@@ -16,6 +17,7 @@ from hpfracc.solvers.ode._result import FODEResult
 __all__ = ["solve_fode"]
 
 
+@watched
 def solve_fode(
     fun: Callable[..., Any],
     t_span: Sequence[float],

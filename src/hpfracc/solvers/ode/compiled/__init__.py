@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from hpfracc._optional import import_optional
 
-__all__ = ["require"]
+__all__ = ["NotCompiledError", "require"]
+
+
+class NotCompiledError(Exception):
+    """A function is not compiled; the message says why, in one line."""
 
 
 def require() -> None:

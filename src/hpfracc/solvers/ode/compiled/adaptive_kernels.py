@@ -1,8 +1,10 @@
 """One adaptive step, compiled: the polynomials of the newest points, the past, the step's equation, the error.
 
-The same arithmetic as in ``adaptive/arithmetic.py``, for equations whose components share one order. The right-hand
-side comes as an address, compiled or in Python (see ``kernels.py``). Solving ends with 0, or with 1 where the iteration
-does not converge, 2 where the right-hand side is not finite, 3 where it raised ``flag``.
+The same arithmetic as in ``adaptive/arithmetic.py``, for equations whose components share one order. A compiled
+right-hand side comes as an address (see ``kernels.py``), and solving ends with 0, with 1 where the iteration does not
+converge, with 2 where the right-hand side is not finite. One in Python is called between the parts that steps are made
+of: :func:`prepare`, :func:`correct` or :func:`correct_newton` after each evaluation, :func:`finish`, and
+:func:`begin_take` before and :func:`end_take` after the evaluation that moves the error along.
 """
 
 from __future__ import annotations
@@ -11,27 +13,15 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 
 from hpfracc.solvers.ode.adaptive.corrector import MOST_ITERATIONS, MOST_NEWTON, PART
+from hpfracc.solvers.ode.compiled.kernels import call
 
-__all__ = ["attempt", "finish", "iterate", "newton", "prepare", "take"]
+__all__ = [
+    "attempt", "begin_take", "correct", "correct_newton", "end_take", "finish", "iterate", "newton", "prepare", "take",
+]  # fmt: skip
 
 _compile = numba.njit(cache=True)
-
-
-@intrinsic
-def _call(typing: Any, address: Any, t: Any, y: Any, out: Any, parameters: Any) -> Any:
-    """A function by its address: to find the type of a pointer takes Numba 20 us at each call of a kernel."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word, number = context.get_value_type(types.intp), context.get_value_type(types.float64)
-        kind = type(builder.function.function_type)(context.get_value_type(types.void), (number, word, word, word))
-        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), arguments[1:])
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.float64, types.intp, types.intp, types.intp), generate
 
 
 @_compile
@@ -63,13 +53,11 @@ def _apply(inverse: Any, residual: Any) -> Any:
 
 @_compile
 def _evaluate(fun: Any, t: float, y: Any, out: Any, tools: Any) -> int:
-    point, value, parameters, flag, counts = tools
+    point, value, parameters, counts = tools
     for i in range(len(y)):
         point[i] = y[i]
-    _call(fun, t, point.ctypes.data, value.ctypes.data, parameters.ctypes.data)
+    call(fun, t, point, value, parameters)
     counts[0] += 1
-    if flag[0] != 0:
-        return 3
     for i in range(len(y)):
         out[i] = value[i]
         if not np.isfinite(out[i]):
@@ -146,20 +134,38 @@ def prepare(
 
 
 @_compile
+def correct(known: Any, weight: float, f: Any, y: Any, scale: Any, d: int) -> float:
+    """``y = known + weight f``, in place; the size of the change."""
+    change = np.empty_like(y)
+    for i in range(len(y)):
+        moved = known[i] + weight * f[i]
+        change[i] = moved - y[i]
+        y[i] = moved
+    return float(_norm(change, scale, d))
+
+
+@_compile
+def correct_newton(known: Any, weight: float, f: Any, y: Any, scale: Any, d: int, inverse: Any) -> float:
+    """One iteration of Newton's method with ``inverse``, in place; the size of the change."""
+    residual = np.empty_like(y)
+    for i in range(len(y)):
+        residual[i] = y[i] - known[i] - weight * f[i]
+    change = _apply(inverse, residual)
+    for i in range(len(y)):
+        y[i] -= change[i]
+    return float(_norm(change, scale, d))
+
+
+@_compile
 def iterate(fun: Any, t: float, known: Any, weight: float, guess: Any, scale: Any, d: int, tools: Any) -> Any:
     """By iteration; also how fast it converged."""
     y, f = guess.copy(), np.empty_like(guess)
-    moved, change = np.empty_like(guess), np.empty_like(guess)
     last, contraction = np.inf, -1.0
     for turn in range(MOST_ITERATIONS):
         status = _evaluate(fun, t, y, f, tools)
         if status:
             return status, contraction, y, f
-        for i in range(len(y)):
-            moved[i] = known[i] + weight * f[i]
-            change[i] = moved[i] - y[i]
-            y[i] = moved[i]
-        size = _norm(change, scale, d)
+        size = correct(known, weight, f, y, scale, d)
         if size <= PART:
             return 0, contraction, y, f
         if turn and size > 0.6 * last:
@@ -174,18 +180,12 @@ def newton(
 ) -> Any:
     """By Newton's method with a matrix that stays."""
     y, f = guess.copy(), np.empty_like(guess)
-    residual = np.empty_like(guess)
     last = np.inf
     for _ in range(MOST_NEWTON):
         status = _evaluate(fun, t, y, f, tools)
         if status:
             return status, y, f
-        for i in range(len(y)):
-            residual[i] = y[i] - known[i] - weight * f[i]
-        change = _apply(inverse, residual)
-        for i in range(len(y)):
-            y[i] -= change[i]
-        size = _norm(change, scale, d)
+        size = correct_newton(known, weight, f, y, scale, d, inverse)
         rate = size / last if np.isfinite(last) else 0.5
         if size * max(rate, 0.1) <= PART:
             for i in range(len(y)):
@@ -259,53 +259,62 @@ def attempt(
 
 
 @_compile
-def take(
-    fun: Any,
-    time: tuple[float, float, float],
+def begin_take(degree: int, y: Any, weights: Any, terms: Any, inherited: Any, moved_before: Any) -> Any:
+    """The equation of the estimated error: what is known of it, a guess, and the state moved by that guess."""
+    rows, n = terms.shape
+    defect = min(degree + 1, rows - 1)
+    newest, older = weights[0, 0] + weights[1, 0], weights[0, 1] + weights[1, 1]
+    known, guess, other = np.empty(n, y.dtype), np.empty(n, y.dtype), np.empty(n, y.dtype)
+    for c in range(n):
+        known[c] = inherited[c] + terms[defect, c] + older * moved_before[c]
+        guess[c] = known[c] + newest * moved_before[c]
+        other[c] = y[c] + guess[c]
+    return known, guess, other
+
+
+@_compile
+def end_take(
+    there: bool,
+    value: Any,
+    known: Any,
+    guess: Any,
+    time: tuple[float, float],
     degree: int,
     y: Any,
     values: Any,
     rules: tuple[Any, Any, Any],
-    terms: Any,
-    inherited: Any,
     before: tuple[Any, Any],
     inverse: Any,
     memory: tuple[Any, Any, Any, int],
     step: float,
     tolerance: tuple[Any, float],
-    tools: Any,
 ) -> Any:
-    """The estimated global error after a step, the polynomials over it, and the memory with it."""
-    t, tau, end = time
+    """The estimated global error after a step, the polynomials over it, and the memory with it.
+
+    ``value`` is the right-hand side at the state that :func:`begin_take` moved; not ``there`` if it was not finite.
+    """
+    tau, end = time
     differences, polynomials, weights = rules
     moved_before, largest_before = before
     states, decay, moments, power = memory
     atol, rtol = tolerance
     rows, n = values.shape
     defect = min(degree + 1, rows - 1)
-    newest, older = weights[0, 0] + weights[1, 0], weights[0, 1] + weights[1, 1]
-    known, guess, other = np.empty(n, y.dtype), np.empty(n, y.dtype), np.empty(n, y.dtype)
+    newest = weights[0, 0] + weights[1, 0]
     error, moved = np.empty(n, y.dtype), np.empty(n, y.dtype)
-    for c in range(n):
-        known[c] = inherited[c] + terms[defect, c] + older * moved_before[c]
-        guess[c] = known[c] + newest * moved_before[c]
-        other[c] = y[c] + guess[c]
-    status = _evaluate(fun, t, other, moved, tools)
-    if status == 3:
-        return status, error, moved, terms, states, terms, 0.0, largest_before
-    if status == 2:
+    if not there:
         error[:], moved[:] = known, moved_before
     elif len(inverse):
         residual = np.empty(n, y.dtype)
         for c in range(n):
-            residual[c] = guess[c] - known[c] - newest * (moved[c] - values[0, c])
+            residual[c] = guess[c] - known[c] - newest * (value[c] - values[0, c])
         change = _apply(inverse, residual)
         for c in range(n):
             error[c] = guess[c] - change[c]
             moved[c] = (error[c] - known[c]) / newest
     else:
         for c in range(n):
-            moved[c] -= values[0, c]
+            moved[c] = value[c] - values[0, c]
             error[c] = known[c] + newest * moved[c]
 
     # Of the right-hand side in the first half of the columns, of its error in the second.
@@ -345,4 +354,31 @@ def take(
         largest[c] = max(abs(y[c]), largest_before[c] * (tau / end))
         share = abs(error[c]) / (atol[c] + rtol * largest[c])
         ratio = share if share > ratio or np.isnan(share) else ratio
-    return status, error, moved, both[: degree + 1, :n].copy(), new, both, ratio, largest
+    return error, moved, both[: degree + 1, :n].copy(), new, both, ratio, largest
+
+
+@_compile
+def take(
+    fun: Any,
+    time: tuple[float, float, float],
+    degree: int,
+    y: Any,
+    values: Any,
+    rules: tuple[Any, Any, Any],
+    terms: Any,
+    inherited: Any,
+    before: tuple[Any, Any],
+    inverse: Any,
+    memory: tuple[Any, Any, Any, int],
+    step: float,
+    tolerance: tuple[Any, float],
+    tools: Any,
+) -> Any:
+    """:func:`begin_take`, an evaluation and :func:`end_take` in one."""
+    known, guess, other = begin_take(degree, y, rules[2], terms, inherited, before[0])
+    value = np.empty_like(known)
+    there = _evaluate(fun, time[0], other, value, tools) == 0
+    span = (time[1], time[2])
+    return there, end_take(
+        there, value, known, guess, span, degree, y, values, rules, before, inverse, memory, step, tolerance
+    )
