@@ -71,7 +71,7 @@ _MATHEMATICS = {
     name: getattr(math, name)
     for name in (
         "sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh exp expm1 log log10 log1p log2 sqrt erf erfc "
-        "gamma lgamma hypot copysign fabs pow fmod isfinite"
+        "gamma lgamma hypot copysign fabs pow isfinite"
     ).split()
 }
 _SCOPE: dict[str, Any] = {
@@ -79,6 +79,7 @@ _SCOPE: dict[str, Any] = {
     "carray": numba.carray,
     "nan": math.nan,
     "inf": math.inf,
+    "fmod": np.fmod,
     "floor": np.floor,
     "ceil": np.ceil,
     "trunc": np.trunc,
