@@ -6,16 +6,17 @@ Read in this order, the later winning: defaults, the environment, ``config(...)`
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from types import TracebackType
-from typing import Any
+from typing import Any, TypedDict, Unpack, get_type_hints
 
 from hpfracc._environment import BACKENDS, Environment, check_fraction, read_environment
 from hpfracc.errors import ConfigurationError
@@ -56,7 +57,20 @@ class Settings:
         return self.enable_learning and not self.deterministic and self.exploration_budget > 0.0
 
 
-_SETTABLE = frozenset(f.name for f in fields(Settings)) - {"force", "disabled", "version"}
+class SettingsOptions(TypedDict, total=False):
+    """The settings that :class:`config` takes, for type checkers and editors."""
+
+    gpu_memory_limit: float
+    performance_threshold: float
+    enable_learning: bool
+    exploration_budget: float
+    deterministic: bool
+    wisdom: str | PathLike[str] | None
+    pin: Mapping[str, str]
+    never: Mapping[str, str | Sequence[str]]
+
+
+_SETTABLE = frozenset(SettingsOptions.__annotations__)
 
 
 def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -313,7 +327,7 @@ class config:
     ...     pass
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: Unpack[SettingsOptions]) -> None:
         self._layer = _checked(settings)
         self._key = object()  # and not the object itself, whose end says that it was a call
         self._resets = state.resets
@@ -358,6 +372,19 @@ class config:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _close()
+
+
+# What help() and editors of a running session show: each setting by name, with its default.
+config.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        *(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Settings(), name), annotation=type_)
+            for name, type_ in get_type_hints(SettingsOptions).items()
+        ),
+    ],
+    return_annotation=None,
+)
 
 
 class use_backend:

@@ -23,6 +23,8 @@ EXTRAS: dict[str, str] = {
     "rustworkx": "graph",
     "joblib": "parallel",
     "sklearn": "sklearn",
+    "pandas": "frames",
+    "xarray": "frames",
 }
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "NoPathError",
     "OutOfMemoryError",
     "PinnedBackendError",
+    "RecompilationWarning",
     "ShapeError",
     "SolveError",
     "UnknownOperationError",
@@ -115,6 +116,10 @@ class BatchItemError(HpfraccError, RuntimeError):
 
 class WisdomError(HpfraccError, ValueError):
     """A wisdom file that cannot be imported."""
+
+
+class RecompilationWarning(UserWarning):
+    """A function is compiled again at every call, and how that is avoided."""
 
 
 class WisdomWarning(UserWarning):

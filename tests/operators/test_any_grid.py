@@ -328,3 +328,43 @@ def test_units_in_which_answers_leave_the_range_are_refused(operator: Any, dtype
     for power in (1.0, 1.5):
         with pytest.raises(hf.errors.InvalidInputError, match="outside the range of float.*measure t in other units"):
             operator(np.ones(9, dtype), np.linspace(0.0, unit, 9) ** 1.0 * np.linspace(1.0, power, 9), 1.5)
+
+
+def test_a_grid_that_is_uniform_but_for_its_rounding_is_taken_as_such():
+    """Timestamps at 60 Hz with three decimals: the uniform rule, and the full account says so."""
+    even = np.arange(200) / 60.0
+    given = np.round(even, 3)
+    found = hf.caputo(np.sin(even), given, 0.5, full_output=True)
+    np.testing.assert_allclose(found.value, hf.caputo(np.sin(even), step=given[-1] / 199, alpha=0.5), rtol=1e-12)
+    assert "uniform but for its rounding to 0.001" in found.message
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        np.round(np.arange(200) / 60.0, 3) + np.where(np.arange(200) == 77, 0.002, 0.0),  # more than its rounding
+        np.arange(200) / 60.0 + 1e-4 * np.sin(np.arange(200)),  # not rounded at all
+        np.round(np.arange(200) / 60.0, 2),  # rounded to most of a step
+        np.round(np.arange(20) / 60.0, 3),  # few points may be so by accident
+        np.round(np.linspace(0.0, 3.0, 200) ** 1.2, 3),
+    ],
+)
+def test_other_grids_are_taken_as_they_are(times):
+    """Deviations beyond the rounding, grids without one, and short ones are not uniform."""
+    found = hf.caputo(np.sin(times), times, 0.5, full_output=True)
+    assert found.method == "l1" and "rounding to" not in found.message
+
+
+def test_a_long_direct_sum_is_hinted_at_once(monkeypatch, caplog):
+    """The first call of an operator that is predicted to take long names method='fast' with its error."""
+    monkeypatch.setattr("hpfracc.operators._memory._ASKED_FROM", 50)
+    monkeypatch.setattr("hpfracc.operators._memory._LONG", 1e-9)
+    times = np.linspace(0.0, 1.0, 60) ** 2
+    hf.caputo(times, times, 0.5, method="fast")
+    hf.caputo(np.arange(60.0), step=1.0, alpha=0.5)
+    assert caplog.messages == []
+    for _ in range(3):
+        hf.caputo(times, times, 0.5)
+    hf.riemann_liouville_integral(times, times, 0.5)
+    assert [message.partition(" ")[0] for message in caplog.messages] == ["Caputo", "RiemannLiouvilleIntegral"]
+    assert "method='fast'" in caplog.text and "1e-10" in caplog.text

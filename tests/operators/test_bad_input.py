@@ -16,7 +16,18 @@ T = np.linspace(0.0, 1.0, 11)
 X = T**2
 
 CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "no order": (lambda: hf.caputo(X, T), InvalidInputError, "alpha=None is not a number"),
+    "no order": (lambda: hf.caputo(X, T), InvalidInputError, "alpha is missing; give the order after"),
+    "no order, and it stands where the points belong": (
+        lambda: hf.caputo(X, 0.5),
+        ShapeError,
+        r"t=0.5 is a single number.*If it is the order, it comes after the points",
+    ),
+    "points and order swapped": (lambda: hf.caputo(X, 0.5, T), ShapeError, "it comes after the points"),
+    "points and order swapped, of a function": (
+        lambda: hf.caputo(np.sin, 0.5, T),
+        ShapeError,
+        "the arguments are swapped",
+    ),
     "nan order": (lambda: hf.caputo(X, T, math.nan), InvalidInputError, "alpha=nan is not finite"),
     "infinite order": (lambda: hf.caputo(X, T, math.inf), InvalidInputError, "alpha=inf is not finite"),
     "word for an order": (lambda: hf.caputo(X, T, "half"), InvalidInputError, "'half' is not a number"),

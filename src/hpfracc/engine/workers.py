@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["available_cores", "even_blocks", "run_blocks", "started_workers"]
+__all__ = ["available_cores", "even_blocks", "machine_load", "run_blocks", "started_workers"]
 
 T = TypeVar("T")
 B = TypeVar("B")
@@ -33,6 +33,14 @@ def available_cores() -> int:
         return max(1, len(os.sched_getaffinity(0)))
     except AttributeError:  # not on every system
         return max(1, os.cpu_count() or 1)
+
+
+def machine_load() -> float:
+    """Threads of all processes that want to run, for each core of the machine; 0 where the system does not say."""
+    try:
+        return os.getloadavg()[0] / max(1, os.cpu_count() or 1)
+    except (AttributeError, OSError):  # not on every system
+        return 0.0
 
 
 def even_blocks(total: int, parts: int, least: int = 1) -> list[tuple[int, int]]:

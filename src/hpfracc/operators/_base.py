@@ -6,12 +6,13 @@ import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from hpfracc._arrays import PAIR_KINDS, device_of, library_of
+from hpfracc._frames import Opened, has_labels, open_samples
 from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import InvalidInputError
@@ -20,10 +21,12 @@ from hpfracc.operators._estimates import meets, rounding_note, rounding_of
 from hpfracc.operators._exponentials import LEAST_TOLERANCE
 from hpfracc.operators._function import Function, read_function
 from hpfracc.operators._grids import Grid, read_grid, read_number
+from hpfracc.operators._memory import hint_at_fast
 from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, as_values, check_axis, join, move_axis
+from hpfracc.profiling.recorder import shared as spans
 
 if TYPE_CHECKING:
     from hpfracc.operators._stream import OperatorStream
@@ -37,6 +40,7 @@ __all__ = [
     "apply_rule",
     "order_beside",
     "pick_rule",
+    "relabelled",
     "streamed_rule",
 ]
 
@@ -134,7 +138,9 @@ class FractionalOperator(ABC):
         t: Any = None,
         *,
         step: Any = None,
-        axis: int = -1,
+        axis: int | None = None,
+        dim: Any = None,
+        time_unit: str | None = None,
         origin: float | None = None,
         factor: float | None = None,
         rtol: float | None = None,
@@ -146,13 +152,21 @@ class FractionalOperator(ABC):
         Parameters
         ----------
         f : array_like or callable
-            Samples, with any leading shape, or a function of an array of points.
+            Samples, with any leading shape, or a function of an array of points. Samples may be a pandas ``Series`` or
+            ``DataFrame`` or an xarray ``DataArray``; then the result is one too, with the same labels.
         t : array_like, optional
-            The points: those of the samples, or those at which a callable's result is wanted.
+            The points: those of the samples, or those at which a callable's result is wanted. Those of samples may be
+            dates (``datetime64``). Labelled samples need neither ``t`` nor ``step`` where their labels are dates, time
+            differences, floating numbers, or whole numbers under a name.
         step : float, optional
             Distance of the samples, instead of ``t``; may carry a derivative.
-        axis : int
-            The axis of the samples along which the points lie.
+        axis : int, optional
+            The axis of the samples along which the points lie: the last one by default, the index of a frame.
+        dim : hashable, optional
+            For a ``DataArray``: the name of that axis, needed where there are several.
+        time_unit : str, optional
+            What dates are counted in: ``"s"`` by default, or ``"ns"``, ``"us"``, ``"ms"``, ``"min"``, ``"h"``,
+            ``"D"``, ``"W"``. They count from the first one; a derivative of order alpha is per unit to the power alpha.
         origin : float, optional
             Where the operator starts: ``t[0]`` for samples, 0 for callables.
         factor : float, optional
@@ -171,9 +185,26 @@ class FractionalOperator(ABC):
             An array of the caller's own kind, shaped like the samples (like ``t`` for a callable).
         """
         if type(step) is float and t is None and origin is None and factor is None and rtol is None:
-            again = None if full_output else self._met_before(f, step, axis)
+            plain = not (full_output or spans.on) and dim is None and time_unit is None
+            again = self._met_before(f, step, axis) if plain else None
             if again is not None:
                 return again(f, step, backend)
+        if spans.on:
+            with spans.span(type(self).__name__):
+                return self._opened(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
+        return self._opened(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
+
+    def _opened(self, f: Any, t: Any, step: Any, axis: Any, dim: Any, time_unit: Any, origin: Any, *more: Any) -> Any:
+        """Apply to samples without their labels, which come back."""
+        if dim is None and time_unit is None and not has_labels(f, None if callable(f) else t):
+            return self._read_and_run(f, t, step, -1 if axis is None else axis, origin, *more)
+        opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit)
+        return relabelled(opened, self._read_and_run(opened.values, opened.t, step, opened.axis, origin, *more))
+
+    def _read_and_run(
+        self, f: Any, t: Any, step: Any, axis: Any, origin: Any, factor: Any, rtol: Any, backend: Any, full_output: bool
+    ) -> Any:
+        """Read samples or a callable with their points, and run what the operator does to them."""
         problem: Samples | Function
         if origin is None and (t is None or callable(f)):
             origin = self.usual_origin
@@ -195,6 +226,8 @@ class FractionalOperator(ABC):
             values = move_axis(values, axis, -1)
             grid = read_grid(t, step, origin, values.shape[-1])
             problem = Samples(values, self._own_grid(grid, t), backend, tolerance)
+            if not problem.grid.uniform and getattr(self, "method", None) not in FAST:
+                hint_at_fast(self, problem)
             run = self._of_samples
             start = grid.origin
         # A JAX order is float64 inside, whatever the user's setting: the samples keep their dtype.
@@ -220,6 +253,8 @@ class FractionalOperator(ABC):
         converged, message = outcome.converged, outcome.message
         if outcome.note is not None:
             message = "; ".join(part for part in (message, outcome.note()) if part)
+        if isinstance(problem, Samples) and problem.grid.note:
+            message = "; ".join(part for part in (message, problem.grid.note) if part)
         if converged and outcome.rtol is not None and not meets(value, estimate, outcome.rtol):
             converged = False
             message += f"; rounding leaves an error above rtol={outcome.rtol:g} of the largest value"
@@ -240,7 +275,7 @@ class FractionalOperator(ABC):
             raise InvalidInputError(f"rtol={number:g} is out of reach; use {LEAST_TOLERANCE:g} up to 1, such as 1e-10")
         return number
 
-    def stream(self, step: float, *, rtol: float = 1e-6, axis: int = -1) -> OperatorStream:
+    def stream(self, step: float, *, rtol: float = 1e-6, axis: int | None = None, dim: Any = None) -> OperatorStream:
         """The same operator for a signal that comes in chunks, with a memory that does not grow.
 
         Parameters
@@ -249,8 +284,10 @@ class FractionalOperator(ABC):
             Distance of the samples.
         rtol : float
             How far the values may be from those of the whole signal, relative to their maximum.
-        axis : int
-            The axis of each chunk along which the points lie.
+        axis : int, optional
+            The axis of each chunk along which the points lie: the last one by default, the index of a frame.
+        dim : hashable, optional
+            The name of that axis, for chunks that are a ``DataArray``.
 
         Returns
         -------
@@ -269,7 +306,7 @@ class FractionalOperator(ABC):
         """
         from hpfracc.operators._stream import OperatorStream
 
-        return OperatorStream(self, step, rtol=rtol, axis=axis)
+        return OperatorStream(self, step, rtol=rtol, axis=axis, dim=dim)
 
     def _streamed(self) -> tuple[Rule, Order]:
         """The rule and the order of a stream of this operator."""
@@ -281,7 +318,9 @@ class FractionalOperator(ABC):
         if not (kind is np.ndarray or kind in PAIR_KINDS) or not f.ndim or not 0.0 < step < math.inf:
             return None
         # A bool is no axis, though it counts as a number.
-        if type(axis) is not int or axis not in (-1, f.ndim - 1) or type(self._order_like()) is not float:
+        if axis is not None and (type(axis) is not int or axis not in (-1, f.ndim - 1)):
+            return None
+        if type(self._order_like()) is not float:
             return None
         try:
             return _again.get((self, f.shape[-1], f.dtype))
@@ -303,6 +342,14 @@ class FractionalOperator(ABC):
     @abstractmethod
     def _of_function(self, function: Function) -> Outcome:
         """Apply to a callable."""
+
+
+def relabelled(opened: Opened, result: Any) -> Any:
+    """What an operator gave for samples without their labels, with them; a full account says what the points were."""
+    if not isinstance(result, OperatorResult):
+        return opened.close(result)
+    message = "; ".join(part for part in (result.message, opened.note) if part)
+    return replace(result, value=opened.close(result.value), message=message)
 
 
 def order_beside(order: Order, values: Any) -> Order:

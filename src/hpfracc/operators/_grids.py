@@ -18,6 +18,7 @@ __all__ = [
     "read_number",
     "read_points",
     "require_increasing",
+    "rounded_step",
     "rounding_of",
     "to_host",
     "uniform_step",
@@ -41,6 +42,8 @@ class Grid:
         The points in float64, None where only a step was given.
     traced : array or None
         The caller's own points where they carry a derivative and are not uniform.
+    note : str
+        What the caller should know of how the points were read; empty where there is nothing.
     """
 
     n: int
@@ -48,6 +51,7 @@ class Grid:
     step: Any
     points: np.ndarray[Any, Any] | None = None
     traced: Any = None
+    note: str = ""
 
     @property
     def uniform(self) -> bool:
@@ -107,6 +111,11 @@ def read_grid(t: Any, step: Any, origin: Any, n: int) -> Grid:
             "t is being traced by jax, so that its points cannot be looked at; give step= (it may be traced) instead"
         )
     points = read_points(t)
+    if points.ndim == 0:
+        raise ShapeError(
+            f"t={float(points):g} is a single number, and samples need their points or their step. If it is the order, "
+            "it comes after the points: hf.caputo(samples, t, 0.5), or hf.caputo(samples, alpha=0.5, step=0.01)"
+        )
     if points.ndim != 1:
         raise ShapeError(f"t has shape {points.shape}; samples need the points of one axis, as np.linspace gives them")
     if len(points) != n:
@@ -120,12 +129,16 @@ def read_grid(t: Any, step: Any, origin: Any, n: int) -> Grid:
             "give samples from the origin on, or f as a callable"
         )
     step = uniform_step(points, rounding_of(t) * max(abs(first), abs(float(points[-1]))))
+    tracked = library_of(t) in ("torch", "jax") and tracks_gradient(t)
+    note = ""
     if step is None:
         require_increasing(points)
-    elif library_of(t) in ("torch", "jax") and tracks_gradient(t):
+        rounded = None if tracked else rounded_step(points)
+        if rounded is not None:
+            step, note = rounded
+    elif tracked:
         step = (t[-1] - t[0]) / (n - 1)
-    traced = t if step is None and library_of(t) in ("torch", "jax") and tracks_gradient(t) else None
-    return Grid(n, first, step, points, traced)
+    return Grid(n, first, step, points, t if step is None and tracked else None, note)
 
 
 def rounding_of(t: Any) -> float:
@@ -208,6 +221,42 @@ def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
         if not (part.max() <= allowed and part.min() >= -allowed):  # also where a point is nan
             return None
     return step
+
+
+#: Points that are uniform but for their rounding: at least so many, so that it is no accident, rounded to a whole part
+#: of the step such as a millisecond at 60 Hz.
+_LEAST_ROUNDED, _MOST_ROUNDED = 32, 0.1
+#: Dates may be rounded to a part of a second and counted in minutes, hours or days.
+_SECONDS = (1.0, 60.0, 3600.0, 86400.0)
+
+
+def rounded_step(points: np.ndarray[Any, Any]) -> tuple[float, str] | None:
+    """The step of rising points that a rounding to decimals has moved off a uniform grid, with a note; else None.
+
+    Timestamps at 60 Hz with three decimals, say: every point is a multiple of 0.001, and lies no further from the
+    uniform grid. Whether the samples were taken at the rounded times or at the even ones cannot be told.
+    """
+    n = len(points)
+    if n < _LEAST_ROUNDED:
+        return None
+    first = float(points[0])
+    step = (float(points[-1]) - first) / (n - 1)
+    most = _MOST_ROUNDED * step
+    for stop in (_LEAST_ROUNDED, n):  # most grids that are not uniform show at once
+        off = float(np.abs(points[:stop] - (first + np.arange(stop) * step)).max())
+        if not 0.0 < off <= most:
+            return None
+    for unit in _SECONDS:
+        decimals = math.ceil(-math.log10(most * unit))
+        while (quantum := 10.0**-decimals / unit) >= off * (1.0 - 1e-9):
+            count = points * unit * 10.0**decimals if decimals >= 0 else points * unit / 10.0**-decimals
+            if (np.abs(count - np.rint(count)) <= 1e-15 * np.abs(count) + 1e-9).all():
+                return step, (
+                    f"t is uniform but for its rounding to {quantum:.3g} (the largest deviation is {off:.2g}, "
+                    f"{off / step:.1%} of a step) and is taken as uniform, with step {step:.10g}"
+                )
+            decimals += 1
+    return None
 
 
 def require_increasing(points: np.ndarray[Any, Any]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc._arrays import device_of, dtype_name, library_of, tracks_gradient
+from hpfracc._frames import refuse_tables
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
@@ -125,6 +126,7 @@ def as_values(f: Any, *others: Any) -> Any:
     if len(owners) > 1:
         raise InvalidInputError(f"arrays of {' and '.join(sorted(owners))} in one call; convert them to one library")
     if library_of(f) == "python":
+        refuse_tables("this call", f)
         try:
             f = np.asarray(f)
         except ValueError as error:  # rows of different lengths

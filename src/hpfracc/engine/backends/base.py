@@ -129,6 +129,8 @@ class Adapter(ABC):
     import_seconds: ClassVar[float] = 0.0
     #: Bytes of the host that the library takes once imported, with its first kernel compiled; 0 where not measured.
     import_bytes: ClassVar[int] = 0
+    #: Whether the library spreads an operation over threads of its own on the host, which wait for one another.
+    own_threads: ClassVar[bool] = False
     #: The kernels it offers, per primitive.
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]]
 

@@ -21,8 +21,8 @@ def get_operation(name: str) -> Operation:
     found = _operations.get(name)
     if found is None:
         close = difflib.get_close_matches(str(name), _operations, n=2, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-        raise UnknownOperationError(f"unknown operation {name!r}{hint} There are: {', '.join(sorted(_operations))}")
+        hint = f"did you mean {' or '.join(map(repr, close))}? There are" if close else "there are"
+        raise UnknownOperationError(f"unknown operation {name!r}; {hint}: {', '.join(sorted(_operations))}")
     return found
 
 

@@ -149,6 +149,7 @@ class OwnOperation(Operation):
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.__wrapped__ = function
+        del self.__signature__  # that of the function is shown
 
     def retire(self) -> None:
         """Another operation has taken the name: compute nothing any more, rather than what that one computes."""

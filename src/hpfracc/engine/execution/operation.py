@@ -6,6 +6,7 @@ kernel. Everything else, deciding, timing, learning, falling back, is off that p
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections import deque
 from typing import Any
@@ -59,6 +60,7 @@ class Operation:
         self.name = primitive.name
         self.__name__ = primitive.name
         self.__doc__ = type(primitive).__doc__
+        self.__signature__ = _signature(primitive)
         self._plans: dict[Any, Plan] = {}
         self._retired_calls = 0
         #: Plans replaced lately: a call that found one before that is counted there after it.
@@ -225,6 +227,15 @@ class Operation:
 
     def __repr__(self) -> str:
         return f"<hpfracc operation {self.name!r}>"
+
+
+def _signature(primitive: Primitive) -> inspect.Signature:
+    """How the operation is called: its operands, its parameters by name, and what every operation takes besides."""
+    named = list(inspect.signature(primitive.describe).parameters.values())
+    added = ["backend", *(["weights_key"] if primitive.prepared_operand is not None else [])]
+    keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in added]
+    after = next((n for n, each in enumerate(named) if each.kind is inspect.Parameter.VAR_KEYWORD), len(named))
+    return inspect.Signature([*named[:after], *keywords, *named[after:]])
 
 
 def _with_key(operation: str, weights_key: Any, params: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from hpfracc._arrays import dtype_name, is_array, library_of
 from hpfracc._config import current_context
+from hpfracc._frames import refuse_tables
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.binding import Bound, bind
 from hpfracc.engine.execution.plan import Plan
@@ -170,6 +171,7 @@ def as_array(array: Any) -> Any:
     """An operand as it is, or the array that a number or a list stands for."""
     if isinstance(array, ArraySpec) or library_of(array) != "python":
         return array
+    refuse_tables("an operation of the engine", array)
     try:
         return np.asarray(array)
     except ValueError as error:

@@ -23,17 +23,23 @@ from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.candidates import Request
 from hpfracc.engine.selection.choose import Chooser, Option
-from hpfracc.engine.selection.cost import CostModel
+from hpfracc.engine.selection.cost import CostModel, Estimate
 from hpfracc.engine.selection.prior import load_prior
 from hpfracc.engine.selection.records import Kind, Record
 from hpfracc.engine.selection.slots import CostKey, compile_key, cost_key, slot_of
 from hpfracc.engine.selection.transfers import TransferModel
 from hpfracc.engine.selection.wisdom import Wisdom, resolve_path
+from hpfracc.engine.workers import machine_load
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["Knowledge", "all_knowledge", "knowledge_for", "reset"]
 
 logger = logging.getLogger("hpfracc.engine")
+
+#: Threads for each core from which on those that wait for one another are not trusted unmeasured: a busy machine.
+_BUSY = 1.2
+#: A first call that takes this many times what was predicted, and as many seconds, is no warming up.
+_FAR_OFF, _MOST_WARMING = 4.0, 1.0
 
 
 class Knowledge(Guarded):
@@ -114,8 +120,9 @@ class Knowledge(Guarded):
             if not knots and start == "host" and not arm.on_host:
                 knots = _first(prior.knots(name, arm, "device", dtype) for name in reversed(names))
                 self._without_transfer.add(key)
+            waiting = 1.0 if request.settings.deterministic else _waiting(arm)
             for x, seconds in knots:
-                self.costs.add_knot(key, x, seconds, prior=True)
+                self.costs.add_knot(key, x, waiting * seconds, prior=True)
             if arm.spec.compiles == "never":
                 self.costs.set_compile_prior(key, 0.0)
             fingerprint = registry.fingerprint(operation, arm)
@@ -152,6 +159,10 @@ class Knowledge(Guarded):
         run = self.costs.estimate(option.key, bucket, option.x, extra)
         self.chooser.observe(slot_of(request), bucket, option, seconds, first=True, calls=calls)
         arm = _arm_of(request, option)
+        if arm is not None and arm.spec.compiles == "never" and _is_far_off(seconds, run):
+            # Nothing was compiled, so the next call would take as long: it counts as a run.
+            self.costs.observe(option.key, bucket, option.x, seconds)
+            self._keep(request, option, "sample", seconds)
         # The first call of an arm that compiles nothing is mostly a run, and says nothing to other processes.
         if arm is not None and arm.spec.compiles != "never":
             self._keep(request, option, "compile", seconds if run.source == "none" else max(0.0, seconds - run.seconds))
@@ -230,6 +241,22 @@ class Knowledge(Guarded):
         )
         if first:
             logger.info("%s: %s %s (%s); falling back to %s", operation, failed, kind, text, taken)
+
+
+def _waiting(arm: Arm) -> float:
+    """How much longer than on a quiet machine an arm may take whose threads wait for one another.
+
+    On two cores with ten busy threads PyTorch took 36 to 60 times as long for a history sum of 16,000 points, and one
+    thread of NumPy 3 times: at every operation the threads wait for the one that the system has put aside.
+    """
+    load = machine_load()
+    threads = arm.on_host and registry.adapter(arm.backend).own_threads
+    return 1.0 + load if threads and load > _BUSY else 1.0
+
+
+def _is_far_off(seconds: float, predicted: Estimate) -> bool:
+    far = _FAR_OFF * predicted.seconds
+    return predicted.source != "none" and seconds > far and seconds > predicted.seconds + _MOST_WARMING
 
 
 def _first(found: Iterable[list[tuple[float, float]]]) -> list[tuple[float, float]]:

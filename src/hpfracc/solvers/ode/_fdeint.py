@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
+from hpfracc._frames import refuse_dates
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode._method import Method
 from hpfracc.solvers.ode._solve import solve_fode
@@ -67,6 +68,7 @@ def fdeint(
     for name in ("t_eval", "events", "dense_output"):
         if name in options:
             raise InvalidInputError(f"fdeint gives an array and takes no {name}; use solve_fode")
+    refuse_dates("t", t)
     detach = getattr(t, "detach", None)
     times = np.asarray(detach().cpu() if detach is not None else t, dtype=np.float64)
     if times.ndim != 1 or len(times) < 2:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
+from hpfracc.solvers.ode._delays import DelayedStates, without_delays
 from hpfracc.solvers.ode._dense import FixedSolution
 from hpfracc.solvers.ode._engine import Engine
 from hpfracc.solvers.ode._evaluation import RightHandSide
@@ -88,7 +90,7 @@ class _Walk:
         self.success = True
         self.end: float | None = None
         self.watched = 1
-        self.stretch = _STRETCH[0]
+        self.stretch = 1 if table.stepwise else _STRETCH[0]
         self.interrupted = False
         self._beyond = 0
 
@@ -130,6 +132,8 @@ class _Walk:
 
     def _pace(self, seconds: float) -> None:
         """Stretches that are long enough to cost nothing, and short enough to be told of."""
+        if self.table.stepwise:
+            return
         if seconds < 0.1 * _PATIENCE:
             # Compiled steps take less than asking for them.
             factor = min(0.1 * _PATIENCE / max(seconds, 1e-9), _STRETCH[2])
@@ -218,7 +222,13 @@ def solve_fixed(
     started = time.perf_counter()
     assert options.step is not None
     grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)
+    delayed: DelayedStates | None = None
+    if problem.delays:
+        problem, delayed = without_delays(problem, options, name)
+        options = dataclasses.replace(options, compile=False, backend="numpy")
     table = make_tableau(problem, grid, scheme)
+    if delayed is not None:
+        table.stepwise, delayed.table = True, table
     history = "fft" if grid.count - 1 > DIRECT_BELOW else "direct"
     block = BLOCK if history == "fft" else grid.count
     engine = Engine(table, scheme, block, options, RightHandSide(problem))

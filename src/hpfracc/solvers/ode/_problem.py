@@ -60,7 +60,7 @@ class Problem:
     delays : tuple of float
         Constant delays, each above zero.
     history : callable or None
-        ``history(t)`` of the shape of ``y0``, for t before t0.
+        ``history(t)`` of the shape of ``y0``, for t before t0; one that was given as a constant is a function here.
     library : str
         Whose arrays ``y0`` and what ``fun`` returns are: ``"numpy"``, ``"torch"`` or ``"jax"``.
     """
@@ -102,6 +102,8 @@ def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Ar
         raise ShapeError(f"{name}(t, y) returned a ragged sequence; return an array of shape {shape}") from None
     if array.dtype.kind not in "fciub":
         raise UnsupportedDtypeError(f"{name}(t, y) returned values of dtype {array.dtype}; return numbers")
+    if array.shape == () and shape == (1,):  # one equation: fun may return the number itself
+        array = array.reshape(shape)
     if array.shape != shape:
         raise ShapeError(
             f"{name}(t, y) returned shape {array.shape}, and y has shape {shape}: it has to return an array of "
@@ -135,11 +137,14 @@ def read_problem(
     jac: Callable[..., Any] | None = None,
     terms: Sequence[tuple[Any, float]] = (),
     delays: Sequence[float] = (),
-    history: Callable[[float], Any] | None = None,
+    history: Any = None,
 ) -> Problem:
     """Read and check what the user gave; every refusal is a typed error that says what to do."""
     if not callable(fun):
-        raise InvalidInputError(f"fun={fun!r} cannot be called; give the right-hand side as a function fun(t, y)")
+        raise InvalidInputError(
+            f"fun={fun!r} cannot be called; give the right-hand side as a function fun(t, y). The order of the "
+            "arguments is solve_fode(fun, t_span, y0, alpha)"
+        )
     if jac is not None and not callable(jac):
         raise InvalidInputError(f"jac={jac!r} cannot be called; give a function jac(t, y), or leave it out")
     if derivative not in DERIVATIVES:
@@ -157,22 +162,48 @@ def read_problem(
     if any(not (math.isfinite(lag) and lag > 0.0) for lag in lags):
         raise InvalidInputError(f"delays={lags} have to be finite and above 0")
     if lags and history is None:
-        raise InvalidInputError("an equation with delays needs its past: give history, a function of t before t0")
-    if history is not None and not callable(history):
-        raise InvalidInputError(f"history={history!r} cannot be called; give a function of t before t0")
+        raise InvalidInputError(
+            "an equation with delays needs its past: give history, a function of t before t0 or a constant"
+        )
+    past = _read_history(history, state)
     library = library_of(state)
     if library == "numpy" and given:
         kind = np.result_type(state, *given)
         state, given = state.astype(kind, copy=False), tuple(each.astype(kind, copy=False) for each in given)
     arguments = args if isinstance(args, tuple) else (args,)
-    return Problem(fun, t0, t1, state, given, orders, derivative, arguments, jac, known_terms, lags, history, library)
+    return Problem(fun, t0, t1, state, given, orders, derivative, arguments, jac, known_terms, lags, past, library)
+
+
+def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
+    """A function of t; a number or an array that broadcasts to the state is the same at all times."""
+    if history is None or (callable(history) and library_of(history) == "python"):
+        return history
+    if library_of(state) != "numpy":
+        return lambda t: history
+    try:
+        value = np.asarray(history)
+        broadcast = value.dtype.kind in "fciub" and np.broadcast_shapes(value.shape, state.shape) == state.shape
+    except (TypeError, ValueError):
+        broadcast = False
+    if not broadcast:
+        raise InvalidInputError(
+            f"history={history!r} is neither a function of t before t0 nor a constant that broadcasts to the shape "
+            f"{tuple(state.shape)} of y0"
+        )
+    if not np.all(np.isfinite(value)):
+        raise InvalidInputError(f"history={history!r} is not finite; give finite numbers")
+    kept = np.array(value)
+    return lambda t: kept
 
 
 def _read_span(t_span: Sequence[float]) -> tuple[float, float]:
     try:
         t0, t1 = (float(t) for t in t_span)
     except (TypeError, ValueError):
-        raise InvalidInputError(f"t_span={t_span!r} has to be two numbers (t0, t1)") from None
+        raise InvalidInputError(
+            f"t_span={t_span!r} has to be two numbers (t0, t1). The order of the arguments is "
+            "solve_fode(fun, t_span, y0, alpha)"
+        ) from None
     if not (math.isfinite(t0) and math.isfinite(t1)):
         raise InvalidInputError(f"t_span=({t0}, {t1}) is not finite; give a finite interval")
     if t1 == t0:
@@ -254,7 +285,7 @@ def _read_term(term: tuple[Any, float] | Term) -> Term:
             f"terms holds the coefficient {coefficient!r}; give a number, an array or a function of t"
         )
     if value.ndim:
-        raise ShapeError(f"a term has one order, and {order!r} is several")
+        raise ShapeError(f"each term takes a single order; got {order!r}")
     if float(value) != 0.0:  # a plain multiple of y is a term too
         check_values(value, "the order of a term")
     return Term(coefficient, float(value))

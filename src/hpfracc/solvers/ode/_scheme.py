@@ -37,6 +37,8 @@ class Tableau:
         See :class:`Scheme`.
     begins : Powers or None
         Those that the start was made with, where it was made with some.
+    stepwise : bool
+        Whether every step has to be in here before the next is taken: delayed states are read from it.
     """
 
     problem: Problem
@@ -49,6 +51,7 @@ class Tableau:
     known: int = 1
     powers: int = 3
     begins: Powers | None = None
+    stepwise: bool = False
 
     def finite_until(self, first: int, stop: int) -> int:
         """The first of the points ``first .. stop-1`` at which solution or right-hand side is not finite, or stop."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode._auto import solve_auto, solve_with
 from hpfracc.solvers.ode._interrupted import only_the_start
 from hpfracc.solvers.ode._method import Method, find_method
@@ -16,6 +17,7 @@ from hpfracc.solvers.ode._result import FODEResult
 __all__ = ["solve_fode"]
 
 
+@watched
 def solve_fode(
     fun: Callable[..., Any],
     t_span: Sequence[float],
@@ -38,7 +40,7 @@ def solve_fode(
     derivative: str = "caputo",
     terms: Sequence[tuple[Any, float]] = (),
     delays: Sequence[float] = (),
-    history: Callable[[float], Any] | None = None,
+    history: Callable[[float], Any] | Any = None,
     backend: Any = "auto",
     compile: bool | str = "auto",
     progress: bool | Callable[..., Any] = False,
@@ -94,10 +96,10 @@ def solve_fode(
         Further terms on the left, :math:`D^\alpha y + \sum_i c_i D^{\alpha_i} y = f(t, y)`, of orders below alpha; a
         coefficient is a number, an array that broadcasts to the state, or a function of t.
     delays : sequence of float, optional
-        Constant delays: ``fun`` is then called as ``fun(t, y, (y(t - delay_1), ...), *args)``. Needs ``history``, and
-        no ``step``.
-    history : callable, optional
-        ``history(t)``, the state before t0, for delays.
+        Constant delays: ``fun`` is then called as ``fun(t, y, (y(t - delay_1), ...), *args)``. Needs ``history``. With
+        a ``step`` the delayed states are interpolated between the steps, and a delay may be shorter than a step.
+    history : callable or array_like, optional
+        ``history(t)``, the state before t0, for delays; or a constant that broadcasts to the shape of ``y0``.
     backend : str, default "auto"
         For NumPy problems ``"numpy"`` or ``"numba"``; tensors and JAX arrays stay in their own library.
     compile : bool or "auto"

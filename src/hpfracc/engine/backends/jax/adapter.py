@@ -62,6 +62,7 @@ class JaxAdapter(Adapter):
     module: ClassVar[str] = "jax"
     import_seconds: ClassVar[float] = 1.0
     import_bytes: ClassVar[int] = 95 << 20
+    own_threads: ClassVar[bool] = True
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
             _spec("causal_convolution", "direct", INEXACT, refuses=_too_long, workspace=workspace.convolution_direct),

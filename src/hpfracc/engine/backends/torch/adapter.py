@@ -74,6 +74,7 @@ class TorchAdapter(Adapter):
     module: ClassVar[str] = "torch"
     import_seconds: ClassVar[float] = 2.0
     import_bytes: ClassVar[int] = 165 << 20
+    own_threads: ClassVar[bool] = True
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
             _model("causal_convolution", "direct", workspace.convolution_direct, _too_long),

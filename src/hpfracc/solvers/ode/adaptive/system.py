@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.errors import HpfraccError, ShapeError
+from hpfracc.errors import HpfraccError
+from hpfracc.solvers.ode._delays import history_at
 from hpfracc.solvers.ode._problem import Problem, check_jacobian, check_value
 from hpfracc.solvers.ode._uniform import initial_part
 
@@ -92,16 +93,7 @@ class FlatSystem:
         for lag in self.problem.delays:
             then = tau - lag
             if then < 0.0 or (self.from_left and then <= 1e-12 * tau):
-                assert self.problem.history is not None
-                given = np.asarray(self.problem.history(self.problem.t0 + min(then, 0.0)))
-                try:
-                    given = np.broadcast_to(given, self.shape)
-                except ValueError:
-                    raise ShapeError(
-                        f"history(t) returned shape {given.shape}, and y0 has shape {self.shape}: it has to return "
-                        "an array of the shape of y0"
-                    ) from None
-                state = check_value(given, self.shape, self.dtype, "history").reshape(-1)
+                state = history_at(self.problem, self.problem.t0 + min(then, 0.0))
             else:
                 state = self._remembered(then)
                 if shifted:
