@@ -145,13 +145,17 @@ class Writer:
                 array = f"w{rng.randint(0, 1)}"
                 made = self.pick("np.zeros(3)", "np.empty_like(y)", "np.zeros_like(y)", self.array(2))
                 lines.append(f"{indent}{array} = {made}")
-                for n in range(rng.randint(0, 3)):
-                    lines.append(f"{indent}{array}[{n}] {self.pick('=', '=', '+=')} {self.number(2)}")
+                lines += [
+                    f"{indent}{array}[{n}] {self.pick('=', '=', '+=')} {self.number(2)}"
+                    for n in range(rng.randint(0, 3))
+                ]
                 self.arrays.append(array)
             elif kind < 0.6 and self.names:
                 lines.append(f"{indent}{rng.choice(self.names)} {self.pick('+=', '*=', '-=')} {self.number(2)}")
             elif kind < 0.64:
-                lines.append(f"{indent}{self.pick('y', *(self.arrays or ['y']))} {self.pick('+=', '*=')} {self.number(1)}")
+                lines.append(
+                    f"{indent}{self.pick('y', *(self.arrays or ['y']))} {self.pick('+=', '*=')} {self.number(1)}"
+                )
             elif kind < 0.7:
                 lines.append(f"{indent}x0, x1, x2 = {self.pick('y', 'y * t', '(t, a, 1.0)', '(float(v) for v in y)')}")
                 self.names += ["x0", "x1", "x2"]
@@ -162,7 +166,9 @@ class Writer:
                     lines.append(f"{indent}else:")
                     lines += self.statements(indent + "    ", depth - 1)
             elif kind < 0.93 and depth:
-                head = self.pick("i in range(2)", "i in range(len(y))", "i, x0 in enumerate(y)", "x0 in y", "i in range(0)")
+                head = self.pick(
+                    "i in range(2)", "i in range(len(y))", "i, x0 in enumerate(y)", "x0 in y", "i in range(0)"
+                )
                 lines.append(f"{indent}for {head}:")
                 lines += self.statements(indent + "    ", 0)
             else:
@@ -205,13 +211,32 @@ def in_python(function: Any, t: float, y: Any) -> Any:
 
 
 SMOOTH = {
-    **{name: getattr(np, name) for name in "sin cos tan sinh cosh tanh exp expm1 log log10 log1p log2 sqrt hypot".split()},
-    **{name: getattr(np, f"arc{name[1:]}") for name in "asin acos atan atan2 asinh acosh atanh".split()},
-    **{name: getattr(math, name) for name in "gamma lgamma erf erfc".split()},
+    **{
+        name: getattr(np, name)
+        for name in [
+            "sin",
+            "cos",
+            "tan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "exp",
+            "expm1",
+            "log",
+            "log10",
+            "log1p",
+            "log2",
+            "sqrt",
+            "hypot",
+        ]
+    },
+    **{name: getattr(np, f"arc{name[1:]}") for name in ["asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh"]},
+    **{name: getattr(math, name) for name in ["gamma", "lgamma", "erf", "erfc"]},
+    "hypot": np.hypot,
     "pow": np.power,
 }
 EXACT = {
-    **{name: getattr(np, name) for name in "fmod copysign isfinite floor ceil trunc rint fabs".split()},
+    **{name: getattr(np, name) for name in ["fmod", "copysign", "isfinite", "floor", "ceil", "trunc", "rint", "fabs"]},
     "nan": np.float64(np.nan),
     "inf": np.inf,
 }
@@ -240,7 +265,10 @@ def interpreter(bound: Bound, noise: random.Random | None) -> Any:
 
     def run(t: float, y: Any) -> Any:
         out: list[Any] = [np.nan] * math.prod(SHAPE)
-        scope["call"](np.float64(t), [np.float64(value) for value in y], parameters, out)
+        try:
+            scope["call"](np.float64(t), [np.float64(value) for value in y], parameters, out)
+        except ZeroDivisionError:  # of two constants, which are not NumPy's here
+            return np.full(SHAPE, np.nan)
         return np.array(out, dtype=float).reshape(SHAPE)
 
     return run

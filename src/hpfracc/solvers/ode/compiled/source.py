@@ -1,7 +1,6 @@
 """The syntax tree of a function, from source that is proved to be the one that the function was made of."""
 
 from __future__ import annotations
-
 import __future__ as features
 
 import ast
@@ -40,9 +39,7 @@ def syntax_of(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
 
 
 @functools.lru_cache(maxsize=8)
-def _parse(
-    source: str, flags: int
-) -> tuple[dict[tuple[str, int], list[CodeType]], list[ast.FunctionDef | ast.Lambda]]:
+def _parse(source: str, flags: int) -> tuple[dict[tuple[str, int], list[CodeType]], list[ast.FunctionDef | ast.Lambda]]:
     """All code objects of a file, by name and line, and all definitions of functions in it."""
     try:
         tree = ast.parse(source)

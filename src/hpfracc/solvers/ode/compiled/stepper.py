@@ -10,7 +10,7 @@ from hpfracc.solvers.ode._evaluation import RightHandSide
 from hpfracc.solvers.ode._newton import MOST_ITERATIONS, REFRESH, TOLERANCE, Newton
 from hpfracc.solvers.ode._problem import check_value
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
-from hpfracc.solvers.ode.compiled import kernels
+from hpfracc.solvers.ode.compiled import call_kernel, kernels
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 
 __all__ = ["CompiledStepper"]
@@ -99,14 +99,16 @@ class CompiledStepper:
 
     def _run_compiled(self, fun: CompiledFunction, span: tuple[int, int, int]) -> None:
         common = (fun.address, fun.parameters, *self._common(span, self._points))
+        kind = self._value.dtype.kind
         if self.scheme.kind == "explicit":
-            kernels.run_explicit(*common)
+            call_kernel(kernels.run_explicit, kind, *common)
         elif self.scheme.kind == "corrected":
-            kernels.run_corrected(*common, self.scheme.corrections)
+            call_kernel(kernels.run_corrected, kind, *common, self.scheme.corrections)
         else:
             jac = self._jacobian
             address, parameters = (0, fun.parameters) if jac is None else (jac.address, jac.parameters)
-            kernels.run_implicit(*common, address, parameters, self._derivative, self._limits())
+            rest = (address, parameters, self._derivative, self._limits())
+            call_kernel(kernels.run_implicit, kind, *common, *rest)
 
     def _run_python(self, evaluate: RightHandSide, span: tuple[int, int, int]) -> None:
         """Every evaluation has a row of its own for the state: the function may keep or change it."""
@@ -115,7 +117,10 @@ class CompiledStepper:
         shape, dtype = self.tableau.problem.shape, self._value.dtype
         points = np.empty(((stop - first) * (1 + corrections), self._value.size), dtype)
         common = self._common(span, points)
-        steps = kernels.corrected(*common, corrections) if corrections else kernels.explicit(*common)
+        if corrections:
+            steps = call_kernel(kernels.corrected, dtype.kind, *common, corrections)
+        else:
+            steps = call_kernel(kernels.explicit, dtype.kind, *common)
         fun, value = evaluate.bare, self._value.reshape(shape)
         store = _memory(value)
         for t, point in zip(steps, points.reshape(-1, *shape), strict=False):
@@ -132,7 +137,7 @@ class CompiledStepper:
         common = (*self._common(span, self._points), jacobian is not None, self._derivative, self._limits())
         fun, copy, value, state = evaluate.bare, self._points[0].copy, self._value, self._state
         store = _memory(value)
-        for t in kernels.implicit(*common):
+        for t in call_kernel(kernels.implicit, dtype.kind, *common):
             if jacobian is not None and state[kernels.REQUEST] == kernels.JACOBIAN:
                 self._derivative[...] = jacobian(t, copy())
                 continue

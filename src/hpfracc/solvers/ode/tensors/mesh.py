@@ -402,9 +402,7 @@ def _adapt_jax(
     tolerance = dataclasses.replace(tolerance, atol=atol)
     ends = jnp.asarray(stops, real)
     most = min(options.max_steps, _TRACED_STEPS + 2 * len(stops))
-    mesh = choose_mesh(
-        problem.fun, problem.t0, initial, orders, rgamma, memory, ends, tolerance, most, problem.args
-    )
+    mesh = choose_mesh(problem.fun, problem.t0, initial, orders, rgamma, memory, ends, tolerance, most, problem.args)
     stats: dict[str, Any] = {"exponentials": int(memory.rates.shape[0]), "interrupted": False}
     if is_tracer(mesh.count):
         if options.t_eval is None:

@@ -230,7 +230,18 @@ def _choose(
         def accept(search: _Search) -> _Search:
             integrals = moments(jnp, memory, taken)
             error, kept = adams.propagate(
-                jnp, fun, memory, search.error, rule, taken, end, y, f, differences[rule.row], terms[rule.row], integrals
+                jnp,
+                fun,
+                memory,
+                search.error,
+                rule,
+                taken,
+                end,
+                y,
+                f,
+                differences[rule.row],
+                terms[rule.row],
+                integrals,
             )
             largest = jnp.maximum(jnp.abs(y), search.largest * (mesh.tau / end))
             new = mesh._replace(
@@ -251,9 +262,7 @@ def _choose(
 
         def refuse(search: _Search) -> _Search:
             lost = (judged.factor <= 0.5).astype(jnp.int32)
-            new = mesh._replace(
-                step=taken * judged.factor, rejected=mesh.rejected + 1, unsettled=mesh.unsettled + lost
-            )
+            new = mesh._replace(step=taken * judged.factor, rejected=mesh.rejected + 1, unsettled=mesh.unsettled + lost)
             return search._replace(mesh=new, degree=judged.degree, failed=short)
 
         return jax.lax.cond(judged.accept & ~short, accept, refuse, search)
