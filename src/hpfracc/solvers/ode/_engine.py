@@ -30,8 +30,8 @@ __all__ = ["Engine", "read_backend"]
 _NUMPY_STEP = 6e-6
 #: Beyond so many components an implicit step is left to LAPACK.
 _MOST_COMPONENTS = 64
-#: After so many steps that a compiled function could not take, and Python could, the rest is left to Python: each of them
-#: costs as much as hundreds of others.
+#: After so many steps that a compiled function could not take, and Python could, the rest is left to Python: each of
+#: them costs as much as hundreds of others.
 _MOST_REPAIRS = 3
 
 
@@ -176,6 +176,7 @@ class Engine:
         return NumpyStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
 
     def _make_compiled(self, fun: Any, jacobian: Any) -> CompiledStepper:
+        compiled.load("stepper")
         from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
 
         policy.note_kernel(self.scheme.kind, self.tableau.y.dtype)

@@ -15,6 +15,7 @@ from hpfracc.solvers.ode._engine import Engine
 from hpfracc.solvers.ode._evaluation import RightHandSide
 from hpfracc.solvers.ode._events import EventWatch
 from hpfracc.solvers.ode._history import BLOCK, DIRECT_BELOW
+from hpfracc.solvers.ode._interrupted import note_steps
 from hpfracc.solvers.ode._newton import Newton
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
@@ -36,8 +37,8 @@ _GUARDED = 32
 #: Steps between two looks at events, progress and values that are not finite: at first, at most, and how many times as
 #: many as before.
 _STRETCH = (16, BLOCK, 64)
-#: Seconds after which somebody who watches wants to hear something.
-_PATIENCE = 0.5
+#: Seconds that a stretch of steps is to take.
+_BLOCK_SECONDS = 0.025
 
 #: ``guard(t, y)`` raises :class:`StiffError` where a method should not go on.
 Guard = Callable[[float, Array], None]
@@ -134,12 +135,10 @@ class _Walk:
         """Stretches that are long enough to cost nothing, and short enough to be told of."""
         if self.table.stepwise:
             return
-        if seconds < 0.1 * _PATIENCE:
-            # Compiled steps take less than asking for them.
-            factor = min(0.1 * _PATIENCE / max(seconds, 1e-9), _STRETCH[2])
-            self.stretch = min(int(factor * self.stretch), _STRETCH[1])
-        elif seconds > _PATIENCE:
-            self.stretch = max(1, self.stretch // 2)
+        # Compiled steps take less than asking for them, and an interrupt is seen between two stretches.
+        factor = min(_BLOCK_SECONDS / max(seconds, 1e-9), _STRETCH[2])
+        if factor > 1.0 or seconds > 2.0 * _BLOCK_SECONDS:
+            self.stretch = max(1, min(int(factor * self.stretch), _STRETCH[1]))
 
     def _look(self, reached: int, report: Report) -> bool:
         """New points: are they finite, did an event happen, who wants to know. Whether to go on."""
@@ -168,11 +167,11 @@ class _Walk:
         solution = FixedSolution(table, reached)
         times = self.grid.t0 + self.grid.elapsed(first, reached)
         states = table.y[:, first:reached].reshape(*self.problem.shape, -1)
-        self.end = self.events.watch(times, states, solution)
-        if self.end is None:
+        end = self.events.watch(times, states, solution)
+        if end is None:
             return True
-        table.known = int(np.searchsorted(self.grid.t0 + self.grid.elapsed(0, reached), self.end))
-        self._beyond = reached
+        known = int(np.searchsorted(self.grid.t0 + self.grid.elapsed(0, reached), end))
+        self._beyond, table.known, self.end = reached, known, end
         self.message = f"A terminal event happened at t = {self.end:g}."
         return False
 
@@ -248,6 +247,7 @@ def walk_grid(
     problem, name = table.problem, decision[0]
     walk = _Walk(table, options, engine, block, guard)
     walk.run(name)
+    note_steps()
     solution = walk.solution()
     t, y = walk.points(solution)
     newton = engine.newton

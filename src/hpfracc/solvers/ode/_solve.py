@@ -8,7 +8,7 @@ from typing import Any
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode._auto import solve_auto, solve_with
-from hpfracc.solvers.ode._interrupted import only_the_start
+from hpfracc.solvers.ode._interrupted import only_the_start, watch_steps
 from hpfracc.solvers.ode._method import Method, find_method
 from hpfracc.solvers.ode._multiterm import solve_reduced
 from hpfracc.solvers.ode._options import MAX_STEPS, Options, read_options
@@ -169,13 +169,16 @@ def solve_fode(
             return solve_auto(problem, options)
         return solve_with(find_method(method, problem.library), problem, options)
 
-    try:
-        return solve_reduced(problem, options, solve) if problem.terms else solve(problem, options)
-    except KeyboardInterrupt:  # methods return what they have; this one came before they had begun
-        return only_the_start(problem, options)
-    except OutOfMemoryError:
-        raise
-    except (MemoryError, RuntimeError) as error:
-        if not is_shortage(problem, error):
+    with watch_steps() as stepped:
+        try:
+            return solve_reduced(problem, options, solve) if problem.terms else solve(problem, options)
+        except KeyboardInterrupt:
+            if stepped[0]:
+                raise
+            return only_the_start(problem, options)
+        except OutOfMemoryError:
             raise
-        raise out_of_memory(problem, options, error) from error
+        except (MemoryError, RuntimeError) as error:
+            if not is_shortage(problem, error):
+                raise
+            raise out_of_memory(problem, options, error) from error

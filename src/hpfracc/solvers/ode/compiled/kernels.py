@@ -19,8 +19,21 @@ from numba import types
 from numba.extending import intrinsic
 
 __all__ = [
-    "JACOBIAN", "JACOBIANS", "EVALUATIONS", "ITERATIONS", "KNOWN", "REQUEST", "STATE_SIZE", "call", "call_by_address",
-    "corrected", "explicit", "implicit", "run_corrected", "run_explicit", "run_implicit",
+    "EVALUATIONS",
+    "ITERATIONS",
+    "JACOBIAN",
+    "JACOBIANS",
+    "KNOWN",
+    "REQUEST",
+    "STATE_SIZE",
+    "call",
+    "call_by_address",
+    "corrected",
+    "explicit",
+    "implicit",
+    "run_corrected",
+    "run_explicit",
+    "run_implicit",
 ]  # fmt: skip
 
 #: Places in ``state``: points known, what the generator asks for (0 the right-hand side, 1 the Jacobian), and counters.
