@@ -13,7 +13,7 @@ from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._refusals import starts_infinite
 from hpfracc.solvers.ode._result import FODEResult
-from hpfracc.solvers.ode._stiffness import StiffnessGuard
+from hpfracc.solvers.ode._stiffness import LIMIT, StiffnessGuard
 from hpfracc.solvers.ode._tolerance import solve_to_tolerance
 from hpfracc.solvers.ode._uniform import make_grid
 from hpfracc.solvers.ode.methods._pece import PECE
@@ -72,32 +72,35 @@ def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
 
 
 def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
-    """PECE, and the implicit trapezoid where PECE would not be stable."""
+    """PECE, and implicit steps where PECE would not be stable."""
     assert options.step is not None
     guard = StiffnessGuard(problem, make_grid(problem.t0, problem.t1, options.step).step)
+    explicit: FODEResult | None = None
     try:
-        guard(problem.t0, problem.y0)
-        result = PECE().solve(problem, options, guard=guard, reason="a step was given, and the equation is not stiff")
-        if result.success or not _is_stiff(guard, result):
-            result.nfev += guard.evaluations
-            return result
-        why = result.message
+        guard.look_ahead(problem.t0, problem.y0)
+        explicit = PECE().solve(problem, options, guard=guard, reason="a step was given, and the equation is not stiff")
+        explicit.nfev += guard.evaluations
+        most = min(make_grid(problem.t0, problem.t1, options.step).steps, options.max_steps)
+        overflowed = 0 < explicit.stats["steps"] < most and not explicit.stats["interrupted"]
+        if explicit.success or not overflowed or not explicit.t.size:
+            return explicit
+        why = explicit.message
     except StiffError as error:
         why = str(error)
     implicit = find_method("implicit_trapezoid")
     result = _because(implicit.solve(problem, options), f"the equation is stiff for this step: {why}")
+    if explicit is not None and not _is_stiff(guard, result, float(explicit.t[-1])):
+        return explicit  # the solution itself ends there
     result.nfev += guard.evaluations
     return result
 
 
-def _is_stiff(guard: StiffnessGuard, result: FODEResult) -> bool:
-    """Whether a solve that ended early was unstable, and not at a singularity of the solution itself."""
-    if not result.t.size:
-        return False
-    try:
-        guard(float(result.t[-1]), np.ascontiguousarray(result.y[..., -1]))
-    except StiffError:
-        return True
+def _is_stiff(guard: StiffnessGuard, result: FODEResult, until: float) -> bool:
+    """Whether an implicit solution is stiff before the time at which explicit steps failed."""
+    before = np.flatnonzero(result.t <= until)[1:]
+    for index in before[np.unique(np.linspace(0, before.size - 1, 8).astype(int))] if before.size else ():
+        if guard.number(float(result.t[index]), np.ascontiguousarray(result.y[..., index])) > LIMIT:
+            return True
     return False
 
 

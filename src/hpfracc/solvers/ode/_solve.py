@@ -29,6 +29,7 @@ def solve_fode(
     t_eval: Any = None,
     args: Any = (),
     jac: Callable[..., Any] | None = None,
+    jac_sparsity: Any = None,
     events: Any = None,
     dense_output: bool = False,
     max_steps: int = MAX_STEPS,
@@ -74,7 +75,12 @@ def solve_fode(
     args : tuple, optional
         Further arguments of ``fun``, ``jac`` and events.
     jac : callable, optional
-        ``jac(t, y, *args)``, of shape (..., d, d), for implicit methods; by differences where it is not given.
+        ``jac(t, y, *args)``, of shape (..., d, d), for implicit methods; for y of shape (d,) it may be one of SciPy's
+        sparse matrices. By differences where it is not given.
+    jac_sparsity : array_like, sparse matrix or pair of int, optional
+        Where the Jacobian may not be zero, of shape (d, d), or the numbers of diagonals ``(lower, upper)`` of a banded
+        one. Differences then take one evaluation for each group of columns that share no row, and large systems are
+        solved by sparse factorisation. Not together with ``jac``.
     events : callable or list of callables, optional
         ``event(t, y, *args)``, whose zeros are found; ``event.terminal`` and ``event.direction`` as in SciPy.
     dense_output : bool, default False
@@ -138,6 +144,7 @@ def solve_fode(
         derivative=derivative,
         args=args,
         jac=jac,
+        jac_sparsity=jac_sparsity,
         terms=terms,
         delays=delays,
         history=history,

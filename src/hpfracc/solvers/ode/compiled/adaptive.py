@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._evaluation import RightHandSide
+from hpfracc.solvers.ode._newton import Norm
 from hpfracc.solvers.ode.adaptive.arithmetic import StepState, Taken, Trial
-from hpfracc.solvers.ode.adaptive.corrector import Norm, Solved
+from hpfracc.solvers.ode.adaptive.corrector import Solved
 from hpfracc.solvers.ode.adaptive.stencil import Stencil
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.compiled import adaptive_kernels as kernels

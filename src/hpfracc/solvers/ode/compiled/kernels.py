@@ -125,122 +125,159 @@ def implicit(
     flag: Any,
     jac: Any,
     has_jac: bool,
-    derivative: Any,
-    limits: tuple[float, int, int],
+    matrices: tuple[Any, Any, Any],
+    tolerance: tuple[float, Any, float, float],
+    limits: tuple[int, float, int],
     counts: Any,
 ) -> int:
-    """``y_n = S_0[n] + w_0[0] f(t_n, y_n)`` by Newton's method; ``counts``: f, iterations, Jacobians."""
+    """``y_n = S_0[n] + w_0[0] f(t_n, y_n)`` by Newton's method with a matrix that is kept while it converges quickly.
+
+    As ``Newton.solve`` without its damping: a step for which a new matrix does not do either is left to that, with
+    ``flag`` 2. ``matrices``: the Jacobian, its factors, row exchanges; after these whether there are factors, the
+    fewest iterations with them, and how many more were taken since. ``counts``: f, iterations, Jacobians.
+    """
     begin, first, stop = span
     y, f, sums = data
     point, value, parameters = scratch
-    tolerance, most, refresh = limits
+    derivative, factors, exchanges = matrices
+    rtol, atol, part, digits = tolerance
+    most, least_rate, price = limits
     rows = y.shape[0]
     known = np.empty(rows, y.dtype)
     residual = np.empty(rows, y.dtype)
+    guess = np.empty(rows, y.dtype)
     here = np.empty(rows, y.dtype)
-    matrix = np.empty((rows, rows), y.dtype)
+    scale = np.empty(rows)
     for n in range(first, stop):
         t = t0 + n * h
-        size_known = 0.0
+        largest = 0.0
         for row in range(rows):
             known[row] = _fold(sums, past, which, f, 0, row, begin, n)
-            size_known = max(size_known, abs(known[row]))
-            y[row, n] = y[row, n - 1]
-            if not np.isfinite(y[row, n]):  # a Riemann-Liouville solution may begin at infinity
-                y[row, n] = known[row]
-            point[row] = y[row, n]
+            guess[row] = y[row, n - 1]
+            if not np.isfinite(guess[row]):  # a Riemann-Liouville solution may begin at infinity
+                guess[row] = known[row]
+            scale[row] = max(abs(known[row]), abs(guess[row]))
+            largest = max(largest, scale[row])
+        for row in range(rows):
+            wanted = part * (atol[row] + rtol * scale[row])
+            scale[row] = min(wanted, digits * (largest if largest > 0.0 else 1.0)) + 1e-15 * largest + 1e-290
         settled = False
-        for turn in range(most):
-            fun(t, point.ctypes, value.ctypes, parameters.ctypes)
-            counts[0] += 1
-            if flag[0] != 0:
-                return n
-            size, size_y = 0.0, 0.0
+        for fresh in range(2):
             for row in range(rows):
-                residual[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
-                size = max(size, abs(residual[row]))
-                if not np.isfinite(residual[row]):
-                    size = np.inf
-                size_y = max(size_y, abs(y[row, n]))
-            if size <= tolerance * (size_y + size_known):
-                settled = True
-                break
-            if size == np.inf:
-                break
-            if turn % refresh == 0:
+                y[row, n] = guess[row]
+                point[row] = guess[row]
+            if fresh == 1 or exchanges[rows] == 0 or exchanges[rows + 2] >= price:
+                fun(t, point.ctypes, value.ctypes, parameters.ctypes)
+                counts[0] += 1
+                if flag[0] != 0:
+                    return n
+                fresh = 1
                 counts[2] += 1
                 if has_jac:
                     for row in range(rows):  # the right-hand side may have changed it
-                        point[row] = y[row, n]
+                        point[row] = guess[row]
                     jac(t, point.ctypes, derivative.ctypes, parameters.ctypes)
                     if flag[0] != 0:
                         return n
                 else:
+                    size_y = 0.0
                     for row in range(rows):
                         here[row] = value[row]
+                        size_y = max(size_y, abs(guess[row]))
+                    least = 1e-3 * size_y if size_y > 0.0 else 1.0
                     for i in range(rows):
-                        least = 1e-3 * size_y if size_y > 0.0 else 1.0
-                        width = 1.5e-8 * max(abs(y[i, n]), least)
                         for row in range(rows):
-                            point[row] = y[row, n]
-                        point[i] = y[i, n] + width
-                        added = abs(point[i] - y[i, n])
+                            point[row] = guess[row]
+                        point[i] = guess[i] + 1.5e-8 * max(abs(guess[i]), least)
+                        added = abs(point[i] - guess[i])
                         fun(t, point.ctypes, value.ctypes, parameters.ctypes)
                         counts[0] += 1
                         if flag[0] != 0:
                             return n
                         for row in range(rows):
                             derivative[row, i] = (value[row] - here[row]) / added
-            for row in range(rows):
-                for i in range(rows):
-                    matrix[row, i] = -now[0, which[row]] * derivative[row, i]
-                matrix[row, row] += 1.0
-            counts[1] += 1
-            if not _solve(matrix, residual):
-                break
-            change, size_y = 0.0, 0.0
-            for row in range(rows):
-                y[row, n] -= residual[row]
-                point[row] = y[row, n]
-                change = max(change, abs(residual[row]))
-                size_y = max(size_y, abs(y[row, n]))
-            if change <= 4e-16 * size_y:  # lost in rounding: nothing left to gain
+                for row in range(rows):
+                    for i in range(rows):
+                        factors[row, i] = -now[0, which[row]] * derivative[row, i]
+                    factors[row, row] += 1.0
+                exchanges[rows] = 0
+                if not _factorise(factors, exchanges):
+                    break
+                exchanges[rows], exchanges[rows + 1], exchanges[rows + 2] = 1, most, 0
+                for row in range(rows):
+                    point[row] = guess[row]
+            last = np.inf
+            for turn in range(most):
                 fun(t, point.ctypes, value.ctypes, parameters.ctypes)
                 counts[0] += 1
+                counts[1] += 1
                 if flag[0] != 0:
                     return n
-                settled = True
+                for row in range(rows):
+                    residual[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
+                _substitute(factors, exchanges, residual)
+                size = 0.0
+                for row in range(rows):
+                    y[row, n] -= residual[row]
+                    point[row] = y[row, n]
+                    ratio = abs(residual[row]) / scale[row]
+                    size += ratio * ratio
+                size = np.sqrt(size / rows)
+                rate = size / last if turn > 0 else 0.5
+                if size * max(rate, least_rate) <= 1.0:
+                    settled = True
+                    if fresh == 0:
+                        exchanges[rows + 1] = min(exchanges[rows + 1], turn)
+                        exchanges[rows + 2] += turn - exchanges[rows + 1]
+                    break
+                if not rate <= 0.9 or (turn > 1 and size * rate ** (most - turn) > 1.0):
+                    break
+                last = size
+            if settled or fresh == 1:
                 break
         if not settled:
+            exchanges[rows] = 0
             flag[0] = 2
             return n
         for row in range(rows):
-            f[row, n] = value[row]
+            f[row, n] = (y[row, n] - known[row]) / now[0, which[row]]
     return stop
 
 
 @_compile
-def _solve(matrix: Any, right: Any) -> bool:
-    """Gaussian elimination with row exchange; both are overwritten, the solution is in ``right``."""
-    d = len(right)
+def _factorise(matrix: Any, exchanges: Any) -> bool:
+    """LU factors in place, with row exchanges; whether the matrix is regular."""
+    d = len(matrix)
     for i in range(d):
         best = i
         for row in range(i + 1, d):
             if abs(matrix[row, i]) > abs(matrix[best, i]):
                 best = row
+        exchanges[i] = best
         if not abs(matrix[best, i]) > 0.0:
             return False
         if best != i:
-            for column in range(i, d):
+            for column in range(d):
                 matrix[i, column], matrix[best, column] = matrix[best, column], matrix[i, column]
-            right[i], right[best] = right[best], right[i]
         for row in range(i + 1, d):
-            factor = matrix[row, i] / matrix[i, i]
+            matrix[row, i] /= matrix[i, i]
             for column in range(i + 1, d):
-                matrix[row, column] -= factor * matrix[i, column]
-            right[row] -= factor * right[i]
+                matrix[row, column] -= matrix[row, i] * matrix[i, column]
+    return True
+
+
+@_compile
+def _substitute(factors: Any, exchanges: Any, right: Any) -> None:
+    """Solve with the factors; ``right`` becomes the solution."""
+    d = len(factors)
+    for i in range(d):
+        best = exchanges[i]
+        if best != i:
+            right[i], right[best] = right[best], right[i]
+    for i in range(d):
+        for column in range(i):
+            right[i] -= factors[i, column] * right[column]
     for i in range(d - 1, -1, -1):
         for column in range(i + 1, d):
-            right[i] -= matrix[i, column] * right[column]
-        right[i] /= matrix[i, i]
-    return True
+            right[i] -= factors[i, column] * right[column]
+        right[i] /= factors[i, i]

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._evaluation import RightHandSide
-from hpfracc.solvers.ode._newton import MOST_ITERATIONS, REFRESH, TOLERANCE, Newton
+from hpfracc.solvers.ode._newton import DIGITS, KEPT_ITERATIONS, LEAST_RATE, PART, Newton
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
+from hpfracc.solvers.ode._stepping import NumpyStepper
 from hpfracc.solvers.ode.compiled import kernels
 from hpfracc.solvers.ode.compiled.functions import CallBack, CompiledFunction
 from hpfracc.solvers.ode.compiled.interpreter import PythonCall, reads_arrays
@@ -80,6 +81,10 @@ class CompiledStepper:
         self._jac, self._has_jac = self._fun, False
         d = rows if newton is not None else 0
         self._derivative = np.zeros((d, d), dtype)
+        self._factors, self._exchanges = np.zeros((d, d), dtype), np.zeros(d + 3, np.int64)
+        #: For steps that the compiled iteration cannot solve.
+        self._damped: NumpyStepper | None = None
+        self.block = block
         if jacobian is not None:
             self._jac, self._has_jac = jacobian.pointer, True
         elif newton is not None and newton.jacobian is not None:
@@ -93,6 +98,22 @@ class CompiledStepper:
 
     def run(self, begin: int, first: int, stop: int) -> int:
         """Steps ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
+        while True:
+            reached = self._run(begin, first, stop)
+            if reached == stop or self._flag[0] != 2:
+                self._flag[0] = 0
+                return reached
+            self._flag[0] = 0
+            if self._damped is None:
+                assert self.newton is not None
+                newton = self.newton
+                evaluate = lambda t, y: newton.evaluate(t, y.reshape(-1)).reshape(y.shape)  # noqa: E731
+                self._damped = NumpyStepper(self.tableau, self.scheme, self.block, evaluate, newton)
+            first = self._damped.run(begin, reached, reached + 1)
+            if first == reached or first == stop:
+                return first
+
+    def _run(self, begin: int, first: int, stop: int) -> int:
         table, grid = self.tableau, self.tableau.grid
         data = (table.y, table.f, table.sums)
         scratch = (self._point, self._value, self._parameters)
@@ -106,8 +127,13 @@ class CompiledStepper:
             self.evaluations += (reached - first) * (1 + self.scheme.corrections)
         else:
             assert self.newton is not None
-            limits = (TOLERANCE, MOST_ITERATIONS, REFRESH)
-            reached = kernels.implicit(*common, self._jac, self._has_jac, self._derivative, limits, self._counts)
+            matrices = (self._derivative, self._factors, self._exchanges)
+            atol = np.array(np.broadcast_to(self.newton.atol, len(self._point)), dtype=float)
+            tolerance = (self.newton.rtol, atol, PART, DIGITS)
+            limits = (KEPT_ITERATIONS, LEAST_RATE, self.newton.price)
+            reached = kernels.implicit(
+                *common, self._jac, self._has_jac, matrices, tolerance, limits, self._counts
+            )
             self.evaluations += int(self._counts[0])
             self.newton.iterations += int(self._counts[1])
             self.newton.jacobians += int(self._counts[2])
@@ -115,5 +141,4 @@ class CompiledStepper:
         table.known = int(reached)
         for back in self._backs:
             back.check()
-        self._flag[0] = 0
         return int(reached)
