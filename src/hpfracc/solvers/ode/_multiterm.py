@@ -167,6 +167,9 @@ def solve_reduced(problem: Problem, options: Options, solve: Callable[[Problem, 
         options = replace(options, progress=lambda t, y: tell(t, y[..., :d]))
     result = solve(reduced, options)
     result.y = result.y[..., :d, :]
+    if "component_errors" in result.stats:  # of y alone, without its derivatives
+        errors = result.stats["component_errors"] = result.stats["component_errors"][..., :d]
+        result.error_estimate = float(errors.max())
     if result.sol is not None:
         whole = result.sol
         axis = len(problem.shape) - 1

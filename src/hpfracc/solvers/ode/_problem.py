@@ -21,6 +21,9 @@ Array = np.ndarray[Any, Any]
 #: Definitions of the derivative that an equation may be written in.
 DERIVATIVES = ("caputo", "riemann_liouville")
 
+#: The longest interval: powers and quotients of times stay within float64.
+LONGEST = 1e100
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
@@ -206,6 +209,11 @@ def _read_span(t_span: Sequence[float]) -> tuple[float, float]:
         raise InvalidInputError(f"t_span={t_span!r} has to be two numbers (t0, t1)") from None
     if not (math.isfinite(t0) and math.isfinite(t1)):
         raise InvalidInputError(f"t_span=({t0}, {t1}) is not finite; give a finite interval")
+    if t1 - t0 > LONGEST:
+        raise InvalidInputError(
+            f"t_span=({t0:g}, {t1:g}) has the length {t1 - t0:g}, beyond {LONGEST:g}, whose powers overflow; measure "
+            "time in other units"
+        )
     if t1 == t0:
         raise InvalidInputError(f"t_span=({t0}, {t1}) is empty; the end has to lie beyond the start")
     if t1 < t0:

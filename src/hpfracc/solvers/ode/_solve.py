@@ -43,6 +43,7 @@ def solve_fode(
     backend: Any = "auto",
     compile: bool | str = "auto",
     progress: bool | Callable[..., Any] = False,
+    estimate: bool | str = "auto",
 ) -> FODEResult:
     r"""Solve an initial-value problem of fractional order, with the habits of ``scipy.integrate.solve_ivp``.
 
@@ -112,6 +113,11 @@ def solve_fode(
         ``backend="numba"``: whether it pays is told by clocks, and the last digits depend on it.
     progress : bool or callable
         A bar with the time left, or ``progress(t, y)``, called now and then with the newest point.
+    estimate : bool or "auto"
+        Whether a solution with a given ``step`` gets an ``error_estimate``, from its own defect at up to 24 of its steps
+        (``stats["estimate_evaluations"]`` evaluations, a few per cent of a long solve). ``"auto"``: unless the
+        right-hand side runs compiled, beside which that would be slow. Where the estimate exceeds a tenth of the
+        solution, ``message`` says so.
 
     Returns
     -------
@@ -165,6 +171,7 @@ def solve_fode(
         backend=backend,
         compile=compile,
         progress=progress,
+        estimate=estimate,
     )
 
     def solve(problem: Problem, options: Options) -> FODEResult:

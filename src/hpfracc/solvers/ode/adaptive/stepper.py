@@ -81,7 +81,8 @@ class Stepper:
         self.pieces: list[Piece] = []  # the last two
         self.snapshots: list[list[Snapshot]] = []  # before each of them
         self.arithmetic: Arithmetic = NumpyArithmetic()
-        self.controller = Controller(min(options.first_step or self._first_step(), self._longest()), self.least)
+        first = min(options.first_step or self._first_step(), self._longest())
+        self.controller = Controller(first, self.least, longest=2.0 * length)
 
     # -- what is asked of it ------------------------------------------------------------------------------------------
 
