@@ -65,7 +65,8 @@ def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
     if problem.delays:
         return "adaptive", "the equation has delays"
     if problem.orders.function is not None:
-        return "variable_order", "the order is a function of t"
+        graded = options.step is None and find_method("variable_order_l2").refuses(problem, options) is None
+        return ("variable_order_l2" if graded else "variable_order"), "the order is a function of t"
     if problem.library != "numpy":
         return "pece", f"y0 is an array of {problem.library}"
     if starts_infinite(problem) and (options.step is not None or find_method("adaptive").refuses(problem, options)):

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import methods
-from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._options import MAX_STEPS, Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult
 
@@ -38,6 +38,8 @@ class Method(abc.ABC):
         Whether it is meant for stiff equations.
     fixed : bool
         Whether it takes steps of one size, given as ``step``.
+    search_limit : int
+        Steps that a search for a step may go to, unless ``max_steps`` was given.
     """
 
     name: ClassVar[str]
@@ -46,6 +48,7 @@ class Method(abc.ABC):
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
     implicit: ClassVar[bool] = False
     fixed: ClassVar[bool] = True
+    search_limit: ClassVar[int] = MAX_STEPS
 
     @abc.abstractmethod
     def refuses(self, problem: Problem, options: Options) -> str | None:

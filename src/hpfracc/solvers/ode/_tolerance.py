@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._method import Method
-from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._options import MAX_STEPS, Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult
 
@@ -29,6 +29,8 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
     ``max_steps``, the finest solution comes back with ``success=False``.
     """
     # The search looks at the steps alone; what else was asked for is done once, with the step that was found.
+    if options.max_steps == MAX_STEPS:
+        options = dataclasses.replace(options, max_steps=method.search_limit)
     plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=True, estimate=False)
     length = problem.t1 - problem.t0
     steps = min(_FIRST, options.max_steps)
