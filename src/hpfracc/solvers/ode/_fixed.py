@@ -12,6 +12,7 @@ import numpy as np
 from hpfracc.solvers.ode._delays import DelayedStates, without_delays
 from hpfracc.solvers.ode._dense import FixedSolution
 from hpfracc.solvers.ode._engine import Engine
+from hpfracc.solvers.ode._error_estimate import estimate_errors
 from hpfracc.solvers.ode._evaluation import RightHandSide
 from hpfracc.solvers.ode._events import EventWatch
 from hpfracc.solvers.ode._history import BLOCK, DIRECT_BELOW
@@ -20,6 +21,7 @@ from hpfracc.solvers.ode._newton import Newton
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._progress import Report, progress_report
+from hpfracc.solvers.ode._refusals import starts_infinite
 from hpfracc.solvers.ode._result import FODEResult, SolveDecision
 from hpfracc.solvers.ode._scheme import Scheme, Tableau, make_tableau
 from hpfracc.solvers.ode._uniform import make_grid
@@ -27,6 +29,9 @@ from hpfracc.solvers.ode._uniform import make_grid
 __all__ = ["BlockEngine", "Guard", "StartError", "StiffError", "solve_fixed", "walk_grid"]
 
 Array = np.ndarray[Any, Any]
+
+#: Beyond this part of the largest value of a component an estimated error is told in the message.
+DOUBTFUL = 0.1
 
 REACHED = "The end of the interval was reached."
 
@@ -231,7 +236,34 @@ def solve_fixed(
     history = "fft" if grid.count - 1 > DIRECT_BELOW else "direct"
     block = BLOCK if history == "fft" else grid.count
     engine = Engine(table, scheme, block, options, RightHandSide(problem))
-    return walk_grid(table, options, engine, block, (name, reason, history), started, guard)
+    result = walk_grid(table, options, engine, block, (name, reason, history), started, guard)
+    _judge(result, table, options)
+    return result
+
+
+def _judge(result: FODEResult, table: Tableau, options: Options) -> None:
+    """Estimate the error, and say where the solution cannot be trusted."""
+    if not result.success or options.estimate is False or starts_infinite(table.problem):
+        return
+    if options.estimate == "auto" and result.decision is not None and result.decision.compiled:
+        result.message += " No error estimate was made beside compiled steps; estimate=True asks for one."
+        return
+    fun = RightHandSide(table.problem)
+    started = time.perf_counter()
+    errors = estimate_errors(table, fun)
+    result.stats["estimate_evaluations"] = fun.count
+    result.stats["estimate_seconds"] = time.perf_counter() - started
+    if errors is None:
+        result.message += " No error estimate could be made."
+        return
+    result.error_estimate = float(errors.max())
+    result.stats["component_errors"] = errors
+    sizes = np.abs(table.y[:, : table.known]).max(axis=1).reshape(table.problem.shape)
+    if np.any(errors > DOUBTFUL * sizes):
+        result.message += (
+            f" The solution cannot be trusted: its error may be {result.error_estimate:.2g}. Take a smaller step, a "
+            "graded mesh (method='l1' or 'l2_1sigma'), or no step."
+        )
 
 
 def walk_grid(

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.solvers.ode._newton import Norm
 from hpfracc.solvers.ode.adaptive.arithmetic import StepState, Taken, Trial
-from hpfracc.solvers.ode.adaptive.corrector import MOST_ITERATIONS, MOST_NEWTON, PART, Norm, Solved
+from hpfracc.solvers.ode.adaptive.corrector import LEAST_RATE, MOST_ITERATIONS, MOST_NEWTON, PART, Solved
 from hpfracc.solvers.ode.adaptive.stencil import Stencil
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.compiled import adaptive_kernels as kernels
@@ -141,7 +142,7 @@ class CompiledArithmetic:
             f = self.system(tau, y)
             size = self._call(kernels.correct_newton, known, weight, f, y, norm.scale, norm.components, inverse)
             rate = size / last if math.isfinite(last) else 0.5
-            if size * max(rate, 0.1) <= PART:
+            if size * max(rate, LEAST_RATE) <= PART:
                 return Solved(y, (y - known) / weight)
             if not rate <= 0.9:
                 break

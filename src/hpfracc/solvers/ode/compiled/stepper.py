@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._evaluation import RightHandSide
-from hpfracc.solvers.ode._newton import MOST_ITERATIONS, REFRESH, TOLERANCE, Newton
+from hpfracc.solvers.ode._newton import DIGITS, KEPT_ITERATIONS, LEAST_RATE, PART, Newton
 from hpfracc.solvers.ode._problem import check_value
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
+from hpfracc.solvers.ode._stepping import NumpyStepper
 from hpfracc.solvers.ode.compiled import call_kernel, kernels
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 
@@ -61,6 +62,10 @@ class CompiledStepper:
         self._points, self._value = np.zeros((1, rows), dtype), np.zeros(rows, dtype)
         d = rows if newton is not None else 0
         self._derivative = np.zeros((d, d), dtype)
+        self._matrices = (self._derivative, np.zeros((d, d), dtype), np.zeros(d + 3, np.int64))
+        #: For steps that the compiled iteration cannot solve.
+        self._damped: NumpyStepper | None = None
+        self.block = block
 
     @property
     def compiled(self) -> bool:
@@ -74,6 +79,23 @@ class CompiledStepper:
 
     def run(self, begin: int, first: int, stop: int) -> int:
         """Steps ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
+        while True:
+            reached = self._run(begin, first, stop)
+            if reached == stop or self._state[kernels.REQUEST] != kernels.STUCK:
+                return reached
+            first = self._damped_stepper().run(begin, reached, reached + 1)
+            if first in (reached, stop):
+                return first
+
+    def _damped_stepper(self) -> NumpyStepper:
+        if self._damped is None:
+            assert self.newton is not None
+            evaluate = self.newton.evaluate
+            flat = lambda t, y: evaluate(t, y.reshape(-1)).reshape(y.shape)  # noqa: E731
+            self._damped = NumpyStepper(self.tableau, self.scheme, self.block, flat, self.newton)
+        return self._damped
+
+    def _run(self, begin: int, first: int, stop: int) -> int:
         table, state = self.tableau, self._state
         state[:] = 0
         state[kernels.KNOWN] = first
@@ -94,8 +116,12 @@ class CompiledStepper:
         data = (table.y, table.f, table.sums)
         return ((grid.t0, grid.step), span, data, self._rules, points, self._value, self._state)
 
-    def _limits(self) -> tuple[float, int, int]:
-        return (TOLERANCE, MOST_ITERATIONS, REFRESH)
+    def _newton_rules(self) -> tuple[Any, ...]:
+        """Matrices, tolerance and limits of the iteration."""
+        assert self.newton is not None
+        atol = np.array(np.broadcast_to(self.newton.atol, len(self._value)), dtype=float)
+        tolerance = (float(self.newton.rtol), atol, PART, DIGITS)
+        return self._matrices, tolerance, (KEPT_ITERATIONS, LEAST_RATE, int(self.newton.price))
 
     def _run_compiled(self, fun: CompiledFunction, span: tuple[int, int, int]) -> None:
         common = (fun.address, fun.parameters, *self._common(span, self._points))
@@ -107,8 +133,7 @@ class CompiledStepper:
         else:
             jac = self._jacobian
             address, parameters = (0, fun.parameters) if jac is None else (jac.address, jac.parameters)
-            rest = (address, parameters, self._derivative, self._limits())
-            call_kernel(kernels.run_implicit, kind, *common, *rest)
+            call_kernel(kernels.run_implicit, kind, *common, address, parameters, *self._newton_rules())
 
     def _run_python(self, evaluate: RightHandSide, span: tuple[int, int, int]) -> None:
         """Every evaluation has a row of its own for the state: the function may keep or change it."""
@@ -134,7 +159,7 @@ class CompiledStepper:
         assert self.newton is not None
         shape, dtype = self.tableau.problem.shape, self._value.dtype
         jacobian = self.newton.jacobian
-        common = (*self._common(span, self._points), jacobian is not None, self._derivative, self._limits())
+        common = (*self._common(span, self._points), jacobian is not None, *self._newton_rules())
         fun, copy, value, state = evaluate.bare, self._points[0].copy, self._value, self._state
         store = _memory(value)
         for t in call_kernel(kernels.implicit, dtype.kind, *common):
