@@ -43,6 +43,7 @@ class Settings:
     enable_learning: bool = True
     exploration_budget: float = 0.01
     deterministic: bool = False
+    allow_slow: bool = False
     wisdom: str | None = None
     pin: Mapping[str, str] = field(default_factory=dict)
     never: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -88,7 +89,7 @@ def _check(name: str, value: Any) -> Any:
         if not 0.0 <= number < 1.0:
             raise ConfigurationError(f"{name}={value!r} is not a share; use a number from 0 up to, not including, 1")
         return number
-    if name in ("enable_learning", "deterministic"):
+    if name in ("enable_learning", "deterministic", "allow_slow"):
         if not isinstance(value, bool):
             raise ConfigurationError(f"{name}={value!r} is not a flag; use True or False")
         return value
@@ -313,6 +314,10 @@ class config:
         Share of the total run time that may go into trying alternatives (default 0.01).
     deterministic : bool
         The same decisions every time: no exploration, no updates (default False).
+    allow_slow : bool
+        Whether a call runs for which memory leaves only a way that is predicted to take more than a minute, and ten
+        times as long as with memory enough; otherwise that is an :class:`~hpfracc.errors.OutOfMemoryError` (default
+        False). A call that names its backend always runs.
     wisdom : path, "off" or None
         Where what is learned is kept; None is the user's cache folder.
     pin : dict of str to str

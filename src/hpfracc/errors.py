@@ -6,7 +6,9 @@ built-in exception a caller would expect, so ``except ValueError`` keeps working
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
+from typing import Any, cast
 
 __all__ = [
     "AllBackendsFailedError",
@@ -14,6 +16,7 @@ __all__ = [
     "BackendUnavailableError",
     "BatchItemError",
     "ConfigurationError",
+    "DiskFullError",
     "HpfraccError",
     "InvalidInputError",
     "MissingDependencyError",
@@ -31,7 +34,40 @@ __all__ = [
 
 
 class HpfraccError(Exception):
-    """Base of every error that hpfracc raises on purpose."""
+    """Base of every error that hpfracc raises on purpose.
+
+    All of them can be pickled and copied, with their attributes and their cause, so that they reach the caller from
+    another process. What another library raised and cannot be pickled arrives as its text.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made = cast(tuple[Any, ...], super().__reduce__())
+        state = {name: _portable(value) for name, value in (made[2] if len(made) > 2 else {}).items()}
+        if self.__cause__ is not None:
+            state["__cause__"] = _portable(self.__cause__)
+        return _rebuild, (type(self), self.args), state
+
+
+def _rebuild(kind: type[HpfraccError], args: tuple[Any, ...]) -> HpfraccError:
+    """An error without its own ``__init__``, whose parameters need not be ``args``; the state follows."""
+    error = Exception.__new__(kind, *args)
+    super(HpfraccError, error).__init__(*args)
+    return error
+
+
+def _portable(value: Any) -> Any:
+    """Errors that cannot be pickled, alone or in a mapping, by their text."""
+    if isinstance(value, Mapping):
+        return {name: _portable(each) for name, each in value.items()}
+    if not isinstance(value, BaseException):
+        return value
+    if isinstance(value, BaseExceptionGroup):
+        return value.derive([_portable(each) for each in value.exceptions])
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:  # whatever somebody's class raises where it is taken apart or made again
+        return RuntimeError(f"{type(value).__qualname__}: {value}")
+    return value
 
 
 class InvalidInputError(HpfraccError, ValueError):
@@ -60,6 +96,10 @@ class MissingDependencyError(HpfraccError, ImportError):
 
 class OutOfMemoryError(HpfraccError, MemoryError):
     """No arm fits into the memory that is free: names need, have and advice."""
+
+
+class DiskFullError(HpfraccError, OSError):
+    """A file for which the disk has no room: names need, have, the folder and advice."""
 
 
 class SolveError(HpfraccError, RuntimeError):
@@ -109,9 +149,6 @@ class BatchItemError(HpfraccError, RuntimeError):
     def __init__(self, message: str, index: int) -> None:
         super().__init__(message)
         self.index = index
-
-    def __reduce__(self) -> tuple[type[BatchItemError], tuple[str, int]]:
-        return type(self), (str(self), self.index)
 
 
 class WisdomError(HpfraccError, ValueError):

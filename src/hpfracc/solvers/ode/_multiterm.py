@@ -160,12 +160,22 @@ def solve_reduced(problem: Problem, options: Options, solve: Callable[[Problem, 
     result = solve(reduced, options)
     result.y = result.y[..., :d, :]
     if result.sol is not None:
-        whole = result.sol
-        axis = len(problem.shape) - 1
-        result.sol = lambda t: np.take(whole(t), range(d), axis=axis)
+        result.sol = _FirstComponents(result.sol, d, len(problem.shape) - 1)
     if result.y_events is not None:
         result.y_events = [states[..., :d] for states in result.y_events]
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstComponents:
+    """``sol(t)`` of the equation from that of the system: its first ``count`` components, along ``axis``."""
+
+    whole: Callable[[Any], Any]
+    count: int
+    axis: int
+
+    def __call__(self, t: Any) -> Array:
+        return np.take(self.whole(t), range(self.count), axis=self.axis)
 
 
 def _first(event: Callable[..., Any], d: int) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,9 +89,19 @@ class Problem:
         """float64 or complex128 for NumPy; the tensor's or array's own otherwise."""
         return self.y0.dtype
 
+    def without_functions(self) -> Problem:
+        """The data alone, for what is kept of a solve: it can be pickled whatever the functions were."""
+        terms = tuple(Term(0.0 if callable(term.coefficient) else term.coefficient, term.order) for term in self.terms)
+        orders = replace(self.orders, value=None, function=None)
+        return replace(self, fun=_no_function, orders=orders, args=(), jac=None, terms=terms, history=None)
+
     def evaluate(self, t: float, y: Any) -> Any:
         """``fun(t, y, *args)`` of a NumPy problem, with its shape and kind checked: for a first look at ``fun``."""
         return check_value(self.fun(t, y, *self.args), self.shape, self.dtype, "fun")
+
+
+def _no_function(*_: Any) -> Any:
+    raise InvalidInputError("only the data of this problem were kept, not its right-hand side; solve it again")
 
 
 def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Array:
@@ -176,8 +186,11 @@ def read_problem(
 
 def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
     """A function of t; a number or an array that broadcasts to the state is the same at all times."""
-    if history is None or (callable(history) and library_of(history) == "python"):
-        return history
+    if history is None:
+        return None
+    if callable(history) and library_of(history) == "python":
+        given: Callable[[float], Any] = history
+        return given
     if library_of(state) != "numpy":
         return lambda t: history
     try:

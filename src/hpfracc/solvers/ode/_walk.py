@@ -58,7 +58,8 @@ class MeshSolution:
         beginning: Callable[[Array], Array] | None = None,
     ) -> None:
         self.beginning = beginning
-        self.problem, self.length, self.steps, self.grading, self.y = problem, length, steps, grading, y
+        self.problem = problem.without_functions()
+        self.length, self.steps, self.grading, self.y = length, steps, grading, y
         self.t_min = problem.t0
         if end is None:  # the last step is at t1, which t0 + (t1 - t0) need not be
             known = y.shape[1] - 1

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hpfracc._files import temporary
 from hpfracc.engine.selection.wisdom import reset_warnings, resolve_path
-from hpfracc.engine.selection.wisdom.location import Layout, temporary
+from hpfracc.engine.selection.wisdom.location import Layout
 from hpfracc.errors import ConfigurationError, WisdomWarning
 from tests.helpers.processes import run_python
 

@@ -52,9 +52,21 @@ class FlatSystem:
             self.groups = [(self.groups[0][0], slice(None))]
         #: For delays: the solution and its estimated error so far, and whether a jump at t0 is seen from before it.
         self.past: Callable[[float], Array] = self.start
-        self.past_error: Callable[[float], Array] = lambda then: np.zeros_like(self.initial[0])
+        self.past_error: Callable[[float], Array] = self._no_error
         self.from_left = False
         self._recent: dict[float, Array] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without functions: what was solved needs them no more."""
+        kept: dict[str, Any] = {"problem": self.problem.without_functions(), "past": None, "past_error": None, "_recent": {}}
+        return self.__dict__ | kept
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.past, self.past_error = self.start, self._no_error
+
+    def _no_error(self, then: float) -> Array:
+        return np.zeros_like(self.initial[0])
 
     @property
     def size(self) -> int:

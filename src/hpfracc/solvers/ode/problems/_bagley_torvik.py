@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.problems._base import TestEquation
+from hpfracc.solvers.ode.problems._base import TestEquation, equation
 from hpfracc.special import mittag_leffler_matrix
 
 __all__ = ["bagley_torvik"]
@@ -14,6 +14,7 @@ __all__ = ["bagley_torvik"]
 Array = np.ndarray[Any, Any]
 
 
+@equation
 def bagley_torvik(
     mass: float = 1.0,
     drag: float = 0.5,

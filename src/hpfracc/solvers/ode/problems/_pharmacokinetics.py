@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.problems._base import TestEquation
+from hpfracc.solvers.ode.problems._base import TestEquation, equation
 from hpfracc.special import mittag_leffler_matrix
 
 __all__ = ["pharmacokinetics"]
@@ -14,6 +14,7 @@ __all__ = ["pharmacokinetics"]
 Array = np.ndarray[Any, Any]
 
 
+@equation
 def pharmacokinetics(
     alpha: float = 0.6,
     to_tissue: float = 1.2,

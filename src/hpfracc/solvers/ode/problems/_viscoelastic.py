@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.problems._base import TestEquation, stored_reference
+from hpfracc.solvers.ode.problems._base import TestEquation, equation, stored_reference
 from hpfracc.special import mittag_leffler_matrix
 
 __all__ = ["viscoelastic_oscillator"]
@@ -14,6 +14,7 @@ __all__ = ["viscoelastic_oscillator"]
 Array = np.ndarray[Any, Any]
 
 
+@equation
 def viscoelastic_oscillator(
     beta: float = 0.5, mass: float = 1.0, damping: float = 0.4, stiffness: float = 4.0, t_end: float = 20.0
 ) -> TestEquation:
