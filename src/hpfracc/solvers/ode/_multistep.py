@@ -78,7 +78,9 @@ def solve_multistep(method: Multistep, problem: Problem, options: Options, bound
         )
         return found
 
-    scheme = Scheme("implicit", weights, partial(_start, options=options, starts=starts, powers=powers), powers=MOST_POWERS)
+    scheme = Scheme(
+        "implicit", weights, partial(_start, options=options, starts=starts, powers=powers), powers=MOST_POWERS
+    )
     return solve_fixed(problem, options, scheme, method.name, "asked for")
 
 

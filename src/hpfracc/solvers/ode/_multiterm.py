@@ -78,7 +78,9 @@ class _System:
         from scipy.sparse import block_array, csc_array, diags_array, eye_array
 
         d, states = self.d, len(self.places)
-        blocks: list[list[Any]] = [[csc_array((d, d)) if i == j else None for j in range(states)] for i in range(states)]
+        blocks: list[list[Any]] = [
+            [csc_array((d, d)) if i == j else None for j in range(states)] for i in range(states)
+        ]
         for row in range(states - 1):
             blocks[row][row + 1] = eye_array(d)
         parts = {0: given}

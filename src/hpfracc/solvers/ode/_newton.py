@@ -21,7 +21,17 @@ from hpfracc.solvers.ode._jacobian import DenseFactors, Factors, JacobianSource,
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 
-__all__ = ["DIGITS", "KEPT_ITERATIONS", "LEAST_RATE", "PART", "Newton", "Norm", "make_newton", "solve_damped", "step_scale"]
+__all__ = [
+    "DIGITS",
+    "KEPT_ITERATIONS",
+    "LEAST_RATE",
+    "PART",
+    "Newton",
+    "Norm",
+    "make_newton",
+    "solve_damped",
+    "step_scale",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -74,6 +84,7 @@ def step_scale(known: Array, guess: Array, components: int, rtol: float, atol: A
     """To what the equation of a step of fixed length is solved, for each component."""
     sizes = np.maximum(np.abs(known), np.abs(guess))
     largest: Any
+    most: Any
     if sizes.size == components:
         largest = float(sizes.max())
         most = DIGITS * (largest or 1.0)
@@ -213,7 +224,7 @@ class Newton:
                 value, point = self.evaluate(t, y), y
             except NotFiniteError:
                 return None
-            return y - known - weight * value
+            return np.asarray(y - known - weight * value)
 
         def matrix(y: Array) -> Factors | None:
             if point is not y:
@@ -233,7 +244,6 @@ class Newton:
                 return found, (found - known) / weight
         self.forget()
         return None
-
 
     def _follow(
         self,

@@ -40,7 +40,9 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
     def finish(result: FODEResult) -> FODEResult:
         """The solution with ``steps`` steps in the form that was asked for."""
         if options.events and not result.stats.get("interrupted"):
-            again = method.solve(problem, dataclasses.replace(options, step=length / steps, progress=False, estimate=False))
+            again = method.solve(
+                problem, dataclasses.replace(options, step=length / steps, progress=False, estimate=False)
+            )
             counts[0], counts[1] = counts[0] + again.nfev, counts[1] + again.njev
             again.error_estimate = result.error_estimate
             if not result.success:

@@ -82,8 +82,6 @@ class CompiledStepper:
         d = rows if newton is not None else 0
         self._derivative = np.zeros((d, d), dtype)
         self._factors, self._exchanges = np.zeros((d, d), dtype), np.zeros(d + 3, np.int64)
-        #: For steps that the compiled iteration cannot solve.
-        self._damped: NumpyStepper | None = None
         self.block = block
         if jacobian is not None:
             self._jac, self._has_jac = jacobian.pointer, True
@@ -104,14 +102,19 @@ class CompiledStepper:
                 self._flag[0] = 0
                 return reached
             self._flag[0] = 0
-            if self._damped is None:
-                assert self.newton is not None
-                newton = self.newton
-                evaluate = lambda t, y: newton.evaluate(t, y.reshape(-1)).reshape(y.shape)  # noqa: E731
-                self._damped = NumpyStepper(self.tableau, self.scheme, self.block, evaluate, newton)
-            first = self._damped.run(begin, reached, reached + 1)
-            if first == reached or first == stop:
+            first = self._solve_damped(begin, reached)
+            if first in (reached, stop):
                 return first
+
+    def _solve_damped(self, begin: int, first: int) -> int:
+        """One step by :class:`Newton`, which the compiled iteration could not solve."""
+        newton = self.newton
+        assert newton is not None
+
+        def evaluate(t: float, y: Array) -> Array:
+            return newton.evaluate(t, y.reshape(-1)).reshape(y.shape)
+
+        return NumpyStepper(self.tableau, self.scheme, self.block, evaluate, newton).run(begin, first, first + 1)
 
     def _run(self, begin: int, first: int, stop: int) -> int:
         table, grid = self.tableau, self.tableau.grid
@@ -131,9 +134,7 @@ class CompiledStepper:
             atol = np.array(np.broadcast_to(self.newton.atol, len(self._point)), dtype=float)
             tolerance = (self.newton.rtol, atol, PART, DIGITS)
             limits = (KEPT_ITERATIONS, LEAST_RATE, self.newton.price)
-            reached = kernels.implicit(
-                *common, self._jac, self._has_jac, matrices, tolerance, limits, self._counts
-            )
+            reached = kernels.implicit(*common, self._jac, self._has_jac, matrices, tolerance, limits, self._counts)
             self.evaluations += int(self._counts[0])
             self.newton.iterations += int(self._counts[1])
             self.newton.jacobians += int(self._counts[2])
