@@ -87,9 +87,9 @@ def _column_groups(pattern: Any) -> Array:
     group = np.full(pattern.shape[1], -1)
     for column in range(pattern.shape[1]):
         rows = pattern.indices[pattern.indptr[column] : pattern.indptr[column + 1]]
-        taken = {
-            int(group[other]) for row in rows for other in by_row.indices[by_row.indptr[row] : by_row.indptr[row + 1]]
-        }
+        taken: set[int] = set()
+        for row in rows:
+            taken.update(group[by_row.indices[by_row.indptr[row] : by_row.indptr[row + 1]]].tolist())
         number = 0
         while number in taken:
             number += 1

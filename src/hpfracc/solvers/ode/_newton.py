@@ -84,6 +84,7 @@ def step_scale(known: Array, guess: Array, components: int, rtol: float, atol: A
     """To what the equation of a step of fixed length is solved, for each component."""
     sizes = np.maximum(np.abs(known), np.abs(guess))
     largest: Any
+    most: Any
     if sizes.size == components:
         largest = float(sizes.max())
         most = DIGITS * (largest or 1.0)
@@ -223,7 +224,7 @@ class Newton:
                 value, point = self.evaluate(t, y), y
             except NotFiniteError:
                 return None
-            return y - known - weight * value
+            return np.asarray(y - known - weight * value)
 
         def matrix(y: Array) -> Factors | None:
             if point is not y:

@@ -124,8 +124,8 @@ def solve_fode(
     progress : bool or callable
         A bar with the time left, or ``progress(t, y)``, called now and then with the newest point.
     estimate : bool or "auto"
-        Whether a solution with a given ``step`` gets an ``error_estimate``, from its own defect at up to 24 of its steps
-        (``stats["estimate_evaluations"]`` evaluations, a few per cent of a long solve). ``"auto"``: unless the
+        Whether a solution with a given ``step`` gets an ``error_estimate``, from its own defect at up to 24 of its
+        steps (``stats["estimate_evaluations"]`` evaluations, a few per cent of a long solve). ``"auto"``: unless the
         right-hand side runs compiled, beside which that would be slow. Where the estimate exceeds a tenth of the
         solution, ``message`` says so.
 

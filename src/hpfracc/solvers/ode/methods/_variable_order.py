@@ -41,8 +41,8 @@ class VariableOrder(Method):
 
     with :math:`0 < \alpha(t) \le 1`, solved for :math:`y_n` by Newton's method. Order :math:`2 - \max\alpha` for
     smooth solutions, 1 for those that begin like :math:`t^\alpha`. The weights change at every step, so a solve costs
-    O(N^2); the step is implicit and takes stiff equations. ``alpha(t)`` gives one order, or one for each component. To a
-    tolerance :class:`VariableOrderGraded` takes far fewer steps.
+    O(N^2); the step is implicit and takes stiff equations. ``alpha(t)`` gives one order, or one for each component.
+    To a tolerance :class:`VariableOrderGraded` takes far fewer steps.
 
     References
     ----------

@@ -106,8 +106,8 @@ def _order(problem: Problem, t: float) -> float:
 def _steps(problem: Problem, newton: Newton, mesh: Array) -> Iterator[Array]:
     y = np.array(problem.y0).reshape(-1)
     count = len(mesh) - 1
-    middles, widths = 0.5 * (mesh[1:] + mesh[:-1]), np.diff(mesh)
-    # On past intervals y' = rise + curve (s - middle).
+    widths = np.diff(mesh)
+    # On past intervals y' = rise + curve (s - their middle).
     rises, curves = np.zeros((count, y.size), y.dtype), np.zeros((count, y.size), y.dtype)
     for n, (before, now) in enumerate(pairwise(mesh)):
         step = now - before

@@ -1,0 +1,76 @@
+"""The error estimate of fixed steps, beside closed forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.solvers.ode import problems
+from hpfracc.special import mittag_leffler
+
+
+def relaxation(alpha: float, method: str, **options: Any) -> tuple[Any, float]:
+    more: dict[str, Any] = {"dy0": [[0.0]]} if alpha > 1.0 else {}
+    result = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], alpha, method=method, step=0.005, **more, **options)
+    return result, float(np.abs(result.y[0] - mittag_leffler(-(result.t**alpha), alpha)).max())
+
+
+@pytest.mark.parametrize("method", ["pece", "implicit_trapezoid", "implicit_rectangle"])
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 1.2, 1.5, 1.8])
+def test_the_estimate_is_close_for_product_rules(method: str, alpha: float):
+    """Within a factor of 4 of the largest error, at a tenth of the solve's evaluations or 50."""
+    result, error = relaxation(alpha, method)
+    assert error / 4.0 < result.error_estimate < 4.0 * error
+    assert result.stats["estimate_evaluations"] <= 50
+
+
+@pytest.mark.parametrize("method", ["bdf2", "newton_gregory"])
+@pytest.mark.parametrize("alpha", [0.3, 0.7, 1.5])
+def test_the_estimate_bounds_the_error_of_multistep_methods(method: str, alpha: float):
+    """It may be far above for small orders, and not below half."""
+    result, error = relaxation(alpha, method)
+    assert result.error_estimate > 0.5 * error
+
+
+@pytest.mark.parametrize("name", ["diethelm", "bagley_torvik"])
+def test_the_estimate_holds_for_known_problems(name: str):
+    """Diethelm's test and Bagley and Torvik's equation, of which y alone counts."""
+    problem = getattr(problems, name)()
+    result = hf.solve_fode(
+        problem.fun,
+        problem.t_span,
+        problem.y0,
+        problem.alpha,
+        dy0=problem.dy0 or None,
+        method="implicit_trapezoid",
+        step=(problem.t_span[1] - problem.t_span[0]) / 400,
+    )
+    error = float(np.abs(result.y - problem.solution(result.t)).max())
+    assert error / 6.0 < result.error_estimate < 6.0 * error
+
+
+def test_what_cannot_be_trusted_is_told():
+    """PECE at order 0.05 is off by 0.24; the automatic choice takes a graded mesh, and is not."""
+    result, error = relaxation(0.05, "pece")
+    assert error > 0.2 and "cannot be trusted" in result.message
+    result, error = relaxation(0.05, "auto")
+    assert result.decision.method == "l1" and error < 5e-3
+    assert np.allclose(np.diff(result.t), 0.005)
+
+
+def test_the_estimate_is_an_option():
+    """Beside compiled steps it is made only when asked for, and the message says so."""
+
+    def fun(t: float, y: Any) -> Any:
+        return -y
+
+    options: dict[str, Any] = {"method": "pece", "step": 0.01, "compile": True}
+    without = hf.solve_fode(fun, (0.0, 1.0), [1.0], 0.6, **options)
+    assert np.isnan(without.error_estimate) and "estimate=True" in without.message
+    asked = hf.solve_fode(fun, (0.0, 1.0), [1.0], 0.6, estimate=True, **options)
+    assert asked.error_estimate > 0.0
+    never = hf.solve_fode(fun, (0.0, 1.0), [1.0], 0.6, method="pece", step=0.01, estimate=False)
+    assert np.isnan(never.error_estimate)
