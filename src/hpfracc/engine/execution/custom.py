@@ -151,6 +151,10 @@ class OwnOperation(Operation):
         self.__wrapped__ = function
         del self.__signature__  # that of the function is shown
 
+    def __reduce__(self) -> str:
+        """Pickled as functions are: by the name under which its module has it."""
+        return getattr(self.__wrapped__, "__qualname__", self.name)
+
     def retire(self) -> None:
         """Another operation has taken the name: compute nothing any more, rather than what that one computes."""
         self._own.replaced = True

@@ -67,6 +67,13 @@ class Operation:
         self._retired: deque[Plan] = deque()
         self._lock = threading.Lock()
 
+    def __copy__(self) -> Operation:
+        """The operation itself: there is one of each name in a process, with what it has learned."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Operation:
+        return self
+
     def __call__(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Any:
         """Do the work where it is done soonest; the result is an array of the caller's own kind."""
         if spans.on:
@@ -91,14 +98,14 @@ class Operation:
                     if guard is not None and (growth.active or not guard()):
                         return self._call(arrays, backend, weights_key, params)
                     last = trail.current()
-                    if last is not plan:
+                    bound = plan.bound
+                    if last is not bound:
                         if type(last) is trail.Mode:
                             return self._call_in_mode(last, arrays, backend, weights_key, params)
-                        trail.replace_last(plan)
+                        trail.replace_last(bound)
                     count = plan.tick()
                     if count >= plan.attention:
                         return attend(plan, count, arrays, _with_key(self.name, weights_key, params))
-                    bound = plan.bound
                     bare = bound.bare
                     try:
                         if weights_key is None:
@@ -127,11 +134,11 @@ class Operation:
         except OutOfMemoryError as error:
             return cut_or_raise(self.primitive, arrays, _with_key(self.name, weights_key, params), backend, error)
         params = _with_key(self.name, weights_key, params)
-        trail.note(plan)
+        bound = plan.bound
+        trail.note(bound)
         count = plan.tick()
         if count >= plan.attention:
             return attend(plan, count, arrays, params)
-        bound = plan.bound
         try:
             return bound.run(*arrays, **params)
         except Exception as error:
@@ -168,6 +175,9 @@ class Operation:
         self, mode: trail.Mode, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
     ) -> Any:
         """Only decide, and hand back zeros; or call, and add the decision to those of the call around this one."""
+        if mode.is_over:
+            trail.leave(mode)
+            return self.call_plainly(arrays, backend, weights_key, params)
         if mode.dry:
             request = make_request(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
             mode.decisions.append(decide(request, knowledge_for(request.settings), frozen=True).decision)

@@ -118,6 +118,8 @@ class Plan:
         """Take another arm (or the same one, bound anew), of which a call is ``expected`` to take that many seconds."""
         self.expected = expected
         self.run_seconds = 0.0
+        # With its own decision: what a call was done with is told later, when the plan may have another.
+        bound.decision = decision
         self.bound = bound
         self.decision = decision
         self.option = option

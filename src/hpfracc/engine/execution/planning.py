@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ def make_plan(
     knowledge = knowledge_for(request.settings)
     verdict, bound = bind_verdict(request, knowledge, arrays)
     plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, request.settings.version)
-    plan.fresh = verdict.arm.spec.compiles != "never" and _is_new(compile_key(request, verdict.arm))
+    plan.fresh = verdict.arm.spec.compiles != "never" and _is_new(compile_key(request, verdict.arm), _compiled)
     plan.backend = backend
     plan.slowdown = verdict.slowdown
     if verdict.in_chunks is not None:
@@ -111,15 +112,18 @@ def make_plan(
 
 #: What plans had to compile, so that the first call of the next one is known to, or not to; for the profiler.
 _compiled: set[Hashable] = set()
+#: What has been compiled in this process, out of the reach of interrupts.
+_compiled_here: set[Hashable] = set()
 _MOST_COMPILED = 8192
 
 
-def _is_new(key: Hashable) -> bool:
-    if key in _compiled:
+def _is_new(key: Hashable, known: set[Hashable]) -> bool:
+    """Whether a key was not known; it is from now on."""
+    if key in known:
         return False
-    if len(_compiled) >= _MOST_COMPILED:
-        _compiled.clear()
-    _compiled.add(key)
+    if len(known) >= _MOST_COMPILED:
+        known.clear()
+    known.add(key)
     return True
 
 
@@ -156,6 +160,9 @@ def bind_verdict(
                 raise
             knowledge.note_fallback(request.call.operation, verdict.arm.name, "another", "cannot be imported", error)
             continue
+        key = compile_key(request, verdict.arm)
+        if key not in _compiled_here and registry.compiles_aside(request.call.operation, verdict.arm):
+            bound.compile_aside(partial(_is_new, key, _compiled_here))
         if verdict.arm not in registry.arms(request.call.operation):
             # Only now imported, the library knows no such device: the machine's own word was wrong.
             continue

@@ -32,8 +32,8 @@ Array = np.ndarray[Any, Any]
 LEAF = 32
 #: Chebyshev nodes of a cluster: with 20 the interpolation showed in the 15th digit.
 NODES = 22
-#: Leaves whose moments are made together: some MiB of polynomials.
-_TOGETHER = 64
+#: Leaves, and pairs of clusters, whose moments are made together: some MiB of polynomials.
+_TOGETHER, _PAIRS = 64, 512
 
 
 def _chebyshev(x: Array) -> Array:
@@ -138,6 +138,7 @@ class HistoryTree:
             before = self._distance(end, points)[..., None] + self._widths[points][..., None] * share
             polynomials = _chebyshev(1.0 - before * (2.0 / lengths[some, None, None]))
             means = polynomials @ (0.5 * _GAUSS_WEIGHTS)
+            del polynomials  # before the next ones are made
             samples = self._signal[..., points] * self._faded(end, points)
             strengths[..., some, :] = np.einsum("...lk,jlk->...lj", samples, means) @ _STRENGTHS
         return _Clusters(ends, lengths, strengths)
@@ -148,15 +149,20 @@ class HistoryTree:
         left, right = slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
         ends, half = level.ends[right], level.lengths[right]
         lengths = half + level.lengths[left]
-        moments: Any = 0.0
-        for side, gap in ((left, half), (right, np.zeros_like(half))):
-            before = gap[:, None] + 0.5 * level.lengths[side, None] * _BEFORE
-            polynomials = _chebyshev(1.0 - before * (2.0 / lengths[:, None]))
-            faded = level.strengths[..., side, :]
-            if self._kind == "tempered":
-                faded = faded * np.exp(-self._sigma * gap)[:, None]
-            moments = moments + np.einsum("...lm,jlm->...lj", faded, polynomials)
-        return _Clusters(ends, lengths, moments @ _STRENGTHS)
+        strengths = np.empty((*level.strengths.shape[:-2], pairs, NODES), level.strengths.dtype)
+        for low in range(0, pairs, _PAIRS):
+            some = slice(low, low + _PAIRS)
+            moments: Any = 0.0
+            for side, gap in ((left, half[some]), (right, np.zeros_like(half[some]))):
+                before = gap[:, None] + 0.5 * level.lengths[side][some, None] * _BEFORE
+                polynomials = _chebyshev(1.0 - before * (2.0 / lengths[some, None]))
+                own = level.strengths[..., side, :][..., some, :]
+                if self._kind == "tempered":
+                    own = own * np.exp(-self._sigma * gap)[:, None]
+                moments = moments + np.einsum("...lm,jlm->...lj", own, polynomials)
+                del polynomials
+            strengths[..., some, :] = moments @ _STRENGTHS
+        return _Clusters(ends, lengths, strengths)
 
     def _split(self, block: int) -> tuple[list[int], list[int]]:
         """The clusters that are far from block number ``block`` of outputs, and the leaves before it that are not."""

@@ -7,13 +7,13 @@ price, and what was measured into samples, here and on disk.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import logging
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from hpfracc._config import Settings
 from hpfracc.engine import hardware
@@ -28,8 +28,9 @@ from hpfracc.engine.selection.prior import load_prior
 from hpfracc.engine.selection.records import Kind, Record
 from hpfracc.engine.selection.slots import CostKey, compile_key, cost_key, slot_of
 from hpfracc.engine.selection.transfers import TransferModel
-from hpfracc.engine.selection.wisdom import Wisdom, resolve_path
+from hpfracc.engine.selection.wisdom import Wisdom, continuing, resolve_path
 from hpfracc.engine.workers import machine_load
+from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["Knowledge", "all_knowledge", "knowledge_for", "reset"]
@@ -73,11 +74,12 @@ class Knowledge(Guarded):
             self.costs.set_compile_prior(pattern, seconds)
         for route, (latency, rate) in prior.transfers().items():
             self.transfers.set_prior(route, latency, rate)
-        for record in self.wisdom.load():
-            if record.kind == "transfer":
-                self._take_transfer(record)
-            else:
-                self._stored.setdefault((record.operation, record.arm), []).append(record)
+        with continuing(self.wisdom.path, "nothing is known from it"):
+            for record in self.wisdom.load():
+                if record.kind == "transfer":
+                    self._take_transfer(record)
+                else:
+                    self._stored.setdefault((record.operation, record.arm), []).append(record)
 
     def _take_transfer(self, record: Record) -> None:
         if record.route is not None and record.nbytes is not None:
@@ -126,10 +128,11 @@ class Knowledge(Guarded):
             if arm.spec.compiles == "never":
                 self.costs.set_compile_prior(key, 0.0)
             fingerprint = registry.fingerprint(operation, arm)
-            for name in names:
-                for record in self._stored.get((name, arm.name), ()):
-                    if record.fingerprint == fingerprint:
-                        self._take(record, key, exact=name == request.operation)
+            with continuing(self.wisdom.path, f"less is known of {arm.name}"):
+                for name in names:
+                    for record in self._stored.get((name, arm.name), ()):
+                        if record.fingerprint == fingerprint:
+                            self._take(record, key, exact=name == request.operation)
             self._primed.add(key)
 
     def _take(self, record: Record, key: CostKey, *, exact: bool) -> None:
@@ -195,7 +198,7 @@ class Knowledge(Guarded):
     def observe_transfer(self, route: str, nbytes: int, seconds: float) -> None:
         """Learn from a copy."""
         self.transfers.observe(route, nbytes, seconds)
-        record = Record(
+        self._write_down(
             kind="transfer",
             operation="",
             arm="",
@@ -206,14 +209,13 @@ class Knowledge(Guarded):
             nbytes=nbytes,
             route=route,
         )
-        self.wisdom.append([record])
 
     def _keep(self, request: Request, option: Option, kind: Kind, seconds: float) -> None:
         operation, arm, start, dtype = cast(CostKey, option.key)
         found = _arm_of(request, option)
         if found is None:
             return
-        record = Record(
+        self._write_down(
             kind=kind,
             operation=operation,
             arm=arm,
@@ -224,6 +226,14 @@ class Knowledge(Guarded):
             x=option.x,
             seconds=seconds,
         )
+
+    def _write_down(self, **facts: Any) -> None:
+        """Hand a measurement to the wisdom; one beyond what a record may hold (an endless name) is known here alone."""
+        try:
+            record = Record(**facts)
+        except InvalidInputError as error:
+            logger.debug("a measurement is not kept: %s", error)
+            return
         self.wisdom.append([record])
 
     def note_fallback(self, operation: str, failed: str, taken: str, kind: str, error: BaseException) -> None:
@@ -326,6 +336,8 @@ def reset() -> None:
 @atexit.register
 def _save() -> None:
     for known in all_knowledge():
-        # The next process tidies as well: where no memory is left, a program need not end with a traceback for that.
-        with contextlib.suppress(MemoryError):
-            known.wisdom.tidy()
+        # The next process tidies as well: a program need not end with a traceback for that.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nobody is left to act on it
+            with continuing(known.wisdom.path, "it is left as it is"):
+                known.wisdom.tidy()

@@ -169,7 +169,9 @@ def history_tree(call: Call, arm: Arm) -> int:
     strengths = clusters * (NODES * wide * batch + 48)
     together = min(n, 64 * LEAF)
     polynomials = together * (NODES + 4) * (NODES // 2) * 8
-    return batch * n * wide + 24 * n + 2 * strengths + polynomials + 2 * together * batch * wide + (1 << 20)
+    # Of one block of outputs: weights of what is near, and the kernel at the nodes of what is far, some sixty clusters.
+    block = LEAF * 8 * (5 * min(n, 8 * LEAF) + 4 * NODES * min(clusters, 60))
+    return batch * n * wide + 24 * n + 2 * strengths + polynomials + 2 * together * batch * wide + block
 
 
 def exponential_recurrence(call: Call, arm: Arm) -> int:

@@ -40,7 +40,8 @@ class L1(Method):
     Parameters
     ----------
     grading : float, optional
-        r, from 1 on; by default :math:`(2-\alpha)/\alpha` for the smallest order, at most 10; 4 where the order is traced by JAX.
+        r, from 1 on; by default :math:`(2-\alpha)/\alpha` for the smallest order, at most 10; 4 where the
+        order is traced by JAX.
 
     References
     ----------

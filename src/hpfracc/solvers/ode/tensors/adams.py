@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-
 from hpfracc.solvers.ode.tensors.exponentials import Memory, combined, moments, product, remember, remembered
 
 __all__ = [
@@ -250,9 +249,9 @@ def initial_polynomial(tau: Any, initial: Any) -> Any:
     return total
 
 
-def shortest_step(length: float, rtol: float, order: Any, wide: bool) -> float:
+def shortest_step(length: float, rtol: float, order: float | None, wide: bool) -> float:
     """A step no adaptive solve goes below: the first is so short that ``step^(2 alpha)`` is about the tolerance."""
     least = 1e-80 if wide else 1e-24
     if order is None:  # traced
         return length * max(1e-30, least)
-    return length * max(min((1e-3 * rtol) ** (0.5 / order), 1e-9), least)
+    return length * max(min(math.exp(0.5 / order * math.log(1e-3 * rtol)), 1e-9), least)

@@ -91,7 +91,7 @@ def step_l1(xp: Any, memory: Memory, solve: Solve, carried: tuple[Any, ...], row
 def step_l2_sigma(
     xp: Any, memory: Memory, solve: Solve, carried: tuple[Any, ...], row: DifferenceTables
 ) -> tuple[Any, ...]:
-    """One step of L2-1sigma: y is quadratic on past intervals and linear on the newest; remembered up to the one before.
+    """One step of L2-1sigma: y is quadratic on past intervals and linear on the newest.
 
     The slope over the interval before is carried, and enters the memory when the next one is known.
     """

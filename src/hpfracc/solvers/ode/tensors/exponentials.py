@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 #: The spacing of the trapezoid rule is this over ``log(1/eps) + 2``, as in ``adaptive.kernel``.
 _SPACING = 8.0
-#: Below this Gauss-Legendre, above it the recurrence does not lose digits.
+#: Below this Gauss-Legendre, above it the closed form does not lose digits.
 _SWITCH = 12.0
 _POINTS, _WEIGHTS = special.roots_legendre(20)
 _POINTS, _WEIGHTS = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
@@ -37,14 +37,17 @@ class Memory(NamedTuple):
         :math:`s_j`, the first of them 0.
     weights : array, shape (E, ...)
         :math:`w_j`, the order's shape behind.
-    points, quadrature : arrays
-        For the moments of the exponentials over a step.
+    points, quadrature, powers, factorials : arrays
+        For the moments of the exponentials over a step: nodes, weights times powers of the nodes, 0, 1, ... and the
+        logarithms of their factorials.
     """
 
     rates: Any
     weights: Any
     points: Any
     quadrature: Any
+    powers: Any
+    factorials: Any
 
 
 def make_memory(order: Any, power: int, shortest: float, longest: float, eps: float, like: Any, count: int) -> Memory:
@@ -59,9 +62,9 @@ def make_memory(order: Any, power: int, shortest: float, longest: float, eps: fl
 
     Notes
     -----
-    :math:`u^{-\beta} = \Gamma(\beta)^{-1} \int e^{\beta x - u e^x} dx`, :math:`\beta = m + 1 - \alpha`, by the trapezoid
-    rule. On the left, where :math:`u e^x` is below eps, the terms are a geometric series: one term with rate 0 and the
-    weight :math:`\beta h/(e^{\beta h} - 1) e^{\beta x_J}/\Gamma(1+\beta)`, which is 1 at :math:`\beta = 0`.
+    :math:`u^{-\beta} = \Gamma(\beta)^{-1} \int e^{\beta x - u e^x} dx`, :math:`\beta = m + 1 - \alpha`, by the
+    trapezoid rule. On the left, where :math:`u e^x` is below eps, the terms are a geometric series: one term with rate
+    0 and the weight :math:`\beta h/(e^{\beta h} - 1) e^{\beta x_J}/\Gamma(1+\beta)`, which is 1 at :math:`\beta = 0`.
     """
     digits = math.log(1.0 / eps)
     spacing = _SPACING / (digits + 2.0)
@@ -73,7 +76,9 @@ def make_memory(order: Any, power: int, shortest: float, longest: float, eps: fl
         weights = convert(_weights(xp, xp.array(order), power, x, spacing, longest), like)
     rates = np.concatenate([[0.0], np.exp(x) / longest])
     quadrature = _POINTS[:, None] ** np.arange(count) * _WEIGHTS[:, None]
-    return Memory(convert(rates, like), weights, convert(_POINTS, like), convert(quadrature, like))
+    powers = np.arange(float(count))
+    tables = (_POINTS, quadrature, powers, special.gammaln(powers + 1.0))
+    return Memory(convert(rates, like), weights, *(convert(each, like) for each in tables))
 
 
 def _weights(xp: Namespace, order: Any, power: int, x: Array, spacing: float, longest: float) -> Any:
@@ -90,19 +95,19 @@ def _weights(xp: Namespace, order: Any, power: int, x: Array, spacing: float, lo
 
 
 def moments(xp: Any, memory: Memory, step: Any) -> Any:
-    r""":math:`\int_0^1 x^q e^{-s h x} dx` for each rate, shape (E, count): as ``adaptive.moments``, in any library."""
+    r""":math:`\int_0^1 x^q e^{-z x} dx` for each :math:`z = s h`, shape (E, count), at most 12 of them.
+
+    Gauss-Legendre for small z; for z of 12 and more :math:`q!/z^{q+1} (1 - e^{-z} \sum_{k \le q} z^k/k!)`.
+    """
     z = memory.rates * step
     small = z <= _SWITCH
     near = xp.where(small, z, 0.0 * z)
     far = xp.where(small, _SWITCH + 0.0 * z, z)
     by_rule = product(xp, xp.exp(-near[:, None] * memory.points), memory.quadrature)
-    decayed = xp.exp(-far)
-    column = -xp.expm1(-far) / far
-    columns = [column]
-    for q in range(1, memory.quadrature.shape[1]):
-        column = (q * column - decayed) / far
-        columns.append(column)
-    return xp.where(small[:, None], by_rule, xp.stack(columns, -1))
+    logarithms = xp.log(far)[:, None]
+    tail = xp.exp(logarithms * memory.powers - far[:, None] - memory.factorials)
+    closed = xp.exp(memory.factorials - logarithms * (memory.powers + 1.0)) * (1.0 - xp.cumsum(tail, 1))
+    return xp.where(small[:, None], by_rule, closed)
 
 
 def remembered(xp: Any, memory: Memory, states: Any, distance: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -142,7 +143,8 @@ def refuse_graded_tensors(problem: Problem, options: Options, name: str) -> str 
         shown = "" if known is None else f", and alpha reaches {float(known.max()):g}"
         return f"method={name!r} takes orders below 1{shown}"
     value = problem.orders.value
-    if name == "l2_1sigma" and int(np.prod(np.shape(value))) != 1 and problem.orders.single is None:
+    several = int(np.prod(value.shape)) != 1 if library_of(value) in ("torch", "jax") else problem.orders.single is None
+    if name == "l2_1sigma" and several:
         return f"method={name!r} takes one order for all components; use method='l1'"
     return None
 
@@ -309,15 +311,8 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
 def _places(landed: Any, which: Array) -> Any:
     """The step at which each stop was reached; 0 for t0 itself, which is -1."""
     if library_of(landed) == "jax":
-        return namespace_jnp().where(which < 0, 0, landed[np.maximum(which, 0)])
+        return sys.modules["jax"].numpy.where(which < 0, 0, landed[np.maximum(which, 0)])
     return np.where(which < 0, 0, np.append(landed, 0)[which])
-
-
-def namespace_jnp() -> Any:
-    """``jax.numpy``, which is there where a JAX array is."""
-    import sys
-
-    return sys.modules["jax"].numpy
 
 
 class _Found(NamedTuple):
@@ -337,29 +332,28 @@ class _Found(NamedTuple):
 def _adapt_torch(
     problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Any, stops: Array, report: Any
 ) -> _Found:
-    import sys
-
     from hpfracc.solvers.ode.tensors.on_torch.mesh import choose_mesh, replay
 
     torch = sys.modules["torch"]
-    numbers = problem.orders.known
-    if numbers is None or torch._C._functorch.is_batchedtensor(problem.y0):
-        raise InvalidInputError(
-            "adaptive steps cannot be chosen under torch.func.vmap: give y0 a leading axis instead, or a step with "
-            "method='l1', 'l2_1sigma' or 'pece'"
-        )
-    if problem.orders.single is not None:
-        numbers = np.asarray(problem.orders.single)
     calls = [0]
     fun, _ = torch_functions(problem, calls)
     initial = [problem.y0, *problem.dy0]
+    seen = [fun(problem.t0, problem.y0), *initial, memory.weights]
+    try:
+        for each in seen:
+            each.detach().reshape(-1)[0].tolist()
+        numbers = np.asarray(order.detach().tolist() if library_of(order) == "torch" else order)
+    except RuntimeError:  # under vmap there is no one value
+        raise InvalidInputError(
+            "adaptive steps cannot be chosen under torch.func.vmap: give y0 a leading axis instead, or a step with "
+            "method='l1', 'l2_1sigma' or 'pece'"
+        ) from None
     with torch.no_grad():
         detached = memory._replace(weights=memory.weights.detach())
         chosen, states, rules = choose_mesh(
             fun, problem.t0, [each.detach() for each in initial], numbers, detached, stops, tolerance,
             lambda tau, newest: report(problem.t0 + tau, newest),
         )  # fmt: skip
-    seen = [fun(problem.t0, problem.y0), *initial, memory.weights]
     if rules and any(map(tracks_gradient, seen)):
         weights = _rule_weights(order, chosen, problem.y0)
         states = replay(fun, problem.t0, initial, memory, weights, chosen, lambda share, newest: None)
@@ -391,35 +385,49 @@ def _adapt_jax(
     from hpfracc.solvers.ode.tensors.on_jax.mesh import choose_mesh, replay
 
     check_jax_functions(problem)
-    jnp = namespace_jnp()
+    jnp = sys.modules["jax"].numpy
     initial = (problem.y0, *problem.dy0)
     xp = namespace_of(order)
     with xp.scope():
         alpha = xp.array(order)
         orders, rgamma = convert(alpha, problem.y0), convert(xp.rgamma(alpha), problem.y0)
     real = memory.rates.dtype
-    atol = jnp.asarray(tolerance.atol, real)
-    tolerance = dataclasses.replace(tolerance, atol=atol)
+    tolerance = dataclasses.replace(tolerance, atol=jnp.asarray(tolerance.atol, real))
     ends = jnp.asarray(stops, real)
+    seen = (initial, order, problem.args, problem.fun(problem.t0, problem.y0, *problem.args))
+    traced = any(map(is_tracer, sys.modules["jax"].tree_util.tree_leaves(seen)))
+    if traced and options.t_eval is None:
+        raise InvalidInputError("traced adaptive steps have no shape: give t_eval, the times to answer at")
     most = min(options.max_steps, _TRACED_STEPS + 2 * len(stops))
-    mesh = choose_mesh(
-        problem.fun, problem.t0, initial, orders, rgamma, memory, ends, tolerance, most, problem.args
-    )
+    while True:
+        mesh = choose_mesh(
+            problem.fun, problem.t0, initial, orders, rgamma, memory, ends, tolerance, most, problem.args
+        )
+        full = not is_tracer(mesh.count) and bool((mesh.stop < len(stops)) & (mesh.count >= most))
+        if not full or most == options.max_steps:
+            break
+        most = min(8 * most, options.max_steps)
     stats: dict[str, Any] = {"exponentials": int(memory.rates.shape[0]), "interrupted": False}
     if is_tracer(mesh.count):
-        if options.t_eval is None:
-            raise InvalidInputError("traced adaptive steps have no shape: give t_eval, the times to answer at")
         states = replay(problem.fun, problem.t0, initial, orders, rgamma, memory, mesh, problem.args)
-        return _Found(None, states, mesh.landed, len(stops), 0.0, mesh.error, None, None, stats)
+        landed = mesh.landed
+        if tolerance.globally:  # nobody can be told but by NaN
+            landed = jnp.where(mesh.ratio <= _TOLERATED, landed, most + 1)
+        return _Found(None, states, landed, len(stops), 0.0, mesh.error, None, None, stats)
     count, reached = int(mesh.count), int(mesh.stop)
     message = None
     t = problem.t0 + float(mesh.tau)
     unsettled, rejected = int(mesh.unsettled), int(mesh.rejected)
     if reached < len(stops):
         if count >= most or rejected >= most:
-            message = dataclasses.replace(tolerance, max_steps=most).too_many(t, unsettled > 0.25 * count)
+            message = tolerance.too_many(t, unsettled > 0.25 * count)
         else:
             message = tolerance.too_short(t, float(mesh.step), unsettled > 0.5 * rejected)
+    stats |= {"steps": count, "rejected": rejected, "error_over_tolerance": float(mesh.ratio)}
+    if options.t_eval is not None and not traced:
+        states = jnp.concatenate([problem.y0[None].astype(mesh.answers.dtype), mesh.answers])
+        landed = np.arange(1, len(stops) + 1)
+        return _Found(None, states, landed, reached, float(mesh.ratio), float(mesh.error), message, None, stats)
     # As long as need be, in a few lengths: each is a program of its own.
     room = min(most, 1 << max(6, (count - 1).bit_length()))
     kept = mesh._replace(lengths=mesh.lengths[:room], degrees=mesh.degrees[:room], taus=mesh.taus[: room + 1])
@@ -427,7 +435,6 @@ def _adapt_jax(
     taus = np.array(mesh.taus[: count + 1], dtype=np.float64)
     if message is None:
         taus[np.asarray(mesh.landed)] = stops  # in single precision they were rounded
-    stats |= {"steps": count, "rejected": rejected, "error_over_tolerance": float(mesh.ratio)}
     return _Found(
         taus, states[: count + 1], np.asarray(mesh.landed), reached, float(mesh.ratio), float(mesh.error), message,
         None, stats,

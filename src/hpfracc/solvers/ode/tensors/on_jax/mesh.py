@@ -72,17 +72,17 @@ def _scan(step: Callable[..., Any], carried: Any, rows: Any) -> Any:
     first = jax.tree_util.tree_map(lambda each: each[:whole].reshape(-1, GROUP, *each.shape[1:]), rows)
     rest = jax.tree_util.tree_map(lambda each: each[whole:], rows)
 
-    @jax.checkpoint
-    def group(carried: Any, rows: Any) -> Any:
-        return jax.lax.scan(step, carried, rows)
-
+    group = jax.checkpoint(partial(jax.lax.scan, step))
     carried, found = jax.lax.scan(group, carried, first)
     _, last = group(carried, rest)
     return jnp.concatenate([found.reshape(-1, *found.shape[2:]), last])
 
 
 class Mesh(NamedTuple):
-    """A mesh as arrays of a fixed size: the first ``count`` steps count, and the stops lie after ``landed`` of them."""
+    """A mesh as arrays of a fixed size: the first ``count`` steps count, and the stops lie after ``landed`` of them.
+
+    ``answers`` are the states at the stops, without a derivative.
+    """
 
     lengths: Any
     degrees: Any
@@ -96,6 +96,7 @@ class Mesh(NamedTuple):
     tau: Any
     step: Any
     stop: Any
+    answers: Any
 
 
 class _Search(NamedTuple):
@@ -194,8 +195,8 @@ def _choose(
         none = jnp.zeros((), jnp.int32)
         mesh = Mesh(
             jnp.zeros(most, real), jnp.zeros(most, jnp.int32), jnp.zeros(most + 1, real),
-            jnp.zeros(stops.shape[0], jnp.int32), none, nothing, nothing, none, none, nothing,
-            jnp.asarray(first(share), real), none,
+            jnp.full(stops.shape[0], most + 1, jnp.int32), none, nothing, nothing, none, none, nothing,
+            jnp.asarray(first(share), real), none, jnp.zeros((stops.shape[0], *y0.shape), f0.dtype),
         )  # fmt: skip
         states = jnp.zeros((len(initial), memory.rates.shape[0], *y0.shape), f0.dtype)
         values = jnp.concatenate([f0[None], jnp.zeros((adams.NODES - 2, *y0.shape), f0.dtype)])
@@ -230,7 +231,18 @@ def _choose(
         def accept(search: _Search) -> _Search:
             integrals = moments(jnp, memory, taken)
             error, kept = adams.propagate(
-                jnp, fun, memory, search.error, rule, taken, end, y, f, differences[rule.row], terms[rule.row], integrals
+                jnp,
+                fun,
+                memory,
+                search.error,
+                rule,
+                taken,
+                end,
+                y,
+                f,
+                differences[rule.row],
+                terms[rule.row],
+                integrals,
             )
             largest = jnp.maximum(jnp.abs(y), search.largest * (mesh.tau / end))
             new = mesh._replace(
@@ -244,6 +256,7 @@ def _choose(
                 tau=end,
                 step=jnp.maximum(taken * judged.factor, jnp.where(clipped, step, 0.0)),
                 stop=mesh.stop + whole,
+                answers=mesh.answers.at[mesh.stop].set(y),  # the last to be written is the one at the stop
             )
             window = jnp.concatenate([taken[None], search.window[:-1]])
             moved = adams.push(jnp, memory, past, rule, taken, y, f, integrals)
@@ -251,12 +264,11 @@ def _choose(
 
         def refuse(search: _Search) -> _Search:
             lost = (judged.factor <= 0.5).astype(jnp.int32)
-            new = mesh._replace(
-                step=taken * judged.factor, rejected=mesh.rejected + 1, unsettled=mesh.unsettled + lost
-            )
+            new = mesh._replace(step=taken * judged.factor, rejected=mesh.rejected + 1, unsettled=mesh.unsettled + lost)
             return search._replace(mesh=new, degree=judged.degree, failed=short)
 
-        return jax.lax.cond(judged.accept & ~short, accept, refuse, search)
+        after: _Search = jax.lax.cond(judged.accept & ~short, accept, refuse, search)
+        return after
 
     def pass_over(share: Any, most_ratio: Any) -> Mesh:
         def go_on(search: _Search) -> Any:
@@ -264,22 +276,26 @@ def _choose(
             room = (mesh.count < most) & (mesh.rejected < most)
             return (mesh.stop < stops.shape[0]) & room & ~search.failed & (mesh.ratio <= most_ratio)
 
-        return jax.lax.while_loop(go_on, partial(one, share), begin(share)).mesh
+        last: _Search = jax.lax.while_loop(go_on, partial(one, share), begin(share))
+        return last.mesh
 
     whole = jnp.asarray(1.0, real)
     if not globally:
         return pass_over(whole, jnp.inf)
 
     def again(carried: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-        share, number, mesh = carried
-        share = share * jnp.clip(0.5 / mesh.ratio, 0.02, 0.7)
-        return share, number + 1, pass_over(share, jnp.where(number + 1 >= MOST_PASSES, jnp.inf, 4.0))
+        share, number, _ = carried
+        mesh = pass_over(share, jnp.where(number + 1 >= MOST_PASSES, jnp.inf, 4.0))
+        return share * jnp.clip(0.5 / mesh.ratio, 0.02, 0.7), number + 1, mesh
 
     def too_large(carried: tuple[Any, Any, Any]) -> Any:
         _, number, mesh = carried
-        return (number < MOST_PASSES) & (mesh.ratio > 1.0)
+        return (number == 0) | ((number < MOST_PASSES) & (mesh.ratio > 1.0))
 
-    found: Mesh = jax.lax.while_loop(too_large, again, (whole, jnp.ones((), jnp.int32), pass_over(whole, 4.0)))[2]
+    # From a mesh that is none, so that the pass is one program.
+    shapes = jax.eval_shape(pass_over, whole, whole)
+    nothing = jax.tree_util.tree_map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
+    found: Mesh = jax.lax.while_loop(too_large, again, (whole, jnp.zeros((), jnp.int32), nothing))[2]
     return found
 
 
@@ -293,7 +309,7 @@ def replay(
     mesh: Mesh,
     args: tuple[Any, ...],
 ) -> Any:
-    """The states after each of the steps that count, shape (N + 1, ..., d), with derivatives; NaN after them."""
+    """The states after each of the steps that count, shape (N + 2, ..., d), with derivatives; NaN after them."""
     given = (t0, initial, order, rgamma, memory, mesh.lengths, mesh.degrees, mesh.taus, mesh.count, args)
     return run_program(_replay, (fun, None), (), given)
 
@@ -349,6 +365,6 @@ def _replay(
     past = adams.Past(y0, values, states)
     window = jnp.zeros(adams.NODES - 2, real)
     rows = (jnp.arange(lengths.shape[0]), lengths, degrees, taus[1:])
-    found = jnp.concatenate([y0[None], _scan(step, (past, window), rows)])
+    found = jnp.concatenate([y0[None], _scan(step, (past, window), rows), y0[None]])
     behind = (jnp.arange(found.shape[0]) > count).reshape(-1, *(1,) * y0.ndim)
     return jnp.where(behind, math.nan, found)

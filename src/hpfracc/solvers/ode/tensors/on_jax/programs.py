@@ -44,7 +44,9 @@ _compilations: dict[Any, int] = {}
 _warned = False
 
 
-def run_program(solve: Callable[..., Any], functions: Functions, static: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
+def run_program(
+    solve: Callable[..., Any], functions: Functions, static: tuple[Any, ...], given: tuple[Any, ...]
+) -> Any:
     """``solve(functions, *static, *given)`` as one compiled program.
 
     Compiled once for functions with what they see around them, the shapes of ``given`` and ``static``. A function that

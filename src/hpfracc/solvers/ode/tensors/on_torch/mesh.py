@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from hpfracc._arrays import tracks_gradient
 from hpfracc.solvers.ode._progress import Report
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, step_l2_sigma
@@ -36,8 +37,6 @@ class _Derivatives(NamedTuple):
 
 
 def _derivatives(seen: list[torch.Tensor]) -> _Derivatives:
-    from hpfracc._arrays import tracks_gradient
-
     wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in seen)
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
     return _Derivatives(any(map(tracks_gradient, seen)), tracked, wrapped)
@@ -95,11 +94,12 @@ def _walk(
     for first, stop in _stretches(count):
         try:
             if kind.tracked:
-                states, *carried = checkpoint(block, first, stop, *carried, use_reentrant=False)
+                made = checkpoint(block, first, stop, *carried, use_reentrant=False)
             else:
-                states, *carried = block(first, stop, *carried)
+                made = block(first, stop, *carried)
         except KeyboardInterrupt:
             break
+        states, carried = made[0], tuple(made[1:])
         found.append(states)
         newest = states[-1].detach()
         report(stop / count, lambda newest=newest: newest)  # type: ignore[misc]
@@ -114,7 +114,8 @@ def _stretches(count: int) -> Iterator[tuple[int, int]]:
 def _tensors(rule: adams.Rule, like: torch.Tensor) -> adams.Rule:
     """The small arrays of a step on the device of the state."""
     real = like.real if like.is_complex() else like
-    return adams.Rule(*(torch.as_tensor(each, dtype=real.dtype, device=real.device) for each in rule[:-1]), rule.row)
+    made = [torch.as_tensor(each, dtype=real.dtype, device=real.device) for each in rule[:-1]]
+    return adams.Rule._make([*made, rule.row])
 
 
 class _Search:
@@ -139,6 +140,11 @@ class _Search:
         self.ratio = torch.zeros((), dtype=memory.rates.dtype, device=y.device)
         self.worst = torch.zeros_like(self.ratio)
         self.tau, self.lengths, self.count, self.degree, self.previous = 0.0, np.zeros(adams.NODES - 2), 1, 1, 1.0
+
+    @property
+    def time(self) -> float:
+        """What was reached."""
+        return self.t0 + self.tau
 
     def scale(self, y: torch.Tensor) -> torch.Tensor:
         bound = self.atol + self.tolerance.rtol * torch.maximum(self.past.y.abs(), y.abs())
@@ -228,7 +234,9 @@ def _pass(
     search: _Search, stops: Array, most_ratio: float, report: Report
 ) -> tuple[Chosen, torch.Tensor, list[adams.Rule]]:
     tolerance, length = search.tolerance, float(stops[-1])
-    states, rules, taus, degrees = [search.past.y], [], [0.0], []
+    rules: list[adams.Rule] = []
+    degrees: list[int] = []
+    states, taus = [search.past.y], [0.0]
     message, hopeless, rejected, unsettled, at = None, False, 0, 0, 0
     step = tolerance.first_step or search.first_step(length)
     try:
@@ -240,10 +248,10 @@ def _pass(
                 taken = left if step >= left * (1.0 - 1e-12) else 0.5 * left
             end = float(stops[at]) if taken == left else search.tau + taken
             if taken < 8.0 * tolerance.rounding * search.tau or step < 0.5 * tolerance.shortest:
-                message = tolerance.too_short(t0_plus(search), taken, unsettled > 0.5 * rejected)
+                message = tolerance.too_short(search.time, taken, unsettled > 0.5 * rejected)
                 break
             if len(rules) + rejected >= tolerance.max_steps:
-                message = tolerance.too_many(t0_plus(search), unsettled > 0.25 * len(rules))
+                message = tolerance.too_many(search.time, unsettled > 0.25 * len(rules))
                 break
             degree = search.degree
             found, take = search.attempt(taken, end)
@@ -266,18 +274,13 @@ def _pass(
     except KeyboardInterrupt:
         if len(states) < 2:
             raise
-        message = f"Interrupted at t = {t0_plus(search):g}: here is the solution up to then."
+        message = f"Interrupted at t = {search.time:g}: here is the solution up to then."
     ratio = float(search.ratio)
     chosen = Chosen(
         np.array(taus), np.array(degrees), ratio, float(search.worst), 1, rejected, message, hopeless,
         tuple(rules), message is not None and message.startswith("Interrupted"),
     )  # fmt: skip
     return chosen, torch.stack(states), rules
-
-
-def t0_plus(search: _Search) -> float:
-    """The time that was reached."""
-    return search.t0 + search.tau
 
 
 def replay(
