@@ -21,6 +21,7 @@ FLOORS = {
     "_aside": 0,
     "_optional": 0,
     "_files": 0,
+    "_signatures": 0,
     "profiling": 1,
     "engine.workload": 2,
     "engine.primitives": 2,

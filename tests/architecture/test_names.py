@@ -14,6 +14,9 @@ from types import ModuleType
 import pytest
 
 import hpfracc
+from hpfracc._config import SettingsOptions
+from hpfracc.operators._base import CallOptions
+from hpfracc.solvers.ode._options import SolveOptions
 from tests.helpers.source import SOURCE, Module, find_modules
 
 #: Public names that are the module of that name itself, and so may share it.
@@ -151,9 +154,27 @@ def test_a_hiding_module_and_a_long_file_are_noticed(tmp_path: Path):
     assert overlong(tmp_path) == ["config.py has 500 lines"]
 
 
-@pytest.mark.parametrize("name", ["causal_convolution", "config", "fft", "history_sum", "matmul", "toeplitz_apply"])
+#: Functions whose further keywords are the user's own names.
+OPEN_ENDED = {"create_fractional_derivative", "create_fractional_integral", "elementwise", "explain", "operation"}
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if not inspect.isclass(getattr(hpfracc, name))])
 def test_options_are_named_in_signatures(name: str):
-    """An editor or ``help`` shows what may be given, and not ``**params``."""
+    """An editor or ``help`` shows what may be given, and not ``**options``."""
+    if name in {*OPEN_ENDED, "errors"}:
+        pytest.skip("takes names of the user's own")
     kinds = {parameter.kind for parameter in inspect.signature(getattr(hpfracc, name)).parameters.values()}
     assert inspect.Parameter.VAR_KEYWORD not in kinds
-    assert inspect.Parameter.KEYWORD_ONLY in kinds
+
+
+def test_options_for_type_checkers_are_those_that_are_taken():
+    """The ``TypedDict`` of each group of options holds the names that the function behind it takes."""
+
+    def keywords(function: object) -> set[str]:
+        parameters = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
+        return {parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY}
+
+    assert set(CallOptions.__annotations__) == keywords(hpfracc.FractionalOperator.__call__)
+    assert set(CallOptions.__annotations__) == keywords(hpfracc.FractionalLaplacian.__call__)
+    assert set(SolveOptions.__annotations__) | {"method", "step"} == keywords(hpfracc.fdeint)
+    assert set(SettingsOptions.__annotations__) == keywords(hpfracc.config)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
 import numpy as np
 
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome, apply_rule, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._memory_kernel import Kernel, integrate_function, normalised, read_memory_order
 from hpfracc.operators._order import Order
@@ -100,8 +101,15 @@ def _kernel(order: Order) -> Kernel:
     return Kernel(lambda u: function(1.0, u), lambda u: c * u ** (alpha - 1.0) * function(alpha, u))
 
 
+@names_options_of(FractionalOperator.__call__)
 def atangana_baleanu(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", normalisation: Any = 1.0, **options: Any
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    normalisation: Any = 1.0,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Atangana-Baleanu derivative, in Caputo's sense, of samples or of a callable.
 

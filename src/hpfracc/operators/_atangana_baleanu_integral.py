@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
-from hpfracc.operators._base import FractionalOperator, Outcome
+from hpfracc._signatures import names_options_of
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._caputo_fabrizio_integral import mixed
 from hpfracc.operators._function import Function
 from hpfracc.operators._memory_kernel import normalised, read_memory_order
@@ -69,8 +70,15 @@ class AtanganaBaleanuIntegral(FractionalOperator):
         return normalised(mixed(outcome, function.at(function.points), order), self.normalisation, order, divide=True)
 
 
+@names_options_of(FractionalOperator.__call__)
 def atangana_baleanu_integral(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", normalisation: Any = 1.0, **options: Any
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    normalisation: Any = 1.0,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Atangana-Baleanu integral of samples or of a callable.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
+from hpfracc._signatures import names_options_of
 from hpfracc.operators._atangana_baleanu import AtanganaBaleanu, of_function
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, order_beside, pick_rule
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome, apply_rule, order_beside, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._memory_kernel import normalised, read_memory_order
 from hpfracc.operators._values import Samples, join
@@ -69,8 +70,15 @@ class AtanganaBaleanuRiemann(FractionalOperator):
         return of_function(function, self.alpha, self.method, self.normalisation, initial_term=True)
 
 
+@names_options_of(FractionalOperator.__call__)
 def atangana_baleanu_riemann(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", normalisation: Any = 1.0, **options: Any
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    normalisation: Any = 1.0,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Atangana-Baleanu derivative, in the sense of Riemann and Liouville, of samples or of a callable.
 

@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 import numpy as np
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FAST",
     "UNIFORM",
+    "CallOptions",
     "FractionalOperator",
     "OperatorResult",
     "Outcome",
@@ -110,6 +111,20 @@ class OperatorResult:
     origin: float
     converged: bool = True
     message: str = field(default="")
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of a call of an operator, for type checkers; see :meth:`FractionalOperator.__call__`."""
+
+    step: Any
+    axis: Any
+    dim: Any
+    time_unit: str | None
+    origin: float | None
+    factor: float | None
+    rtol: float | None
+    backend: Any
+    full_output: bool
 
 
 class FractionalOperator(ABC):

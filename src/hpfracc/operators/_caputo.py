@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
-from hpfracc.operators._base import FAST, FractionalOperator, Outcome, apply_rule, pick_rule, streamed_rule
+from hpfracc._signatures import names_options_of
+from hpfracc.operators._base import FAST, CallOptions, FractionalOperator, Outcome, apply_rule, pick_rule, streamed_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
@@ -97,6 +98,7 @@ class Caputo(FractionalOperator):
         return differentiate(function, order, self.method, initial_terms=False)
 
 
+@names_options_of(FractionalOperator.__call__)
 def caputo(
     f: Any,
     t: Any = None,
@@ -105,7 +107,7 @@ def caputo(
     method: str = "auto",
     ceiling: int | None = None,
     side: str = "left",
-    **options: Any,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Caputo derivative of samples or of a callable.
 

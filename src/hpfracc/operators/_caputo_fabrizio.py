@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc._signatures import names_options_of
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome, apply_rule, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._memory_kernel import Kernel, integrate_function, normalised, read_memory_order
 from hpfracc.operators._order import Order, read_order
@@ -98,8 +99,15 @@ def _kernel(order: Order) -> Kernel:
     return Kernel(lambda u: xp.exp(-rate * xp.array(u)), lambda u: rate * xp.exp(-rate * xp.array(u)))
 
 
+@names_options_of(FractionalOperator.__call__)
 def caputo_fabrizio(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", normalisation: Any = 1.0, **options: Any
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    normalisation: Any = 1.0,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Caputo-Fabrizio derivative of samples or of a callable.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
-from hpfracc.operators._base import FractionalOperator, Outcome
+from hpfracc._signatures import names_options_of
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._function import Function
 from hpfracc.operators._memory_kernel import normalised, read_memory_order
 from hpfracc.operators._order import Order
@@ -76,8 +77,15 @@ def mixed(outcome: Outcome, values: Any, order: Order) -> Outcome:
     )
 
 
+@names_options_of(FractionalOperator.__call__)
 def caputo_fabrizio_integral(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", normalisation: Any = 1.0, **options: Any
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    normalisation: Any = 1.0,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Caputo-Fabrizio integral of samples or of a callable.
 

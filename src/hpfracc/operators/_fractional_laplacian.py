@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._frames import has_labels, open_samples
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import UNIFORM, FractionalOperator, Outcome, apply_rule, pick_rule, relabelled
+from hpfracc.operators._base import UNIFORM, CallOptions, FractionalOperator, Outcome, apply_rule, pick_rule, relabelled
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._periodic import first_point, sampled
@@ -141,7 +142,10 @@ class FractionalLaplacian(FractionalOperator):
         return self._of_samples(sampled(function, _WHO))
 
 
-def fractional_laplacian(f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", **options: Any) -> Any:
+@names_options_of(FractionalLaplacian.__call__)
+def fractional_laplacian(
+    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", **options: Unpack[CallOptions]
+) -> Any:
     r"""Fractional Laplacian :math:`(-\Delta)^{\alpha/2}` of samples or of a callable, over one axis or several.
 
     ``alpha`` and ``method`` are those of :class:`FractionalLaplacian`; the ``options`` (``step``, ``axis``,

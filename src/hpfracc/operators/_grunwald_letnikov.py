@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule, streamed_rule
+from hpfracc._signatures import names_options_of
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome, apply_rule, pick_rule, streamed_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._rule import Rule
@@ -70,6 +71,7 @@ class GrunwaldLetnikov(FractionalOperator):
         return differentiate(function, order, self.method, initial_terms=True)
 
 
+@names_options_of(FractionalOperator.__call__)
 def grunwald_letnikov(
     f: Any,
     t: Any = None,
@@ -78,7 +80,7 @@ def grunwald_letnikov(
     method: str = "auto",
     ceiling: int | None = None,
     side: str = "left",
-    **options: Any,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Grünwald-Letnikov derivative of samples or of a callable.
 

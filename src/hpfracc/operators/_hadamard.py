@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
-from hpfracc.operators._base import FractionalOperator, Outcome
+from hpfracc._signatures import names_options_of
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._change import logarithmic_function, logarithmic_grid
 from hpfracc.operators._function import Function
 from hpfracc.operators._grids import Grid
@@ -78,8 +79,15 @@ class Hadamard(FractionalOperator):
         return inner._of_function(logarithmic_function(function, _WHO))
 
 
+@names_options_of(FractionalOperator.__call__)
 def hadamard(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", ceiling: int | None = None, **options: Any
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    ceiling: int | None = None,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Hadamard derivative of samples or of a callable.
 

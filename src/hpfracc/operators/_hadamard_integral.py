@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
-from hpfracc.operators._base import FractionalOperator, Outcome
+from hpfracc._signatures import names_options_of
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._change import logarithmic_function, logarithmic_grid
 from hpfracc.operators._function import Function
 from hpfracc.operators._grids import Grid
@@ -64,7 +65,10 @@ class HadamardIntegral(FractionalOperator):
         return RiemannLiouvilleIntegral(self.alpha, self.method)._of_function(logarithmic_function(function, _WHO))
 
 
-def hadamard_integral(f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", **options: Any) -> Any:
+@names_options_of(FractionalOperator.__call__)
+def hadamard_integral(
+    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", **options: Unpack[CallOptions]
+) -> Any:
     """Hadamard integral of samples or of a callable.
 
     ``alpha`` and ``method`` are those of :class:`HadamardIntegral`; the ``options`` (``step``, ``axis``, ``origin``,

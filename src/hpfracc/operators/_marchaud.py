@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
 import numpy as np
 
 from hpfracc._arrays import is_array
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._function import Function
 from hpfracc.operators._grids import read_number
 from hpfracc.operators._order import read_order
@@ -114,6 +115,7 @@ class Marchaud(FractionalOperator):
         return self.before if is_array(self.before) else read_number("before", self.before)
 
 
+@names_options_of(FractionalOperator.__call__)
 def marchaud(
     f: Any,
     t: Any = None,
@@ -122,7 +124,7 @@ def marchaud(
     before: Any = 0.0,
     method: str = "auto",
     ceiling: int | None = None,
-    **options: Any,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Marchaud derivative of samples or of a callable, constant before the origin.
 

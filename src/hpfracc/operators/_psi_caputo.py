@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
 import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, tracks_gradient
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators._base import FractionalOperator, Outcome
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators._change import function_in, image_grid
 from hpfracc.operators._function import Function
@@ -185,6 +186,7 @@ def _require_rising(images: np.ndarray[Any, Any], points: np.ndarray[Any, Any]) 
         )
 
 
+@names_options_of(FractionalOperator.__call__)
 def psi_caputo(
     f: Any,
     t: Any = None,
@@ -194,7 +196,7 @@ def psi_caputo(
     inverse: Callable[[Any], Any] | None = None,
     method: str = "auto",
     ceiling: int | None = None,
-    **options: Any,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """psi-Caputo derivative of samples or of a callable.
 

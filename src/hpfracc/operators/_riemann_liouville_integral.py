@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule, streamed_rule
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome, apply_rule, pick_rule, streamed_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._rule import Rule
@@ -86,8 +87,15 @@ class RiemannLiouvilleIntegral(FractionalOperator):
         return order
 
 
+@names_options_of(FractionalOperator.__call__)
 def riemann_liouville_integral(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", side: str = "left", **options: Any
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    side: str = "left",
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Riemann-Liouville integral of samples or of a callable.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import UNIFORM, FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import UNIFORM, CallOptions, FractionalOperator, Outcome, apply_rule, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._periodic import check_period, first_point, of_periodic_function, sampled
@@ -86,7 +87,16 @@ class Riesz(FractionalOperator):
         return self._of_samples(sampled(function, _WHO))
 
 
-def riesz(f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", period: Any = None, **options: Any) -> Any:
+@names_options_of(FractionalOperator.__call__)
+def riesz(
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    period: Any = None,
+    **options: Unpack[CallOptions],
+) -> Any:
     """Riesz derivative of samples or of a callable.
 
     ``alpha``, ``method`` and ``period`` are those of :class:`Riesz`; the ``options`` (``step``, ``axis``, ``rtol``,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._arrays import is_array
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, order_beside, pick_rule
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome, apply_rule, order_beside, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._namespace import NUMPY, namespace_of
 from hpfracc.operators._order import Order, read_order
@@ -148,6 +149,7 @@ def whole_order(samples: Samples, order: Order, rate: Any, who: str) -> Outcome:
     return Outcome(sum(terms[1:], terms[0]), "differences")
 
 
+@names_options_of(FractionalOperator.__call__)
 def tempered(
     f: Any,
     t: Any = None,
@@ -157,7 +159,7 @@ def tempered(
     centred: bool = False,
     method: str = "auto",
     ceiling: int | None = None,
-    **options: Any,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Tempered Riemann-Liouville derivative of samples or of a callable.
 

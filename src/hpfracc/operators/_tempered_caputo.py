@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._arrays import is_array
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc._signatures import names_options_of
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome, apply_rule, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._tempered import read_positive_order, whole_order
 from hpfracc.operators._tempering import read_rate, tempered_function
@@ -80,6 +81,7 @@ class TemperedCaputo(FractionalOperator):
         return tempered_function(function, order, rate, self.method, initial_terms=False)
 
 
+@names_options_of(FractionalOperator.__call__)
 def tempered_caputo(
     f: Any,
     t: Any = None,
@@ -88,7 +90,7 @@ def tempered_caputo(
     *,
     method: str = "auto",
     ceiling: int | None = None,
-    **options: Any,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Tempered Caputo derivative of samples or of a callable.
 

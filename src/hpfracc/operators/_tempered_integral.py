@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._arrays import is_array
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome, apply_rule, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
@@ -90,8 +91,9 @@ class TemperedIntegral(FractionalOperator):
         return order
 
 
+@names_options_of(FractionalOperator.__call__)
 def tempered_integral(
-    f: Any, t: Any = None, alpha: Any = None, rate: Any = 1.0, *, method: str = "auto", **options: Any
+    f: Any, t: Any = None, alpha: Any = None, rate: Any = 1.0, *, method: str = "auto", **options: Unpack[CallOptions]
 ) -> Any:
     """Tempered Riemann-Liouville integral of samples or of a callable.
 

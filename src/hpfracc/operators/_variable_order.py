@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._arrays import is_array
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators._function import Function
 from hpfracc.operators._values import Samples
@@ -93,6 +94,7 @@ class VariableOrder(FractionalOperator):
         return of_function(function, self._varying(), self.at, self.method)
 
 
+@names_options_of(FractionalOperator.__call__)
 def variable_order(
     f: Any,
     t: Any = None,
@@ -101,7 +103,7 @@ def variable_order(
     at: str = "t",
     method: str = "auto",
     ceiling: int | None = None,
-    **options: Any,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Caputo derivative of variable order, of samples or of a callable.
 

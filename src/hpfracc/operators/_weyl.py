@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
-from hpfracc.operators._base import UNIFORM, FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc._signatures import names_options_of
+from hpfracc.operators._base import UNIFORM, CallOptions, FractionalOperator, Outcome, apply_rule, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import read_order
 from hpfracc.operators._periodic import check_period, first_point, of_periodic_function
@@ -72,7 +73,16 @@ class Weyl(FractionalOperator):
         return of_periodic_function(function, WeylWaves(), read_order(self.alpha), self.period, _WHO)
 
 
-def weyl(f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", period: Any = None, **options: Any) -> Any:
+@names_options_of(FractionalOperator.__call__)
+def weyl(
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    period: Any = None,
+    **options: Unpack[CallOptions],
+) -> Any:
     """Weyl derivative of samples over a period, or of a periodic callable.
 
     ``alpha``, ``method`` and ``period`` are those of :class:`Weyl`; the ``options`` (``step``, ``axis``, ``rtol``,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator, Outcome
+from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import read_order
 from hpfracc.operators._periodic import first_point
@@ -68,8 +69,15 @@ def _told(outcome: Outcome) -> Outcome:
     return replace(outcome, message=told, again=None)
 
 
+@names_options_of(FractionalOperator.__call__)
 def weyl_integral(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", period: Any = None, **options: Any
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    period: Any = None,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Weyl integral of samples over a period, or of a periodic callable; the mean is left out.
 

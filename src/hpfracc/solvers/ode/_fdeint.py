@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from hpfracc._arrays import library_of, refuse_masked
 from hpfracc._frames import refuse_dates
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode._method import Method
+from hpfracc.solvers.ode._options import SolveOptions
 from hpfracc.solvers.ode._solve import solve_fode
 
 __all__ = ["fdeint"]
 
+#: Options of ``solve_fode`` that have no place where the result is an array at given times.
+_ABSENT = ("t_eval", "events", "dense_output")
 
+
+@names_options_of(solve_fode, leave_out=_ABSENT)
 def fdeint(
     func: Callable[..., Any],
     y0: Any,
@@ -24,7 +30,7 @@ def fdeint(
     *,
     method: str | Method = "auto",
     step: float | None = None,
-    **options: Any,
+    **options: Unpack[SolveOptions],
 ) -> Any:
     """Integrate ``D^alpha y = func(t, y)`` and give the solution at the times ``t``.
 
@@ -61,7 +67,7 @@ def fdeint(
     >>> hf.fdeint(lambda t, y: -y, np.array([1.0]), np.linspace(0.0, 1.0, 5), 0.5, step=0.01).shape
     (5, 1)
     """
-    for name in ("t_eval", "events", "dense_output"):
+    for name in _ABSENT:
         if name in options:
             raise InvalidInputError(f"fdeint gives an array and takes no {name}; use solve_fode")
     refuse_dates("t", t)

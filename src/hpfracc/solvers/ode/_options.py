@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from hpfracc._arrays import refuse_masked
 from hpfracc._frames import refuse_dates
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["MAX_STEPS", "Options", "read_options"]
+__all__ = ["MAX_STEPS", "Options", "SolveOptions", "read_options"]
 
 Array = np.ndarray[Any, Any]
 
@@ -22,6 +22,28 @@ MAX_STEPS = 10_000_000
 _NUMBERS = (int, float, np.number)
 #: No method promises more digits than this, relative to the solution.
 LEAST_RTOL = 1e-13
+
+
+class SolveOptions(TypedDict, total=False):
+    """The options of ``solve_fode`` that ``fdeint`` hands on, for type checkers."""
+
+    rtol: float
+    atol: Any
+    args: Any
+    jac: Callable[..., Any] | None
+    jac_sparsity: Any
+    max_steps: int
+    max_step: float | None
+    first_step: float | None
+    dy0: Any
+    derivative: str
+    terms: Sequence[tuple[Any, float]]
+    delays: Sequence[float]
+    history: Any
+    backend: Any
+    compile: bool | str
+    progress: bool | Callable[..., Any]
+    estimate: bool | str
 
 
 @dataclass(frozen=True, slots=True, eq=False)

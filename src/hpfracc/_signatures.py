@@ -1,0 +1,43 @@
+"""Signatures that name options which a function hands on as ``**options``.
+
+Type checkers read them from ``Unpack[...]`` of a ``TypedDict``. What asks a running program (``help``, notebooks,
+Sphinx) reads ``__signature__``, which is written here from the function that takes the options in the end. A call costs
+nothing more.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
+
+__all__ = ["names_options_of"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def names_options_of(source: Callable[..., Any], leave_out: Collection[str] = ()) -> Callable[[F], F]:
+    """Show the keyword-only options of ``source`` in place of the ``**options`` of the decorated function.
+
+    Parameters
+    ----------
+    source : callable
+        The function that ``**options`` reaches.
+    leave_out : collection of str
+        Options of ``source`` that the decorated function does not take.
+    """
+    options = [
+        parameter
+        for parameter in inspect.signature(source).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and parameter.name not in leave_out
+    ]
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        taken = {each.name for each in own}
+        named = [*own, *(option for option in options if option.name not in taken)]
+        function.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
