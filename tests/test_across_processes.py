@@ -286,7 +286,9 @@ def test_decisions_and_explanations_travel(make: Callable[[], Any]):
         {"jac": lambda t, y: -2.0 * np.eye(1)},
         {"method": "adaptive_local", "rtol": 1e-3},
     ],
-    ids=lambda options: " ".join(map(str, options.values()))[:40] or "default",
+    ids=lambda options: " ".join(
+        f"{key} {value}" if isinstance(value, str | float) else key for key, value in options.items()
+    ),
 )
 def test_dense_output_travels(options: dict[str, Any]):
     """The solution between the steps is the same, whatever functions it was solved with."""
