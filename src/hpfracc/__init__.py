@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     )
     from hpfracc.engine.selection.selector import IntelligentBackendSelector, select_optimal_backend
     from hpfracc.engine.workload import WorkloadCharacteristics
+    from hpfracc.errors import AccuracyWarning
     from hpfracc.ml._differencer import FractionalDifferencer
     from hpfracc.operators._atangana_baleanu import AtanganaBaleanu, atangana_baleanu
     from hpfracc.operators._atangana_baleanu_integral import AtanganaBaleanuIntegral, atangana_baleanu_integral
@@ -121,6 +122,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccuracyWarning",
     "AtanganaBaleanu",
     "AtanganaBaleanuIntegral",
     "AtanganaBaleanuRiemann",
@@ -215,6 +217,7 @@ __all__ = [
 
 #: The module each public name is loaded from; a name that stands for a whole module has no entry.
 _HOMES: dict[str, str] = {
+    "AccuracyWarning": "hpfracc.errors",
     "AtanganaBaleanu": "hpfracc.operators._atangana_baleanu",
     "AtanganaBaleanuIntegral": "hpfracc.operators._atangana_baleanu_integral",
     "AtanganaBaleanuRiemann": "hpfracc.operators._atangana_baleanu_riemann",

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 __all__ = [
+    "AccuracyWarning",
     "AllBackendsFailedError",
     "BackendError",
     "BackendUnavailableError",
     "BatchItemError",
     "ConfigurationError",
     "DiskFullError",
+    "DivergenceError",
     "HpfraccError",
     "InvalidInputError",
     "MissingDependencyError",
@@ -50,7 +52,10 @@ class HpfraccError(Exception):
 
 def _rebuild(kind: type[HpfraccError], args: tuple[Any, ...]) -> HpfraccError:
     """An error without its own ``__init__``, whose parameters need not be ``args``; the state follows."""
-    error = Exception.__new__(kind, *args)
+    builtin: Any = kind
+    while builtin.__module__ != "builtins":  # the one whose memory layout it has, which alone may make it
+        builtin = builtin.__base__
+    error: HpfraccError = builtin.__new__(kind, *args)
     super(HpfraccError, error).__init__(*args)
     return error
 
@@ -76,6 +81,10 @@ class InvalidInputError(HpfraccError, ValueError):
 
 class ShapeError(InvalidInputError):
     """Arrays whose shapes do not fit each other or the function."""
+
+
+class DivergenceError(InvalidInputError, ArithmeticError):
+    """An operator of a function for which its integral does not exist."""
 
 
 class UnsupportedDtypeError(HpfraccError, TypeError):
@@ -157,6 +166,10 @@ class WisdomError(HpfraccError, ValueError):
 
 class RecompilationWarning(UserWarning):
     """A function is compiled again at every call, and how that is avoided."""
+
+
+class AccuracyWarning(UserWarning):
+    """An answer that may be off by more than the tolerance; the message has the estimate of its error."""
 
 
 class WisdomWarning(UserWarning):

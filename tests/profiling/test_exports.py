@@ -215,4 +215,5 @@ def test_plain_values_end():
     loop.append(loop)
     json.dumps(plain(loop), allow_nan=False)
     assert len(plain(list(range(10_000)))) == 201
+    json.dumps(plain(10**5000))
     assert plain(Mute()) == "<Mute>"

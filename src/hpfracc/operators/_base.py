@@ -17,15 +17,15 @@ from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._again import Again
-from hpfracc.operators._estimates import meets, rounding_note, rounding_of
+from hpfracc.operators._estimates import LOST, meets, rounding_note, rounding_of, warn_of
 from hpfracc.operators._exponentials import LEAST_TOLERANCE
-from hpfracc.operators._function import Function, read_function
+from hpfracc.operators._function import Function, read_function, read_reflected_function
 from hpfracc.operators._grids import Grid, read_grid, read_number
 from hpfracc.operators._memory import hint_at_fast
 from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
-from hpfracc.operators._values import Samples, as_values, check_axis, join, move_axis
+from hpfracc.operators._values import Samples, as_values, check_axis, flip, join, move_axis
 from hpfracc.profiling.recorder import shared as spans
 
 if TYPE_CHECKING:
@@ -62,8 +62,12 @@ class Outcome:
     message: str = ""
     #: The error that was asked for, relative to the largest value, where one was.
     rtol: float | None = None
+    #: What an operator of this order makes of functions as large as f: the measure of errors where the answer is 0.
+    scale: float = 0.0
     #: What is to be said beside the message, found only if asked for.
     note: Callable[[], str] | None = None
+    #: Whether values could be looked at: where they are traced nothing is known of the error.
+    looked: bool = True
     #: Where it is the same for every such call: the value from samples of this length and dtype, whatever their step.
     again: Again | None = None
 
@@ -129,6 +133,8 @@ class FractionalOperator(ABC):
     any_grid_rules: ClassVar[Mapping[str, Rule]] = {}
     #: The grids it takes.
     grids: ClassVar[tuple[str, ...]] = ("uniform",)
+    #: ``"left"`` from the origin on, or ``"right"`` up to the end; a field of the operators that have both.
+    side = "left"
     #: Where it starts if neither ``origin`` nor samples' points say so; None for 0.
     usual_origin: ClassVar[float | None] = None
 
@@ -168,7 +174,8 @@ class FractionalOperator(ABC):
             What dates are counted in: ``"s"`` by default, or ``"ns"``, ``"us"``, ``"ms"``, ``"min"``, ``"h"``,
             ``"D"``, ``"W"``. They count from the first one; a derivative of order alpha is per unit to the power alpha.
         origin : float, optional
-            Where the operator starts: ``t[0]`` for samples, 0 for callables.
+            Where the operator starts: ``t[0]`` for samples, 0 for callables. With ``side="right"`` the end b up to
+            which it reaches: the last point of ``t``.
         factor : float, optional
             For a callable: it is ``(t - origin)**factor`` times a smooth function, which is kept exact.
         rtol : float, optional
@@ -182,7 +189,25 @@ class FractionalOperator(ABC):
         Returns
         -------
         array or OperatorResult
-            An array of the caller's own kind, shaped like the samples (like ``t`` for a callable).
+            An array of the caller's own kind, shaped like the samples (like ``t`` for a callable; a number where ``t``
+            is one).
+
+        Raises
+        ------
+        DivergenceError
+            Where the integral of a callable does not exist, such as that of 1/t from 0.
+
+        Warns
+        -----
+        AccuracyWarning
+            Where the method did not converge on a callable, or where rounding leaves an error above ``rtol`` (above
+            1e-3 of the largest value, if none is given); not with ``full_output``, which says so itself.
+
+        Notes
+        -----
+        A callable is known by its values at some points: 33 at first, more until they agree. A feature that all of them
+        miss, one narrower than about 1/200 of the way from the origin to the last point of ``t``, cannot be seen;
+        give points of ``t`` up to it and beyond, or samples.
         """
         if type(step) is float and t is None and origin is None and factor is None and rtol is None:
             plain = not (full_output or spans.on) and dim is None and time_unit is None
@@ -206,6 +231,7 @@ class FractionalOperator(ABC):
     ) -> Any:
         """Read samples or a callable with their points, and run what the operator does to them."""
         problem: Samples | Function
+        right = self._is_right()
         if origin is None and (t is None or callable(f)):
             origin = self.usual_origin
         if callable(f) and not hasattr(f, "dtype"):
@@ -213,10 +239,13 @@ class FractionalOperator(ABC):
                 raise InvalidInputError(
                     "step= is for samples; give the points t at which a callable's result is wanted"
                 )
-            origin = self._start_of(t, origin)
-            problem = read_function(f, t, origin=origin, factor=factor, rtol=rtol, axis=axis, backend=backend)
+            if right:
+                read: Callable[..., Function] = read_reflected_function
+            else:
+                read, origin = read_function, self._start_of(t, origin)
+            problem = read(f, t, origin=origin, factor=factor, rtol=rtol, axis=axis, backend=backend)
             run: Callable[[Any], Outcome] = self._of_function
-            start = problem.origin
+            start = problem.start
         else:
             if factor is not None:
                 raise InvalidInputError(f"factor={factor!r} is for callables; samples have no use for it")
@@ -224,20 +253,26 @@ class FractionalOperator(ABC):
             values = as_values(f, self._order_like(), step)
             axis = check_axis(axis, values.ndim)
             values = move_axis(values, axis, -1)
-            grid = read_grid(t, step, origin, values.shape[-1])
+            grid = read_grid(t, step, origin, values.shape[-1], from_end=right)
+            start = grid.origin
+            if right:
+                values, grid = flip(values), grid.reflected()
             problem = Samples(values, self._own_grid(grid, t), backend, tolerance)
             if not problem.grid.uniform and getattr(self, "method", None) not in FAST:
                 hint_at_fast(self, problem)
             run = self._of_samples
-            start = grid.origin
         # A JAX order is float64 inside, whatever the user's setting: the samples keep their dtype.
         with namespace_of(self._order_like()).scope(), composite() as decisions:
             outcome = run(problem)
             made = list(decisions)  # those of the answer, without what the estimate of its error takes
             estimate: Any = math.nan
-            if full_output and outcome.error is not None:
+            checked = isinstance(problem, Function) and outcome.looked
+            if (full_output or checked) and outcome.error is not None:
                 estimate = outcome.error()
         value = outcome.value
+        if right:
+            value = flip(value)
+            estimate = flip(estimate) if getattr(estimate, "ndim", 0) else estimate
         if outcome.again is not None and isinstance(problem, Samples) and problem.values is f:
             if len(_again) >= _MOST_REMEMBERED:
                 _again.clear()
@@ -247,18 +282,31 @@ class FractionalOperator(ABC):
             value = problem.shaped(value)
         elif axis != -1:
             value = move_axis(value, -1, axis)
+        if not (full_output or checked):
+            return value
+        converged, message = outcome.converged, outcome.message
+        # Of a tolerance that nobody named only the loss of nearly all digits is worth a warning.
+        limit = outcome.rtol
+        if limit is not None and rtol is None and not full_output:
+            limit = LOST
+        if converged and limit is not None and not meets(value, estimate, limit, outcome.scale):
+            converged = False
+            message += f"; rounding leaves an error above {limit:g} of the largest value"
         if not full_output:
+            if not converged:
+                warn_of(self, value, estimate, message)
             return value
         decision = made[0] if len(made) == 1 else made or None
-        converged, message = outcome.converged, outcome.message
         if outcome.note is not None:
             message = "; ".join(part for part in (message, outcome.note()) if part)
         if isinstance(problem, Samples) and problem.grid.note:
             message = "; ".join(part for part in (message, problem.grid.note) if part)
-        if converged and outcome.rtol is not None and not meets(value, estimate, outcome.rtol):
-            converged = False
-            message += f"; rounding leaves an error above rtol={outcome.rtol:g} of the largest value"
         return OperatorResult(value, outcome.method, estimate, decision, start, converged, message)
+
+    def _is_right(self) -> bool:
+        if self.side not in ("left", "right"):
+            raise InvalidInputError(f"side={self.side!r} is not known; use 'left' or 'right'")
+        return self.side == "right"
 
     def _start_of(self, t: Any, origin: Any) -> Any:
         """Where the operator starts on a callable, None for 0; those that look to both sides say it themselves."""
@@ -306,6 +354,8 @@ class FractionalOperator(ABC):
         """
         from hpfracc.operators._stream import OperatorStream
 
+        if self._is_right():
+            raise InvalidInputError("side='right' looks ahead, to samples that a stream does not have; use side='left'")
         return OperatorStream(self, step, rtol=rtol, axis=axis, dim=dim)
 
     def _streamed(self) -> tuple[Rule, Order]:

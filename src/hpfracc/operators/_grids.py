@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_array, is_tracer, library_of, tracks_gradient
+from hpfracc._arrays import is_array, is_tracer, library_of, refuse_masked, tracks_gradient
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
@@ -68,6 +68,14 @@ class Grid:
             )
         return np.asarray(self.origin + np.arange(self.n) * float(to_host(self.step)))
 
+    def reflected(self) -> Grid:
+        """The same points seen from the last one, as distances from it."""
+        points = None if self.points is None else (self.points[-1] - self.points)[::-1]
+        # A flip, for tensors take no steps backwards.
+        last = np.arange(self.n - 1, -1, -1)
+        traced = None if self.traced is None else (self.traced[-1] - self.traced)[last.tolist()]
+        return Grid(self.n, 0.0, self.step, points, traced, self.note)
+
     def require_uniform(self, who: str, advice: str = "interpolate the samples onto np.linspace first") -> Any:
         """The step, or an error that names the spread of the steps."""
         if self.step is None:
@@ -98,14 +106,20 @@ def to_host(value: Any) -> np.ndarray[Any, Any]:
     return np.asarray(value)
 
 
-def read_grid(t: Any, step: Any, origin: Any, n: int) -> Grid:
-    """The grid of ``n`` samples, from points ``t`` or a ``step``; ``origin`` is the first point unless it says so."""
+def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False) -> Grid:
+    """The grid of ``n`` samples, from points ``t`` or a ``step``.
+
+    ``origin`` is where the operator starts: the first point or, ``from_end``, the last.
+    """
     start = None if origin is None else read_number("origin", origin)
     if (t is None) == (step is None):
         what = "both t and step" if t is not None else "neither t nor step"
         raise InvalidInputError(f"{what} given; the grid needs one of them: t, the points, or step, their distance")
     if t is None:
-        return Grid(n, 0.0 if start is None else start, _read_step(step))
+        width = _read_step(step)
+        if start is None:
+            start = (n - 1) * width if from_end and isinstance(width, float) else 0.0
+        return Grid(n, start, width)
     if is_tracer(t):
         raise InvalidInputError(
             "t is being traced by jax, so that its points cannot be looked at; give step= (it may be traced) instead"
@@ -122,13 +136,15 @@ def read_grid(t: Any, step: Any, origin: Any, n: int) -> Grid:
         raise ShapeError(
             f"t has {len(points)} points but f has {n} samples along its axis; they must be as many (see axis=)"
         )
-    first = float(points[0])
-    if start is not None and abs(start - first) > 1e-12 * max(abs(start), abs(first), float(points[-1]) - first):
+    first, last = float(points[0]), float(points[-1])
+    begin = last if from_end else first
+    if start is not None and abs(start - begin) > 1e-12 * max(abs(start), abs(begin), last - first):
+        what = f"end at t[-1]={begin:g}" if from_end else f"start at t[0]={begin:g}"
         raise InvalidInputError(
-            f"origin={start:g} but the samples start at t[0]={first:g}: the memory in between is not known; "
-            "give samples from the origin on, or f as a callable"
+            f"origin={start:g} but the samples {what}: the memory in between is not known; "
+            f"give samples {'up to' if from_end else 'from'} the origin{'' if from_end else ' on'}, or f as a callable"
         )
-    step = uniform_step(points, rounding_of(t) * max(abs(first), abs(float(points[-1]))))
+    step = uniform_step(points, rounding_of(t) * max(abs(first), abs(last)))
     tracked = library_of(t) in ("torch", "jax") and tracks_gradient(t)
     note = ""
     if step is None:
@@ -138,7 +154,7 @@ def read_grid(t: Any, step: Any, origin: Any, n: int) -> Grid:
             step, note = rounded
     elif tracked:
         step = (t[-1] - t[0]) / (n - 1)
-    return Grid(n, first, step, points, t if step is None and tracked else None, note)
+    return Grid(n, begin, step, points, t if step is None and tracked else None, note)
 
 
 def rounding_of(t: Any) -> float:
@@ -149,6 +165,7 @@ def rounding_of(t: Any) -> float:
 
 def read_points(t: Any) -> np.ndarray[Any, Any]:
     """Points in float64; refuses what is no real number."""
+    refuse_masked(t, "t", "f")
     try:
         points = to_host(t)
         if points.dtype.kind not in "iuf":

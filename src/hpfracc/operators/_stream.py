@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from typing import Any, final
 
@@ -47,8 +48,13 @@ class OperatorStream:
 
     Notes
     -----
-    Derivatives of orders that are not whole; integrals of orders below 1, for the memory of others does not fade.
+    Derivatives of orders that are not whole; integrals of orders below 1, for the memory of others does not fade. Above
+    order 1 the first n + 2 points take the first n + 3 samples (n the integer next above the order): in chunks that end
+    before the last of those they are nan, where they would be wrong.
     """
+
+    #: The name of the axis; streams that were pickled before there were names have none.
+    dim: Any = None
 
     def __init__(self, operator: Any, step: Any, *, rtol: Any = 1e-6, axis: int | None = None, dim: Any = None) -> None:
         self.operator = operator
@@ -158,10 +164,12 @@ class OperatorStream:
         return join([values, self._beyond(rest)]) if rest.shape[-1] else values
 
     def _at_head(self, new: int) -> Any:
-        """The rule itself on the first samples, with zeros for those to come, of which it must not know."""
+        """The rule itself on the first samples, with zeros for those to come, of which it must not know; or nan."""
         head = self._head
         n = head.shape[-1]
-        padded = join([head, zeros(head, WINDOW - n)]) if n < WINDOW else head
+        # Points that need more samples than there are become nan by themselves.
+        unknown = math.nan if n < self._rule.head(self._order)[1] else 0.0
+        padded = join([head, zeros(head, WINDOW - n) + unknown]) if n < WINDOW else head
         with np.errstate(invalid="ignore"):
             return self._rule.apply(Samples(padded, Grid(WINDOW, 0.0, self.step)), self._order)[..., n - new : n]
 

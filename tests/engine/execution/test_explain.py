@@ -137,7 +137,7 @@ def test_operators_are_explained_by_name() -> None:
     assert hf.explain("riemann_liouville_integral", shape=100, dtype="float32").decision.dtype == "float32"
     assert hf.explain("fractional_difference", shape=100, backend="numpy").decision.backend == "numpy"
     assert hf.explain("frft", shape=64).decisions
-    assert hf.explain("tempered_caputo", shape=64, sigma=2.0).decisions
+    assert hf.explain("tempered_caputo", shape=64, rate=2.0).decisions
     assert hf.causal_convolution.calls() == before
     for name, words in (
         ("caputoo", r"unknown operation or operator 'caputoo'; did you mean 'caputo' or 'psi_caputo'\? There are the"),

@@ -26,6 +26,9 @@ def solve(fun: Any = decay, t_span: Any = (0.0, 1.0), y0: Any = (1.0,), alpha: A
     ("changed", "error", "words"),
     [
         ({"alpha": 0.0}, InvalidInputError, "alpha holds 0.0"),
+        ({"y0": np.ma.array([1.0], mask=[True])}, InvalidInputError, "y0 is a masked array"),
+        ({"t_eval": np.ma.array([0.5, 1.0], mask=[False, True])}, InvalidInputError, "t_eval is a masked array"),
+        ({"y0": np.array([1.0], np.longdouble)}, UnsupportedDtypeError, "double precision; convert it"),
         ({"alpha": -0.5}, InvalidInputError, "above 0"),
         ({"alpha": math.nan}, InvalidInputError, "alpha holds nan"),
         ({"alpha": math.inf}, InvalidInputError, "finite order"),

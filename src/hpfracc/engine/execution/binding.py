@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -241,11 +242,21 @@ def _without_key(run: Callable[..., Any], *arrays: Any, weights_key: Any = None,
 
 
 _tags: dict[Hashable, int] = {}
+_MOST_TAGS = 4096
+_numbers = itertools.count()
 
 
 def _tag_number(tag: Hashable) -> int:
-    """A number for what a prepared operand depends on besides its key: it is looked up at every call."""
-    return _tags.setdefault(tag, len(_tags))
+    """A number for what a prepared operand depends on besides its key: it is looked up at every call.
+
+    A tag that is forgotten gets another number the next time: what was kept under the old one is made once more.
+    """
+    known = _tags.get(tag)
+    if known is None:
+        if len(_tags) >= _MOST_TAGS:
+            _tags.clear()
+        known = _tags.setdefault(tag, next(_numbers))
+    return known
 
 
 def _chain(steps: Sequence[Converter], value: Any) -> Any:

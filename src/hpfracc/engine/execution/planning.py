@@ -114,7 +114,7 @@ def make_plan(
 _compiled: set[Hashable] = set()
 #: What has been compiled in this process, out of the reach of interrupts.
 _compiled_here: set[Hashable] = set()
-_MOST_COMPILED = 100_000
+_MOST_COMPILED = 8192
 
 
 def _is_new(key: Hashable, known: set[Hashable]) -> bool:

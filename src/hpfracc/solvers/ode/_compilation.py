@@ -13,7 +13,7 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import _compile_policy as policy
-from hpfracc.solvers.ode.compiled import NotCompiledError
+from hpfracc.solvers.ode.compiled import NotCompiledError, load
 from hpfracc.solvers.ode.compiled.reading import read_function
 
 if TYPE_CHECKING:
@@ -80,12 +80,12 @@ def _compile(
             raise NotCompiledError(bound)
     elif not must and numpy_raises():
         raise NotCompiledError("np.errstate asks for errors, which compiled code does not raise")
+    load("functions")
     from hpfracc.solvers.ode.compiled.functions import compare, compile_as_given, compile_bound
 
     if not isinstance(bound, str):
         return compile_bound(bound, shape, out_shape)
-    first = np.array(problem.y0)
-    found = compile_as_given(function, args, problem.t0, first, out_shape)
+    found = compile_as_given(function, args, problem.t0, np.array(problem.y0), out_shape)
     if function is problem.fun:
         for t, y in points:
             compare(found, problem.evaluate(t, y.copy()), t, y)

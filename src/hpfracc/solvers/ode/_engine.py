@@ -12,9 +12,9 @@ from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.ode import _compile_policy as policy
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode._compilation import compile_problem
-from hpfracc.solvers.ode._evaluation import Jacobian, RightHandSide
+from hpfracc.solvers.ode._evaluation import RightHandSide
 from hpfracc.solvers.ode._history import History
-from hpfracc.solvers.ode._newton import Newton
+from hpfracc.solvers.ode._newton import Newton, make_newton
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
 from hpfracc.solvers.ode._stepping import NumpyStepper
@@ -30,8 +30,8 @@ __all__ = ["Engine", "read_backend"]
 _NUMPY_STEP = 6e-6
 #: Beyond so many components an implicit step is left to LAPACK.
 _MOST_COMPONENTS = 64
-#: After so many steps that a compiled function could not take, and Python could, the rest is left to Python: each of them
-#: costs as much as hundreds of others.
+#: After so many steps that a compiled function could not take, and Python could, the rest is left to Python: each of
+#: them costs as much as hundreds of others.
 _MOST_REPAIRS = 3
 
 
@@ -77,7 +77,7 @@ class Engine:
         self.compile_seconds = 0.0
         problem = tableau.problem
         implicit = scheme.kind == "implicit"
-        self.newton = Newton(fun, Jacobian(problem) if problem.jac is not None else None) if implicit else None
+        self.newton: Newton | None = make_newton(problem, options, fun) if implicit else None
         self._backend = read_backend(options)
         # A batch is stepped as a whole, and its Jacobian is block-diagonal.
         self._fits = not implicit or (len(problem.shape) == 1 and problem.shape[0] <= _MOST_COMPONENTS)
@@ -176,6 +176,7 @@ class Engine:
         return NumpyStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
 
     def _make_compiled(self, fun: Any, jacobian: Any) -> CompiledStepper:
+        compiled.load("stepper")
         from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
 
         policy.note_kernel(self.scheme.kind, self.tableau.y.dtype)

@@ -7,11 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.errors import HpfraccError
 from hpfracc.solvers.ode._problem import Problem, check_jacobian, check_value
 
-__all__ = ["Jacobian", "RightHandSide"]
+__all__ = ["Jacobian", "NotFiniteError", "RightHandSide"]
 
 Array = np.ndarray[Any, Any]
+
+
+class NotFiniteError(HpfraccError, ArithmeticError):
+    """The right-hand side was not finite; the stepper tries a shorter step before it gives up."""
 
 
 class RightHandSide:
@@ -35,7 +40,7 @@ class RightHandSide:
 
 
 class Jacobian:
-    """``jac(t, y, *args)``, of shape (..., d, d)."""
+    """``jac(t, y, *args)``, of shape (..., d, d), or sparse where d is large."""
 
     def __init__(self, problem: Problem) -> None:
         assert problem.jac is not None
@@ -44,5 +49,5 @@ class Jacobian:
         self._shape = problem.shape
         self._dtype = problem.dtype
 
-    def __call__(self, t: float, y: Array) -> Array:
+    def __call__(self, t: float, y: Array) -> Any:
         return check_jacobian(self._jac(t, y.copy(), *self._args), self._shape, self._dtype).copy()

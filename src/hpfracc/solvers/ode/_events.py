@@ -66,8 +66,9 @@ class EventWatch:
 
     def _record(self, found: list[tuple[float, int]], solution: Callable[[float], Array]) -> float | None:
         for t, number in found:
+            state = np.array(solution(t))
             self.times[number].append(t)
-            self.states[number].append(np.array(solution(t)))
+            self.states[number].append(state)
             terminal = getattr(self.events[number], "terminal", False)
             if terminal and len(self.times[number]) >= int(terminal):
                 return t
@@ -75,8 +76,9 @@ class EventWatch:
 
     def collected(self, shape: tuple[int, ...], dtype: Any) -> tuple[list[Array], list[Array]]:
         """Times and states of all events so far."""
-        times = [np.array(each, dtype=np.float64) for each in self.times]
         states = [np.stack(each) if each else np.empty((0, *shape), dtype) for each in self.states]
+        # An interrupt may come between a time and its state.
+        times = [np.array(each[: len(state)], dtype=np.float64) for each, state in zip(self.times, states, strict=True)]
         return times, states
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, refuse_masked
 from hpfracc._frames import refuse_dates
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode._method import Method
@@ -65,6 +65,7 @@ def fdeint(
         if name in options:
             raise InvalidInputError(f"fdeint gives an array and takes no {name}; use solve_fode")
     refuse_dates("t", t)
+    refuse_masked(t, "t")
     detach = getattr(t, "detach", None)
     times = np.asarray(detach().cpu() if detach is not None else t, dtype=np.float64)
     if times.ndim != 1 or len(times) < 2:

@@ -12,13 +12,16 @@ import numpy as np
 from hpfracc.solvers.ode._delays import DelayedStates, without_delays
 from hpfracc.solvers.ode._dense import FixedSolution
 from hpfracc.solvers.ode._engine import Engine
+from hpfracc.solvers.ode._error_estimate import estimate_errors
 from hpfracc.solvers.ode._evaluation import RightHandSide
 from hpfracc.solvers.ode._events import EventWatch
 from hpfracc.solvers.ode._history import BLOCK, DIRECT_BELOW
+from hpfracc.solvers.ode._interrupted import note_steps
 from hpfracc.solvers.ode._newton import Newton
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._progress import Report, progress_report
+from hpfracc.solvers.ode._refusals import starts_infinite
 from hpfracc.solvers.ode._result import FODEResult, SolveDecision
 from hpfracc.solvers.ode._scheme import Scheme, Tableau, make_tableau
 from hpfracc.solvers.ode._uniform import make_grid
@@ -26,6 +29,9 @@ from hpfracc.solvers.ode._uniform import make_grid
 __all__ = ["BlockEngine", "Guard", "StartError", "StiffError", "solve_fixed", "walk_grid"]
 
 Array = np.ndarray[Any, Any]
+
+#: Beyond this part of the largest value of a component an estimated error is told in the message.
+DOUBTFUL = 0.1
 
 REACHED = "The end of the interval was reached."
 
@@ -36,8 +42,8 @@ _GUARDED = 32
 #: Steps between two looks at events, progress and values that are not finite: at first, at most, and how many times as
 #: many as before.
 _STRETCH = (16, BLOCK, 64)
-#: Seconds after which somebody who watches wants to hear something.
-_PATIENCE = 0.5
+#: Seconds that a stretch of steps is to take.
+_BLOCK_SECONDS = 0.025
 
 #: ``guard(t, y)`` raises :class:`StiffError` where a method should not go on.
 Guard = Callable[[float, Array], None]
@@ -134,12 +140,10 @@ class _Walk:
         """Stretches that are long enough to cost nothing, and short enough to be told of."""
         if self.table.stepwise:
             return
-        if seconds < 0.1 * _PATIENCE:
-            # Compiled steps take less than asking for them.
-            factor = min(0.1 * _PATIENCE / max(seconds, 1e-9), _STRETCH[2])
-            self.stretch = min(int(factor * self.stretch), _STRETCH[1])
-        elif seconds > _PATIENCE:
-            self.stretch = max(1, self.stretch // 2)
+        # Compiled steps take less than asking for them, and an interrupt is seen between two stretches.
+        factor = min(_BLOCK_SECONDS / max(seconds, 1e-9), _STRETCH[2])
+        if factor > 1.0 or seconds > 2.0 * _BLOCK_SECONDS:
+            self.stretch = max(1, min(int(factor * self.stretch), _STRETCH[1]))
 
     def _look(self, reached: int, report: Report) -> bool:
         """New points: are they finite, did an event happen, who wants to know. Whether to go on."""
@@ -168,11 +172,11 @@ class _Walk:
         solution = FixedSolution(table, reached)
         times = self.grid.t0 + self.grid.elapsed(first, reached)
         states = table.y[:, first:reached].reshape(*self.problem.shape, -1)
-        self.end = self.events.watch(times, states, solution)
-        if self.end is None:
+        end = self.events.watch(times, states, solution)
+        if end is None:
             return True
-        table.known = int(np.searchsorted(self.grid.t0 + self.grid.elapsed(0, reached), self.end))
-        self._beyond = reached
+        known = int(np.searchsorted(self.grid.t0 + self.grid.elapsed(0, reached), end))
+        self._beyond, table.known, self.end = reached, known, end
         self.message = f"A terminal event happened at t = {self.end:g}."
         return False
 
@@ -232,7 +236,34 @@ def solve_fixed(
     history = "fft" if grid.count - 1 > DIRECT_BELOW else "direct"
     block = BLOCK if history == "fft" else grid.count
     engine = Engine(table, scheme, block, options, RightHandSide(problem))
-    return walk_grid(table, options, engine, block, (name, reason, history), started, guard)
+    result = walk_grid(table, options, engine, block, (name, reason, history), started, guard)
+    _judge(result, table, options)
+    return result
+
+
+def _judge(result: FODEResult, table: Tableau, options: Options) -> None:
+    """Estimate the error, and say where the solution cannot be trusted."""
+    if not result.success or options.estimate is False or starts_infinite(table.problem):
+        return
+    if options.estimate == "auto" and result.decision is not None and result.decision.compiled:
+        result.message += " No error estimate was made beside compiled steps; estimate=True asks for one."
+        return
+    fun = RightHandSide(table.problem)
+    started = time.perf_counter()
+    errors = estimate_errors(table, fun)
+    result.stats["estimate_evaluations"] = fun.count
+    result.stats["estimate_seconds"] = time.perf_counter() - started
+    if errors is None:
+        result.message += " No error estimate could be made."
+        return
+    result.error_estimate = float(errors.max())
+    result.stats["component_errors"] = errors
+    sizes = np.abs(table.y[:, : table.known]).max(axis=1).reshape(table.problem.shape)
+    if np.any(errors > DOUBTFUL * sizes):
+        result.message += (
+            f" The solution cannot be trusted: its error may be {result.error_estimate:.2g}. Take a smaller step, a "
+            "graded mesh (method='l1' or 'l2_1sigma'), or no step."
+        )
 
 
 def walk_grid(
@@ -248,6 +279,7 @@ def walk_grid(
     problem, name = table.problem, decision[0]
     walk = _Walk(table, options, engine, block, guard)
     walk.run(name)
+    note_steps()
     solution = walk.solution()
     t, y = walk.points(solution)
     newton = engine.newton

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._interpreted import refuse_compiled
+from hpfracc.solvers.ode._newton import Newton
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult, SolveDecision
 from hpfracc.solvers.ode._uniform import make_grid
 from hpfracc.solvers.ode._walk import StepError, walk_mesh
-from hpfracc.solvers.ode.adaptive.corrector import Corrector, Norm
 from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 
@@ -22,9 +22,8 @@ __all__ = ["DifferenceScheme", "refuse_graded", "solve_graded"]
 
 Array = np.ndarray[Any, Any]
 
-#: Of the kernel; and what Newton's method takes for its tolerance, of which it goes to a fiftieth.
+#: Of the kernel.
 _KERNEL = 1e-14
-_NEWTON = 5e-11
 
 
 def refuse_graded(problem: Problem, options: Options, name: str) -> str | None:
@@ -47,13 +46,15 @@ class DifferenceScheme:
     ----------
     problem : Problem
         The equation.
+    options : Options
+        The tolerances, which the equation of a step is solved to a part of.
     length : float
         Of the interval.
     coefficients : int
         Of the polynomials that y' is taken for.
     """
 
-    def __init__(self, problem: Problem, length: float, coefficients: int) -> None:
+    def __init__(self, problem: Problem, options: Options, length: float, coefficients: int) -> None:
         self.system = FlatSystem(problem)
         self.groups = self.system.groups
         self.orders = np.empty(self.system.size)
@@ -64,8 +65,9 @@ class DifferenceScheme:
             ExponentialMemory(1.0 - alpha, self.orders[which].size, length, _KERNEL, self.system.dtype, coefficients)
             for alpha, which in self.groups
         ]
-        self.corrector = Corrector(self.system)
-        self.corrector.stiff = True
+        atol = np.broadcast_to(options.atol, problem.shape).reshape(-1) if np.ndim(options.atol) else options.atol
+        self.newton = Newton(self.system, self.system.jacobian, self.system.components, options.rtol, atol)
+        self.newton.price = self.system.slope_evaluations + 1
         self.gamma = np.array([math.gamma(1.0 - alpha) for alpha in self.orders])
 
     def remembered(self, distance: float) -> Array:
@@ -82,10 +84,8 @@ class DifferenceScheme:
 
     def solve(self, tau: float, known: Array, weight: Array, guess: Array) -> Array:
         """``y = known + weight f(tau, y)``."""
-        size = float(max(np.abs(guess).max(), np.abs(known).max())) or 1.0
-        norm = Norm(_NEWTON * (1e-3 * size + np.abs(guess)), 1)
         try:
-            solved = self.corrector.solve_anyhow(tau, known, weight, guess, norm)
+            solved = self.newton.solve(tau, known, weight, guess)
         except NotFiniteError as error:
             raise StepError(f"{error}: take a smaller step, or check the right-hand side there.") from None
         if solved is None:
@@ -93,8 +93,7 @@ class DifferenceScheme:
                 f"Newton's method did not converge at t = {self.system.problem.t0 + tau:g}: take a smaller step, give "
                 "jac, or check that the right-hand side is smooth there."
             )
-        self.corrector.aged()
-        return solved.y
+        return solved[0]
 
 
 def solve_graded(
@@ -108,7 +107,7 @@ def solve_graded(
     """Solve on the graded mesh with as many steps as a uniform one with ``options.step`` has."""
     assert options.step is not None
     steps = make_grid(problem.t0, problem.t1, options.step).steps
-    scheme = DifferenceScheme(problem, problem.t1 - problem.t0, coefficients)
+    scheme = DifferenceScheme(problem, options, problem.t1 - problem.t0, coefficients)
     notes = (f"steps grow like those of t_j = T (j/{steps})^{grading:.4g}",)
     return walk_mesh(
         problem,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import methods
-from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._options import MAX_STEPS, Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult
 
@@ -45,6 +45,8 @@ class Method(abc.ABC):
         Whether it is meant for stiff equations.
     fixed : bool
         Whether it takes steps of one size, given as ``step``.
+    search_limit : int
+        Steps that a search for a step may go to, unless ``max_steps`` was given.
     """
 
     name: ClassVar[str]
@@ -53,6 +55,7 @@ class Method(abc.ABC):
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
     implicit: ClassVar[bool] = False
     fixed: ClassVar[bool] = True
+    search_limit: ClassVar[int] = MAX_STEPS
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let a solve be explained: while one is, ``solve`` gives what is noted in its place."""

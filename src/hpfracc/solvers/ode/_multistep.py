@@ -12,7 +12,8 @@ import numpy as np
 from hpfracc.solvers.ode._evaluation import Jacobian
 from hpfracc.solvers.ode._first_value import evaluate_first
 from hpfracc.solvers.ode._fixed import StartError, solve_fixed
-from hpfracc.solvers.ode._newton import MOST_ITERATIONS, TOLERANCE, difference_jacobian
+from hpfracc.solvers.ode._jacobian import Factors, JacobianSource, factorise, is_sparse
+from hpfracc.solvers.ode._newton import Norm, solve_damped, step_scale
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._refusals import refuse_plain, starts_infinite
@@ -87,7 +88,9 @@ def solve_multistep(method: Multistep, problem: Problem, options: Options, bound
         )
         return found
 
-    scheme = Scheme("implicit", weights, partial(_start, starts=starts, powers=powers), powers=MOST_POWERS)
+    scheme = Scheme(
+        "implicit", weights, partial(_start, options=options, starts=starts, powers=powers), powers=MOST_POWERS
+    )
     return solve_fixed(problem, options, scheme, method.name, "asked for")
 
 
@@ -95,6 +98,7 @@ def _start(
     table: Tableau,
     evaluate: Callable[[float, Array], Array],
     *,
+    options: Options,
     starts: Callable[[float, int], Array],
     powers: Powers,
 ) -> None:
@@ -105,7 +109,7 @@ def _start(
         evaluate_first(table, evaluate)
     groups = order_groups(table.problem)
     scaled = [starts(alpha, grid.count) * grid.step**alpha for alpha, _ in groups]
-    _solve_first(table, evaluate, powers, scaled)
+    _solve_first(table, evaluate, options, powers, scaled)
     for weights, (_, mine) in zip(scaled, groups, strict=True):
         table.sums[0, mine] += table.f[mine, first : last + 1] @ weights
     table.known = last + 1
@@ -128,59 +132,57 @@ def _first_weights(table: Tableau, powers: Powers, starts: list[Array]) -> tuple
 
 
 def _solve_first(
-    table: Tableau, evaluate: Callable[[float, Array], Array], powers: Powers, starts: list[Array]
+    table: Tableau, evaluate: Callable[[float, Array], Array], options: Options, powers: Powers, starts: list[Array]
 ) -> None:
-    """Steps 1 .. last at once, by Newton's method on all of them."""
+    """Steps 1 .. last at once, by Newton's method on all of them; unknowns are (batch, step, component)."""
     problem, last = table.problem, powers.last
     shape, d = problem.shape, problem.shape[-1]
-    jacobian = Jacobian(problem) if problem.jac is not None else None
+    given = Jacobian(problem) if problem.jac is not None else None
+    source = JacobianSource(shape, problem.dtype, evaluate, given, problem.jac_sparsity)
     times = [table.grid.time(n) for n in range(1, last + 1)]
     matrix, known = _first_weights(table, powers, starts)
     finite = table.y[:, :1] if powers.first == 0 else table.sums[0, :, 1:2]
-    y = np.repeat(finite, last, axis=1)
-    identity = np.eye(last * d)
-    known_size = float(np.abs(known).max())
+    begin = np.repeat(finite, last, axis=1)
+    f = np.empty_like(begin)
 
-    def look(y: Array) -> tuple[list[Array], list[Array], Array, Array]:
-        """Points, values of the right-hand side there, those flat, and what is left of the equations."""
-        points = [np.ascontiguousarray(y[:, n]).reshape(shape) for n in range(last)]
-        values = [evaluate(t, point) for t, point in zip(times, points, strict=True)]
-        f = np.stack([value.reshape(-1) for value in values], axis=1)
-        return points, values, f, y - known - (matrix @ f[:, :, None])[:, :, 0]
+    def flat(rows: Array) -> Array:
+        """From (rows, steps)."""
+        return np.asarray(rows.reshape(-1, d, last).transpose(0, 2, 1).reshape(-1))
 
-    for turn in range(MOST_ITERATIONS):
-        points, values, f, residual = look(y)
-        size = float(np.abs(residual).max())
-        if size <= 8.0 * TOLERANCE * (float(np.abs(y).max()) + known_size):
-            table.y[:, 1 : last + 1], table.f[:, 1 : last + 1] = y, f
-            return
-        if not math.isfinite(size):
-            break
-        slopes = np.stack(
-            [
-                jacobian(t, point) if jacobian is not None else difference_jacobian(evaluate, t, point, value)
-                for t, point, value in zip(times, points, values, strict=True)
-            ]
-        )  # (last, ..., d, d)
+    def rows(values: Array) -> Array:
+        return np.asarray(values.reshape(-1, last, d).transpose(0, 2, 1).reshape(-1, last))
+
+    def residual(values: Array) -> Array:
+        y = rows(values)
+        for n, t in enumerate(times):
+            f[:, n] = evaluate(t, np.ascontiguousarray(y[:, n]).reshape(shape)).reshape(-1)
+        return flat(y - known - (matrix @ f[:, :, None])[:, :, 0])
+
+    def factors(values: Array) -> Factors | None:
+        y = rows(values)
+        residual(values)
+        slopes = [source(t, np.ascontiguousarray(y[:, n]), f[:, n]) for n, t in enumerate(times)]
         weights = matrix.reshape(-1, d, last, last)
-        slopes = slopes.reshape(last, -1, d, d)
-        system = identity - np.einsum("banj,jbac->bnajc", weights, slopes).reshape(-1, last * d, last * d)
-        right = residual.reshape(-1, d, last).transpose(0, 2, 1).reshape(-1, last * d, 1)
-        try:
-            change = np.linalg.solve(system, right)
-        except np.linalg.LinAlgError:
-            break
-        change = change.reshape(-1, last, d).transpose(0, 2, 1).reshape(-1, last)
-        y = y - change
-        if turn and np.abs(change).max() <= 4e-16 * np.abs(y).max():
-            break
-    _, _, f, residual = look(y)
-    if not float(np.abs(residual).max()) <= 1e-9 * (float(np.abs(y).max()) + known_size):
+        if is_sparse(slopes[0]):
+            from scipy.sparse import block_array, diags_array
+
+            blocks = [[diags_array(weights[0, :, n, j]) @ slopes[j] for j in range(last)] for n in range(last)]
+            return factorise(block_array(blocks), 1.0, last * d)
+        system = np.einsum("banj,jbac->bnajc", weights, np.stack(slopes)).reshape(-1, last * d, last * d)
+        return factorise(system, 1.0, system.shape[0] * last * d)
+
+    start = flat(begin)
+    atol = flat(np.repeat(np.broadcast_to(options.atol, shape).reshape(-1, 1), last, axis=1))
+    norm = Norm(step_scale(flat(known), start, last * d, options.rtol, atol), last * d)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        found, left = solve_damped(residual, factors, start, norm, 1.0)
+    if found is None:
         raise StartError(
-            f"Newton's method did not converge for the first {last} steps, up to t = {times[-1]:g}: take a smaller "
-            "step, give jac, or use method='implicit_trapezoid'."
+            f"Newton's method did not converge for the first {last} steps, up to t = {times[-1]:g} (residual "
+            f"{left:.3g}): take a smaller step, give jac, or use method='implicit_trapezoid'."
         )
-    table.y[:, 1 : last + 1], table.f[:, 1 : last + 1] = y, f
+    residual(found)
+    table.y[:, 1 : last + 1], table.f[:, 1 : last + 1] = rows(found), f
 
 
 def series_power(series: Array, exponent: float) -> Array:

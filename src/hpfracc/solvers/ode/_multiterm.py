@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.ode._jacobian import expand_sparsity, is_sparse
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._orders import Orders
 from hpfracc.solvers.ode._problem import Problem, check_jacobian, check_value
@@ -93,16 +94,38 @@ class _System:
             last = last - self.coefficient(term.coefficient, t) * y[..., place : place + d]
         return np.concatenate([y[..., d:], last], axis=-1) if states > 1 else last
 
-    def jac(self, t: float, y: Array, *more: Any) -> Array:
+    def _sparse(self, t: float, given: Any) -> Any:
+        """The same for a sparse Jacobian of one state."""
+        from scipy.sparse import block_array, csc_array, diags_array, eye_array
+
+        d, states = self.d, len(self.places)
+        blocks: list[list[Any]] = [
+            [csc_array((d, d)) if i == j else None for j in range(states)] for i in range(states)
+        ]
+        for row in range(states - 1):
+            blocks[row][row + 1] = eye_array(d)
+        parts = {0: given}
+        for term in self.problem.terms:
+            place = self.places.index(term.order)
+            factor = diags_array(np.broadcast_to(self.coefficient(term.coefficient, t), (d,)))
+            parts[place] = parts.get(place, csc_array((d, d))) - factor
+        for place, block in parts.items():
+            blocks[-1][place] = block
+        return csc_array(block_array(blocks))
+
+    def jac(self, t: float, y: Array, *more: Any) -> Any:
         d, size = self.d, self.d * len(self.places)
         assert self.problem.jac is not None
         delayed = more[: bool(self.problem.delays)]
         if delayed:
             delayed = (tuple(state[..., :d] for state in delayed[0]),)
+        given = self.problem.jac(t, y[..., :d].copy(), *delayed, *more[len(delayed) :])
+        given = check_jacobian(given, self.problem.shape, y.dtype)
+        if is_sparse(given):
+            return self._sparse(t, given)
         matrix = np.zeros((*y.shape, size), dtype=y.dtype)
         matrix[..., : size - d, d:] = np.eye(size - d)
-        given = self.problem.jac(t, y[..., :d].copy(), *delayed, *more[len(delayed) :])
-        matrix[..., size - d :, :d] += check_jacobian(given, self.problem.shape, y.dtype)
+        matrix[..., size - d :, :d] += given
         for term in self.problem.terms:
             place = self.places.index(term.order) * d
             factor = np.broadcast_to(self.coefficient(term.coefficient, t), y[..., :d].shape)
@@ -128,8 +151,16 @@ def reduce_terms(problem: Problem) -> Problem:
         dy0=(),
         orders=Orders(gaps, gaps, None, 1),
         terms=(),
+        jac_sparsity=_sparsity(problem, places),
         history=_history(problem, len(places)) if problem.history is not None else None,
     )
+
+
+def _sparsity(problem: Problem, places: tuple[float, ...]) -> Any:
+    """The pattern of the system's Jacobian, where that of the equation was given."""
+    if problem.jac_sparsity is None:
+        return None
+    return expand_sparsity(problem.jac_sparsity, len(places), [places.index(term.order) for term in problem.terms])
 
 
 def _history(problem: Problem, states: int) -> Callable[[float], Array]:
@@ -159,6 +190,9 @@ def solve_reduced(problem: Problem, options: Options, solve: Callable[[Problem, 
         options = replace(options, progress=lambda t, y: tell(t, y[..., :d]))
     result = solve(reduced, options)
     result.y = result.y[..., :d, :]
+    if "component_errors" in result.stats:  # of y alone, without its derivatives
+        errors = result.stats["component_errors"] = result.stats["component_errors"][..., :d]
+        result.error_estimate = float(errors.max())
     if result.sol is not None:
         result.sol = _FirstComponents(result.sol, d, len(problem.shape) - 1)
     if result.y_events is not None:

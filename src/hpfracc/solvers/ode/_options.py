@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import refuse_masked
 from hpfracc._frames import refuse_dates
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -50,6 +51,8 @@ class Options:
         Whether ``fun`` is compiled.
     progress : bool or callable
         A bar with the time left, or ``progress(t, y)``, called now and then with the newest point.
+    estimate : bool or "auto"
+        Whether a fixed-step solution gets an error estimate.
     """
 
     rtol: float = 1e-6
@@ -64,6 +67,7 @@ class Options:
     progress: bool | Callable[..., Any] = False
     max_step: float = math.inf
     first_step: float | None = None
+    estimate: bool | str = "auto"
 
     @property
     def limits_steps(self) -> str | None:
@@ -89,6 +93,7 @@ def read_options(
     progress: bool | Callable[..., Any] = False,
     max_step: float | None = None,
     first_step: float | None = None,
+    estimate: bool | str = "auto",
 ) -> Options:
     """Read and check the options of a solve over ``[t0, t1]`` with a state of ``shape``."""
     if not (isinstance(rtol, _NUMBERS) and math.isfinite(rtol) and rtol > 0.0):
@@ -112,6 +117,8 @@ def read_options(
     longest, first = _read_limits(max_step, first_step, step, t1 - t0)
     if not (compile in (True, False) or compile == "auto"):
         raise InvalidInputError(f"compile={compile!r} is not known; use 'auto', True or False")
+    if not (estimate in (True, False) or estimate == "auto"):
+        raise InvalidInputError(f"estimate={estimate!r} is not known; use 'auto', True or False")
     if not (isinstance(progress, bool) or callable(progress)):
         raise InvalidInputError(f"progress={progress!r} is not known; use True, False, or a function progress(t, y)")
     name = getattr(backend, "value", backend)
@@ -128,6 +135,7 @@ def read_options(
         progress,
         longest,
         first,
+        estimate,
     )
 
 
@@ -158,6 +166,7 @@ def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
     if t_eval is None:
         return None
     refuse_dates("t_eval", t_eval)
+    refuse_masked(t_eval, "t_eval")
     try:
         times = np.asarray(t_eval, dtype=np.float64)
     except (TypeError, ValueError):

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, refuse_masked
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.solvers.ode._jacobian import DENSE_BELOW, is_sparse, read_sparsity
 from hpfracc.solvers.ode._orders import Orders, check_values, read_orders
 
 __all__ = ["DERIVATIVES", "Problem", "Term", "read_problem"]
@@ -19,6 +20,9 @@ Array = np.ndarray[Any, Any]
 
 #: Definitions of the derivative that an equation may be written in.
 DERIVATIVES = ("caputo", "riemann_liouville")
+
+#: The longest interval: powers and quotients of times stay within float64.
+LONGEST = 1e100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +58,7 @@ class Problem:
     args : tuple
         Further arguments of ``fun`` and ``jac``.
     jac : callable or None
-        ``jac(t, y, *args)`` of shape (..., d, d).
+        ``jac(t, y, *args)`` of shape (..., d, d), or sparse.
     terms : tuple of Term
         Further terms on the left-hand side; ``orders`` belongs to the leading one.
     delays : tuple of float
@@ -63,6 +67,8 @@ class Problem:
         ``history(t)`` of the shape of ``y0``, for t before t0; one that was given as a constant is a function here.
     library : str
         Whose arrays ``y0`` and what ``fun`` returns are: ``"numpy"``, ``"torch"`` or ``"jax"``.
+    jac_sparsity : sparse array or None
+        Where the Jacobian may not be zero, for differences.
     """
 
     fun: Callable[..., Any]
@@ -78,6 +84,7 @@ class Problem:
     delays: tuple[float, ...]
     history: Callable[[float], Any] | None
     library: str
+    jac_sparsity: Any = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -124,9 +131,22 @@ def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Ar
     return array.astype(dtype, copy=False)
 
 
-def check_jacobian(value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
-    """What ``jac`` returned for a state of ``shape``, as an array of shape (..., d, d), or an error in words."""
-    wanted = (*shape, shape[-1])
+def check_jacobian(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """What ``jac`` returned for a state of ``shape``: an array of shape (..., d, d), or sparse where d is large."""
+    d = shape[-1]
+    wanted = (*shape, d)
+    if is_sparse(value):
+        if len(shape) > 1:
+            raise ShapeError(
+                f"jac(t, y) returned a sparse matrix, and y has shape {shape}: a sparse Jacobian is for one state of "
+                f"shape ({d},); return a dense array of shape {wanted} for a batch"
+            )
+        if d <= DENSE_BELOW or value.shape != wanted:
+            return check_jacobian(value.toarray(), shape, dtype)
+        kind = check_value(value.data, value.data.shape, dtype, "jac").dtype
+        from scipy.sparse import csc_array
+
+        return csc_array(value, dtype=kind)
     if np.shape(value) != wanted:
         raise ShapeError(
             f"jac(t, y) returned shape {np.shape(value)}, and y has shape {shape}: it has to return {wanted}, a row "
@@ -145,6 +165,7 @@ def read_problem(
     derivative: str = "caputo",
     args: Any = (),
     jac: Callable[..., Any] | None = None,
+    jac_sparsity: Any = None,
     terms: Sequence[tuple[Any, float]] = (),
     delays: Sequence[float] = (),
     history: Any = None,
@@ -181,7 +202,20 @@ def read_problem(
         kind = np.result_type(state, *given)
         state, given = state.astype(kind, copy=False), tuple(each.astype(kind, copy=False) for each in given)
     arguments = args if isinstance(args, tuple) else (args,)
-    return Problem(fun, t0, t1, state, given, orders, derivative, arguments, jac, known_terms, lags, past, library)
+    sparsity = _read_sparsity(jac_sparsity, jac, library, state.shape[-1])
+    return Problem(
+        fun, t0, t1, state, given, orders, derivative, arguments, jac, known_terms, lags, past, library, sparsity
+    )
+
+
+def _read_sparsity(given: Any, jac: Callable[..., Any] | None, library: str, d: int) -> Any:
+    if given is None:
+        return None
+    if library != "numpy":
+        raise InvalidInputError(f"jac_sparsity is for NumPy arrays, and y0 is of {library}; leave it out")
+    if jac is not None:
+        raise InvalidInputError("jac_sparsity is for Jacobians by differences, and jac is given; give one of them")
+    return read_sparsity(given, d)
 
 
 def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
@@ -219,6 +253,11 @@ def _read_span(t_span: Sequence[float]) -> tuple[float, float]:
         ) from None
     if not (math.isfinite(t0) and math.isfinite(t1)):
         raise InvalidInputError(f"t_span=({t0}, {t1}) is not finite; give a finite interval")
+    if t1 - t0 > LONGEST:
+        raise InvalidInputError(
+            f"t_span=({t0:g}, {t1:g}) has the length {t1 - t0:g}, beyond {LONGEST:g}, whose powers overflow; measure "
+            "time in other units"
+        )
     if t1 == t0:
         raise InvalidInputError(f"t_span=({t0}, {t1}) is empty; the end has to lie beyond the start")
     if t1 < t0:
@@ -234,12 +273,18 @@ def _read_state(value: Any, name: str) -> Any:
         if value.ndim == 0:
             raise ShapeError(f"{name} has no axis; give a tensor of shape (d,) or (..., d)")
         return value
+    refuse_masked(value, name)
     try:
         state = np.asarray(value)
     except ValueError:
         raise ShapeError(f"{name} is a ragged sequence; give numbers of shape (d,) or (..., d)") from None
     if state.dtype.kind not in "fciub":
         raise UnsupportedDtypeError(f"{name} has dtype {state.dtype}; give real or complex numbers")
+    if state.dtype.kind in "fc" and state.dtype.itemsize > (8 if state.dtype.kind == "f" else 16):
+        raise UnsupportedDtypeError(
+            f"{name} has dtype {state.dtype}, and equations are solved in double precision; convert it to float64 or "
+            "complex128"
+        )
     state = np.array(state, dtype=np.complex128 if state.dtype.kind == "c" else np.float64, ndmin=1)
     if state.size == 0:
         raise ShapeError(f"{name} has shape {state.shape} and so no component; give at least one number")

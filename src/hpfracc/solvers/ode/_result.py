@@ -62,7 +62,9 @@ class FODEResult:
     stats : dict
         Figures of the solve: steps, step, seconds, and what the method counts besides.
     error_estimate : float or array
-        An estimate of the largest error of y, where the method has one; nan where it has none, as with a given step.
+        An estimate of the largest error of y; nan where there is none. With a given step it is made from the defect of
+        the solution and is within a factor of a few of the error for product rules; for methods with starting weights
+        and orders up to 0.5 it may be much larger than the error.
     decision : SolveDecision
         Which method ran, how, and why.
     t_events : list of arrays or None

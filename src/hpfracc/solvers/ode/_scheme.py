@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._room import check_room
 from hpfracc.solvers.ode._starting import Powers
 from hpfracc.solvers.ode._uniform import UniformGrid, initial_part, order_groups
 
@@ -91,6 +92,7 @@ class Scheme:
 def make_tableau(problem: Problem, grid: UniformGrid, scheme: Scheme) -> Tableau:
     """The arrays of a solve, with the contribution of the initial data in every sum."""
     groups = order_groups(problem)
+    check_room(problem, grid.count, len(groups))
     start = initial_part(problem, grid.elapsed())
     made = [scheme.weights(alpha, grid.count) for alpha, _ in groups]
     weights = np.empty((len(made[0]), len(groups), grid.count))

@@ -53,6 +53,8 @@ class NumpyStepper:
         reverse = near[:, :, :0:-1]
         self._past = np.ascontiguousarray(reverse[:, 0] if self._shared else reverse.transpose(0, 2, 1))
         self._now = weights[:, 0, 0] if self._shared else weights[:, :, 0]
+        #: What the newest value weighs in an implicit step.
+        self._newest: Any = float(self._now[0]) if self._shared else self._now[0]
 
     def run(self, begin: int, first: int, stop: int) -> int:
         """Steps ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
@@ -111,10 +113,8 @@ class NumpyStepper:
         self, t: float, past: Array, before: Array, y: Array, f: Array, m: int, shape: tuple[int, ...]
     ) -> bool:
         assert self.newton is not None
-        weight = np.broadcast_to(self._now[0], past[0].shape).reshape(shape)
-        found = self.newton.solve(t, past[0].reshape(shape), weight, before.reshape(shape))
+        found = self.newton.solve(t, past[0], self._newest, before)
         if found is None:
             return False
-        y[m] = found[0].reshape(-1)
-        f[m] = found[1].reshape(-1)
+        y[m], f[m] = found
         return True

@@ -9,18 +9,16 @@ from scipy.special import rgamma
 
 from hpfracc.solvers.ode._evaluation import Jacobian, RightHandSide
 from hpfracc.solvers.ode._fixed import StiffError
-from hpfracc.solvers.ode._newton import difference_jacobian
+from hpfracc.solvers.ode._jacobian import DENSE_BELOW, JacobianSource
 from hpfracc.solvers.ode._problem import Problem
 
-__all__ = ["StiffnessGuard"]
+__all__ = ["LIMIT", "StiffnessGuard"]
 
 Array = np.ndarray[Any, Any]
 
 #: PECE damps ``D^alpha y = -lambda y`` as long as ``h^alpha lambda / Gamma(alpha+2)`` is at most 1, for every alpha up
 #: to 1.5 (found by bisection; benchmarks/ode.py --stability); beyond this share of it implicit steps are taken.
 LIMIT = 0.9
-#: Up to so many components the eigenvalues themselves are found; beyond, the largest by iteration.
-_EIGENVALUES = 64
 
 
 class StiffnessGuard:
@@ -28,10 +26,13 @@ class StiffnessGuard:
 
     def __init__(self, problem: Problem, step: float) -> None:
         self._fun = RightHandSide(problem)
-        self._jacobian = Jacobian(problem) if problem.jac is not None else None
+        given = Jacobian(problem) if problem.jac is not None else None
+        self._slopes = JacobianSource(problem.shape, problem.dtype, self._fun, given, problem.jac_sparsity)
         assert problem.orders.known is not None
         orders = np.broadcast_to(problem.orders.known, problem.shape)
+        self._step = step
         self._weight = step**orders * rgamma(orders + 2.0)
+        self._ahead = step**orders * rgamma(orders + 1.0)
 
     @property
     def evaluations(self) -> int:
@@ -40,11 +41,9 @@ class StiffnessGuard:
 
     def number(self, t: float, y: Array) -> float:
         """The largest ``h^alpha |lambda| / Gamma(alpha+2)`` of an eigenvalue that decays; 0 where none does."""
-        if y.shape[-1] > _EIGENVALUES:
+        if y.shape[-1] > DENSE_BELOW:  # all eigenvalues would take too long
             return self._largest(t, y)
-        value = self._fun(t, y)
-        jacobian = self._jacobian
-        slopes = difference_jacobian(self._fun, t, y, value) if jacobian is None else jacobian(t, y)
+        slopes = self._slopes(t, y, self._fun(t, y)).reshape(*y.shape, y.shape[-1])
         if not np.all(np.isfinite(slopes)):
             return 0.0
         found = np.linalg.eigvals(self._weight[..., None] * slopes)
@@ -64,6 +63,14 @@ class StiffnessGuard:
             aligned = float(np.vdot(direction, moved).real) / norm
             size, direction = float(np.linalg.norm(moved)), moved
         return size if aligned < 0.0 else 0.0
+
+    def look_ahead(self, t: float, y: Array) -> None:
+        """Look at one point, and at where an explicit step would lead from it: rates may begin there."""
+        self(t, y)
+        value = self._fun(t, y)
+        if np.isfinite(value).all():
+            with np.errstate(over="ignore", invalid="ignore"):
+                self(t + self._step, y + self._ahead * value)
 
     def __call__(self, t: float, y: Array) -> None:
         """Look at one point."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._method import Method
-from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._options import MAX_STEPS, Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult
 
@@ -29,7 +29,9 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
     ``max_steps``, the finest solution comes back with ``success=False``.
     """
     # The search looks at the steps alone; what else was asked for is done once, with the step that was found.
-    plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=True)
+    if options.max_steps == MAX_STEPS:
+        options = dataclasses.replace(options, max_steps=method.search_limit)
+    plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=True, estimate=False)
     length = problem.t1 - problem.t0
     steps = min(_FIRST, options.max_steps)
     coarse = method.solve(problem, dataclasses.replace(plain, step=length / steps))
@@ -38,7 +40,9 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
     def finish(result: FODEResult) -> FODEResult:
         """The solution with ``steps`` steps in the form that was asked for."""
         if options.events and not result.stats.get("interrupted"):
-            again = method.solve(problem, dataclasses.replace(options, step=length / steps, progress=False))
+            again = method.solve(
+                problem, dataclasses.replace(options, step=length / steps, progress=False, estimate=False)
+            )
             counts[0], counts[1] = counts[0] + again.nfev, counts[1] + again.njev
             again.error_estimate = result.error_estimate
             if not result.success:

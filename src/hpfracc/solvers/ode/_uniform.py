@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import rgamma
 
+from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode._problem import Problem
 
 __all__ = ["UniformGrid", "initial_part", "make_grid", "order_groups", "row_orders"]
@@ -19,6 +20,8 @@ Array = np.ndarray[Any, Any]
 _FITS = 1e-6
 #: No method finds more steps than these at once.
 _FIRST = 16
+#: Whole numbers up to here are exact in float64.
+_MOST_STEPS = 2.0**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,11 @@ class UniformGrid:
 def make_grid(t0: float, t1: float, step: float, most: int | None = None) -> UniformGrid:
     """The grid of the largest step not above ``step`` that divides ``[t0, t1]``; beyond ``most`` none is taken."""
     ratio = (t1 - t0) / step
+    if not ratio <= _MOST_STEPS:
+        raise InvalidInputError(
+            f"step={step:g} divides an interval of length {t1 - t0:g} into {ratio:.3g} steps, more than can be "
+            f"numbered ({_MOST_STEPS:g}); take a larger step"
+        )
     steps = round(ratio) if abs(ratio - round(ratio)) <= _FITS else math.ceil(ratio)
     steps = max(1, steps)
     # A method that finds its first steps together takes all of them.

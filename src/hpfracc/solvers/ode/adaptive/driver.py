@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._events import EventWatch
-from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._interrupted import note_steps
+from hpfracc.solvers.ode._options import MAX_STEPS, Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._progress import Report, progress_report
 from hpfracc.solvers.ode._refusals import starts_infinite
@@ -34,8 +35,56 @@ _HOPELESS = 4.0
 _TOLERATED = 10.0
 #: Breaks of a delay: y is smoother by alpha after each, and those after so many no longer matter.
 _MOST_BREAKS = 64
+#: Progress is judged after so many tries; the rest may take so many steps, unless max_steps says otherwise.
+_CRAWL_WINDOW = 2048
+_MOST_AHEAD = 1_000_000
 
 REACHED = "The end of the interval was reached."
+
+
+class _CrawlWatch:
+    """Notices when steps have become so short that the end is out of reach."""
+
+    def __init__(self, problem: Problem, options: Options, length: float) -> None:
+        self._problem, self._options, self._length = problem, options, length
+        # Whoever raises the limit beyond its default has the time.
+        self._most = _MOST_AHEAD if options.max_steps == MAX_STEPS else options.max_steps
+        self._steps, self._tau, self._pace, self._jumps = 0, 0.0, 0.0, False
+
+    def look(self, stepper: Stepper) -> str | None:
+        """After a step: why the solve should end, and what to do; None to go on."""
+        steps = stepper.accepted + stepper.rejected
+        window = _CRAWL_WINDOW // (4 if self._problem.delays else 1)
+        if steps - self._steps < window:
+            if steps - self._steps > window - 128:
+                f = stepper.values[:2]
+                self._jumps |= bool(np.any(np.abs(f[0] - f[-1]) > 0.2 * np.abs(f).max(axis=0)))
+            return None
+        pace, before = (stepper.tau - self._tau) / (steps - self._steps), self._pace
+        self._steps, self._tau, self._pace = steps, stepper.tau, pace
+        jumps, self._jumps = self._jumps, False
+        # Steps that still grow, as they do after the start, say nothing about the rest.
+        if not before or pace > 1.5 * before or pace * self._most >= self._length - stepper.tau:
+            return None
+        ahead = (self._length - stepper.tau) / pace if pace > 0.0 else math.inf
+        return (
+            f"Steps have shrunk to {pace:.1e} at t = {stepper.system.time(stepper.tau):.6g}, and the rest would take "
+            f"about {ahead:.1e} of them: {self._cause(pace, jumps)} To go on, set max_steps to that number."
+        )
+
+    def _cause(self, pace: float, jumps: bool) -> str:
+        if jumps:
+            return (
+                "the right-hand side jumps from step to step, as where a switching law slides along its surface. "
+                "Smooth the jump (tanh(y/width) for sign(y)), or use a fixed step."
+            )
+        lag = min(self._problem.delays, default=math.inf)
+        if lag < 4.0 * pace:
+            return f"no step may be longer than the shortest delay, {lag:g}. Shorten the interval, or leave it out."
+        return (
+            f"the solution varies that quickly, or rtol={self._options.rtol:g} and atol are too tight for it. Loosen "
+            "them, shorten the interval, or use a fixed step."
+        )
 
 
 class _Pass:
@@ -58,7 +107,7 @@ class _Pass:
         self.states: list[Array] = []
         self.wanted = None if options.t_eval is None else options.t_eval - problem.t0 - self.system.offset
         self.next = 0
-        self.success, self.hopeless = True, False
+        self.success, self.hopeless, self.interrupted = True, False, False
         self.message = REACHED
         self.end: float | None = None
         self.largest_error = np.zeros(self.system.size)
@@ -79,6 +128,7 @@ class _Pass:
             between = self.solution is not None or self.wanted is not None or bool(options.events)
             self.stepper = stepper = Stepper(self.system, length, options, self._share, between=between)
             speed.begin(stepper)
+            watch = _CrawlWatch(problem, options, length)
             for stop, is_break in self._stops(length):
                 self.system.from_left = is_break
                 while stepper.tau < stop:
@@ -93,6 +143,9 @@ class _Pass:
                     speed.look(stepper)
                     if not self._note(report):
                         return None
+                    crawl = watch.look(stepper)
+                    if crawl is not None:
+                        return self._fail(crawl)
                     if stepper.ratio > most_ratio:
                         self.hopeless = True
                         return None
@@ -102,6 +155,7 @@ class _Pass:
         except NotFiniteError as error:
             return self._fail(f"{error}: check the right-hand side and the initial values.")
         except KeyboardInterrupt:
+            self.interrupted = True
             reached = 0.0 if self.stepper is None else self.stepper.tau
             return self._fail(f"Interrupted at t = {self.system.time(reached):g}: here is the solution up to then.")
         return None
@@ -223,6 +277,7 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
             last = number == _MOST_PASSES or control == "local"
             current = _Pass(problem, options, share)
             current.run(report, math.inf if last else _HOPELESS, speed)
+            note_steps()
             nfev, njev = nfev + current.system.nfev, njev + current.system.njev
             if last or not current.success or current.ratio <= 1.0:
                 break
@@ -261,14 +316,16 @@ def _result(
         "switches": 0 if stepper is None else stepper.corrector.switches,
         "error_over_tolerance": current.ratio,
         "terminated": current.end is not None,
+        "interrupted": current.interrupted,
     }
     if stats["switches"]:
         notes.append(f"{stats['switches']} switches between iteration and Newton's method")
-    states = np.stack(current.states) if current.states else np.empty((0, current.system.size), current.system.dtype)
-    times = problem.t0 + (np.array(current.times) + current.system.offset)
+    known = min(len(current.times), len(current.states))  # an interrupt may come between one and the other
+    states = np.stack(current.states[:known]) if known else np.empty((0, current.system.size), current.system.dtype)
+    times = problem.t0 + (np.array(current.times[:known]) + current.system.offset)
     if options.t_eval is not None:
         times = options.t_eval[: times.size]
-    elif stepper is not None and current.times[-1] == stepper.length:
+    elif stepper is not None and known and current.times[known - 1] == stepper.length:
         times[-1] = problem.t1  # which t0 + (t1 - t0) need not be
     happened: tuple[Any, Any] = (None, None)
     if options.events:

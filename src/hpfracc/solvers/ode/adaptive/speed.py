@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpfracc.solvers.ode import _compile_policy as policy
+from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode._compilation import compile_problem
 from hpfracc.solvers.ode._engine import read_backend
 from hpfracc.solvers.ode._options import Options
@@ -97,6 +98,7 @@ class Speed:
 
     def _use(self, stepper: Stepper) -> None:
         if self._kernels:
+            compiled.load("adaptive")
             from hpfracc.solvers.ode.compiled.adaptive import CompiledArithmetic
 
             stepper.arithmetic = CompiledArithmetic(stepper.system, self._function, self._abandon)

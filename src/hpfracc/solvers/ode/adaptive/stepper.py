@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.solvers.ode._newton import Norm
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode.adaptive.arithmetic import Arithmetic, NumpyArithmetic, Trial
 from hpfracc.solvers.ode.adaptive.between import Between, interpolate_states
 from hpfracc.solvers.ode.adaptive.continuation import Continuation, Piece
 from hpfracc.solvers.ode.adaptive.controller import Controller
-from hpfracc.solvers.ode.adaptive.corrector import Corrector, Norm
+from hpfracc.solvers.ode.adaptive.corrector import Corrector
 from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory, Snapshot
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 
@@ -80,7 +81,8 @@ class Stepper:
         self.pieces: list[Piece] = []  # the last two
         self.snapshots: list[list[Snapshot]] = []  # before each of them
         self.arithmetic: Arithmetic = NumpyArithmetic()
-        self.controller = Controller(min(options.first_step or self._first_step(), self._longest()), self.least)
+        first = min(options.first_step or self._first_step(), self._longest())
+        self.controller = Controller(first, self.least, longest=2.0 * length)
 
     # -- what is asked of it ------------------------------------------------------------------------------------------
 

@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.errors import HpfraccError
 from hpfracc.solvers.ode._delays import history_at
+from hpfracc.solvers.ode._evaluation import NotFiniteError
+from hpfracc.solvers.ode._jacobian import JacobianSource
 from hpfracc.solvers.ode._problem import Problem, check_jacobian, check_value
 from hpfracc.solvers.ode._uniform import initial_part
 
 __all__ = ["FlatSystem", "NotFiniteError"]
 
 Array = np.ndarray[Any, Any]
-
-
-class NotFiniteError(HpfraccError, ArithmeticError):
-    """The right-hand side was not finite; the stepper tries a shorter step before it gives up."""
 
 
 class FlatSystem:
@@ -55,10 +52,22 @@ class FlatSystem:
         self.past_error: Callable[[float], Array] = self._no_error
         self.from_left = False
         self._recent: dict[float, Array] = {}
+        self._source = JacobianSource(
+            self.shape,
+            self.dtype,
+            lambda tau, y: self(tau, y.reshape(-1)).reshape(self.shape),
+            self._given if problem.jac is not None else None,
+            problem.jac_sparsity,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Without functions: what was solved needs them no more."""
-        kept: dict[str, Any] = {"problem": self.problem.without_functions(), "past": None, "past_error": None, "_recent": {}}
+        kept: dict[str, Any] = {
+            "problem": self.problem.without_functions(),
+            "past": None,
+            "past_error": None,
+            "_recent": {},
+        }
         return self.__dict__ | kept
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -121,22 +130,18 @@ class FlatSystem:
             self._recent[then] = self.past(then)
         return self._recent[then]
 
-    def jacobian(self, tau: float, y: Array, f: Array) -> Array:
-        """Shape (batch, d, d): given, or by forward differences, one evaluation for each component."""
-        self.njev += 1
+    def _given(self, tau: float, state: Array) -> Any:
+        assert self.problem.jac is not None
         more = self._delayed(tau, False) if self.problem.delays else ()
-        d = self.components
-        state = y.reshape(self.shape)
-        if self.problem.jac is not None:
-            given = self.problem.jac(self.time(tau), state.copy(), *more, *self.problem.args)
-            return check_jacobian(given, self.shape, self.dtype).reshape(-1, d, d).copy()
-        columns = []
-        base = f.reshape(-1, d)
-        for index in range(d):
-            moved = state.copy()
-            size = np.maximum(np.abs(state[..., index]), 1e-3 * np.abs(state).max(axis=-1))
-            change = math.sqrt(np.finfo(float).eps) * np.where(size > 0, size, 1.0)
-            moved[..., index] += change
-            taken = (moved[..., index] - state[..., index]).reshape(-1, 1)
-            columns.append((self(tau, moved.reshape(-1)).reshape(-1, d) - base) / taken)
-        return np.stack(columns, axis=-1)
+        given = self.problem.jac(self.time(tau), state, *more, *self.problem.args)
+        return check_jacobian(given, self.shape, self.dtype)
+
+    @property
+    def slope_evaluations(self) -> int:
+        """Evaluations that a Jacobian takes."""
+        return self._source.evaluations
+
+    def jacobian(self, tau: float, y: Array, f: Array) -> Any:
+        """Shape (batch, d, d), or sparse: given, or by forward differences."""
+        self.njev += 1
+        return self._source(tau, y, f)

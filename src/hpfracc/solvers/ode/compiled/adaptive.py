@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.solvers.ode._newton import Norm
 from hpfracc.solvers.ode.adaptive.arithmetic import StepState, Taken, Trial
-from hpfracc.solvers.ode.adaptive.corrector import MOST_ITERATIONS, MOST_NEWTON, PART, Norm, Solved
+from hpfracc.solvers.ode.adaptive.corrector import LEAST_RATE, MOST_ITERATIONS, MOST_NEWTON, PART, Solved
 from hpfracc.solvers.ode.adaptive.stencil import Stencil
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.compiled import adaptive_kernels as kernels
+from hpfracc.solvers.ode.compiled import call_kernel
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 
 __all__ = ["CompiledArithmetic"]
@@ -37,6 +39,7 @@ class CompiledArithmetic:
         self.system = system
         self._fun, self._abandon = fun, abandon
         size, dtype = system.size, system.dtype
+        self._kind = dtype.kind
         self._counts = np.zeros(1, np.int64)
         self._address, parameters = (0, np.zeros(1)) if fun is None else (fun.address, fun.parameters)
         self._tools = (np.zeros(size, dtype), np.zeros(size, dtype), parameters, self._counts)
@@ -57,9 +60,18 @@ class CompiledArithmetic:
         tolerance = (stepper.atol, stepper.rtol, stepper.share)
         common = (order, step, degree, lengths, past, start, tables.weighted, memory.states, tolerance, stepper.y)
         steps, d, factor = stepper.accepted + stepper.rejected, system.components, stepper.distance_factor(step, end)
+        size, n, dtype = len(past) + 1, system.size, system.dtype
+        differences, polynomials, weights = np.zeros((3, size, size))
+        known, inherited, guess, y = np.empty((4, n), dtype)
+        scale, errors = np.empty(n), np.empty(size)
+        values, terms = np.empty((2, size, n), dtype)
+        prepared = (differences, polynomials, weights, known, inherited, guess, scale)
+        finished = (values, terms, errors, scale)
         if self._fun is not None and not corrector.stiff:
-            status, contraction, differences, polynomials, weights, inherited, y, values, terms, errors, scale = (
-                kernels.attempt(self._address, system.time(end), *common, d, self._nothing, factor, self._tools)
+            status, contraction = self._call(
+                kernels.attempt,
+                *(self._address, system.time(end), *common, d, self._nothing, factor, self._tools),
+                *(prepared, y, finished),
             )
             self._count()
             if status == 2:
@@ -71,7 +83,7 @@ class CompiledArithmetic:
                 corrector.failed(steps)
                 return None
         else:
-            differences, polynomials, weights, weight, known, inherited, guess, scale = kernels.prepare(*common)
+            weight = self._call(kernels.prepare, *common, prepared)
             if corrector.stiff:
                 solved = corrector.solve(end, known, weight, guess, Norm(scale, d), steps)
             else:
@@ -83,10 +95,10 @@ class CompiledArithmetic:
             if solved is None:
                 return None
             y = solved.y
-            inverse = corrector.inverse
-            values, terms, errors, scale = kernels.finish(
-                past, solved.f, weights, y, stepper.y, tolerance, self._nothing if inverse is None else inverse, d, factor
-            )
+            inverse = self._nothing if corrector.inverse is None else corrector.inverse
+            scale = np.empty(n)
+            finished = (values, terms, errors, scale)
+            self._call(kernels.finish, past, solved.f, weights, y, stepper.y, tolerance, inverse, d, factor, finished)
         stencil = Stencil(differences, polynomials)
         return Trial(y, values, stencil, weights, terms, errors.tolist(), scale, inherited)
 
@@ -97,7 +109,7 @@ class CompiledArithmetic:
         y, last, contraction = guess.copy(), math.inf, -1.0
         for turn in range(MOST_ITERATIONS):
             f = self.system(tau, y)
-            size = kernels.correct(known, weight, f, y, scale, self.system.components)
+            size = self._call(kernels.correct, known, weight, f, y, scale, self.system.components)
             if size <= PART:
                 return Solved(y, f), contraction
             if turn and size > 0.6 * last:
@@ -109,10 +121,12 @@ class CompiledArithmetic:
         """The corrector's loop."""
         if self._fun is None:
             return self._newton(tau, known, float(weight), guess, norm, inverse)
-        status, y, f = kernels.newton(
-            self._address, self.system.time(tau), known, float(weight), guess, norm.scale, norm.components, inverse,
-            self._tools,
-        )  # fmt: skip
+        y, f = np.empty((2, *guess.shape), guess.dtype)
+        status = self._call(
+            kernels.newton,
+            *(self._address, self.system.time(tau), known, float(weight), guess, norm.scale, norm.components, inverse),
+            *(self._tools, y, f),
+        )
         self._count()
         if status == 2:
             self._check_in_python(tau)
@@ -126,9 +140,9 @@ class CompiledArithmetic:
         y, last = guess.copy(), math.inf
         for _ in range(MOST_NEWTON):
             f = self.system(tau, y)
-            size = kernels.correct_newton(known, weight, f, y, norm.scale, norm.components, inverse)
+            size = self._call(kernels.correct_newton, known, weight, f, y, norm.scale, norm.components, inverse)
             rate = size / last if math.isfinite(last) else 0.5
-            if size * max(rate, 0.1) <= PART:
+            if size * max(rate, LEAST_RATE) <= PART:
                 return Solved(y, (y - known) / weight)
             if not rate <= 0.9:
                 break
@@ -149,27 +163,41 @@ class CompiledArithmetic:
             step,
             (stepper.atol, stepper.rtol),
         )
+        n, dtype = system.size, system.dtype
+        defect = min(degree + 1, len(trial.values) - 1)
+        error, moved_now = np.empty((2, n), dtype)
+        coefficients, largest = np.empty((degree + 1, n), dtype), np.empty(n)
+        new, both = np.empty_like(states), np.zeros((defect + 1, 2 * n), dtype)
+        out = (error, moved_now, coefficients, new, both, largest)
         there = False
         if self._fun is not None:
             time = (system.time(end), stepper.tau, end)
-            there, taken = kernels.take(
-                self._address, time, degree, trial.y, trial.values, rules, trial.terms, trial.inherited, moved, *rest,
-                self._tools,
-            )  # fmt: skip
+            there, ratio = self._call(
+                kernels.take,
+                *(self._address, time, degree, trial.y, trial.values, rules, trial.terms, trial.inherited, moved),
+                *(*rest, self._tools, out),
+            )
             self._count()
         if not there:
-            known, guess, other = kernels.begin_take(
-                degree, trial.y, trial.weights, trial.terms, trial.inherited, stepper.moved
+            known, guess, other = np.empty((3, n), dtype)
+            self._call(
+                kernels.begin_take,
+                *(degree, trial.y, trial.weights, trial.terms, trial.inherited, stepper.moved, known, guess, other),
             )
             try:
                 value, there = system(end, other), True
             except NotFiniteError:
                 value = known
-            span = (stepper.tau, end)
-            taken = kernels.end_take(there, value, known, guess, span, degree, trial.y, trial.values, rules, moved, *rest)
-        error, moved_now, coefficients, new, both, ratio, largest = taken
+            span, both[...] = (stepper.tau, end), 0.0
+            ratio = self._call(
+                kernels.end_take,
+                *(there, value, known, guess, span, degree, trial.y, trial.values, rules, moved, *rest, out),
+            )
         memory.replace(new, step, both)
         return Taken(error, moved_now, coefficients, largest, ratio)
+
+    def _call(self, kernel: Callable[..., Any], *arguments: Any) -> Any:
+        return call_kernel(kernel, self._kind, *arguments)
 
     def _count(self) -> None:
         self.system.nfev += int(self._counts[0])

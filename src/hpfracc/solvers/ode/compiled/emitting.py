@@ -315,7 +315,12 @@ def _known(symbol: str, left: float, right: float) -> Value:
     """Python's own answer."""
     if symbol in ("&", "|"):
         raise RefusedError(f"the operation {symbol} on numbers")
-    if isinstance(left, int) and isinstance(right, int) and symbol == "**" and abs(right) * left.bit_length() > _MOST_BITS:
+    if (
+        isinstance(left, int)
+        and isinstance(right, int)
+        and symbol == "**"
+        and abs(right) * left.bit_length() > _MOST_BITS
+    ):
         raise RefusedError("a power of integers without bound")
     try:
         found = _OPERATORS[symbol](left, right)
@@ -333,5 +338,3 @@ def _describe(value: Value) -> str:
     if isinstance(value, Array):
         return f"array of shape {value.items.shape}"
     return getattr(value.object, "__name__", name) if name == "Known" else name
-
-

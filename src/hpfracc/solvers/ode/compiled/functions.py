@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 
 from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
-from hpfracc.solvers.ode.compiled import NotCompiledError
+from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel, uninterrupted
 from hpfracc.solvers.ode.compiled.kernels import call
 from hpfracc.solvers.ode.compiled.reading import Bound
 
@@ -63,22 +63,50 @@ class CompiledFunction:
     def __call__(self, t: float, y: Array, shape: tuple[int, ...]) -> Array:
         """The value at one point, of ``shape``."""
         out = np.empty(math.prod(shape), y.dtype)
-        call(self.address, t, np.array(y).reshape(-1), out, self.parameters)
+        call_kernel(call, y.dtype.kind, self.address, t, np.array(y).reshape(-1), out, self.parameters)
         return out.reshape(shape)
 
 
 _MATHEMATICS = {
     name: getattr(math, name)
-    for name in (
-        "sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh exp expm1 log log10 log1p log2 sqrt erf erfc "
-        "gamma lgamma hypot copysign fabs pow fmod isfinite"
-    ).split()
+    for name in [
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "atan2",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "exp",
+        "expm1",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "sqrt",
+        "erf",
+        "erfc",
+        "gamma",
+        "lgamma",
+        "hypot",
+        "copysign",
+        "fabs",
+        "pow",
+        "isfinite",
+    ]
 }
 _SCOPE: dict[str, Any] = {
     **_MATHEMATICS,
     "carray": numba.carray,
     "nan": math.nan,
     "inf": math.inf,
+    "fmod": np.fmod,
     "floor": np.floor,
     "ceil": np.ceil,
     "trunc": np.trunc,
@@ -213,7 +241,7 @@ def _build(
 
 def _numba_compile(function: Any, kind: str, **options: Any) -> Any:
     try:
-        return numba.cfunc(_signature(kind), **options)(function)
+        return uninterrupted(lambda: numba.cfunc(_signature(kind), **options)(function))
     except Exception as error:  # whatever Numba raises: its own errors, or those of its parts
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise NotCompiledError(f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}") from error

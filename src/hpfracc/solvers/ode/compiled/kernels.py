@@ -19,14 +19,29 @@ from numba import types
 from numba.extending import intrinsic
 
 __all__ = [
-    "JACOBIAN", "JACOBIANS", "EVALUATIONS", "ITERATIONS", "KNOWN", "REQUEST", "STATE_SIZE", "call", "call_by_address",
-    "corrected", "explicit", "implicit", "run_corrected", "run_explicit", "run_implicit",
+    "EVALUATIONS",
+    "ITERATIONS",
+    "JACOBIAN",
+    "JACOBIANS",
+    "KNOWN",
+    "REQUEST",
+    "STATE_SIZE",
+    "STUCK",
+    "call",
+    "call_by_address",
+    "corrected",
+    "explicit",
+    "implicit",
+    "run_corrected",
+    "run_explicit",
+    "run_implicit",
 ]  # fmt: skip
 
-#: Places in ``state``: points known, what the generator asks for (0 the right-hand side, 1 the Jacobian), and counters.
+#: Places in ``state``: points known, what the generator asks for (0 the right-hand side, or one of the next two), and
+#: counters.
 KNOWN, REQUEST, EVALUATIONS, ITERATIONS, JACOBIANS = range(5)
 STATE_SIZE = 5
-JACOBIAN = 1
+JACOBIAN, STUCK = 1, 2
 
 # Sums may be added up in any order and with fused products; NaN and infinity keep their meaning.
 _compile = numba.njit(cache=True, fastmath={"reassoc", "contract"})
@@ -221,71 +236,127 @@ def run_corrected(
 
 @_compile
 def _begin_newton(
-    data: tuple[Any, Any, Any], rules: tuple[Any, Any, Any], begin: int, n: int, known: Any, point: Any
-) -> float:
-    """What is known of step n, and the first guess; the size of the former."""
+    data: tuple[Any, Any, Any],
+    rules: tuple[Any, Any, Any],
+    begin: int,
+    n: int,
+    known: Any,
+    guess: Any,
+    scale: Any,
+    tolerance: tuple[float, Any, float, float],
+) -> None:
+    """What is known of step n, the first guess, and to what each component is to be found (as ``step_scale``)."""
     y, f, sums = data
     past, _, which = rules
-    size = 0.0
+    rtol, atol, part, digits = tolerance
+    largest = 0.0
     for row in range(len(known)):
         known[row] = _fold(sums, past, which, f, 0, row, begin, n)
-        size = max(size, abs(known[row]))
-        y[row, n] = y[row, n - 1]
-        if not np.isfinite(y[row, n]):  # a Riemann-Liouville solution may begin at infinity
-            y[row, n] = known[row]
-        point[row] = y[row, n]
-    return float(size)
-
-
-@_compile
-def _residual(y: Any, n: int, known: Any, rules: tuple[Any, Any, Any], value: Any, residual: Any) -> Any:
-    """``y - known - w f``; its size, and that of y."""
-    _, now, which = rules
-    size, size_y = 0.0, 0.0
+        guess[row] = y[row, n - 1]
+        if not np.isfinite(guess[row]):  # a Riemann-Liouville solution may begin at infinity
+            guess[row] = known[row]
+        scale[row] = max(abs(known[row]), abs(guess[row]))
+        largest = max(largest, scale[row])
     for row in range(len(known)):
-        residual[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
-        size = max(size, abs(residual[row]))
-        if not np.isfinite(residual[row]):
-            size = np.inf
-        size_y = max(size_y, abs(y[row, n]))
-    return size, size_y
+        wanted = part * (atol[row] + rtol * scale[row])
+        scale[row] = min(wanted, digits * (largest if largest > 0.0 else 1.0)) + 1e-15 * largest + 1e-290
 
 
 @_compile
-def _copy_column(y: Any, n: int, point: Any) -> None:
-    for row in range(len(point)):
-        point[row] = y[row, n]
+def _is_old(matrices: tuple[Any, Any, Any], price: int) -> bool:
+    """Whether there are no factors, or those that there are have cost as much as new ones would."""
+    kept, rows = matrices[2], len(matrices[0])
+    return bool(kept[rows] == 0 or kept[rows + 2] >= price)
 
 
 @_compile
-def _move(y: Any, n: int, i: int, size: float, point: Any) -> float:
-    """The state with component i moved a little, for a difference; by how much."""
+def _move(guess: Any, i: int, point: Any) -> float:
+    """The guess with component i moved a little, for a difference; by how much."""
+    size = 0.0
+    for row in range(len(guess)):
+        size = max(size, abs(guess[row]))
+        point[row] = guess[row]
     least = 1e-3 * size if size > 0.0 else 1.0
-    _copy_column(y, n, point)
-    point[i] = y[i, n] + 1.5e-8 * max(abs(y[i, n]), least)
-    return float(abs(point[i] - y[i, n]))
+    point[i] = guess[i] + 1.5e-8 * max(abs(guess[i]), least)
+    return float(abs(point[i] - guess[i]))
 
 
 @_compile
-def _apply_newton(
-    y: Any, n: int, rules: tuple[Any, Any, Any], derivative: Any, matrix: Any, residual: Any, point: Any
-) -> Any:
-    """One iteration: the size of the change and of y; the former is -1 where the matrix is singular."""
+def _renew(rules: tuple[Any, Any, Any], matrices: tuple[Any, Any, Any], most: int) -> bool:
+    """Factorise ``1 - w J``; whether it is regular."""
     _, now, which = rules
-    rows = len(residual)
+    derivative, factors, kept = matrices
+    rows = len(derivative)
     for row in range(rows):
         for i in range(rows):
-            matrix[row, i] = -now[0, which[row]] * derivative[row, i]
-        matrix[row, row] += 1.0
-    if not _solve(matrix, residual):
-        return -1.0, 0.0
-    change, size_y = 0.0, 0.0
+            factors[row, i] = -now[0, which[row]] * derivative[row, i]
+        factors[row, row] += 1.0
+    kept[rows] = 0
+    if not _factorise(factors, kept):
+        return False
+    kept[rows], kept[rows + 1], kept[rows + 2] = 1, most, 0
+    return True
+
+
+@_compile
+def _correct(
+    y: Any,
+    n: int,
+    known: Any,
+    rules: tuple[Any, Any, Any],
+    matrices: tuple[Any, Any, Any],
+    value: Any,
+    change: Any,
+    scale: Any,
+    point: Any,
+) -> float:
+    """One iteration with the factors that there are; the size of the correction."""
+    _, now, which = rules
+    rows = len(known)
     for row in range(rows):
-        y[row, n] -= residual[row]
+        change[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
+    _substitute(matrices[1], matrices[2], change)
+    size = 0.0
+    for row in range(rows):
+        y[row, n] -= change[row]
         point[row] = y[row, n]
-        change = max(change, abs(residual[row]))
-        size_y = max(size_y, abs(y[row, n]))
-    return change, size_y
+        ratio = abs(change[row]) / scale[row]
+        size += ratio * ratio
+    return float(np.sqrt(size / rows))
+
+
+@_compile
+def _judge(turn: int, size: float, last: float, limits: tuple[int, float, int]) -> int:
+    """What a correction says: 0 go on, 1 that was the last, 2 it converges too slowly."""
+    most, least_rate, _ = limits
+    rate = size / last if turn > 0 else 0.5
+    if size * max(rate, least_rate) <= 1.0:
+        return 1
+    if not rate <= 0.9 or (turn > 1 and size * rate ** (most - turn) > 1.0):
+        return 2
+    return 0
+
+
+@_compile
+def _end_newton(
+    data: tuple[Any, Any, Any], n: int, known: Any, rules: tuple[Any, Any, Any], kept: Any, turn: int, anew: bool
+) -> None:
+    """Keep the step, and what the age of the factors has cost."""
+    y, f, _ = data
+    _, now, which = rules
+    rows = len(known)
+    if not anew:
+        kept[rows + 1] = min(kept[rows + 1], turn)
+        kept[rows + 2] += turn - kept[rows + 1]
+    for row in range(rows):
+        # Not f(y): where the equation is stiff, that would magnify what is left of the error.
+        f[row, n] = (y[row, n] - known[row]) / now[0, which[row]]
+
+
+@_compile
+def _to_guess(y: Any, n: int, guess: Any, point: Any) -> None:
+    for row in range(len(guess)):
+        y[row, n] = point[row] = guess[row]
 
 
 @_compile
@@ -298,58 +369,67 @@ def implicit(
     value: Any,
     state: Any,
     has_jac: bool,
-    derivative: Any,
-    limits: tuple[float, int, int],
+    matrices: tuple[Any, Any, Any],
+    tolerance: tuple[float, Any, float, float],
+    limits: tuple[int, float, int],
 ) -> Any:
-    """``y_n = S_0[n] + w_0[0] f(t_n, y_n)`` by Newton's method; ends early where that does not converge."""
+    """``y_n = S_0[n] + w_0[0] f(t_n, y_n)`` by Newton's method with a matrix that is kept while it converges quickly.
+
+    As ``Newton.solve`` without its damping: at a step for which a new matrix does not do either it ends, with ``STUCK``
+    as its request. ``matrices``: the Jacobian, its factors, row exchanges; after these whether there are factors, the
+    fewest iterations with them, and how many more were taken since.
+    """
     t0, h = grid
     begin, first, stop = span
-    y, f = data[0], data[1]
-    tolerance, most, refresh = limits
-    point, rows = points[0], len(value)
-    known, residual, here = np.empty(rows, y.dtype), np.empty(rows, y.dtype), np.empty(rows, y.dtype)
-    matrix = np.empty((rows, rows), y.dtype)
+    y = data[0]
+    derivative, point, rows = matrices[0], points[0], len(value)
+    known, guess, change, here = np.empty((4, rows), y.dtype)
+    scale = np.empty(rows)
     for n in range(first, stop):
         t = t0 + n * h
-        size_known = _begin_newton(data, rules, begin, n, known, point)
-        settled = False
-        for turn in range(most):
-            state[EVALUATIONS] += 1
-            yield t
-            size, size_y = _residual(y, n, known, rules, value, residual)
-            if size <= tolerance * (size_y + size_known):
-                settled = True
-                break
-            if size == np.inf:
-                break
-            if turn % refresh == 0:
+        _begin_newton(data, rules, begin, n, known, guess, scale, tolerance)
+        verdict, turn, anew = 0, 0, _is_old(matrices, limits[2])
+        while True:
+            _to_guess(y, n, guess, point)
+            if anew:
                 state[JACOBIANS] += 1
                 if has_jac:
-                    _copy_column(y, n, point)  # the right-hand side may have changed it
                     state[REQUEST] = JACOBIAN
                     yield t
                     state[REQUEST] = 0
                 else:
+                    state[EVALUATIONS] += 1
+                    yield t
                     here[:] = value
                     for i in range(rows):
-                        added = _move(y, n, i, size_y, point)
+                        added = _move(guess, i, point)
                         state[EVALUATIONS] += 1
                         yield t
                         for row in range(rows):
                             derivative[row, i] = (value[row] - here[row]) / added
-            state[ITERATIONS] += 1
-            change, size_y = _apply_newton(y, n, rules, derivative, matrix, residual, point)
-            if change < 0.0:
-                break
-            if change <= 4e-16 * size_y:  # lost in rounding: nothing left to gain
+                if not _renew(rules, matrices, limits[0]):
+                    verdict = 2
+                    break
+                _to_guess(y, n, guess, point)
+            last = np.inf
+            for count in range(limits[0]):
+                turn = count
                 state[EVALUATIONS] += 1
+                state[ITERATIONS] += 1
                 yield t
-                settled = True
+                size = _correct(y, n, known, rules, matrices, value, change, scale, point)
+                verdict = _judge(turn, size, last, limits)
+                if verdict != 0:
+                    break
+                last = size
+            if verdict == 1 or anew:
                 break
-        if not settled:
+            anew = True
+        if verdict != 1:
+            matrices[2][rows] = 0
+            state[REQUEST] = STUCK
             return
-        for row in range(rows):
-            f[row, n] = value[row]
+        _end_newton(data, n, known, rules, matrices[2], turn, anew)
         state[KNOWN] = n + 1
 
 
@@ -366,81 +446,97 @@ def run_implicit(
     state: Any,
     jac: int,
     jac_parameters: Any,
-    derivative: Any,
-    limits: tuple[float, int, int],
+    matrices: tuple[Any, Any, Any],
+    tolerance: tuple[float, Any, float, float],
+    limits: tuple[int, float, int],
 ) -> None:
     """As :func:`implicit`, with a compiled right-hand side; ``jac`` is 0 where there is no Jacobian."""
     t0, h = grid
     begin, first, stop = span
-    y, f = data[0], data[1]
-    tolerance, most, refresh = limits
-    point, rows = points[0], len(value)
-    known, residual, here = np.empty(rows, y.dtype), np.empty(rows, y.dtype), np.empty(rows, y.dtype)
-    matrix = np.empty((rows, rows), y.dtype)
+    y = data[0]
+    derivative, point, rows = matrices[0], points[0], len(value)
+    known, guess, change, here = np.empty((4, rows), y.dtype)
+    scale = np.empty(rows)
     for n in range(first, stop):
         t = t0 + n * h
-        size_known = _begin_newton(data, rules, begin, n, known, point)
-        settled = False
-        for turn in range(most):
-            call(fun, t, point, value, parameters)
-            state[EVALUATIONS] += 1
-            size, size_y = _residual(y, n, known, rules, value, residual)
-            if size <= tolerance * (size_y + size_known):
-                settled = True
-                break
-            if size == np.inf:
-                break
-            if turn % refresh == 0:
+        _begin_newton(data, rules, begin, n, known, guess, scale, tolerance)
+        verdict, turn, anew = 0, 0, _is_old(matrices, limits[2])
+        while True:
+            _to_guess(y, n, guess, point)
+            if anew:
                 state[JACOBIANS] += 1
                 if jac:
-                    _copy_column(y, n, point)  # the right-hand side may have changed it
                     call_by_address(jac, t, point.ctypes.data, derivative.ctypes.data, jac_parameters.ctypes.data)
                 else:
+                    state[EVALUATIONS] += 1
+                    call(fun, t, point, value, parameters)
                     here[:] = value
                     for i in range(rows):
-                        added = _move(y, n, i, size_y, point)
-                        call(fun, t, point, value, parameters)
+                        added = _move(guess, i, point)
                         state[EVALUATIONS] += 1
+                        call(fun, t, point, value, parameters)
                         for row in range(rows):
                             derivative[row, i] = (value[row] - here[row]) / added
-            state[ITERATIONS] += 1
-            change, size_y = _apply_newton(y, n, rules, derivative, matrix, residual, point)
-            if change < 0.0:
-                break
-            if change <= 4e-16 * size_y:  # lost in rounding: nothing left to gain
-                call(fun, t, point, value, parameters)
+                if not _renew(rules, matrices, limits[0]):
+                    verdict = 2
+                    break
+                _to_guess(y, n, guess, point)
+            last = np.inf
+            for count in range(limits[0]):
+                turn = count
                 state[EVALUATIONS] += 1
-                settled = _is_finite(value)
+                state[ITERATIONS] += 1
+                call(fun, t, point, value, parameters)
+                size = _correct(y, n, known, rules, matrices, value, change, scale, point)
+                verdict = _judge(turn, size, last, limits)
+                if verdict != 0:
+                    break
+                last = size
+            if verdict == 1 or anew:
                 break
-        if not settled:
+            anew = True
+        if verdict != 1:
+            matrices[2][rows] = 0
+            state[REQUEST] = STUCK
             return
-        for row in range(rows):
-            f[row, n] = value[row]
+        _end_newton(data, n, known, rules, matrices[2], turn, anew)
         state[KNOWN] = n + 1
 
 
 @_compile
-def _solve(matrix: Any, right: Any) -> bool:
-    """Gaussian elimination with row exchange; both are overwritten, the solution is in ``right``."""
-    d = len(right)
+def _factorise(matrix: Any, exchanges: Any) -> bool:
+    """LU factors in place, with row exchanges; whether the matrix is regular."""
+    d = len(matrix)
     for i in range(d):
         best = i
         for row in range(i + 1, d):
             if abs(matrix[row, i]) > abs(matrix[best, i]):
                 best = row
+        exchanges[i] = best
         if not abs(matrix[best, i]) > 0.0:
             return False
         if best != i:
-            for column in range(i, d):
+            for column in range(d):
                 matrix[i, column], matrix[best, column] = matrix[best, column], matrix[i, column]
-            right[i], right[best] = right[best], right[i]
         for row in range(i + 1, d):
-            factor = matrix[row, i] / matrix[i, i]
+            matrix[row, i] /= matrix[i, i]
             for column in range(i + 1, d):
-                matrix[row, column] -= factor * matrix[i, column]
-            right[row] -= factor * right[i]
+                matrix[row, column] -= matrix[row, i] * matrix[i, column]
+    return True
+
+
+@_compile
+def _substitute(factors: Any, exchanges: Any, right: Any) -> None:
+    """Solve with the factors; ``right`` becomes the solution."""
+    d = len(factors)
+    for i in range(d):
+        best = exchanges[i]
+        if best != i:
+            right[i], right[best] = right[best], right[i]
+    for i in range(d):
+        for column in range(i):
+            right[i] -= factors[i, column] * right[column]
     for i in range(d - 1, -1, -1):
         for column in range(i + 1, d):
-            right[i] -= matrix[i, column] * right[column]
-        right[i] /= matrix[i, i]
-    return True
+            right[i] -= factors[i, column] * right[column]
+        right[i] /= factors[i, i]

@@ -260,6 +260,8 @@ def _follow(e: Emitter, captures: _Captures, shape: tuple[int, ...], out_shape: 
         items = e.items(_Reader(e, captures).call(captures.function, arguments))
     except BailError:
         return ["bail"]
+    if items.shape == () and out_shape == (1,):  # one equation: the number itself will do
+        items = items.reshape(1)
     if items.shape != out_shape:
         raise RefusedError(f"it returns the shape {items.shape}, and {out_shape} is expected")
     return [*(f"out[{n}] = {e.scalar(each).code}" for n, each in enumerate(items.reshape(-1))), "return"]

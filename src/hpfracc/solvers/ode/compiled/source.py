@@ -1,10 +1,10 @@
 """The syntax tree of a function, from source that is proved to be the one that the function was made of."""
 
 from __future__ import annotations
-
 import __future__ as features
 
 import ast
+import functools
 import linecache
 from collections.abc import Iterator
 from types import CodeType, FunctionType
@@ -30,16 +30,26 @@ def syntax_of(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
     source = "".join(linecache.getlines(code.co_filename, function.__globals__))
     if not source:
         raise NoSourceError("its source cannot be read")
-    try:
-        tree = ast.parse(source)
-        module = compile(source, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
-    except (SyntaxError, ValueError):
-        raise NoSourceError("its source is not Python") from None
-    for same in (each for each in _code_objects(module) if each == code):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.Lambda) and _belongs(node, same):
+    codes, nodes = _parse(source, code.co_flags & _FUTURE)
+    for same in (each for each in codes.get((code.co_name, code.co_firstlineno), ()) if each == code):
+        for node in nodes:
+            if _belongs(node, same):
                 return node
     raise NoSourceError("its source has changed since it was read")
+
+
+@functools.lru_cache(maxsize=8)
+def _parse(source: str, flags: int) -> tuple[dict[tuple[str, int], list[CodeType]], list[ast.FunctionDef | ast.Lambda]]:
+    """All code objects of a file, by name and line, and all definitions of functions in it."""
+    try:
+        tree = ast.parse(source)
+        module = compile(source, "<source>", "exec", flags=flags, dont_inherit=True)
+    except (SyntaxError, ValueError):
+        raise NoSourceError("its source is not Python") from None
+    codes: dict[tuple[str, int], list[CodeType]] = {}
+    for each in _code_objects(module):
+        codes.setdefault((each.co_name, each.co_firstlineno), []).append(each)
+    return codes, [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda)]
 
 
 def _code_objects(code: CodeType) -> Iterator[CodeType]:

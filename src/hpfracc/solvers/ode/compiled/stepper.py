@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._evaluation import RightHandSide
-from hpfracc.solvers.ode._newton import MOST_ITERATIONS, REFRESH, TOLERANCE, Newton
+from hpfracc.solvers.ode._newton import DIGITS, KEPT_ITERATIONS, LEAST_RATE, PART, Newton
 from hpfracc.solvers.ode._problem import check_value
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
-from hpfracc.solvers.ode.compiled import kernels
+from hpfracc.solvers.ode._stepping import NumpyStepper
+from hpfracc.solvers.ode.compiled import call_kernel, kernels
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 
 __all__ = ["CompiledStepper"]
@@ -61,6 +62,10 @@ class CompiledStepper:
         self._points, self._value = np.zeros((1, rows), dtype), np.zeros(rows, dtype)
         d = rows if newton is not None else 0
         self._derivative = np.zeros((d, d), dtype)
+        self._matrices = (self._derivative, np.zeros((d, d), dtype), np.zeros(d + 3, np.int64))
+        #: For steps that the compiled iteration cannot solve.
+        self._damped: NumpyStepper | None = None
+        self.block = block
 
     @property
     def compiled(self) -> bool:
@@ -74,6 +79,23 @@ class CompiledStepper:
 
     def run(self, begin: int, first: int, stop: int) -> int:
         """Steps ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
+        while True:
+            reached = self._run(begin, first, stop)
+            if reached == stop or self._state[kernels.REQUEST] != kernels.STUCK:
+                return reached
+            first = self._damped_stepper().run(begin, reached, reached + 1)
+            if first in (reached, stop):
+                return first
+
+    def _damped_stepper(self) -> NumpyStepper:
+        if self._damped is None:
+            assert self.newton is not None
+            evaluate = self.newton.evaluate
+            flat = lambda t, y: evaluate(t, y.reshape(-1)).reshape(y.shape)  # noqa: E731
+            self._damped = NumpyStepper(self.tableau, self.scheme, self.block, flat, self.newton)
+        return self._damped
+
+    def _run(self, begin: int, first: int, stop: int) -> int:
         table, state = self.tableau, self._state
         state[:] = 0
         state[kernels.KNOWN] = first
@@ -94,19 +116,24 @@ class CompiledStepper:
         data = (table.y, table.f, table.sums)
         return ((grid.t0, grid.step), span, data, self._rules, points, self._value, self._state)
 
-    def _limits(self) -> tuple[float, int, int]:
-        return (TOLERANCE, MOST_ITERATIONS, REFRESH)
+    def _newton_rules(self) -> tuple[Any, ...]:
+        """Matrices, tolerance and limits of the iteration."""
+        assert self.newton is not None
+        atol = np.array(np.broadcast_to(self.newton.atol, len(self._value)), dtype=float)
+        tolerance = (float(self.newton.rtol), atol, PART, DIGITS)
+        return self._matrices, tolerance, (KEPT_ITERATIONS, LEAST_RATE, int(self.newton.price))
 
     def _run_compiled(self, fun: CompiledFunction, span: tuple[int, int, int]) -> None:
         common = (fun.address, fun.parameters, *self._common(span, self._points))
+        kind = self._value.dtype.kind
         if self.scheme.kind == "explicit":
-            kernels.run_explicit(*common)
+            call_kernel(kernels.run_explicit, kind, *common)
         elif self.scheme.kind == "corrected":
-            kernels.run_corrected(*common, self.scheme.corrections)
+            call_kernel(kernels.run_corrected, kind, *common, self.scheme.corrections)
         else:
             jac = self._jacobian
             address, parameters = (0, fun.parameters) if jac is None else (jac.address, jac.parameters)
-            kernels.run_implicit(*common, address, parameters, self._derivative, self._limits())
+            call_kernel(kernels.run_implicit, kind, *common, address, parameters, *self._newton_rules())
 
     def _run_python(self, evaluate: RightHandSide, span: tuple[int, int, int]) -> None:
         """Every evaluation has a row of its own for the state: the function may keep or change it."""
@@ -115,15 +142,13 @@ class CompiledStepper:
         shape, dtype = self.tableau.problem.shape, self._value.dtype
         points = np.empty(((stop - first) * (1 + corrections), self._value.size), dtype)
         common = self._common(span, points)
-        steps = kernels.corrected(*common, corrections) if corrections else kernels.explicit(*common)
+        if corrections:
+            steps = call_kernel(kernels.corrected, dtype.kind, *common, corrections)
+        else:
+            steps = call_kernel(kernels.explicit, dtype.kind, *common)
         fun, value = evaluate.bare, self._value.reshape(shape)
-        if len(shape) > 1:
-            for t, point in zip(steps, points.reshape(-1, *shape), strict=False):
-                value[...] = check_value(fun(t, point), shape, dtype, "fun")
-            return
-        # Assignment to a memoryview takes an array of the same shape and dtype alone: quicker than to ask for both.
-        store = memoryview(value)
-        for t, point in zip(steps, points, strict=False):
+        store = _memory(value)
+        for t, point in zip(steps, points.reshape(-1, *shape), strict=False):
             found = fun(t, point)
             try:
                 store[:] = found
@@ -134,10 +159,10 @@ class CompiledStepper:
         assert self.newton is not None
         shape, dtype = self.tableau.problem.shape, self._value.dtype
         jacobian = self.newton.jacobian
-        common = (*self._common(span, self._points), jacobian is not None, self._derivative, self._limits())
+        common = (*self._common(span, self._points), jacobian is not None, *self._newton_rules())
         fun, copy, value, state = evaluate.bare, self._points[0].copy, self._value, self._state
-        store = memoryview(value)
-        for t in kernels.implicit(*common):
+        store = _memory(value)
+        for t in call_kernel(kernels.implicit, dtype.kind, *common):
             if jacobian is not None and state[kernels.REQUEST] == kernels.JACOBIAN:
                 self._derivative[...] = jacobian(t, copy())
                 continue
@@ -155,3 +180,21 @@ class CompiledStepper:
         self.evaluations += int(state[kernels.EVALUATIONS])
         self.newton.iterations += int(state[kernels.ITERATIONS])
         self.newton.jacobians += int(state[kernels.JACOBIANS])
+
+
+def _memory(value: Array) -> Any:
+    """Something whose ``[:]`` takes an array of the same shape and dtype, and raises TypeError or ValueError otherwise.
+
+    A memoryview does that quicker than the two could be asked for, for real numbers along one axis.
+    """
+    return memoryview(value) if value.ndim == 1 and value.dtype.kind == "f" else _Memory(value)
+
+
+class _Memory:
+    def __init__(self, value: Array) -> None:
+        self._value = value
+
+    def __setitem__(self, index: slice, found: Any) -> None:
+        if type(found) is not np.ndarray or found.shape != self._value.shape or found.dtype != self._value.dtype:
+            raise TypeError
+        self._value[...] = found

@@ -10,6 +10,7 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode._interpreted import refuse_compiled
+from hpfracc.solvers.ode._jacobian import is_sparse
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._ml_weights import MatrixKernel, matrix_kernel
 from hpfracc.solvers.ode._options import Options
@@ -98,7 +99,7 @@ class MittagLeffler(Method):
                 jacobians = system.jacobian(0.0, y, system(0.0, y))
             except NotFiniteError as error:
                 raise StepError(f"{error}: check the right-hand side and the initial values.") from None
-            return np.asarray(jacobians.mean(axis=0))
+            return np.asarray(jacobians.toarray() if is_sparse(jacobians) else jacobians.mean(axis=0))
         matrix = np.asarray(self.linear)
         if matrix.shape != (d, d):
             raise ShapeError(f"linear has shape {matrix.shape}, and the equation {d} components: give ({d}, {d})")

@@ -57,11 +57,13 @@ def bagley_torvik(
     def fun(t: float, y: Array) -> Array:
         return np.stack([y[..., 1], y[..., 2], (load - drag * y[..., 2] - stiffness * y[..., 0]) / mass], axis=-1)
 
-    matrix = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-stiffness / mass, 0.0, -drag / mass]])
+    def jac(t: float, y: Array) -> Array:
+        return np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-stiffness / mass, 0.0, -drag / mass]])
+
     return TestEquation(
         name="bagley_torvik",
         fun=fun,
-        jac=lambda t, y: matrix,
+        jac=jac,
         t_span=(0.0, t_end),
         y0=np.array([y0, v0, 0.0]),
         alpha=(1.0, 0.5, 0.5),

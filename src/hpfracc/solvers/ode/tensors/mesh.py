@@ -335,24 +335,25 @@ def _adapt_torch(
     from hpfracc.solvers.ode.tensors.on_torch.mesh import choose_mesh, replay
 
     torch = sys.modules["torch"]
-    numbers = problem.orders.known
-    if numbers is None or torch._C._functorch.is_batchedtensor(problem.y0):
-        raise InvalidInputError(
-            "adaptive steps cannot be chosen under torch.func.vmap: give y0 a leading axis instead, or a step with "
-            "method='l1', 'l2_1sigma' or 'pece'"
-        )
-    if problem.orders.single is not None:
-        numbers = np.asarray(problem.orders.single)
     calls = [0]
     fun, _ = torch_functions(problem, calls)
     initial = [problem.y0, *problem.dy0]
+    seen = [fun(problem.t0, problem.y0), *initial, memory.weights]
+    try:
+        for each in seen:
+            each.detach().reshape(-1)[0].tolist()
+        numbers = np.asarray(order.detach().tolist() if library_of(order) == "torch" else order)
+    except RuntimeError:  # under vmap there is no one value
+        raise InvalidInputError(
+            "adaptive steps cannot be chosen under torch.func.vmap: give y0 a leading axis instead, or a step with "
+            "method='l1', 'l2_1sigma' or 'pece'"
+        ) from None
     with torch.no_grad():
         detached = memory._replace(weights=memory.weights.detach())
         chosen, states, rules = choose_mesh(
             fun, problem.t0, [each.detach() for each in initial], numbers, detached, stops, tolerance,
             lambda tau, newest: report(problem.t0 + tau, newest),
         )  # fmt: skip
-    seen = [fun(problem.t0, problem.y0), *initial, memory.weights]
     if rules and any(map(tracks_gradient, seen)):
         weights = _rule_weights(order, chosen, problem.y0)
         states = replay(fun, problem.t0, initial, memory, weights, chosen, lambda share, newest: None)

@@ -1,0 +1,216 @@
+"""Jacobians of the right-hand side: given or by differences, dense or sparse, and factorised for Newton's method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = [
+    "DENSE_BELOW",
+    "DenseFactors",
+    "Factors",
+    "JacobianSource",
+    "SparseFactors",
+    "expand_sparsity",
+    "factorise",
+    "is_sparse",
+    "read_sparsity",
+]
+
+Array = np.ndarray[Any, Any]
+
+#: Up to this many components a sparse Jacobian is treated as a dense one: LAPACK is faster there.
+DENSE_BELOW = 64
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether a value is one of SciPy's sparse matrices or arrays."""
+    return hasattr(value, "tocsc") and hasattr(value, "nnz")
+
+
+def read_sparsity(given: Any, d: int) -> Any:
+    """The pattern of a Jacobian of d components, as a sparse boolean array; None where none was given.
+
+    Parameters
+    ----------
+    given : sparse matrix, array_like or pair of int
+        Of shape (d, d), not zero where the Jacobian may not be; or the numbers of diagonals below and above the main.
+    """
+    if given is None:
+        return None
+    from scipy.sparse import csc_array, diags_array
+
+    if isinstance(given, tuple) and len(given) == 2 and all(isinstance(each, int | np.integer) for each in given):
+        lower, upper = (int(each) for each in given)
+        if lower < 0 or upper < 0:
+            raise InvalidInputError(f"jac_sparsity={given}: numbers of diagonals have to be 0 or more")
+        offsets = range(-min(lower, d - 1), min(upper, d - 1) + 1)
+        pattern = diags_array([np.ones(d - abs(each)) for each in offsets], offsets=list(offsets), shape=(d, d))
+        return csc_array(pattern).astype(bool)
+    try:
+        pattern = csc_array(given if is_sparse(given) else np.atleast_2d(np.asarray(given)))
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"jac_sparsity={given!r} has to be a matrix of shape {(d, d)}, sparse or dense, or a pair (lower, upper)"
+        ) from None
+    if pattern.shape != (d, d):
+        raise ShapeError(f"jac_sparsity has shape {pattern.shape}, and the Jacobian {(d, d)}: give one of that shape")
+    pattern = pattern.astype(bool)
+    pattern.eliminate_zeros()
+    return pattern
+
+
+def expand_sparsity(pattern: Any, states: int, places: list[int]) -> Any:
+    """The pattern of the system that a multi-term equation becomes; ``places``: the blocks that its terms read."""
+    from scipy.sparse import block_array, csc_array, eye_array
+
+    d = pattern.shape[0]
+    one = eye_array(d, dtype=bool)
+    blocks: list[list[Any]] = [[None] * states for _ in range(states)]
+    for row in range(states - 1):
+        blocks[row][row + 1] = one
+    for place in places:
+        blocks[-1][place] = one
+    blocks[-1][0] = pattern if blocks[-1][0] is None else pattern + one
+    for k in range(states):  # every row and column of blocks has a shape
+        blocks[k][k] = csc_array((d, d), dtype=bool) if blocks[k][k] is None else blocks[k][k]
+    return csc_array(block_array(blocks)).astype(bool)
+
+
+def _column_groups(pattern: Any) -> Array:
+    """A number for each column; columns with the same number share no row, so one difference serves all of them."""
+    by_row = pattern.tocsr()
+    group = np.full(pattern.shape[1], -1)
+    for column in range(pattern.shape[1]):
+        rows = pattern.indices[pattern.indptr[column] : pattern.indptr[column + 1]]
+        taken = {
+            int(group[other]) for row in rows for other in by_row.indices[by_row.indptr[row] : by_row.indptr[row + 1]]
+        }
+        number = 0
+        while number in taken:
+            number += 1
+        group[column] = number
+    return group
+
+
+class JacobianSource:
+    """``df/dy`` for flat states, of shape (batch, d, d), or sparse.
+
+    Parameters
+    ----------
+    shape, dtype
+        Of the state, (..., d).
+    evaluate : callable
+        ``f(t, y)`` for y of that shape.
+    jac : callable or None
+        ``jac(t, y)``, of shape (..., d, d) or sparse; forward differences where there is none.
+    sparsity : sparse array or None
+        Where the Jacobian may not be zero: columns that share no row are differenced together.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: Any,
+        evaluate: Callable[[float, Array], Array],
+        jac: Callable[[float, Array], Any] | None,
+        sparsity: Any = None,
+    ) -> None:
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.evaluate, self.jac = evaluate, jac
+        self._pattern: tuple[Array, Array, Array, int] | None = None
+        if jac is None and sparsity is not None:
+            entries = sparsity.tocoo()
+            groups = _column_groups(sparsity)
+            self._pattern = entries.row, entries.col, groups, int(groups.max(initial=-1)) + 1
+        self._sparse = self._pattern is not None and len(shape) == 1 and shape[-1] > DENSE_BELOW
+
+    @property
+    def evaluations(self) -> int:
+        """Of the right-hand side, or the like, that a Jacobian takes."""
+        if self.jac is not None:
+            return 2
+        return self.shape[-1] if self._pattern is None else self._pattern[3]
+
+    def __call__(self, t: float, y: Array, value: Array) -> Any:
+        """At a flat state with its flat right-hand side."""
+        d = self.shape[-1]
+        state = y.reshape(self.shape)
+        if self.jac is not None:
+            found = self.jac(t, state.copy())
+            return found if is_sparse(found) else np.array(found).reshape(-1, d, d)
+        base = value.reshape(self.shape)
+        largest = np.abs(state).max(axis=-1, keepdims=True)
+        least = np.where(largest > 0.0, 1e-3 * largest, 1.0)
+        moved = state + 1.5e-8 * np.maximum(np.abs(state), least)
+        width = (moved - state).real  # what is really added
+        if self._pattern is None:
+            dense = np.empty((*self.shape, d), self.dtype)
+            for i in range(d):
+                point = np.array(state)
+                point[..., i] = moved[..., i]
+                dense[..., i] = (self.evaluate(t, point) - base) / width[..., i, None]
+            return dense.reshape(-1, d, d)
+        rows, columns, groups, count = self._pattern
+        differences = np.empty((count, *self.shape), self.dtype)
+        for number in range(count):
+            point = np.where(groups == number, moved, state)
+            differences[number] = self.evaluate(t, point) - base
+        entries = np.moveaxis(differences, 0, -1)[..., rows, groups[columns]] / width[..., columns]
+        if self._sparse:
+            from scipy.sparse import csc_array
+
+            return csc_array((entries, (rows, columns)), shape=(d, d))
+        dense = np.zeros((*self.shape, d), self.dtype)
+        dense[..., rows, columns] = entries
+        return dense.reshape(-1, d, d)
+
+
+class Factors(Protocol):
+    """The matrix ``1 - weight df/dy`` of a step's equation, ready to be solved with."""
+
+    def solve(self, residual: Array) -> Array:
+        """For a flat right-hand side."""
+
+
+class DenseFactors:
+    """The inverses of the members of a batch, shape (batch, d, d)."""
+
+    def __init__(self, matrices: Array) -> None:
+        self.inverse = np.linalg.inv(matrices)
+
+    def solve(self, residual: Array) -> Array:
+        """For a flat right-hand side."""
+        d = self.inverse.shape[-1]
+        return np.asarray((self.inverse @ residual.reshape(-1, d, 1)).reshape(-1))
+
+
+class SparseFactors:
+    """Sparse LU factors of one matrix."""
+
+    def __init__(self, matrix: Any) -> None:
+        from scipy.sparse.linalg import splu
+
+        self._factors = splu(matrix)
+
+    def solve(self, residual: Array) -> Array:
+        """For a flat right-hand side."""
+        return np.asarray(self._factors.solve(residual))
+
+
+def factorise(slopes: Any, weight: Any, size: int) -> Factors | None:
+    """Factors of ``1 - weight slopes``, with one weight or one for each component; None where it is singular."""
+    rows = np.broadcast_to(weight, size)
+    try:
+        if is_sparse(slopes):
+            from scipy.sparse import csc_array, diags_array, eye_array
+
+            return SparseFactors(csc_array(eye_array(size) - diags_array(rows) @ slopes))
+        d = slopes.shape[-1]
+        return DenseFactors(np.eye(d) - rows.reshape(-1, d, 1) * slopes)
+    except (np.linalg.LinAlgError, RuntimeError):  # RuntimeError: SuperLU's word for singular
+        return None
