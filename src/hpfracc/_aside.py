@@ -28,7 +28,7 @@ T = TypeVar("T")
 #: Seconds after which a waiting thread looks again although nobody woke it: an interrupt may have lost it the wake-up.
 LOOK_EVERY = 0.05
 #: Seconds that the end of the process waits for work that was left behind.
-_AT_EXIT = 10.0
+_AT_EXIT = 60.0
 
 #: Work under way, for the end of the process.
 _under_way: set[Aside] = set()

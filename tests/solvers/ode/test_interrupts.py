@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc._aside import run_aside
 from hpfracc.solvers.ode import _fixed
-from hpfracc.solvers.ode.compiled import uninterrupted
 
 WAYS: dict[str, dict[str, Any]] = {
     "auto": {},
@@ -140,7 +140,7 @@ def test_an_interrupt_does_not_break_off_an_import():
         helper = threading.Thread(target=interrupt)
         helper.start()
         with pytest.raises(KeyboardInterrupt):
-            uninterrupted(work)
+            run_aside(work)
         assert not done.is_set()
         go_on.set()
         assert done.wait(60.0)
@@ -148,7 +148,7 @@ def test_an_interrupt_does_not_break_off_an_import():
     finally:
         signal.signal(signal.SIGINT, before)
     with pytest.raises(ZeroDivisionError):
-        uninterrupted(lambda: 1 // 0)
+        run_aside(lambda: 1 // 0)
 
 
 def test_an_interrupt_after_the_steps_is_raised(monkeypatch: pytest.MonkeyPatch):

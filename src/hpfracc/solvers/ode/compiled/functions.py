@@ -15,8 +15,9 @@ import numba
 import numpy as np
 from numba import types
 
+from hpfracc._aside import run_aside
 from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
-from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel, uninterrupted
+from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel
 from hpfracc.solvers.ode.compiled.kernels import call
 from hpfracc.solvers.ode.compiled.reading import Bound
 
@@ -241,7 +242,7 @@ def _build(
 
 def _numba_compile(function: Any, kind: str, **options: Any) -> Any:
     try:
-        return uninterrupted(lambda: numba.cfunc(_signature(kind), **options)(function))
+        return run_aside(lambda: numba.cfunc(_signature(kind), **options)(function))
     except Exception as error:  # whatever Numba raises: its own errors, or those of its parts
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise NotCompiledError(f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}") from error
