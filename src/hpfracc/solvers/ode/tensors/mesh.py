@@ -6,7 +6,6 @@ import dataclasses
 import math
 import sys
 import time
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,13 +30,10 @@ from hpfracc.solvers.ode.tensors.solve import (
     time_last,
     torch_functions,
 )
+from hpfracc.solvers.ode.tensors.tolerance import Chosen, Tolerance
 from hpfracc.solvers.ode.tensors.weights import convert
 
 __all__ = [
-    "MOST_PASSES",
-    "Chosen",
-    "Tolerance",
-    "next_share",
     "refuse_adaptive_tensors",
     "refuse_graded_tensors",
     "solve_adaptive_tensors",
@@ -46,86 +42,12 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-#: Passes that may be tried to bring the global error below the tolerance.
-MOST_PASSES = 6
 #: Steps that a traced program has room for beside two for each time that is asked for.
 _TRACED_STEPS = 2048
 #: The estimate is one: an error so many times the tolerance still counts as reached.
 _TOLERATED = 10.0
 #: The grading of a mesh whose order is traced.
 _TRACED_GRADING = 4.0
-
-
-class Chosen(NamedTuple):
-    """A mesh that was chosen.
-
-    Attributes
-    ----------
-    taus : array, shape (N + 1,)
-        Times after t0.
-    degrees : array of int, shape (N,)
-        Of the polynomials of each step.
-    ratio, error : float
-        The estimated global error over the tolerance, and itself.
-    passes, rejected : int
-        Passes over the interval, and steps that were too long in the last of them.
-    message : str or None
-        Why the end was not reached.
-    hopeless : bool
-        Whether the pass was broken off because its error was too large.
-    rules : tuple
-        The rule of each step, where they are kept.
-    interrupted : bool
-        Whether the user broke it off.
-    """
-
-    taus: Array
-    degrees: Array
-    ratio: float
-    error: float
-    passes: int
-    rejected: int
-    message: str | None = None
-    hopeless: bool = False
-    rules: tuple[Any, ...] = ()
-    interrupted: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Tolerance:
-    """What steps are chosen by."""
-
-    rtol: float
-    atol: Any
-    first_step: float | None
-    max_step: float
-    max_steps: int
-    shortest: float
-    rounding: float
-    globally: bool
-    share: float = 1.0
-
-    def too_short(self, t: float, step: float, stiff: bool) -> str:
-        """The message where steps became too short."""
-        return (
-            f"The tolerance cannot be reached beyond t = {t:.6g}: steps of {step:.1e} would be needed there. "
-            f"Loosen rtol={self.rtol:g} or atol, or look whether the solution ends there{_STIFF if stiff else '.'}"
-        )
-
-    def too_many(self, t: float, stiff: bool) -> str:
-        """The message where there were too many steps."""
-        return (
-            f"max_steps={self.max_steps} steps reach t = {t:g}: raise max_steps, or loosen rtol={self.rtol:g}"
-            f"{_STIFF if stiff else '.'}"
-        )
-
-
-_STIFF = "; the equation seems stiff, for which method='l1', 'l2_1sigma' or 'implicit_trapezoid' with a step is made."
-
-
-def next_share(share: float, ratio: float) -> float:
-    """The part of the tolerance that a step may spend after a pass whose error was ``ratio`` times the tolerance."""
-    return share * min(max(0.5 / ratio, 0.02), 0.7)
 
 
 def _is_wide(like: Any) -> bool:

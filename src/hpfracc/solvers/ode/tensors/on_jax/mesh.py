@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.tensors.exponentials import Memory, moments
-from hpfracc.solvers.ode.tensors.mesh import MOST_PASSES, Tolerance
 from hpfracc.solvers.ode.tensors.on_jax.newton import solve_step
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
+from hpfracc.solvers.ode.tensors.tolerance import MOST_PASSES, Tolerance
 
 __all__ = ["choose_mesh", "replay", "solve_differences"]
 

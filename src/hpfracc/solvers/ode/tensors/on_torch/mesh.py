@@ -16,8 +16,8 @@ from hpfracc.solvers.ode._progress import Report
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.tensors.exponentials import Memory, moments
-from hpfracc.solvers.ode.tensors.mesh import MOST_PASSES, Chosen, Tolerance, next_share
 from hpfracc.solvers.ode.tensors.on_torch.newton import solve_step
+from hpfracc.solvers.ode.tensors.tolerance import MOST_PASSES, Chosen, Tolerance, next_share
 
 __all__ = ["choose_mesh", "replay", "solve_differences"]
 

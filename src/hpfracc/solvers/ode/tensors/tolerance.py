@@ -1,0 +1,87 @@
+"""What adaptive steps are chosen by, and what was chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["MOST_PASSES", "Chosen", "Tolerance", "next_share"]
+
+Array = np.ndarray[Any, Any]
+
+#: Passes that may be tried to bring the global error below the tolerance.
+MOST_PASSES = 6
+
+
+class Chosen(NamedTuple):
+    """A mesh that was chosen.
+
+    Attributes
+    ----------
+    taus : array, shape (N + 1,)
+        Times after t0.
+    degrees : array of int, shape (N,)
+        Of the polynomials of each step.
+    ratio, error : float
+        The estimated global error over the tolerance, and itself.
+    passes, rejected : int
+        Passes over the interval, and steps that were too long in the last of them.
+    message : str or None
+        Why the end was not reached.
+    hopeless : bool
+        Whether the pass was broken off because its error was too large.
+    rules : tuple
+        The rule of each step, where they are kept.
+    interrupted : bool
+        Whether the user broke it off.
+    """
+
+    taus: Array
+    degrees: Array
+    ratio: float
+    error: float
+    passes: int
+    rejected: int
+    message: str | None = None
+    hopeless: bool = False
+    rules: tuple[Any, ...] = ()
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tolerance:
+    """What steps are chosen by."""
+
+    rtol: float
+    atol: Any
+    first_step: float | None
+    max_step: float
+    max_steps: int
+    shortest: float
+    rounding: float
+    globally: bool
+    share: float = 1.0
+
+    def too_short(self, t: float, step: float, stiff: bool) -> str:
+        """The message where steps became too short."""
+        return (
+            f"The tolerance cannot be reached beyond t = {t:.6g}: steps of {step:.1e} would be needed there. "
+            f"Loosen rtol={self.rtol:g} or atol, or look whether the solution ends there{_STIFF if stiff else '.'}"
+        )
+
+    def too_many(self, t: float, stiff: bool) -> str:
+        """The message where there were too many steps."""
+        return (
+            f"max_steps={self.max_steps} steps reach t = {t:g}: raise max_steps, or loosen rtol={self.rtol:g}"
+            f"{_STIFF if stiff else '.'}"
+        )
+
+
+_STIFF = "; the equation seems stiff, for which method='l1', 'l2_1sigma' or 'implicit_trapezoid' with a step is made."
+
+
+def next_share(share: float, ratio: float) -> float:
+    """The part of the tolerance that a step may spend after a pass whose error was ``ratio`` times the tolerance."""
+    return share * min(max(0.5 / ratio, 0.02), 0.7)
