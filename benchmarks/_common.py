@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hpfracc._files import write_whole
 from hpfracc.engine import hardware
 
 RESULTS = Path(__file__).parent / "results"
@@ -115,4 +116,4 @@ def write_json(name: str, data: Mapping[str, Any]) -> None:
     """Keep the figures beside the printed table."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    write_whole(path, [(json.dumps(data, indent=1) + "\n").encode()])

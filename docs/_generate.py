@@ -1,7 +1,8 @@
-"""The parts of the reference that the code itself declares, written into its pages while Sphinx reads them.
+"""The parts of the reference that the code itself declares.
 
-A page asks for a part with a line ``<!-- generated: NAME -->``; nothing is written to disk. So a kernel, an operation
-or an option of the command line is declared once, in the code, and cannot be forgotten here.
+A part stands in a page between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->``. ``python docs/_generate.py``
+writes all of them, a test holds that they are up to date, and Sphinx makes them anew with their drawings. So a kernel,
+an operation or an option of the command line is declared once, in the code, and cannot be forgotten here.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["GENERATED", "fill", "setup"]
 
-_PLACE = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+_PLACE = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end of \1 -->$", re.MULTILINE | re.DOTALL)
+#: Where a drawing goes, which only the built pages have.
+_DRAWING = re.compile(r"^<!-- drawing: (\w+) -->$", re.MULTILINE)
 
 #: Groups of dtypes that have a short name; the page says what they mean.
 _GROUPS = {"floating": INEXACT, "integer": INTEGERS, "floating, integer": INEXACT | INTEGERS}
@@ -56,20 +59,11 @@ def _dtypes(names: frozenset[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _call(name: str, primitive: Primitive) -> str:
-    """How a user calls the operation, from the names its contract gives."""
-    parameters = [str(each.replace(annotation=inspect.Parameter.empty)) for each in _parameters(primitive)]
-    if "*" not in parameters and not any(text.startswith("*") for text in parameters):
-        at = sum(each.kind is not inspect.Parameter.KEYWORD_ONLY for each in _parameters(primitive))
-        parameters.insert(at, "*")
-    parameters.append("backend=None")
-    if primitive.prepared_operand is not None:
-        parameters.append("weights_key=None")
-    return f"hpfracc.{name}({', '.join(parameters)})"
-
-
-def _parameters(primitive: Primitive) -> list[inspect.Parameter]:
-    return list(inspect.signature(primitive.describe).parameters.values())
+def _call(name: str) -> str:
+    """How a user calls the operation."""
+    signature = inspect.signature(getattr(hpfracc, name))
+    plain = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
+    return f"hpfracc.{name}{inspect.Signature(plain)}"
 
 
 def _kernels(name: str) -> Iterator[tuple[str, KernelSpec]]:
@@ -104,7 +98,7 @@ def _operation(name: str, primitive: Primitive) -> Iterator[str]:
         text = f".. autofunction:: hpfracc.{name}\n\nWhat its kernels keep to:\n\n{words}"
     else:
         body = "\n".join(f"   {line}".rstrip() for line in words.splitlines())
-        text = f".. py:function:: {_call(name, primitive)}\n\n{body}"
+        text = f".. py:function:: {_call(name)}\n\n{body}"
     yield f"```{{eval-rst}}\n{text}\n```"
     head = ("backend", "algorithm", "dtypes", "compiles", "gradient", "our threads")
     yield _table(head, [_kernel_row(backend, spec) for backend, spec in _kernels(name)])
@@ -282,12 +276,23 @@ GENERATED: dict[str, Callable[[], str]] = {
 
 
 def fill(text: str) -> str:
-    """The page with every part that it asks for."""
-    return _PLACE.sub(lambda found: GENERATED[found[1]](), text)
+    """The page with every part as the code has it now."""
+    return _PLACE.sub(
+        lambda found: f"<!-- generated: {found[1]} -->\n\n{_part(found[1])}\n\n<!-- end of {found[1]} -->", text
+    )
+
+
+def _part(name: str) -> str:
+    return "\n".join(line.rstrip() for line in GENERATED[name]().splitlines())
+
+
+def draw(text: str) -> str:
+    """The page with its drawings."""
+    return _DRAWING.sub(lambda found: str(_neighbour("_operators").plot(found[1])), text)
 
 
 def _read(_app: Sphinx, _page: str, source: list[str]) -> None:
-    source[0] = fill(source[0])
+    source[0] = draw(fill(source[0]))
 
 
 def _outdated(app: Sphinx, env: Any, _added: set[str], _changed: set[str], _removed: set[str]) -> list[str]:
@@ -300,3 +305,15 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", _read)
     app.connect("env-get-outdated", _outdated)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def main() -> None:
+    """Write every part into the pages of the repository."""
+    for path in sorted(Path(__file__).parent.rglob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        if _PLACE.search(text):
+            path.write_text(fill(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

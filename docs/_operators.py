@@ -17,7 +17,7 @@ from hpfracc.operators._base import FractionalOperator
 from hpfracc.operators._registry import all_operators
 from hpfracc.operators._rule import Rule
 
-__all__ = ["operators", "operators_overview"]
+__all__ = ["operators", "operators_overview", "plot"]
 
 #: Orders that are drawn; an operator that does not take one leaves it out.
 _ORDERS = (0.25, 0.5, 0.75, 1.0, 1.5)
@@ -62,8 +62,9 @@ def _curves(kind: type[FractionalOperator]) -> Iterator[tuple[str, np.ndarray[An
         yield f"{alpha:g}", value
 
 
-def plot(kind: type[FractionalOperator]) -> str:
-    """The test function and what the operator makes of it, as a small drawing."""
+def plot(name: str) -> str:
+    """The test function and what the operator called ``definition_kind`` makes of it, as a small drawing."""
+    kind = next(kind for kind in all_operators() if f"{kind.definition}_{kind.kind}" == name)
     what, t, f = _samples(kind)
     curves = [("f", f), *_curves(kind)]
     finite = np.concatenate([row[np.isfinite(row)] for _, row in curves[1:]] + [f])
@@ -169,11 +170,11 @@ def _section(kind: type[FractionalOperator]) -> Iterator[str]:
     ]
     head = ("method", "grid", "order of accuracy, smooth samples", "cost", "error estimate")
     yield "\n".join(f"| {' | '.join(line)} |" for line in (head, tuple("---" for _ in head), *rows))
-    yield plot(kind)
+    yield f"<!-- drawing: {kind.definition}_{kind.kind} -->"
 
 
 def operators() -> str:
-    """A section for each operator: formula, names, grids, backends, methods with order and cost, and a drawing."""
+    """A section for each operator: formula, names, grids, backends, order and cost of methods, a place to draw."""
     return "\n\n".join(text for kind in all_operators() for text in _section(kind))
 
 

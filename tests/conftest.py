@@ -11,6 +11,7 @@ import pytest
 
 from hpfracc import _config
 from hpfracc.engine.execution import state
+from hpfracc.operators import _memory
 from hpfracc.solvers.ode import _compile_policy
 from tests.helpers.cards import hide_cards
 
@@ -20,7 +21,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 def _resets() -> list[Callable[[], None]]:
     """What forgets the library's global state, from the lowest floor up."""
-    return [_config.reset, state.reset, _compile_policy.reset]
+    return [_config.reset, state.reset, _compile_policy.reset, _memory.reset_hints]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,6 +55,8 @@ def fresh_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
         monkeypatch.delenv(name)
     monkeypatch.delenv("COLUMNS", raising=False)  # several test processes at once are given a narrow terminal
     monkeypatch.setenv("HPFRACC_WISDOM", str(tmp_path / "wisdom"))
+    # How busy the machine is that runs the tests decides nothing in them.
+    monkeypatch.setattr("hpfracc.engine.selection.knowledge.machine_load", lambda: 0.0)
     resets = _resets()
     for reset in resets:
         reset()

@@ -1,17 +1,43 @@
 """Fractional calculus at the speed of the hardware.
 
-Every heavy call is described as a workload; an engine picks the algorithm, the backend and the device that finish it
-soonest on this machine, learns from what it measures, and can say why.
+Derivatives, integrals and equations of fractional order for NumPy, PyTorch, JAX and CuPy arrays. For each heavy call an
+engine picks the algorithm, the backend and the device that finish it soonest on this machine.
 
 Examples
 --------
 >>> import numpy as np
 >>> import hpfracc as hf
->>> hf.causal_convolution(np.array([1.0, 0.5]), np.array([1.0, 0.0, 2.0]))
-array([1. , 0.5, 2. ])
+>>> t = np.linspace(0.0, 1.0, 101)
+>>> half = hf.caputo(t, t, 0.5)  # derivative of order 1/2 of samples: 2 sqrt(t / pi)
+>>> bool(np.allclose(half, 2 * np.sqrt(t / np.pi)))
+True
+>>> solution = hf.solve_fode(lambda t, y: -y, (0.0, 2.0), [1.0], alpha=0.5)  # D^0.5 y = -y, y(0) = 1
+>>> bool(abs(solution.y[0, -1] - hf.mittag_leffler(-(2.0**0.5), 0.5)) < 1e-5)
+True
 
-Public names are loaded when they are first touched (PEP 562), so that ``import hpfracc`` stays quick and imports no
-accelerator library.
+Equations
+    solve_fode, fdeint
+Operators of samples or of functions; ``t`` are the points, ``alpha`` is the order
+    caputo, riemann_liouville, grunwald_letnikov, riemann_liouville_integral, caputo_fabrizio, atangana_baleanu,
+    hadamard, caputo_hadamard, marchaud, psi_caputo, tempered, tempered_caputo, variable_order, their integrals,
+    weyl, riesz, fractional_laplacian, fractional_difference, create_fractional_derivative, create_fractional_integral;
+    each has a class of the same name (``Caputo(0.5)``), which can be kept, applied and streamed
+Transforms and grids
+    frft, fractional_fft, graded_grid
+Special functions
+    mittag_leffler, mittag_leffler_derivative, mittag_leffler_matrix, wright, m_wright, gamma, digamma, beta,
+    incomplete_beta, generalized_binomial
+The engine
+    explain and last_decision say what is chosen and why; config and use_backend let you decide; operation registers
+    your own work; select_optimal_backend answers for a workload; causal_convolution, history_sum, fft, matmul, ...
+    are its operations
+Modules
+    errors, batch, memory, profiling, analytics, lattice, ml, solvers, special, operators
+Command line
+    ``hpfracc demo``, ``hpfracc info``, ``hpfracc --help``
+
+``help(hpfracc.caputo)`` describes one name. Names are loaded when they are first used, so that ``import hpfracc`` is
+quick and imports no accelerator library.
 """
 
 from __future__ import annotations
@@ -22,15 +48,24 @@ from typing import TYPE_CHECKING, Any
 from hpfracc.profiling.clocks import DeviceClock, plug_in
 
 if TYPE_CHECKING:
+    from hpfracc import analytics as analytics
+    from hpfracc import batch as batch
     from hpfracc import errors
+    from hpfracc import lattice as lattice
+    from hpfracc import memory as memory
+    from hpfracc import ml as ml
+    from hpfracc import operators as operators
+    from hpfracc import profiling as profiling
+    from hpfracc import solvers as solvers
+    from hpfracc import special as special
     from hpfracc._config import config, use_backend
+    from hpfracc._explain import explain
     from hpfracc.engine.backends.registry import BackendType
     from hpfracc.engine.execution.api import (
         Operation,
         bitwise_xor,
         causal_convolution,
         elementwise,
-        explain,
         exponential_recurrence,
         fft,
         history_sum,
@@ -44,6 +79,7 @@ if TYPE_CHECKING:
     )
     from hpfracc.engine.selection.selector import IntelligentBackendSelector, select_optimal_backend
     from hpfracc.engine.workload import WorkloadCharacteristics
+    from hpfracc.errors import AccuracyWarning
     from hpfracc.ml._differencer import FractionalDifferencer
     from hpfracc.operators._atangana_baleanu import AtanganaBaleanu, atangana_baleanu
     from hpfracc.operators._atangana_baleanu_integral import AtanganaBaleanuIntegral, atangana_baleanu_integral
@@ -86,6 +122,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccuracyWarning",
     "AtanganaBaleanu",
     "AtanganaBaleanuIntegral",
     "AtanganaBaleanuRiemann",
@@ -180,6 +217,7 @@ __all__ = [
 
 #: The module each public name is loaded from; a name that stands for a whole module has no entry.
 _HOMES: dict[str, str] = {
+    "AccuracyWarning": "hpfracc.errors",
     "AtanganaBaleanu": "hpfracc.operators._atangana_baleanu",
     "AtanganaBaleanuIntegral": "hpfracc.operators._atangana_baleanu_integral",
     "AtanganaBaleanuRiemann": "hpfracc.operators._atangana_baleanu_riemann",
@@ -226,7 +264,7 @@ _HOMES: dict[str, str] = {
     "create_fractional_integral": "hpfracc.operators._registry",
     "digamma": "hpfracc.special.gamma_beta",
     "elementwise": "hpfracc.engine.execution.api",
-    "explain": "hpfracc.engine.execution.api",
+    "explain": "hpfracc._explain",
     "exponential_recurrence": "hpfracc.engine.execution.api",
     "fdeint": "hpfracc.solvers.ode._fdeint",
     "fft": "hpfracc.engine.execution.api",
@@ -287,17 +325,20 @@ def _device_clocks() -> list[DeviceClock]:
 plug_in(_device_clocks)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f"{__name__}.{name}")
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Kept, so that the next look-up does not come here.
-    globals()[name] = value
-    return value
+# Hidden from type checkers, for which any name would otherwise be an attribute.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            value = getattr(importlib.import_module(_HOMES[name]), name)
+        elif name in _MODULES:
+            value = importlib.import_module(f"{__name__}.{name}")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # Kept, so that the next look-up does not come here.
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*__all__, *_MODULES})

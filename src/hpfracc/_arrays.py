@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.errors import InvalidInputError
+
 #: The library a type belongs to, remembered per type: subclasses are looked up once through their bases.
 _LIBRARY_OF_TYPE: dict[type, str] = {
     np.ndarray: "numpy",
@@ -50,6 +52,17 @@ def _find_library(kind: type, value: Any) -> str:
     if array is not None and isinstance(value, array):  # registered virtually: not among the bases
         return "jax"
     return "python"
+
+
+def refuse_masked(value: Any, name: str, beside: str = "") -> None:
+    """Refuse a masked array, whose mask would be lost; ``beside`` is what has to lose the same entries."""
+    if isinstance(value, np.ma.MaskedArray):
+        rest = f" and {beside}[keep]" if beside else ""
+        times = " with their times" if beside == "t" else ""
+        raise InvalidInputError(
+            f"{name} is a masked array, whose mask would be lost; drop its gaps{times}, "
+            f"keep = ~np.ma.getmaskarray({name}), {name}.data[keep]{rest}, or fill them first: {name}.filled(value)"
+        )
 
 
 def is_array(value: Any) -> bool:

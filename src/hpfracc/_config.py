@@ -6,16 +6,17 @@ Read in this order, the later winning: defaults, the environment, ``config(...)`
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from types import TracebackType
-from typing import Any
+from typing import Any, TypedDict, Unpack, get_type_hints
 
 from hpfracc._environment import BACKENDS, Environment, check_fraction, read_environment
 from hpfracc.errors import ConfigurationError
@@ -42,6 +43,7 @@ class Settings:
     enable_learning: bool = True
     exploration_budget: float = 0.01
     deterministic: bool = False
+    allow_slow: bool = False
     wisdom: str | None = None
     pin: Mapping[str, str] = field(default_factory=dict)
     never: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -56,7 +58,20 @@ class Settings:
         return self.enable_learning and not self.deterministic and self.exploration_budget > 0.0
 
 
-_SETTABLE = frozenset(f.name for f in fields(Settings)) - {"force", "disabled", "version"}
+class SettingsOptions(TypedDict, total=False):
+    """The settings that :class:`config` takes, for type checkers and editors."""
+
+    gpu_memory_limit: float
+    performance_threshold: float
+    enable_learning: bool
+    exploration_budget: float
+    deterministic: bool
+    wisdom: str | PathLike[str] | None
+    pin: Mapping[str, str]
+    never: Mapping[str, str | Sequence[str]]
+
+
+_SETTABLE = frozenset(SettingsOptions.__annotations__)
 
 
 def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,7 +89,7 @@ def _check(name: str, value: Any) -> Any:
         if not 0.0 <= number < 1.0:
             raise ConfigurationError(f"{name}={value!r} is not a share; use a number from 0 up to, not including, 1")
         return number
-    if name in ("enable_learning", "deterministic"):
+    if name in ("enable_learning", "deterministic", "allow_slow"):
         if not isinstance(value, bool):
             raise ConfigurationError(f"{name}={value!r} is not a flag; use True or False")
         return value
@@ -299,6 +314,10 @@ class config:
         Share of the total run time that may go into trying alternatives (default 0.01).
     deterministic : bool
         The same decisions every time: no exploration, no updates (default False).
+    allow_slow : bool
+        Whether a call runs for which memory leaves only a way that is predicted to take more than a minute, and ten
+        times as long as with memory enough; otherwise that is an :class:`~hpfracc.errors.OutOfMemoryError` (default
+        False). A call that names its backend always runs.
     wisdom : path, "off" or None
         Where what is learned is kept; None is the user's cache folder.
     pin : dict of str to str
@@ -313,7 +332,7 @@ class config:
     ...     pass
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: Unpack[SettingsOptions]) -> None:
         self._layer = _checked(settings)
         self._key = object()  # and not the object itself, whose end says that it was a call
         self._resets = state.resets
@@ -358,6 +377,19 @@ class config:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _close()
+
+
+# What help() and editors of a running session show: each setting by name, with its default.
+config.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        *(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Settings(), name), annotation=type_)
+            for name, type_ in get_type_hints(SettingsOptions).items()
+        ),
+    ],
+    return_annotation=None,
+)
 
 
 class use_backend:

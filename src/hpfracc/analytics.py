@@ -14,8 +14,9 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from hpfracc._files import parse_json, read_plain
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.document import write_text
 from hpfracc.profiling.recorder import Recorder
@@ -28,6 +29,8 @@ logger = logging.getLogger("hpfracc.analytics")
 #: Spans that each of them keeps.
 _CAPACITY = 100_000
 _FORMAT = "hpfracc-usage"
+#: More than any usage file has.
+_MOST_BYTES = 64 << 20
 
 
 class PerformanceMonitor:
@@ -52,6 +55,9 @@ class PerformanceMonitor:
         self.recorder = recorder if recorder is not None else _own_recorder()
         self._lock = threading.Lock()
         self._begun: dict[tuple[str, int], list[int]] = {}
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a PerformanceMonitor times its own process; send get_timings()")
 
     def start_timing(self, name: str) -> None:
         """Begin to time ``name`` in this thread; the same name may be begun again within."""
@@ -115,6 +121,9 @@ class UsageTracker:
         self.recorder = recorder if recorder is not None else _own_recorder()
         self.path = None if path is None else Path(path)
         self._earlier: dict[str, dict[str, float]] = {} if self.path is None else _read(self.path)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a UsageTracker counts in its own process; send get_statistics(), or give each process a path")
 
     def record_usage(self, name: str, data_size: float = 0, execution_time: float | None = None) -> None:
         """Note one use of ``name`` on ``data_size`` elements, with the seconds it took where they are known."""
@@ -208,18 +217,24 @@ def _note(recorder: Recorder, name: str, start: int, end: int, metadata: dict[st
 def _read(path: Path) -> dict[str, dict[str, float]]:
     """Totals of an earlier process; a damaged file is set aside and said so."""
     try:
-        text = path.read_text(encoding="utf-8")
+        data = read_plain(path, _MOST_BYTES).data
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise InvalidInputError(f"usage file {str(path)!r} cannot be read ({error.strerror or error})") from None
     try:
-        found = json.loads(text)
+        found = parse_json(data, 8)
         if found["format"] != _FORMAT or found["version"] != 1:
             raise ValueError("another format")
         return {str(name): {key: float(row[key]) for key in _TOTALS} for name, row in found["totals"].items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
-        path.replace(aside)
+        try:
+            path.replace(aside)
+        except OSError as reason:
+            raise InvalidInputError(
+                f"usage file {str(path)!r} is damaged ({error}) and cannot be set aside ({reason.strerror}); move it "
+                "away, or name another file"
+            ) from None
         logger.warning("usage file %s is damaged (%s); it was set aside as %s", path, error, aside.name)
         return {}

@@ -6,20 +6,26 @@ built-in exception a caller would expect, so ``except ValueError`` keeps working
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
+from typing import Any, cast
 
 __all__ = [
+    "AccuracyWarning",
     "AllBackendsFailedError",
     "BackendError",
     "BackendUnavailableError",
     "BatchItemError",
     "ConfigurationError",
+    "DiskFullError",
+    "DivergenceError",
     "HpfraccError",
     "InvalidInputError",
     "MissingDependencyError",
     "NoPathError",
     "OutOfMemoryError",
     "PinnedBackendError",
+    "RecompilationWarning",
     "ShapeError",
     "SolveError",
     "UnknownOperationError",
@@ -30,7 +36,43 @@ __all__ = [
 
 
 class HpfraccError(Exception):
-    """Base of every error that hpfracc raises on purpose."""
+    """Base of every error that hpfracc raises on purpose.
+
+    All of them can be pickled and copied, with their attributes and their cause, so that they reach the caller from
+    another process. What another library raised and cannot be pickled arrives as its text.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made = cast(tuple[Any, ...], super().__reduce__())
+        state = {name: _portable(value) for name, value in (made[2] if len(made) > 2 else {}).items()}
+        if self.__cause__ is not None:
+            state["__cause__"] = _portable(self.__cause__)
+        return _rebuild, (type(self), self.args), state
+
+
+def _rebuild(kind: type[HpfraccError], args: tuple[Any, ...]) -> HpfraccError:
+    """An error without its own ``__init__``, whose parameters need not be ``args``; the state follows."""
+    builtin: Any = kind
+    while builtin.__module__ != "builtins":  # the one whose memory layout it has, which alone may make it
+        builtin = builtin.__base__
+    error: HpfraccError = builtin.__new__(kind, *args)
+    super(HpfraccError, error).__init__(*args)
+    return error
+
+
+def _portable(value: Any) -> Any:
+    """Errors that cannot be pickled, alone or in a mapping, by their text."""
+    if isinstance(value, Mapping):
+        return {name: _portable(each) for name, each in value.items()}
+    if not isinstance(value, BaseException):
+        return value
+    if isinstance(value, BaseExceptionGroup):
+        return value.derive([_portable(each) for each in value.exceptions])
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:  # whatever somebody's class raises where it is taken apart or made again
+        return RuntimeError(f"{type(value).__qualname__}: {value}")
+    return value
 
 
 class InvalidInputError(HpfraccError, ValueError):
@@ -39,6 +81,10 @@ class InvalidInputError(HpfraccError, ValueError):
 
 class ShapeError(InvalidInputError):
     """Arrays whose shapes do not fit each other or the function."""
+
+
+class DivergenceError(InvalidInputError, ArithmeticError):
+    """An operator of a function for which its integral does not exist."""
 
 
 class UnsupportedDtypeError(HpfraccError, TypeError):
@@ -59,6 +105,10 @@ class MissingDependencyError(HpfraccError, ImportError):
 
 class OutOfMemoryError(HpfraccError, MemoryError):
     """No arm fits into the memory that is free: names need, have and advice."""
+
+
+class DiskFullError(HpfraccError, OSError):
+    """A file for which the disk has no room: names need, have, the folder and advice."""
 
 
 class SolveError(HpfraccError, RuntimeError):
@@ -109,12 +159,17 @@ class BatchItemError(HpfraccError, RuntimeError):
         super().__init__(message)
         self.index = index
 
-    def __reduce__(self) -> tuple[type[BatchItemError], tuple[str, int]]:
-        return type(self), (str(self), self.index)
-
 
 class WisdomError(HpfraccError, ValueError):
     """A wisdom file that cannot be imported."""
+
+
+class RecompilationWarning(UserWarning):
+    """A function is compiled again at every call, and how that is avoided."""
+
+
+class AccuracyWarning(UserWarning):
+    """An answer that may be off by more than the tolerance; the message has the estimate of its error."""
 
 
 class WisdomWarning(UserWarning):

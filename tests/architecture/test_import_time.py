@@ -11,7 +11,7 @@ from typing import Any
 from tests.helpers.source import SOURCE
 
 #: What a user who only wants a NumPy call should never wait for.
-HEAVY = ("torch", "jax", "jaxlib", "cupy", "numba", "dask", "distributed", "matplotlib", "scipy.signal")
+HEAVY = ("torch", "jax", "jaxlib", "cupy", "numba", "dask", "distributed", "matplotlib", "pandas", "scipy.signal")
 MOST_SECONDS = 0.3
 
 IMPORT = """

@@ -28,6 +28,8 @@ HOMES = {
     "networkx": ("lattice._convert", "lattice._structure"),
     "rustworkx": ("lattice._convert",),
     "sklearn": ("ml._differencer",),
+    "pandas": ("ml._differencer",),
+    "xarray": (),
 }
 
 

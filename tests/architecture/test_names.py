@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,10 +70,43 @@ def test_every_table_of_names_agrees():
         for alias in statement.names
     }
     modules = {name for _, name in MODULES_THAT_ARE_NAMES}
-    assert for_types == set(PUBLIC)
+    assert for_types == set(PUBLIC) | hpfracc._MODULES
     assert set(hpfracc._HOMES) | modules == set(PUBLIC)
-    assert set(dir(hpfracc)) >= set(hpfracc.__all__)
+    assert set(dir(hpfracc)) == set(hpfracc.__all__) | hpfracc._MODULES
     assert hpfracc.__all__ == sorted(hpfracc.__all__)
+
+
+@pytest.mark.parametrize("package", ["hpfracc", "hpfracc.profiling", "hpfracc.solvers.ode", "hpfracc.special"])
+def test_a_type_checker_sees_the_names_and_no_others(package: str):
+    """The loader of lazy names is hidden from type checkers, to which it would make every name an attribute.
+
+    The imports under ``TYPE_CHECKING`` are the names of ``__all__``.
+    """
+    body = find_modules(SOURCE)[package].tree().body
+    assert not any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in body)
+    guards = {ast.unparse(node.test): node for node in body if isinstance(node, ast.If)}
+    hidden = guards["not TYPE_CHECKING"].body
+    assert any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in hidden)
+    seen = {
+        alias.asname or alias.name
+        for node in guards["TYPE_CHECKING"].body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen >= set(importlib.import_module(package).__all__) - {"__version__"}
+
+
+def test_help_begins_with_a_page_that_names_what_there_is():
+    """``help(hpfracc)`` opens with the docstring: it names the public functions by what they are for."""
+    page = hpfracc.__doc__ or ""
+    missing = {
+        name
+        for name in hpfracc.__all__
+        if inspect.isfunction(getattr(hpfracc, name)) and not re.search(rf"\b{name}\b", page)
+    }
+    grouped = {name for name in missing if name.endswith(("_integral", "_riemann"))}  # "their integrals"
+    assert missing - grouped <= {"elementwise", "exponential_recurrence"}  # operations, of which some are named
+    assert len(page.splitlines()) < 60
 
 
 @pytest.mark.parametrize(("package", "name"), sorted(MODULES_THAT_ARE_NAMES))
@@ -114,3 +149,11 @@ def test_a_hiding_module_and_a_long_file_are_noticed(tmp_path: Path):
     (tmp_path / "config.py").write_text("\n" * MOST_LINES, encoding="utf-8")
     assert [text.partition(" ")[0] for text in hidden_names(tmp_path)] == ["hpfracc.config"]
     assert overlong(tmp_path) == ["config.py has 500 lines"]
+
+
+@pytest.mark.parametrize("name", ["causal_convolution", "config", "fft", "history_sum", "matmul", "toeplitz_apply"])
+def test_options_are_named_in_signatures(name: str):
+    """An editor or ``help`` shows what may be given, and not ``**params``."""
+    kinds = {parameter.kind for parameter in inspect.signature(getattr(hpfracc, name)).parameters.values()}
+    assert inspect.Parameter.VAR_KEYWORD not in kinds
+    assert inspect.Parameter.KEYWORD_ONLY in kinds

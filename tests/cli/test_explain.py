@@ -91,3 +91,11 @@ def test_a_shape_of_letters_is_refused():
     """The whole text is named."""
     with pytest.raises(InvalidInputError, match="'threextwo' is not a shape"):
         parse_shape("threextwo")
+
+
+def test_operators_by_name(capsys: pytest.CaptureFixture[str]):
+    """An operator's name and order are taken; an order for an operation is refused."""
+    found = explain(capsys, "--op", "caputo", "--shape", "1000", "--alpha", "0.3")
+    assert found["operation"] == "causal_convolution" and found["shape"] == [1000]
+    assert main(["explain", "--op", "fft", "--shape", "10", "--alpha", "0.3"]) == 2
+    assert "--alpha is the order of an operator" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import signal
 import sys
 import threading
@@ -10,34 +11,33 @@ import time
 import pytest
 
 from hpfracc.engine import workers
-from hpfracc.engine.workers import run_blocks
+from hpfracc.engine.workers import run_blocks, run_items
 
 
-class _FullPool:
-    """As the standard library's where no more threads can be started: what was submitted stays in its queue."""
+def test_the_caller_does_all_where_no_thread_can_be_started(monkeypatch):
+    """Nothing is left in the queue for a thread that may never come, and every block is done."""
 
-    def __init__(self) -> None:
-        self.left: list[threading.Thread] = []
-
-    def submit(self, function, *arguments):
-        # A thread that another caller has left free takes it from the queue.
-        self.left.append(threading.Thread(target=function, args=arguments))
-        self.left[-1].start()
+    def refuse(*arguments):
         raise RuntimeError("can't start new thread")
 
+    monkeypatch.setattr(workers, "_started", 0)
+    monkeypatch.setattr(workers, "_tasks", queue.SimpleQueue())
+    monkeypatch.setattr(workers, "start_thread", refuse)
+    assert run_blocks(lambda block: block * block, range(4), 2) == [0, 1, 4, 9]
+    assert run_items(lambda item: item + 1, range(3), 4) == [1, 2, 3]
+    assert workers._tasks.empty()
 
-def test_a_helper_that_joins_although_it_could_not_be_started_is_waited_for(monkeypatch):
-    """What the pool could start no thread for may still be taken from its queue, and its blocks are results too."""
-    pool = _FullPool()
-    monkeypatch.setattr(workers, "_get_pool", lambda size: pool)
-    caller = threading.current_thread()
 
-    def work(block: int) -> int:
-        time.sleep(0.005 if threading.current_thread() is caller else 0.05)
-        return block * block
-
-    assert run_blocks(work, range(4), 2) == [0, 1, 4, 9]
-    pool.left[0].join()
+def test_a_helper_that_comes_too_late_finds_nothing(monkeypatch):
+    """A task that a busy pool takes up after the caller has gone holds none of its arrays, and calls nothing."""
+    tasks: queue.SimpleQueue = queue.SimpleQueue()
+    monkeypatch.setattr(workers, "_started", 1)
+    monkeypatch.setattr(workers, "_tasks", tasks)
+    calls: list[int] = []
+    run_blocks(calls.append, range(3), 2)
+    assert calls == [0, 1, 2]
+    tasks.get()()
+    assert calls == [0, 1, 2]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals go to a thread as POSIX has it")
@@ -57,6 +57,46 @@ def test_an_interrupt_waits_for_the_blocks_that_run():
     with pytest.raises(KeyboardInterrupt):
         run_blocks(work, range(2), 2)
     assert ended.is_set()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals go to a thread as POSIX has it")
+def test_interrupts_while_the_caller_waits_do_not_end_the_waiting():
+    """However many come: the blocks that run are waited for, those that nobody has begun are dropped."""
+    ended, caller = threading.Event(), threading.current_thread()
+    begun: list[int] = []
+
+    def work(block: int) -> None:
+        begun.append(block)
+        if threading.current_thread() is caller:
+            while len(begun) < 2:
+                time.sleep(0.001)
+            raise KeyboardInterrupt
+        for _ in range(5):
+            time.sleep(0.02)
+            signal.pthread_kill(caller.ident, signal.SIGINT)
+        time.sleep(0.1)
+        ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_blocks(work, range(50), 2)
+    assert ended.is_set() and len(begun) == 2
+
+
+def test_items_end_with_the_first_error_and_tell_how_many_are_done():
+    """Items that nobody has begun by then are not begun; progress is told in the caller's thread."""
+    told: list[tuple[int, int]] = []
+    assert run_items(abs, [-1, -2, -3], 2, advance=lambda more: told.append((more, threading.get_ident()))) == [1, 2, 3]
+    assert sum(more for more, _ in told) == 3
+    assert {ident for _, ident in told} == {threading.get_ident()}
+    begun: list[int] = []
+
+    def fail(item: int) -> None:
+        begun.append(item)
+        raise ValueError(f"item {item}")
+
+    with pytest.raises(ValueError, match="item 0"):
+        run_items(fail, range(1000), 2, until_error=True)
+    assert len(begun) <= 4
 
 
 def test_the_first_error_in_order_is_raised_once_all_blocks_have_ended():

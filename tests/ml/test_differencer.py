@@ -96,3 +96,38 @@ def test_in_a_pipeline_and_a_grid():
     grid = {"fractionaldifferencer__d": [0.2, 0.6, 1.0]}
     search = GridSearchCV(chain, grid, cv=[(np.arange(120), np.arange(120))]).fit(TABLE, target)
     assert search.best_params_ == {"fractionaldifferencer__d": 0.6}
+
+
+def test_frames_come_out_as_scikit_learn_has_it():
+    """Arrays by default; frames with the index and the names of the input once ``set_output`` asks for them."""
+    pandas = pytest.importorskip("pandas")
+    given = pandas.DataFrame(TABLE, columns=["a", "b", "c"], index=pandas.bdate_range("2024-01-01", periods=120))
+    differ = hf.FractionalDifferencer().fit(given)
+    plain = differ.transform(given)
+    assert type(plain) is np.ndarray
+    assert differ.get_feature_names_out().tolist() == ["a", "b", "c"]
+    found = differ.set_output(transform="pandas").set_output().transform(given)
+    pandas.testing.assert_frame_equal(found, pandas.DataFrame(plain, index=given.index, columns=given.columns))
+    assert list(hf.FractionalDifferencer().set_output(transform="pandas").fit_transform(TABLE).columns) == [
+        "x0",
+        "x1",
+        "x2",
+    ]
+    with pytest.raises(hf.errors.InvalidInputError, match="feature names should match"):
+        differ.transform(given[["b", "a", "c"]])
+    with pytest.raises(hf.errors.InvalidInputError, match="transform='polars'"):
+        differ.set_output(transform="polars")
+
+
+@NEEDS_SKLEARN
+def test_output_survives_a_clone_and_follows_the_configuration():
+    """``clone`` and a pipeline's ``set_output`` carry it; ``sklearn.config_context`` sets it where nobody did."""
+    pandas = pytest.importorskip("pandas")
+    import sklearn
+    from sklearn.base import clone
+    from sklearn.pipeline import make_pipeline
+
+    chain = make_pipeline(hf.FractionalDifferencer()).set_output(transform="pandas")
+    assert isinstance(clone(chain).fit_transform(TABLE), pandas.DataFrame)
+    with sklearn.config_context(transform_output="pandas"):
+        assert isinstance(hf.FractionalDifferencer().fit_transform(TABLE), pandas.DataFrame)

@@ -109,24 +109,24 @@ def test_exact_on_what_is_interpolated(method: str) -> None:
 
 @pytest.mark.parametrize("alpha", [1.5, 2.5])
 def test_powers_above_order_one(alpha: float) -> None:
-    """t^n is exact from the n-th point on, lower powers vanish under Caputo and have their own law otherwise."""
+    """t^n is exact at every point, lower powers vanish under Caputo and have their own law otherwise."""
     t = scattered(40)
     n = math.ceil(alpha)
-    np.testing.assert_allclose(hf.caputo(t**n, t, alpha)[n:], of_power(n, alpha, t)[n:], rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(hf.caputo(t**n, t, alpha), of_power(n, alpha, t), rtol=1e-5, atol=1e-8)
     for degree in range(n):
         assert np.abs(hf.caputo(t**degree, t, alpha)).max() <= 1e-6
         value = hf.riemann_liouville(t**degree, t, alpha)[1:]
-        np.testing.assert_allclose(value[n:], of_power(degree, alpha, t[1:])[n:], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(value, of_power(degree, alpha, t[1:]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("m", [0, 1, 2, 3])
 def test_whole_orders_are_ordinary_derivatives(m: int) -> None:
-    """Exact on polynomials of degree m + 3 from the point on that has the samples for it."""
+    """Exact on polynomials of degree m + 3, at every point."""
     t = scattered(30)
     coefficients = COEFFICIENTS[: m + 4]
     value = hf.caputo(np.polynomial.polynomial.polyval(t, coefficients), t, float(m))
     right = np.polynomial.polynomial.polyval(t, np.polynomial.polynomial.polyder(coefficients, m))
-    np.testing.assert_allclose(value[m + 3 :], right[m + 3 :], atol=1e-6)
+    np.testing.assert_allclose(value, right, atol=1e-6)
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.5])
@@ -245,13 +245,14 @@ def test_refuses(call: Callable[[], Any], error: type[HpfraccError], words: str)
 @pytest.mark.parametrize("method", ["l1", "fast"])
 @pytest.mark.parametrize("alpha", [1.0, 2.0])
 def test_whole_orders_that_carry_a_derivative(alpha, method):
-    """A tensor of whole order gives the limit from below on any grid, and its slope, not nan."""
+    """A tensor of whole order gives the limit from below on any grid, and its slope; at the origin the derivative."""
     torch = pytest.importorskip("torch")
     t = bent(40)
     order = torch.tensor(alpha, dtype=torch.float64, requires_grad=True)
     value = hf.caputo(torch.tensor(np.sin(t)), t, order, method=method)
     below = [hf.caputo(np.sin(t), t, alpha - step, method=method) for step in (1e-6, 2e-6)]
-    np.testing.assert_allclose(value.detach(), below[0], atol=1e-4)
+    np.testing.assert_allclose(value.detach()[1:], below[0][1:], atol=1e-4)
+    assert float(value[0]) == pytest.approx(1.0 if alpha == 1.0 else 0.0, abs=1e-4)
     (slope,) = torch.autograd.grad(value.sum(), order)
     assert float(slope) == pytest.approx((below[0] - below[1]).sum() / 1e-6, rel=1e-3)
 
@@ -299,7 +300,7 @@ def test_orders_above_one_stay_of_their_size_beyond_a_gap(gap: float, start: int
     t = np.concatenate([before, before[-1] + gap + np.linspace(0.0, 1.0, 41)])
     f = 1.0 / (1.0 + t)
     for alpha in (1.0, 1.5, 2.0, 2.5):
-        right = hf.caputo(lambda s: 1.0 / (1.0 + s), t, alpha)
+        right = hf.caputo(lambda s: 1.0 / (1.0 + s), t, alpha, rtol=1e-6)
         for operator, exact in ((hf.caputo, right), (hf.riemann_liouville, None)):
             found = operator(f, t, alpha)[start:]
             assert np.abs(found).max() < 2.0 * np.abs(right).max()
@@ -328,3 +329,43 @@ def test_units_in_which_answers_leave_the_range_are_refused(operator: Any, dtype
     for power in (1.0, 1.5):
         with pytest.raises(hf.errors.InvalidInputError, match="outside the range of float.*measure t in other units"):
             operator(np.ones(9, dtype), np.linspace(0.0, unit, 9) ** 1.0 * np.linspace(1.0, power, 9), 1.5)
+
+
+def test_a_grid_that_is_uniform_but_for_its_rounding_is_taken_as_such():
+    """Timestamps at 60 Hz with three decimals: the uniform rule, and the full account says so."""
+    even = np.arange(200) / 60.0
+    given = np.round(even, 3)
+    found = hf.caputo(np.sin(even), given, 0.5, full_output=True)
+    np.testing.assert_allclose(found.value, hf.caputo(np.sin(even), step=given[-1] / 199, alpha=0.5), rtol=1e-12)
+    assert "uniform but for its rounding to 0.001" in found.message
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        np.round(np.arange(200) / 60.0, 3) + np.where(np.arange(200) == 77, 0.002, 0.0),  # more than its rounding
+        np.arange(200) / 60.0 + 1e-4 * np.sin(np.arange(200)),  # not rounded at all
+        np.round(np.arange(200) / 60.0, 2),  # rounded to most of a step
+        np.round(np.arange(20) / 60.0, 3),  # few points may be so by accident
+        np.round(np.linspace(0.0, 3.0, 200) ** 1.2, 3),
+    ],
+)
+def test_other_grids_are_taken_as_they_are(times):
+    """Deviations beyond the rounding, grids without one, and short ones are not uniform."""
+    found = hf.caputo(np.sin(times), times, 0.5, full_output=True)
+    assert found.method == "l1" and "rounding to" not in found.message
+
+
+def test_a_long_direct_sum_is_hinted_at_once(monkeypatch, caplog):
+    """The first call of an operator that is predicted to take long names method='fast' with its error."""
+    monkeypatch.setattr("hpfracc.operators._memory._ASKED_FROM", 50)
+    monkeypatch.setattr("hpfracc.operators._memory._LONG", 1e-9)
+    times = np.linspace(0.0, 1.0, 60) ** 2
+    hf.caputo(times, times, 0.5, method="fast")
+    hf.caputo(np.arange(60.0), step=1.0, alpha=0.5)
+    assert caplog.messages == []
+    for _ in range(3):
+        hf.caputo(times, times, 0.5)
+    hf.riemann_liouville_integral(times, times, 0.5)
+    assert [message.partition(" ")[0] for message in caplog.messages] == ["Caputo", "RiemannLiouvilleIntegral"]
+    assert "method='fast'" in caplog.text and "1e-10" in caplog.text

@@ -16,7 +16,18 @@ T = np.linspace(0.0, 1.0, 11)
 X = T**2
 
 CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "no order": (lambda: hf.caputo(X, T), InvalidInputError, "alpha=None is not a number"),
+    "no order": (lambda: hf.caputo(X, T), InvalidInputError, "alpha is missing; give the order after"),
+    "no order, and it stands where the points belong": (
+        lambda: hf.caputo(X, 0.5),
+        ShapeError,
+        r"t=0.5 is a single number.*If it is the order, it comes after the points",
+    ),
+    "points and order swapped": (lambda: hf.caputo(X, 0.5, T), ShapeError, "it comes after the points"),
+    "points and order swapped, of a function": (
+        lambda: hf.caputo(np.sin, 0.5, T),
+        ShapeError,
+        "the arguments are swapped",
+    ),
     "nan order": (lambda: hf.caputo(X, T, math.nan), InvalidInputError, "alpha=nan is not finite"),
     "infinite order": (lambda: hf.caputo(X, T, math.inf), InvalidInputError, "alpha=inf is not finite"),
     "word for an order": (lambda: hf.caputo(X, T, "half"), InvalidInputError, "'half' is not a number"),
@@ -241,3 +252,39 @@ def test_one_point_does_not_tell_the_step(operator: Any):
     with pytest.raises(ShapeError, match="needs the step, which one point does not tell; give step="):
         operator(np.ones(1), np.zeros(1), 0.5)
     assert np.isfinite(operator(np.ones(1), step=0.5, alpha=0.5)).all()
+
+
+def test_arrays_of_the_other_byte_order_are_what_they_hold():
+    """Big-endian samples, points, orders and arguments give the answers of the machine's own."""
+    t = np.linspace(0.0, 1.0, 30)
+    x, swapped = np.sin(t), t.astype(">f8")
+    right = hf.caputo(x, t, 0.5)
+    np.testing.assert_array_equal(hf.caputo(x.astype(">f8"), swapped, 0.5), right)
+    np.testing.assert_array_equal(hf.caputo(np.sin, swapped, 0.5), hf.caputo(np.sin, t, 0.5))
+    assert hf.caputo(x.astype(">f4"), t, 0.5).dtype == np.float32
+    np.testing.assert_allclose(hf.variable_order(x.astype(">c16"), t, (0.5 + 0 * t).astype(">f8")).real, right)
+    np.testing.assert_array_equal(
+        hf.fractional_difference(np.arange(9).astype(">i4"), 0.5), hf.fractional_difference(np.arange(9.0), 0.5)
+    )
+    np.testing.assert_array_equal(hf.mittag_leffler(-swapped, 0.5), hf.mittag_leffler(-t, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda t, gaps: hf.caputo(gaps, t, 0.5), "f.data\\[keep\\] and t\\[keep\\]"),
+        (lambda t, gaps: hf.caputo(t, gaps, 0.5), "t.data\\[keep\\] and f\\[keep\\]"),
+        (lambda t, gaps: hf.caputo(np.sin, gaps, 0.5), "t is a masked array"),
+        (lambda t, gaps: hf.fractional_difference(gaps, 0.5), "with their times"),
+        (lambda t, gaps: hf.variable_order(t, t, gaps), "alpha is a masked array"),
+        (lambda t, gaps: hf.psi_caputo(t, t, 0.5, gaps), "psi is a masked array"),
+    ],
+)
+def test_masked_arrays_are_refused_with_the_way_to_drop_their_gaps(call: Any, words: str):
+    """The message names what has to lose the same entries; following it gives an answer."""
+    t = np.linspace(0.0, 1.0, 12)
+    gaps = np.ma.array(t, mask=t > 0.8)
+    with pytest.raises(InvalidInputError, match=words):
+        call(t, gaps)
+    keep = ~np.ma.getmaskarray(gaps)
+    assert hf.caputo(gaps.data[keep], t[keep], 0.5).shape == (keep.sum(),)

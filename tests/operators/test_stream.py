@@ -63,7 +63,14 @@ def test_equals_the_whole_signal(operator: Any) -> None:
     x = signal(6000)
     whole = operator(x, step=STEP)
     stream = operator.stream(STEP)
-    assert distance(pushed(stream, x, RAGGED), whole) <= 1e-6
+    found = pushed(stream, x, RAGGED)
+    waiting = np.isnan(found)
+    assert (
+        not waiting[:1].any()
+        and not waiting[4:].any()
+        and waiting[1:4].all() == (operator.alpha > 1.0 and stream.method[0] == "l")
+    )
+    assert distance(found[~waiting], whole[~waiting]) <= 1e-6
     assert stream.count == 6000
     assert stream.method in ("l1", "l1-2", "gl", "wsgl", "simpson", "trapezoid")
 

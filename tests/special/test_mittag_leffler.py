@@ -150,7 +150,7 @@ def test_what_comes_back_is_what_went_in(z, dtype):
 
 @pytest.mark.parametrize(
     ("alpha", "beta"),
-    [(0.0, 1.0), (-1.0, 1.0), (math.nan, 1.0), (math.inf, 1.0), (0.5, math.nan), ([0.5], 1.0), (0.5, 1e3)],
+    [(0.0, 1.0), (-1.0, 1.0), (math.nan, 1.0), (math.inf, 1.0), (0.5, math.nan), ([0.5, -1.0], 1.0), (0.5, 1e3)],
 )
 def test_bad_parameters_are_refused(alpha, beta):
     """Parameters outside the definition, or outside what floats can hold, are named in the error."""

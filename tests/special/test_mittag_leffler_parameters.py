@@ -130,7 +130,7 @@ def test_gradients_in_jax():
     [
         (-0.5, {}, InvalidInputError, "alpha=-0.5"),
         (0.5, {"beta": 1e3}, InvalidInputError, "beta=1000.0"),
-        ([0.5, 0.6], {}, InvalidInputError, "one real number"),
+        ([0.5, -0.6], {}, InvalidInputError, "alpha=-0.6"),
         (0.5, {"gamma": 2.0}, InvalidInputError, "gamma=2.0"),
         (0.5, {"backend": "numpy"}, PinnedBackendError, "backend='numpy'"),
     ],
@@ -140,3 +140,81 @@ def test_bad_parameters_are_named(alpha, options, error, words):
     torch = importlib.import_module("torch")
     with pytest.raises(error, match=words):
         hf.mittag_leffler(-1.0, torch.tensor(alpha, dtype=torch.float64), **options)
+
+
+def test_parameters_broadcast_with_z():
+    """Arrays of alpha and beta in NumPy: each element is the value of its own pair; no element, no value."""
+    alpha, beta = np.array([0.3, 0.7, 1.0])[:, None, None], np.array([[1.0], [0.8]])
+    value = hf.mittag_leffler(Z, alpha, beta)
+    assert value.shape == (3, 2, 5)
+    for i, j in np.ndindex(3, 2):
+        np.testing.assert_array_equal(value[i, j], hf.mittag_leffler(Z, alpha.flat[i], beta.flat[j]))
+    np.testing.assert_array_equal(
+        hf.special.mittag_leffler_derivative(Z, [0.7] * 5), hf.special.mittag_leffler_derivative(Z, 0.7)
+    )
+    assert hf.mittag_leffler(Z + 1j, [0.5] * 5).dtype == np.complex128
+    assert hf.mittag_leffler(-1.0, [0.5, 0.7], gamma=2.0).shape == (2,)
+    assert hf.mittag_leffler(np.zeros(0), [0.5]).shape == (0,)
+    with pytest.raises(InvalidInputError, match="shapes that broadcast"):
+        hf.mittag_leffler(Z, [0.5, 0.7])
+
+
+@NEEDS_TORCH
+def test_gradients_of_arrays_of_parameters_in_torch():
+    """gradcheck and its second derivative; a parameter that is broadcast gets the sum; vmap over rows of pairs."""
+    torch = importlib.import_module("torch")
+    z, a, b = (
+        torch.tensor(one, dtype=torch.float64, requires_grad=True)
+        for one in ([-1.0, -0.5, 0.3], [0.4, 0.7, 1.2], [1.0, 0.8, 1.2])
+    )
+    assert torch.autograd.gradcheck(hf.mittag_leffler, (z, a, b))
+    assert torch.autograd.gradgradcheck(hf.mittag_leffler, (z[:1], a[:1], b[:2]))
+    (rows,) = torch.autograd.grad(hf.mittag_leffler(torch.tensor(Z), a[:, None]).sum(), a)
+    for one, slope in zip(a.detach(), rows, strict=True):
+        single = one.clone().requires_grad_()
+        (right,) = torch.autograd.grad(hf.mittag_leffler(torch.tensor(Z), single).sum(), single)
+        assert float(slope) == pytest.approx(float(right), rel=1e-12)
+    pairs = torch.func.vmap(hf.mittag_leffler)(z.detach(), a.detach(), b.detach())
+    np.testing.assert_array_equal(pairs, hf.mittag_leffler(z.detach(), a.detach(), b.detach()))
+    assert hf.mittag_leffler(torch.tensor(-1.0), np.array([0.5, 0.7])).shape == (2,)
+
+
+@NEEDS_JAX
+def test_gradients_of_arrays_of_parameters_in_jax():
+    """Under jit and vmap: the same values as one by one, and their slopes; outside the definition nan."""
+    jax = importlib.import_module("jax")
+    alpha = np.array([0.4, 0.7, 1.2])
+    with jax.enable_x64(True):
+        right = np.stack([hf.mittag_leffler(Z, a) for a in alpha])
+        np.testing.assert_allclose(jax.jit(hf.mittag_leffler)(Z, alpha[:, None]), right, rtol=1e-14)
+        slope = jax.jit(jax.grad(lambda a: hf.mittag_leffler(Z, a[:, None]).sum()))(alpha)
+        np.testing.assert_allclose(slope, [slopes(a, 1.0, Z)[0].real.sum() for a in alpha], rtol=1e-10)
+        rows = jax.vmap(lambda a: hf.mittag_leffler(Z[:3], a))(np.stack([alpha, alpha[::-1]]))
+        np.testing.assert_allclose(rows[1], hf.mittag_leffler(Z[:3], alpha[::-1]), rtol=1e-14)
+        bad = jax.jit(hf.mittag_leffler)(Z[:2], np.array([0.5, -0.5]))
+        assert np.isfinite(bad[0]) and np.isnan(bad[1])
+
+
+def test_numbers_in_numbers_out():
+    """Every special function of plain numbers is a NumPy number, real or complex; tensors without axes stay tensors."""
+    special = hf.special
+    for value in (-1.0, -1, np.float64(-1.0), np.array(-1.0)):
+        assert type(hf.mittag_leffler(value, 0.5)) is np.float64
+        assert type(special.mittag_leffler_derivative(value, 0.5)) is np.float64
+        assert type(hf.mittag_leffler(value, 0.5, gamma=1.5)) is np.float64
+        assert type(special.wright(value, 0.5, 1.0)) is np.float64
+    assert type(hf.mittag_leffler(-1.0 + 1.0j, 0.5)) is np.complex128
+    assert type(hf.mittag_leffler(np.float32(-1.0), 0.5)) is np.float32
+    for found in (
+        special.gamma(0.5),
+        special.digamma(0.5),
+        special.beta(1.0, 2.0),
+        special.incomplete_beta(1.0, 2.0, 0.5),
+        special.m_wright(1.0, 0.5),
+        special.generalized_binomial(0.5, 2),
+        special.generalized_binomial(0.5, 1.5),
+    ):
+        assert type(found) is np.float64
+    if is_installed("torch"):
+        torch = importlib.import_module("torch")
+        assert hf.mittag_leffler(torch.tensor(-1.0), 0.5).shape == ()

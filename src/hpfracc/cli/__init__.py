@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
+import io
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hpfracc.cli.answer import printable
 from hpfracc.cli.version import library_version
 from hpfracc.errors import HpfraccError
 
@@ -29,8 +33,9 @@ _COMMANDS = {
     "profile": "run a script with spans on, show a profile as a page, compare two",
 }
 
-#: What a shell expects of a command that was refused, interrupted, or whose reader went away.
-_REFUSED, _INTERRUPTED, _BROKEN_PIPE = 2, 130, 141
+#: What a shell expects of a command that was refused, could not write its answer, was interrupted, or whose reader
+#: went away.
+_REFUSED, _UNWRITTEN, _INTERRUPTED, _BROKEN_PIPE = 2, 74, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,27 +46,79 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv : sequence of str, optional
         The arguments; those of the process by default.
     """
+    with _usable_streams() as stdout_is_open:
+        try:
+            return _run(sys.argv[1:] if argv is None else list(argv), stdout_is_open)
+        except KeyboardInterrupt:
+            _complain("interrupted")
+            return _INTERRUPTED
+
+
+def _run(argv: Sequence[str], stdout_is_open: bool) -> int:
+    said = io.StringIO()
     try:
-        arguments = build_parser().parse_args(sys.argv[1:] if argv is None else list(argv))
+        with contextlib.redirect_stdout(said):  # argparse hides that it could not print
+            arguments = build_parser().parse_args(argv)
     except SystemExit as end:  # help, the version, or a mistake that argparse has explained
-        return end.code if isinstance(end.code, int) else _REFUSED
+        if end.code:
+            return end.code if isinstance(end.code, int) else _REFUSED
+        return _deliver(lambda: print(said.getvalue(), end=""), stdout_is_open)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             answer: Answer = arguments.run(arguments)
-            answer.show(as_json=arguments.json)
-            sys.stdout.flush()
+            return _deliver(lambda: answer.show(as_json=arguments.json), stdout_is_open) or answer.status
     except HpfraccError as error:
         _complain(f"error: {error}")
         return _REFUSED
-    except KeyboardInterrupt:
-        _complain("interrupted")
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # Whatever is left in the buffer has no reader; without this the interpreter would complain at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _deliver(show: Callable[[], None], stdout_is_open: bool) -> int:
+    """Print by ``show``; 0, or the exit status where that cannot be done."""
+    try:
+        if not stdout_is_open:
+            raise OSError(errno.EBADF, "it is closed")
+        show()
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # the latter is how Rich says it
+        _drop_output()
         return _BROKEN_PIPE
-    return answer.status
+    except OSError as error:
+        _drop_output()
+        _complain(f"error: stdout cannot be written ({error.strerror or error}); give the answer somewhere to go")
+        return _UNWRITTEN
+    return 0
+
+
+def _drop_output() -> None:
+    """Let what is left in the buffer go nowhere; without this the interpreter would complain at its end."""
+    with contextlib.suppress(OSError, ValueError):  # a stdout without a file, as in tests
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(descriptor, sys.stdout.fileno())
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _usable_streams() -> Iterator[bool]:
+    """Standard streams that can be asked and written to, even if the shell closed them; whether stdout is open.
+
+    What an encoding lacks is written as an escape rather than being an error.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # the next file to be opened would get its number, and what is printed
+            os.open(os.devnull, os.O_RDWR)
+    before = sys.stdin, sys.stdout, sys.stderr
+    with open(os.devnull, "r+", encoding="utf-8") as nowhere:
+        sys.stdin, sys.stdout, sys.stderr = (nowhere if stream is None else stream for stream in before)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            yield before[1] is not None
+        finally:
+            sys.stdin, sys.stdout, sys.stderr = before
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -84,5 +141,6 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _complain(text: str) -> None:
-    line = " ".join(text.split())
-    print(f"hpfracc: {line}", file=sys.stderr)
+    line = printable(" ".join(text.split()))
+    with contextlib.suppress(OSError):  # a stderr that is full; the status tells
+        print(f"hpfracc: {line}", file=sys.stderr, flush=True)

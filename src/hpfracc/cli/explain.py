@@ -13,7 +13,10 @@ __all__ = ["add_command", "parse_shape"]
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
     """Add this command to the parser."""
     parser = commands.add_parser("explain", help=summary, description=__doc__, parents=[common], allow_abbrev=False)
-    parser.add_argument("--op", required=True, metavar="NAME", help="the operation, such as causal_convolution")
+    parser.add_argument(
+        "--op", required=True, metavar="NAME", help="the operation or operator, such as causal_convolution or caputo"
+    )
+    parser.add_argument("--alpha", type=float, help="the order of an operator (default: 0.5)")
     parser.add_argument("--shape", required=True, help="of the main operand: 100000, or 32x1000 for 32 rows of 1000")
     parser.add_argument("--dtype", help="of the operands (default: float64, or integers where only those are served)")
     parser.add_argument("--gradient", action="store_true", help="a derivative must flow through the call")
@@ -26,13 +29,20 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Explain the call that the arguments describe."""
-    from hpfracc.engine.execution.api import explain
+    from hpfracc._explain import explain
+    from hpfracc.engine.execution.catalogue import all_operations
+    from hpfracc.errors import InvalidInputError
 
     shape = parse_shape(arguments.shape)
-    if arguments.dtype is not None:
-        _check_dtype(arguments.op, shape, arguments.dtype)
+    more = {} if arguments.alpha is None else {"alpha": arguments.alpha}
+    if arguments.op in all_operations():
+        if more:
+            raise InvalidInputError(f"--alpha is the order of an operator, and {arguments.op} is an operation without")
+        if arguments.dtype is not None:
+            _check_dtype(arguments.op, shape, arguments.dtype)
     explanation = explain(
         arguments.op,
+        **more,
         shape=shape,
         dtype=arguments.dtype or "float64",
         gradient=arguments.gradient,

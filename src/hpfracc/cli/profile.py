@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.cli.answer import Answer
+from hpfracc.cli.answer import Answer, is_stdout
 
 if TYPE_CHECKING:
     from hpfracc.profiling.profiler import Profiler
@@ -71,6 +71,9 @@ def _run(arguments: argparse.Namespace) -> Answer:
     script: Path = arguments.script
     if not script.is_file():
         raise InvalidInputError(f"script {str(script)!r} is not a file; name the Python script to run")
+    for out in (arguments.out, arguments.json_out):
+        if out is not None and is_stdout(out):
+            raise InvalidInputError(f"{str(out)!r} is stdout, where the script prints; name a file")
     profiler = get_profiler(enabled=True)
     profiler.reset()
     profiler.configure(capacity=arguments.capacity, memory=not arguments.no_memory)
@@ -149,15 +152,22 @@ def _view(document: Any, data: dict[str, Any]) -> Any:
 def _page(arguments: argparse.Namespace) -> Answer:
     from rich.text import Text
 
+    from hpfracc.errors import InvalidInputError
     from hpfracc.profiling.dashboard.page import render_page
     from hpfracc.profiling.document import load_profile, write_text
 
     file: Path | None = arguments.file
     document = None if file is None else load_profile(file)
     out = arguments.out or Path("profile.html" if file is None else file.with_suffix(".html").name)
+    spans = 0 if document is None else len(document["spans"])
+    if is_stdout(out):
+        if arguments.json:
+            raise InvalidInputError("--json and the page cannot both go to stdout; leave --json out, or name a file")
+        text = render_page(document).encode("utf-8", "backslashreplace")
+        return Answer({"page": "-", "spans": spans}, lambda: Text("The page went to stdout"), on_stdout=text)
     page = write_text(out, iter((render_page(document),)))
     return Answer(
-        {"page": str(page.resolve()), "spans": 0 if document is None else len(document["spans"])},
+        {"page": str(page.resolve()), "spans": spans},
         lambda: Text.assemble("The page is at ", (str(page.resolve()), "bold"), overflow="fold"),
     )
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.cli.answer import Answer
+from hpfracc.cli.answer import Answer, is_stdout
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,7 +31,9 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
         return action
 
     add("show", _show, "what is known, by backend and operation")
-    add("export", _export, "write everything into one file").add_argument("file", type=Path, metavar="FILE")
+    add("export", _export, "write everything into one file; - is stdout").add_argument(
+        "file", type=Path, metavar="FILE"
+    )
     add("import", _import, "take in what another machine or process exported; twice is once").add_argument(
         "file", type=Path, metavar="FILE"
     )
@@ -57,8 +59,13 @@ def _show(arguments: argparse.Namespace) -> Answer:
 
 
 def _export(arguments: argparse.Namespace) -> Answer:
-    count = _wisdom(needed=True).export(arguments.file)
-    return _said(f"{count} records written to {arguments.file}", file=str(arguments.file), records=count)
+    wisdom, file = _wisdom(needed=True), arguments.file
+    if is_stdout(file):
+        _refuse_json(arguments)
+        data, count = wisdom.encode()
+        return _said(f"{count} records written to stdout", data, file="-", records=count)
+    count = wisdom.export(file)
+    return _said(f"{count} records written to {file}", file=str(file), records=count)
 
 
 def _import(arguments: argparse.Namespace) -> Answer:
@@ -83,10 +90,19 @@ def _clear(arguments: argparse.Namespace) -> Answer:
     return _said(f"{removed} files removed from {wisdom.path}", removed=removed)
 
 
-def _said(text: str, **data: Any) -> Answer:
+def _refuse_json(arguments: argparse.Namespace) -> None:
+    from hpfracc.errors import InvalidInputError
+
+    if arguments.json:
+        raise InvalidInputError(
+            "--json and the exported file cannot both go to stdout; leave --json out, or name a file"
+        )
+
+
+def _said(text: str, on_stdout: bytes | None = None, **data: Any) -> Answer:
     from rich.text import Text
 
-    return Answer(data, lambda: Text(text, overflow="fold"))
+    return Answer(data, lambda: Text(text, overflow="fold"), on_stdout=on_stdout)
 
 
 def _table(summary: dict[str, Any]) -> RenderableType:
@@ -103,6 +119,8 @@ def _table(summary: dict[str, Any]) -> RenderableType:
         line += f", {summary['unwritten']} not written yet"
     if summary["skipped"]:
         line += f", {summary['skipped']} damaged lines left out"
+    if summary["unknown"]:
+        line += f", {summary['unknown']} of a later hpfracc kept, unused"
     if not summary["rows"]:
         return Group(head, Text(f"{line}; `hpfracc calibrate` fills it"))
     table = Table(box=box.SIMPLE_HEAD)

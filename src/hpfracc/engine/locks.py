@@ -1,6 +1,18 @@
-"""Locks that a forked child does not inherit held.
+"""Locks that neither a fork nor an interrupt leaves held, and the rule that keeps it so.
 
-A thread of the parent may hold a lock at the moment of the fork; in the child nobody would ever release it.
+A thread of the parent may hold a lock at the moment of the fork; in the child nobody would ever release it. So locks
+are made anew there.
+
+Ctrl-C raises ``KeyboardInterrupt`` in the main thread between any two instructions of Python. A lock stays held for
+ever if that happens after it was acquired and before the block that releases it was entered. Hence the rule, which
+``tests/architecture/test_locks.py`` holds:
+
+- A lock is a ``Lock`` or ``RLock`` of :mod:`threading`, taken by ``with``: the two are implemented in C, and no
+  interrupt comes between taking one and entering the block. Nothing calls ``acquire``.
+- Nothing uses a ``Condition``, ``Semaphore``, ``Event`` or ``Barrier``, an executor or its futures, or ``Thread``
+  outside :mod:`hpfracc._aside`: they are Python around such a lock, and an interrupt within leaves it held.
+- A thread waits for others on a ``queue.SimpleQueue``, with a time limit after which it looks again, and holds no lock
+  meanwhile.
 """
 
 from __future__ import annotations

@@ -3,27 +3,35 @@
 Kernels that release the interpreter's lock spread their blocks over this pool. The pool is made at first use, grows to
 the largest number of workers asked for, is forgotten by a forked child (whose copies of the threads do not run), and
 runs each block in a copy of the caller's context, so that ``use_backend`` holds inside workers too.
+
+An interrupt can reach the caller between any two instructions, so it shares no lock with its helpers. Who takes a block
+is settled by ``dict.setdefault``, results go into a list that is there already, and the caller waits on a queue written
+in C, looking again now and then; each of these is one step that no interrupt can split. The caller always waits for the
+blocks that have begun, for they write into its arrays; those that nobody has begun are dropped.
 """
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import itertools
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
 
-__all__ = ["available_cores", "even_blocks", "run_blocks", "started_workers"]
+from hpfracc._aside import LOOK_EVERY, start_thread
+
+__all__ = ["available_cores", "even_blocks", "machine_load", "run_blocks", "run_items", "started_workers"]
 
 T = TypeVar("T")
 B = TypeVar("B")
 
 _lock = threading.Lock()
-_pool: ThreadPoolExecutor | None = None
-_pool_size = _started = 0
+_tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+_started = 0
 _inside = threading.local()
 
 
@@ -33,6 +41,14 @@ def available_cores() -> int:
         return max(1, len(os.sched_getaffinity(0)))
     except AttributeError:  # not on every system
         return max(1, os.cpu_count() or 1)
+
+
+def machine_load() -> float:
+    """Threads of all processes that want to run, for each core of the machine; 0 where the system does not say."""
+    try:
+        return os.getloadavg()[0] / max(1, os.cpu_count() or 1)
+    except (AttributeError, OSError):  # not on every system
+        return 0.0
 
 
 def even_blocks(total: int, parts: int, least: int = 1) -> list[tuple[int, int]]:
@@ -46,113 +62,180 @@ def run_blocks(function: Callable[[B], T], blocks: Sequence[B], workers: int) ->
     """``[function(block) for block in blocks]`` on at most ``workers`` threads, the caller's among them.
 
     Each thread takes the next block that nobody has taken: where the system lets no more threads be started, those that
-    there are do the work of all. The first error is raised once all blocks have ended. Called from inside a worker it
-    runs in that worker, so nested use cannot deadlock.
+    there are do the work of all. The first error is raised once all blocks have ended; an interrupt once those have
+    that were begun. Called from inside a worker it runs in that worker, so nested use cannot deadlock.
     """
     if workers <= 1 or len(blocks) <= 1 or getattr(_inside, "worker", False):
         return [function(block) for block in blocks]
-    left = deque(range(len(blocks)))
-    found: dict[int, T] = {}
-    errors: dict[int, BaseException] = {}
+    job = _Job(function, blocks)
+    return job.run(lambda: _ask_pool(job, min(workers, len(blocks)) - 1))
 
-    def drain() -> None:
-        while True:
-            try:
-                number = left.popleft()
-            except IndexError:
-                return
-            try:
-                found[number] = function(blocks[number])
-            except BaseException as error:
-                errors[number] = error
-                if not isinstance(error, Exception):  # an interrupt: nobody wants the rest
-                    left.clear()
 
-    crew = _Crew(drain)
-    pool = _get_pool(workers - 1)
-    for _ in range(min(workers, len(blocks)) - 1):
-        try:
-            pool.submit(contextvars.copy_context().run, crew.help)
-        except RuntimeError:  # no room for another stack, or the interpreter is shutting down
-            break
-    interrupt: BaseException | None = None
-    try:
-        drain()
-    except BaseException as error:  # an interrupt between two blocks
-        left.clear()
-        interrupt = error
-    while True:
-        try:
-            crew.dismiss()
-            break
-        except BaseException as error:  # an interrupt while others still write into the caller's arrays
-            left.clear()
-            interrupt = error
-    if interrupt is not None:
-        raise interrupt
-    if errors:
-        raise errors[min(errors)]
-    return [found[number] for number in range(len(blocks))]
+def run_items(
+    function: Callable[[B], T],
+    items: Sequence[B],
+    workers: int,
+    *,
+    advance: Callable[[int], None] | None = None,
+    until_error: bool = False,
+) -> list[T]:
+    """The same in threads of its own, for long calls that may use the pool themselves.
+
+    Parameters
+    ----------
+    function, items, workers
+        As in :func:`run_blocks`.
+    advance : callable, optional
+        Called in the caller's thread with how many more items are done.
+    until_error : bool
+        Whether an error keeps items that nobody has begun from being begun.
+    """
+    job = _Job(function, items, advance, until_error)
+    # In a copy of the context here too: which items run in this thread is chance, and what they set must not be.
+    return contextvars.copy_context().run(job.run, lambda: _ask_new_threads(job, min(workers, len(items)) - 1))
 
 
 def started_workers() -> int:
     """Threads of the pool that have been started."""
-    return 0 if _pool is None else _started
+    return _started
 
 
-class _Crew:
-    """The pool's threads that are at work for one caller.
+#: Who holds the blocks that nobody is to begin any more.
+_NOBODY = object()
 
-    Not the futures of what was submitted: what the pool could start no thread for stays in its queue all the same, and
-    a thread that another caller leaves free takes it.
-    """
 
-    def __init__(self, drain: Callable[[], None]) -> None:
-        self._drain = drain
-        self._changed = threading.Condition(threading.Lock())
-        self._at_work = 0
-        self._dismissed = False
+class _Job(Generic[B, T]):
+    """Blocks that a caller and its helpers share."""
+
+    def __init__(
+        self,
+        function: Callable[[B], T],
+        blocks: Sequence[B],
+        advance: Callable[[int], None] | None = None,
+        until_error: bool = False,
+    ) -> None:
+        self._function = function
+        self._blocks = blocks
+        self._advance = advance
+        self._until_error = until_error
+        self._told = 0
+        #: Who took each block.
+        self._takers: dict[int, object] = {}
+        #: What came of each: its value and None, or None and its error.
+        self._ends: list[tuple[Any, BaseException | None] | None] = [None] * len(blocks)
+        self._count: SimpleQueue[None] = SimpleQueue()
+        self._wake: SimpleQueue[None] = SimpleQueue()
+
+    def run(self, ask: Callable[[], None]) -> list[T]:
+        """Do the work with the helpers that ``ask`` calls for, and wait for them."""
+        interrupt: BaseException | None = None
+        try:
+            ask()
+            self._work(self)
+        except BaseException as error:  # between two blocks
+            interrupt = error
+        while True:
+            try:
+                if interrupt is not None:
+                    self._advance = None
+                    self._stop()
+                self._wait()
+                break
+            except BaseException as error:  # others still write into the caller's arrays
+                interrupt = error
+        ends = self._ends
+        # A task that no thread has taken yet stays in the pool's queue, and must not keep the caller's arrays there.
+        self._blocks, self._ends, self._function = (), [], _nothing
+        if interrupt is not None:
+            raise interrupt
+        for end in ends:
+            if end is not None and end[1] is not None:
+                raise end[1]
+        return [end[0] for end in ends if end is not None]
 
     def help(self) -> None:
-        """Join in, unless the work is done."""
-        _inside.worker = True
-        with self._changed:
-            if self._dismissed:
-                return
-            self._at_work += 1
+        """Take part, in a helper's thread."""
         try:
-            self._drain()
+            self._work(object())
+        except MemoryError:  # not even a block could be taken; the others are left to the caller
+            pass
         finally:
-            with self._changed:
-                self._at_work -= 1
-                self._changed.notify_all()
+            self._wake.put(None)
 
-    def dismiss(self) -> None:
-        """Let nobody join any more, and wait for those who did."""
-        with self._changed:
-            self._dismissed = True
-            self._changed.wait_for(lambda: not self._at_work)
+    def _work(self, me: object) -> None:
+        for number, block in enumerate(self._blocks):
+            if self._takers.setdefault(number, me) is not me:
+                continue
+            end: tuple[Any, BaseException | None]
+            try:
+                end = self._function(block), None
+            except BaseException as error:
+                end = None, error
+            self._ends[number] = end
+            if end[1] is not None and (self._until_error or not isinstance(end[1], Exception)):
+                self._stop()
+            if self._advance is not None:
+                self._count.put(None)
+                self._wake.put(None)
+                if me is self:
+                    self._tell()
+
+    def _stop(self) -> None:
+        """Let nobody begin another block."""
+        for number in range(len(self._ends)):
+            self._takers.setdefault(number, _NOBODY)
+
+    def _wait(self) -> None:
+        """Until every block that a helper has taken is done."""
+        number = 0
+        while number < len(self._ends):
+            if self._ends[number] is not None or self._takers[number] in (self, _NOBODY):
+                number += 1
+                continue
+            try:
+                self._wake.get(timeout=LOOK_EVERY)
+            except Empty:
+                continue
+            self._tell()
+        self._tell()
+
+    def _tell(self) -> None:
+        done = self._count.qsize()
+        if self._advance is not None and done > self._told:
+            more, self._told = done - self._told, done
+            self._advance(more)
 
 
-def _begin() -> None:
+def _nothing(block: Any) -> Any:
+    """What is left of the function of a job that is over."""
+
+
+def _ask_pool(job: _Job[B, T], helpers: int) -> None:
     global _started
-    with _lock:
-        _started += 1
+    with _lock, contextlib.suppress(RuntimeError):  # no room for another stack, or the interpreter is shutting down
+        while _started < helpers:
+            start_thread(partial(_serve, _tasks), f"hpfracc_{_started}")
+            _started += 1
+    for _ in range(min(helpers, _started)):
+        _tasks.put(partial(contextvars.copy_context().run, job.help))
 
 
-def _get_pool(size: int) -> ThreadPoolExecutor:
-    global _pool, _pool_size, _started
-    with _lock:
-        if _pool is None or _pool_size < size:
-            # The smaller pool is left to finish what it was given; its idle threads end with it.
-            _pool = ThreadPoolExecutor(size, thread_name_prefix="hpfracc", initializer=_begin)
-            _pool_size, _started = size, 0
-        return _pool
+def _ask_new_threads(job: _Job[B, T], helpers: int) -> None:
+    with contextlib.suppress(RuntimeError):  # those that there are do the work of all
+        for number in range(helpers):
+            start_thread(partial(contextvars.copy_context().run, job.help), f"hpfracc-batch_{number}")
+
+
+def _serve(tasks: SimpleQueue[Callable[[], None]]) -> None:
+    """A thread of the pool."""
+    _inside.worker = True
+    while True:
+        tasks.get()()
 
 
 def _forget_pool() -> None:
-    global _pool, _pool_size, _started, _lock
-    _pool, _pool_size, _started, _lock = None, 0, 0, threading.Lock()
+    global _tasks, _started, _lock
+    _tasks, _started, _lock = SimpleQueue(), 0, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

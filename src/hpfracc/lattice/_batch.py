@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextvars
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, final
 
 import numpy as np
@@ -16,6 +14,7 @@ from hpfracc.engine.execution.api import bitwise_xor, matmul
 from hpfracc.engine.execution.batching.run import run
 from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.execution.operation import Operation
+from hpfracc.engine.workers import run_items
 from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError
 from hpfracc.lattice import _transforms
 from hpfracc.lattice._lattice import Lattice
@@ -155,13 +154,9 @@ class LatticeBatch:
 
     def execute_parallel(self, operations: Sequence[Callable[[], Any]]) -> list[Any]:
         """Call each function in a thread, with the settings of the caller; results in order, or the first error."""
-        with (
-            self._timed("execute_parallel", len(operations)) as launched,
-            ThreadPoolExecutor(max(1, min(self.max_batch_size, len(operations)))) as pool,
-        ):
-            futures = [pool.submit(contextvars.copy_context().run, operation) for operation in operations]
+        with self._timed("execute_parallel", len(operations)) as launched:
             launched()
-            return [future.result() for future in futures]
+            return run_items(lambda operation: operation(), operations, self.max_batch_size)
 
     def get_stats(self) -> dict[str, dict[str, float]]:
         """For each kind of work: calls, items, launches of the engine and seconds."""

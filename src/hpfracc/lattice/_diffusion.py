@@ -58,7 +58,7 @@ class FractionalDiffusion:
         self,
         geometry: Geometry,
         alpha: Any,
-        scope: Callable[[Any], contextlib.AbstractContextManager[Any]] = lambda data: contextlib.nullcontext(),
+        scope: Callable[[Any], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         if geometry.is_moore and not is_regular(geometry):
             laplacian_spectrum(geometry)  # which says why not
@@ -69,6 +69,10 @@ class FractionalDiffusion:
         if known is not None and known <= 0.0:
             raise InvalidInputError(f"alpha={known}; use a number above 0")
         self._kept: Array | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What it was made of; what was worked out is worked out again."""
+        return FractionalDiffusion, (self.geometry, self.alpha, self._scope)
 
     @property
     def alpha(self) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import heapq
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from hpfracc._aside import run_aside
 from hpfracc._config import current_backend, get_settings
 from hpfracc._optional import is_installed
 from hpfracc.engine.execution.api import stencil_relax
@@ -90,7 +92,10 @@ def search_path(geometry: Geometry, costs: Costs, a: int, b: int, method: str | 
     if _compiles(geometry):
         if method is None:
             method = "astar" if costs.least >= _STRONG * costs.mean else "bidirectional"
-        found = _COMPILED[method](geometry, costs, a, b)
+        search = partial(_COMPILED[method], geometry, costs, a, b)
+        # The first one compiles, and an interrupt would leave the compiler locked.
+        found = search() if method in _ready else run_aside(search)
+        _ready.add(method)
     else:
         found = _in_python(geometry, costs, a, b)
     if found is None:
@@ -146,6 +151,8 @@ def _from_both_ends(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[l
 
 _COMPILED = {"astar": _by_astar, "bidirectional": _from_both_ends}
 METHODS = tuple(_COMPILED)
+#: Those that are compiled.
+_ready: set[str] = set()
 
 
 def _in_python(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[list[int], float] | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, final
 
 import numpy as np
 
+from hpfracc._frames import open_samples
+from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.operators._fractional_difference import difference_width, fractional_difference
 
@@ -35,6 +38,8 @@ class FractionalDifferencer:
     ----------
     n_features_in_ : int
         Columns seen by :meth:`fit`.
+    feature_names_in_ : array of str
+        Their names, where they all have one that is text.
     width_ : int or None
         Rows that a value looks back on; None without window and threshold.
 
@@ -49,6 +54,7 @@ class FractionalDifferencer:
     """
 
     n_features_in_: int
+    feature_names_in_: np.ndarray[Any, Any]
     width_: int | None
 
     def __init__(self, d: float = 0.5, *, window: int | None = None, threshold: float | None = None) -> None:
@@ -75,31 +81,72 @@ class FractionalDifferencer:
         table = _as_table(X)
         fractional_difference(table[:1], self.d, self.window, self.threshold, axis=0)
         self.n_features_in_ = table.shape[1]
+        names = _names_of(X)
+        if names is not None:
+            self.feature_names_in_ = names
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         self.width_ = self.window
         if self.threshold is not None:
             self.width_ = difference_width(self.d, self.threshold)
         return self
 
-    def transform(self, X: Any) -> np.ndarray[Any, Any]:  # noqa: N803
-        """Differences of every column, as many rows as were given."""
-        return self._apply(X, inverse=False)
+    def set_output(self, *, transform: str | None = None) -> FractionalDifferencer:
+        """Say what :meth:`transform` gives, as scikit-learn's transformers do.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas"}, optional
+            ``"default"``: a NumPy array. ``"pandas"``: a ``DataFrame`` with the index of the input. None leaves it as
+            it is: at first what ``sklearn.set_config(transform_output=...)`` says, else an array.
+        """
+        if transform is not None:
+            # The name under which scikit-learn's `clone` looks for it.
+            self._sklearn_output_config = {"transform": _check_output(transform)}
+        return self
+
+    def transform(self, X: Any) -> Any:  # noqa: N803
+        """Differences of every column, as many rows as were given; see :meth:`set_output` for their form."""
+        found = self._apply(X, inverse=False)
+        if self._output() == "default":
+            return found
+        pandas = import_optional("pandas")
+        index = X.index if isinstance(X, pandas.DataFrame) else None
+        names = _names_of(X)
+        return pandas.DataFrame(found, index=index, columns=self.get_feature_names_out(names))
 
     def inverse_transform(self, X: Any) -> np.ndarray[Any, Any]:  # noqa: N803
         """The table whose differences these are."""
         return self._apply(X, inverse=True)
 
-    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray[Any, Any]:  # noqa: N803
+    def fit_transform(self, X: Any, y: Any = None) -> Any:  # noqa: N803
         """:meth:`fit`, then :meth:`transform`."""
         return self.fit(X, y).transform(X)
 
+    def _output(self) -> str:
+        """The form of what :meth:`transform` gives."""
+        chosen = getattr(self, "_sklearn_output_config", None)
+        if chosen is not None:
+            return str(chosen["transform"])
+        sklearn = sys.modules.get("sklearn")
+        get_config = getattr(sklearn, "get_config", None)  # None while another thread imports it
+        return "default" if get_config is None else _check_output(get_config()["transform_output"])
+
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray[Any, Any]:
-        """The names of the columns, which stay what they are; ``x0``, ``x1``, ... where none are given."""
+        """The names of the columns, which stay what they are; ``x0``, ``x1``, ... where they have none."""
         if input_features is None:
-            input_features = [f"x{i}" for i in range(self.n_features_in_)]
+            known = getattr(self, "feature_names_in_", None)
+            input_features = [f"x{i}" for i in range(self.n_features_in_)] if known is None else known
         return np.asarray(input_features, dtype=object)
 
-    def _apply(self, table: Any, *, inverse: bool) -> np.ndarray[Any, Any]:
-        table = _as_table(table)
+    def _apply(self, given: Any, *, inverse: bool) -> np.ndarray[Any, Any]:
+        table = _as_table(given)
+        names, known = _names_of(given), getattr(self, "feature_names_in_", None)
+        if names is not None and known is not None and list(names) != list(known):
+            raise InvalidInputError(
+                "The feature names should match those that were passed during fit: it was fitted with "
+                f"{', '.join(known)} and is given {', '.join(names)}; give the same columns in the same order"
+            )
         expected = getattr(self, "n_features_in_", table.shape[1])
         if table.shape[1] != expected:
             raise ShapeError(
@@ -126,11 +173,25 @@ class FractionalDifferencer:
         return f"FractionalDifferencer({shown})"
 
 
+def _names_of(given: Any) -> np.ndarray[Any, Any] | None:
+    """The names of a frame's columns where all of them are text, as scikit-learn has it."""
+    columns = getattr(given, "columns", None)
+    if columns is None or not all(isinstance(name, str) for name in columns):
+        return None
+    return np.asarray(columns, dtype=object)
+
+
+def _check_output(name: Any) -> str:
+    if name not in ("default", "pandas"):
+        raise InvalidInputError(f"transform={name!r} is not an output this transformer has; use 'default' or 'pandas'")
+    return str(name)
+
+
 def _as_table(given: Any) -> np.ndarray[Any, Any]:
     """Rows by columns, in float32 or float64."""
     if hasattr(given, "toarray"):
         raise UnsupportedDtypeError("X is sparse, and differences of it are not; convert it with X.toarray()")
-    table = np.asarray(given)
+    table = np.asarray(open_samples(given, axis=0, by_row=True).values)
     if table.dtype.kind == "c":
         raise InvalidInputError(
             "Complex data not supported in a table of features; use hpfracc.fractional_difference for complex series"

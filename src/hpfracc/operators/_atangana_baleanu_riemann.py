@@ -11,8 +11,8 @@ from hpfracc.operators._function import Function
 from hpfracc.operators._memory_kernel import normalised, read_memory_order
 from hpfracc.operators._values import Samples, join
 from hpfracc.operators.rules._differences import Differences
+from hpfracc.operators.rules._first_points import infinite_at_origin
 from hpfracc.operators.rules._mittag_leffler import kernel_at_points
-from hpfracc.operators.rules._quadrature import value_at_origin
 
 __all__ = ["AtanganaBaleanuRiemann", "atangana_baleanu_riemann"]
 
@@ -62,7 +62,7 @@ class AtanganaBaleanuRiemann(FractionalOperator):
         value = outcome.value + term
         if order.known == 1.0:
             # The limit from below, of f(t_0) / (1 - alpha), which carries no derivative.
-            value = join([value_at_origin(samples.values[..., :1], order), value[..., 1:]])
+            value = join([infinite_at_origin(samples.values[..., :1], order, []), value[..., 1:]])
         return normalised(replace(outcome, value=value), self.normalisation, order)
 
     def _of_function(self, function: Function) -> Outcome:

@@ -6,24 +6,27 @@ import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from hpfracc._arrays import PAIR_KINDS, device_of, library_of
+from hpfracc._frames import Opened, has_labels, open_samples
 from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._again import Again
-from hpfracc.operators._estimates import meets, rounding_note, rounding_of
+from hpfracc.operators._estimates import LOST, meets, rounding_note, rounding_of, warn_of
 from hpfracc.operators._exponentials import LEAST_TOLERANCE
-from hpfracc.operators._function import Function, read_function
+from hpfracc.operators._function import Function, read_function, read_reflected_function
 from hpfracc.operators._grids import Grid, read_grid, read_number
+from hpfracc.operators._memory import hint_at_fast
 from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
-from hpfracc.operators._values import Samples, as_values, check_axis, join, move_axis
+from hpfracc.operators._values import Samples, as_values, check_axis, flip, join, move_axis
+from hpfracc.profiling.recorder import shared as spans
 
 if TYPE_CHECKING:
     from hpfracc.operators._stream import OperatorStream
@@ -37,6 +40,7 @@ __all__ = [
     "apply_rule",
     "order_beside",
     "pick_rule",
+    "relabelled",
     "streamed_rule",
 ]
 
@@ -58,8 +62,12 @@ class Outcome:
     message: str = ""
     #: The error that was asked for, relative to the largest value, where one was.
     rtol: float | None = None
+    #: What an operator of this order makes of functions as large as f: the measure of errors where the answer is 0.
+    scale: float = 0.0
     #: What is to be said beside the message, found only if asked for.
     note: Callable[[], str] | None = None
+    #: Whether values could be looked at: where they are traced nothing is known of the error.
+    looked: bool = True
     #: Where it is the same for every such call: the value from samples of this length and dtype, whatever their step.
     again: Again | None = None
 
@@ -125,6 +133,8 @@ class FractionalOperator(ABC):
     any_grid_rules: ClassVar[Mapping[str, Rule]] = {}
     #: The grids it takes.
     grids: ClassVar[tuple[str, ...]] = ("uniform",)
+    #: ``"left"`` from the origin on, or ``"right"`` up to the end; a field of the operators that have both.
+    side = "left"
     #: Where it starts if neither ``origin`` nor samples' points say so; None for 0.
     usual_origin: ClassVar[float | None] = None
 
@@ -134,7 +144,9 @@ class FractionalOperator(ABC):
         t: Any = None,
         *,
         step: Any = None,
-        axis: int = -1,
+        axis: int | None = None,
+        dim: Any = None,
+        time_unit: str | None = None,
         origin: float | None = None,
         factor: float | None = None,
         rtol: float | None = None,
@@ -146,15 +158,24 @@ class FractionalOperator(ABC):
         Parameters
         ----------
         f : array_like or callable
-            Samples, with any leading shape, or a function of an array of points.
+            Samples, with any leading shape, or a function of an array of points. Samples may be a pandas ``Series`` or
+            ``DataFrame`` or an xarray ``DataArray``; then the result is one too, with the same labels.
         t : array_like, optional
-            The points: those of the samples, or those at which a callable's result is wanted.
+            The points: those of the samples, or those at which a callable's result is wanted. Those of samples may be
+            dates (``datetime64``). Labelled samples need neither ``t`` nor ``step`` where their labels are dates, time
+            differences, floating numbers, or whole numbers under a name.
         step : float, optional
             Distance of the samples, instead of ``t``; may carry a derivative.
-        axis : int
-            The axis of the samples along which the points lie.
+        axis : int, optional
+            The axis of the samples along which the points lie: the last one by default, the index of a frame.
+        dim : hashable, optional
+            For a ``DataArray``: the name of that axis, needed where there are several.
+        time_unit : str, optional
+            What dates are counted in: ``"s"`` by default, or ``"ns"``, ``"us"``, ``"ms"``, ``"min"``, ``"h"``,
+            ``"D"``, ``"W"``. They count from the first one; a derivative of order alpha is per unit to the power alpha.
         origin : float, optional
-            Where the operator starts: ``t[0]`` for samples, 0 for callables.
+            Where the operator starts: ``t[0]`` for samples, 0 for callables. With ``side="right"`` the end b up to
+            which it reaches: the last point of ``t``.
         factor : float, optional
             For a callable: it is ``(t - origin)**factor`` times a smooth function, which is kept exact.
         rtol : float, optional
@@ -168,13 +189,49 @@ class FractionalOperator(ABC):
         Returns
         -------
         array or OperatorResult
-            An array of the caller's own kind, shaped like the samples (like ``t`` for a callable).
+            An array of the caller's own kind, shaped like the samples (like ``t`` for a callable; a number where ``t``
+            is one).
+
+        Raises
+        ------
+        DivergenceError
+            Where the integral of a callable does not exist, such as that of 1/t from 0.
+
+        Warns
+        -----
+        AccuracyWarning
+            Where the method did not converge on a callable, or where rounding leaves an error above ``rtol`` (above
+            1e-3 of the largest value, if none is given); not with ``full_output``, which says so itself.
+
+        Notes
+        -----
+        A callable is known by its values at some points: 33 at first, more until they agree. A feature that all of them
+        miss, one narrower than about 1/200 of the way from the origin to the last point of ``t``, cannot be seen;
+        give points of ``t`` up to it and beyond, or samples.
         """
         if type(step) is float and t is None and origin is None and factor is None and rtol is None:
-            again = None if full_output else self._met_before(f, step, axis)
+            plain = not (full_output or spans.on) and dim is None and time_unit is None
+            again = self._met_before(f, step, axis) if plain else None
             if again is not None:
                 return again(f, step, backend)
+        if spans.on:
+            with spans.span(type(self).__name__):
+                return self._opened(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
+        return self._opened(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
+
+    def _opened(self, f: Any, t: Any, step: Any, axis: Any, dim: Any, time_unit: Any, origin: Any, *more: Any) -> Any:
+        """Apply to samples without their labels, which come back."""
+        if dim is None and time_unit is None and not has_labels(f, None if callable(f) else t):
+            return self._read_and_run(f, t, step, -1 if axis is None else axis, origin, *more)
+        opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit)
+        return relabelled(opened, self._read_and_run(opened.values, opened.t, step, opened.axis, origin, *more))
+
+    def _read_and_run(
+        self, f: Any, t: Any, step: Any, axis: Any, origin: Any, factor: Any, rtol: Any, backend: Any, full_output: bool
+    ) -> Any:
+        """Read samples or a callable with their points, and run what the operator does to them."""
         problem: Samples | Function
+        right = self._is_right()
         if origin is None and (t is None or callable(f)):
             origin = self.usual_origin
         if callable(f) and not hasattr(f, "dtype"):
@@ -182,10 +239,13 @@ class FractionalOperator(ABC):
                 raise InvalidInputError(
                     "step= is for samples; give the points t at which a callable's result is wanted"
                 )
-            origin = self._start_of(t, origin)
-            problem = read_function(f, t, origin=origin, factor=factor, rtol=rtol, axis=axis, backend=backend)
+            if right:
+                read: Callable[..., Function] = read_reflected_function
+            else:
+                read, origin = read_function, self._start_of(t, origin)
+            problem = read(f, t, origin=origin, factor=factor, rtol=rtol, axis=axis, backend=backend)
             run: Callable[[Any], Outcome] = self._of_function
-            start = problem.origin
+            start = problem.start
         else:
             if factor is not None:
                 raise InvalidInputError(f"factor={factor!r} is for callables; samples have no use for it")
@@ -193,18 +253,26 @@ class FractionalOperator(ABC):
             values = as_values(f, self._order_like(), step)
             axis = check_axis(axis, values.ndim)
             values = move_axis(values, axis, -1)
-            grid = read_grid(t, step, origin, values.shape[-1])
-            problem = Samples(values, self._own_grid(grid, t), backend, tolerance)
-            run = self._of_samples
+            grid = read_grid(t, step, origin, values.shape[-1], from_end=right)
             start = grid.origin
+            if right:
+                values, grid = flip(values), grid.reflected()
+            problem = Samples(values, self._own_grid(grid, t), backend, tolerance)
+            if not problem.grid.uniform and getattr(self, "method", None) not in FAST:
+                hint_at_fast(self, problem)
+            run = self._of_samples
         # A JAX order is float64 inside, whatever the user's setting: the samples keep their dtype.
         with namespace_of(self._order_like()).scope(), composite() as decisions:
             outcome = run(problem)
             made = list(decisions)  # those of the answer, without what the estimate of its error takes
             estimate: Any = math.nan
-            if full_output and outcome.error is not None:
+            checked = isinstance(problem, Function) and outcome.looked
+            if (full_output or checked) and outcome.error is not None:
                 estimate = outcome.error()
         value = outcome.value
+        if right:
+            value = flip(value)
+            estimate = flip(estimate) if getattr(estimate, "ndim", 0) else estimate
         if outcome.again is not None and isinstance(problem, Samples) and problem.values is f:
             if len(_again) >= _MOST_REMEMBERED:
                 _again.clear()
@@ -214,16 +282,31 @@ class FractionalOperator(ABC):
             value = problem.shaped(value)
         elif axis != -1:
             value = move_axis(value, -1, axis)
+        if not (full_output or checked):
+            return value
+        converged, message = outcome.converged, outcome.message
+        # Of a tolerance that nobody named only the loss of nearly all digits is worth a warning.
+        limit = outcome.rtol
+        if limit is not None and rtol is None and not full_output:
+            limit = LOST
+        if converged and limit is not None and not meets(value, estimate, limit, outcome.scale):
+            converged = False
+            message += f"; rounding leaves an error above {limit:g} of the largest value"
         if not full_output:
+            if not converged:
+                warn_of(self, value, estimate, message)
             return value
         decision = made[0] if len(made) == 1 else made or None
-        converged, message = outcome.converged, outcome.message
         if outcome.note is not None:
             message = "; ".join(part for part in (message, outcome.note()) if part)
-        if converged and outcome.rtol is not None and not meets(value, estimate, outcome.rtol):
-            converged = False
-            message += f"; rounding leaves an error above rtol={outcome.rtol:g} of the largest value"
+        if isinstance(problem, Samples) and problem.grid.note:
+            message = "; ".join(part for part in (message, problem.grid.note) if part)
         return OperatorResult(value, outcome.method, estimate, decision, start, converged, message)
+
+    def _is_right(self) -> bool:
+        if self.side not in ("left", "right"):
+            raise InvalidInputError(f"side={self.side!r} is not known; use 'left' or 'right'")
+        return self.side == "right"
 
     def _start_of(self, t: Any, origin: Any) -> Any:
         """Where the operator starts on a callable, None for 0; those that look to both sides say it themselves."""
@@ -240,7 +323,7 @@ class FractionalOperator(ABC):
             raise InvalidInputError(f"rtol={number:g} is out of reach; use {LEAST_TOLERANCE:g} up to 1, such as 1e-10")
         return number
 
-    def stream(self, step: float, *, rtol: float = 1e-6, axis: int = -1) -> OperatorStream:
+    def stream(self, step: float, *, rtol: float = 1e-6, axis: int | None = None, dim: Any = None) -> OperatorStream:
         """The same operator for a signal that comes in chunks, with a memory that does not grow.
 
         Parameters
@@ -249,8 +332,10 @@ class FractionalOperator(ABC):
             Distance of the samples.
         rtol : float
             How far the values may be from those of the whole signal, relative to their maximum.
-        axis : int
-            The axis of each chunk along which the points lie.
+        axis : int, optional
+            The axis of each chunk along which the points lie: the last one by default, the index of a frame.
+        dim : hashable, optional
+            The name of that axis, for chunks that are a ``DataArray``.
 
         Returns
         -------
@@ -269,7 +354,9 @@ class FractionalOperator(ABC):
         """
         from hpfracc.operators._stream import OperatorStream
 
-        return OperatorStream(self, step, rtol=rtol, axis=axis)
+        if self._is_right():
+            raise InvalidInputError("side='right' looks ahead, to samples that a stream does not have; use side='left'")
+        return OperatorStream(self, step, rtol=rtol, axis=axis, dim=dim)
 
     def _streamed(self) -> tuple[Rule, Order]:
         """The rule and the order of a stream of this operator."""
@@ -281,7 +368,9 @@ class FractionalOperator(ABC):
         if not (kind is np.ndarray or kind in PAIR_KINDS) or not f.ndim or not 0.0 < step < math.inf:
             return None
         # A bool is no axis, though it counts as a number.
-        if type(axis) is not int or axis not in (-1, f.ndim - 1) or type(self._order_like()) is not float:
+        if axis is not None and (type(axis) is not int or axis not in (-1, f.ndim - 1)):
+            return None
+        if type(self._order_like()) is not float:
             return None
         try:
             return _again.get((self, f.shape[-1], f.dtype))
@@ -303,6 +392,14 @@ class FractionalOperator(ABC):
     @abstractmethod
     def _of_function(self, function: Function) -> Outcome:
         """Apply to a callable."""
+
+
+def relabelled(opened: Opened, result: Any) -> Any:
+    """What an operator gave for samples without their labels, with them; a full account says what the points were."""
+    if not isinstance(result, OperatorResult):
+        return opened.close(result)
+    message = "; ".join(part for part in (result.message, opened.note) if part)
+    return replace(result, value=opened.close(result.value), message=message)
 
 
 def order_beside(order: Order, values: Any) -> Order:

@@ -42,6 +42,13 @@ class Caputo(FractionalOperator):
     ceiling : int, optional
         The integer n, needed only where ``alpha`` is traced and lies above 1; 1 is taken if it is not given, and the
         result is nan where that is wrong.
+    side : {"left", "right"}
+        From the origin up to t, as above, or from t up to an end b, the last point unless ``origin=`` says otherwise:
+
+        .. math:: D^\alpha_{b-} f(t) = \frac{(-1)^n}{\Gamma(n-\alpha)} \int_{t}^{b} (s-t)^{n-\alpha-1} f^{(n)}(s)\,ds.
+
+        It is the left-sided derivative of :math:`f(b - x)` at x = b - t; that of whole order n is
+        :math:`(-1)^n f^{(n)}`.
 
     Notes
     -----
@@ -55,6 +62,7 @@ class Caputo(FractionalOperator):
     alpha: Any
     method: str = "auto"
     ceiling: int | None = None
+    side: str = "left"
 
     definition: ClassVar[str] = "caputo"
     short_names: ClassVar[tuple[str, ...]] = ("C",)
@@ -90,12 +98,19 @@ class Caputo(FractionalOperator):
 
 
 def caputo(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", ceiling: int | None = None, **options: Any
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    ceiling: int | None = None,
+    side: str = "left",
+    **options: Any,
 ) -> Any:
     """Caputo derivative of samples or of a callable.
 
-    ``alpha``, ``method`` and ``ceiling`` are those of :class:`Caputo`; the ``options`` (``step``, ``axis``, ``origin``,
-    ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    ``alpha``, ``method``, ``ceiling`` and ``side`` are those of :class:`Caputo`; the ``options`` (``step``, ``axis``,
+    ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
 
     Examples
     --------
@@ -108,4 +123,4 @@ def caputo(
     >>> float(np.round(hf.caputo(np.exp, 1.0, 0.5), 10))  # of a function: e erf(1)
     2.2906982523
     """
-    return Caputo(alpha, method, ceiling)(f, t, **options)
+    return Caputo(alpha, method, ceiling, side)(f, t, **options)

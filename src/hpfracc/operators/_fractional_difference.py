@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._frames import has_labels, open_samples
 from hpfracc.engine.execution.api import causal_convolution, composite
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._base import order_beside
@@ -17,6 +18,7 @@ from hpfracc.operators._sequences import binomials
 from hpfracc.operators._values import Samples, as_values, check_axis, move_axis
 from hpfracc.operators._weights import weights_of
 from hpfracc.operators.rules._grunwald import Grunwald
+from hpfracc.profiling.recorder import watched
 
 __all__ = ["difference_width", "fractional_difference"]
 
@@ -25,13 +27,15 @@ _WHOLE_MEMORY = Grunwald()
 _MOST_GROWTH = 1e4
 
 
+@watched
 def fractional_difference(
     x: Any,
     d: Any,
     window: int | None = None,
     threshold: float | None = None,
-    axis: int = -1,
+    axis: int | None = None,
     *,
+    dim: Any = None,
     inverse: bool = False,
     backend: Any = None,
 ) -> Any:
@@ -42,7 +46,9 @@ def fractional_difference(
     Parameters
     ----------
     x : array_like, shape (..., N)
-        Equally spaced observations, oldest first; before the first they count as zero.
+        Equally spaced observations, oldest first; before the first they count as zero. A pandas ``Series`` or
+        ``DataFrame`` or an xarray ``DataArray`` gives one with the same labels; the rows are what is counted, so that
+        an index of business days is as good as any that does not go back.
     d : float or scalar array
         Any real number: 1 gives ordinary differences, 0 the series itself, negative d sums. A tensor or JAX array
         carries its derivative.
@@ -52,8 +58,10 @@ def fractional_difference(
     threshold : float, optional
         Instead of ``window``: leave out the weights after the last one that is this large (the *fixed-width* window of
         Lopez de Prado). :class:`hpfracc.FractionalDifferencer` tells K, as its ``width_``.
-    axis : int
-        The axis along which time runs.
+    axis : int, optional
+        The axis along which time runs: the last one by default, the index of a frame.
+    dim : hashable, optional
+        The name of that axis, for a ``DataArray``; needed where it has several.
     inverse : bool
         Undo a difference with the same ``d`` and window: also with a window, where ``-d`` would not.
     backend : str, optional
@@ -87,10 +95,16 @@ def fractional_difference(
     >>> hf.fractional_difference(np.array([1.0, 3.0, 6.0, 10.0]), 1)
     array([1., 2., 3., 4.])
     """
+    if dim is not None or has_labels(x):
+        opened = open_samples(x, axis=axis, dim=dim, by_row=True)
+        found = fractional_difference(
+            opened.values, d, window, threshold, opened.axis, inverse=inverse, backend=backend
+        )
+        return opened.close(found, attributes=True)
     order = read_order(d, name="d")
     values = as_values(x, order.value)
     order = order_beside(order, values)
-    axis = check_axis(axis, values.ndim)
+    axis = check_axis(-1 if axis is None else axis, values.ndim)
     values = move_axis(values, axis, -1)
     n = values.shape[-1]
     taps = _taps(order, n, window, threshold)

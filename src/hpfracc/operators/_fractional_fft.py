@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._frames import has_labels, open_samples
 from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.operators._base import order_beside
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._values import as_values, check_axis, move_axis
+from hpfracc.profiling.recorder import watched
 
 __all__ = ["chirp_transform", "fractional_fft"]
 
 
-def fractional_fft(x: Any, alpha: Any, axis: int = -1, *, points: int | None = None, backend: Any = None) -> Any:
+@watched
+def fractional_fft(
+    x: Any, alpha: Any, axis: int | None = None, *, dim: Any = None, points: int | None = None, backend: Any = None
+) -> Any:
     r"""The fractional fast Fourier transform of Bailey and Swarztrauber.
 
     .. math:: G_k = \sum_{n=0}^{N-1} x_n e^{-2\pi i n k \alpha}, \qquad k = 0, \dots, M-1.
@@ -27,13 +32,16 @@ def fractional_fft(x: Any, alpha: Any, axis: int = -1, *, points: int | None = N
     Parameters
     ----------
     x : array_like, shape (..., N)
-        Real or complex samples.
+        Real or complex samples, equally spaced. Those of pandas and xarray come back with their labels, but for those
+        along the axis, which becomes that of the frequencies.
     alpha : float, Fraction or scalar array
         The spacing of the frequencies in turns per sample, any real number; a tensor or JAX array carries its
         derivative. A :class:`fractions.Fraction` is taken exactly: ``1/N`` as a float is wrong by a rounding, which at
         the last of a million frequencies has grown to 1e-10.
-    axis : int
-        The axis of the samples.
+    axis : int, optional
+        The axis of the samples: the last one by default, the index of a frame.
+    dim : hashable, optional
+        The name of that axis, for an xarray ``DataArray``.
     points : int, optional
         M, how many frequencies; as many as there are samples by default.
     backend : str, optional
@@ -61,13 +69,17 @@ def fractional_fft(x: Any, alpha: Any, axis: int = -1, *, points: int | None = N
     >>> bool(np.allclose(hf.fractional_fft(x, 1 / 4), np.fft.fft(x)))
     True
     """
+    if dim is not None or has_labels(x):
+        opened = open_samples(x, axis=axis, dim=dim, by_row=True)
+        found = fractional_fft(opened.values, alpha, opened.axis, points=points, backend=backend)
+        return opened.close(found, points=False)
     low = 0.0
     if isinstance(alpha, Fraction):
         exact, alpha = alpha, float(alpha)
         low = float(exact - Fraction(alpha))
     order = read_order(alpha)
     values = as_values(x, order.value)
-    axis = check_axis(axis, values.ndim)
+    axis = check_axis(-1 if axis is None else axis, values.ndim)
     values = move_axis(values, axis, -1)
     rates = (0.0, order.value, 0.0, 0.0, low, 0.0) if low else (0.0, order.value, 0.0)
     result = chirp_transform(values, rates, order, points=points, backend=backend)

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
+from hpfracc._frames import has_labels, open_samples
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import UNIFORM, FractionalOperator, Outcome, apply_rule, pick_rule
+from hpfracc.operators._base import UNIFORM, FractionalOperator, Outcome, apply_rule, pick_rule, relabelled
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._periodic import first_point, sampled
 from hpfracc.operators._several_axes import call_over_axes
 from hpfracc.operators._values import Samples
 from hpfracc.operators.rules._laplacian import Dirichlet, Integral, LaplacianRule, Neumann, Periodic
+from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["FractionalLaplacian", "fractional_laplacian"]
 
@@ -71,7 +73,9 @@ class FractionalLaplacian(FractionalOperator):
         t: Any = None,
         *,
         step: Any = None,
-        axis: int | Sequence[int] = -1,
+        axis: int | Sequence[int] | None = None,
+        dim: Any = None,
+        time_unit: str | None = None,
         origin: Any = None,
         factor: Any = None,
         rtol: Any = None,
@@ -88,8 +92,12 @@ class FractionalLaplacian(FractionalOperator):
             The points along the axis, or those along each of the axes.
         step : float or sequence of float, optional
             Their distance instead, one for all axes or one for each.
-        axis : int or sequence of int
-            The axes of space.
+        axis : int or sequence of int, optional
+            The axes of space: the last one by default, the index of a frame.
+        dim : hashable or sequence, optional
+            Their names instead, for a ``DataArray``, whose coordinates give the points.
+        time_unit : str, optional
+            As for every operator, where an axis holds dates.
         origin, factor, rtol : None
             Of other operators; this one has no use for them and refuses them.
         backend : str, optional
@@ -100,9 +108,15 @@ class FractionalLaplacian(FractionalOperator):
         for name, option in (("origin", origin), ("factor", factor), ("rtol", rtol)):
             if option is not None:
                 raise InvalidInputError(f"{name}={option!r}: {_WHO} has no use for it; leave it out")
-        if isinstance(axis, Sequence):
-            return call_over_axes(self, f, t, step=step, axes=axis, backend=backend, full_output=full_output)
-        return FractionalOperator.__call__(self, f, t, step=step, axis=axis, backend=backend, full_output=full_output)
+        along: Any = axis
+        options: dict[str, Any] = {"step": step, "backend": backend, "full_output": full_output}
+        if not isinstance(axis, Sequence) and (isinstance(dim, str) or not isinstance(dim, Sequence)):
+            return FractionalOperator.__call__(self, f, t, axis=along, dim=dim, time_unit=time_unit, **options)
+        with spans.span(type(self).__name__):
+            if dim is not None or time_unit is not None or has_labels(f):
+                opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit)
+                return relabelled(opened, call_over_axes(self, opened.values, opened.t, axes=opened.axis, **options))
+            return call_over_axes(self, f, t, axes=along, **options)
 
     def _start_of(self, t: Any, origin: Any) -> Any:
         return first_point(t, origin, _WHO)

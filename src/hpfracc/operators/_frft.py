@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from hpfracc._arrays import dtype_name, library_of
+from hpfracc._frames import has_labels, open_samples
 from hpfracc.engine.execution.api import composite, fft, matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._base import order_beside
@@ -15,11 +16,15 @@ from hpfracc.operators._hermite_gauss import hermite_gauss
 from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._values import as_values, check_axis, constant, join, join_rows, move_axis, scalar, where, zeros
+from hpfracc.profiling.recorder import watched
 
 __all__ = ["frft"]
 
 
-def frft(x: Any, order: Any, axis: int = -1, *, method: str = "chirp", backend: Any = None) -> Any:
+@watched
+def frft(
+    x: Any, order: Any, axis: int | None = None, *, dim: Any = None, method: str = "chirp", backend: Any = None
+) -> Any:
     r"""The fractional Fourier transform: a rotation of time and frequency by ``order`` quarter turns.
 
     .. math:: F^a f(u) = \sqrt{1 - i \cot\varphi} \int e^{i\pi (u^2 \cot\varphi - 2uv \csc\varphi + v^2 \cot\varphi)}
@@ -32,11 +37,14 @@ def frft(x: Any, order: Any, axis: int = -1, *, method: str = "chirp", backend: 
     Parameters
     ----------
     x : array_like, shape (..., N)
-        Real or complex samples.
+        Real or complex samples, equally spaced. Those of pandas and xarray come back with their labels, but for those
+        along the axis: the result stands at other points.
     order : float or scalar array
         Any real number; a tensor or JAX array carries its derivative.
-    axis : int
-        The axis of the samples.
+    axis : int, optional
+        The axis of the samples: the last one by default, the index of a frame.
+    dim : hashable, optional
+        The name of that axis, for an xarray ``DataArray``.
     method : {"chirp", "eigen"}
         ``"chirp"`` samples the integral, in O(N log N). It is the transform of the *function* behind the samples, to
         rounding, as long as that function and its spectrum fit into the window, ``abs(u) <= sqrt(N)/2``, in every
@@ -70,10 +78,13 @@ def frft(x: Any, order: Any, axis: int = -1, *, method: str = "chirp", backend: 
     """
     if method not in ("chirp", "eigen"):
         raise InvalidInputError(f"method={method!r} of a fractional Fourier transform; use 'chirp' or 'eigen'")
+    if dim is not None or has_labels(x):
+        opened = open_samples(x, axis=axis, dim=dim, by_row=True)
+        return opened.close(frft(opened.values, order, opened.axis, method=method, backend=backend), points=False)
     turned = read_order(order, name="order")
     values = as_values(x, turned.value)
     turned = order_beside(turned, values)
-    axis = check_axis(axis, values.ndim)
+    axis = check_axis(-1 if axis is None else axis, values.ndim)
     values = move_axis(values, axis, -1)
     with composite():
         if not values.shape[-1] or turned.is_integer:

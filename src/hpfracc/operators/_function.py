@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from hpfracc.operators._grids import read_number, read_points, require_increasin
 from hpfracc.operators._namespace import user_scope
 from hpfracc.operators._values import as_values, move_axis, points_like
 
-__all__ = ["RTOL", "Function", "read_function"]
+__all__ = ["RTOL", "Function", "read_function", "read_reflected_function"]
 
 RTOL = 1e-10
 
@@ -61,6 +61,14 @@ class Function:
     backend: Any = None
     scope: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
     own_to_user: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] | None = None
+
+    #: Whether ``points`` are distances from the end up to which the operator reaches, and that end.
+    reflected_at: float | None = None
+
+    @property
+    def start(self) -> float:
+        """Where the operator starts, in the caller's own variable."""
+        return self.origin if self.reflected_at is None else self.reflected_at
 
     @property
     def end(self) -> float:
@@ -108,8 +116,43 @@ class Function:
     def shaped(self, value: Any) -> Any:
         """The result with its points along ``axis``, and without them where ``t`` was a single number."""
         if self.shape == ():
-            return value[..., 0]
+            # Of NumPy a number, not an array without axes.
+            return value[..., 0][()] if library_of(value) == "numpy" else value[..., 0]
         return move_axis(value, -1, self.axis) if value.ndim > 1 else value
+
+
+def read_reflected_function(
+    f: Callable[[Any], Any],
+    t: Any,
+    *,
+    origin: float | None,
+    factor: float | None,
+    rtol: float | None,
+    axis: int,
+    backend: Any,
+) -> Function:
+    """The same for an operator that reaches up to an end: f as a function of the distance from it."""
+    if t is None:
+        raise InvalidInputError("f is a callable, so give t, the points at which the result is wanted")
+    points = read_points(t)
+    if points.ndim != 1 and origin is None:
+        raise InvalidInputError(
+            "side='right' of a callable reaches from t up to an end, which a single t does not tell; give origin="
+        )
+    if points.ndim == 1:
+        require_increasing(points)
+    end = float(points[-1]) if origin is None else read_number("origin", origin)
+    if points.max(initial=-np.inf) > end:
+        raise InvalidInputError(
+            f"t={points.max():g} lies beyond origin={end:g}, the end up to which the operator reaches with "
+            "side='right'; give origin= at or beyond the last point"
+        )
+    distances = (end - points)[::-1] if points.ndim == 1 else end - points
+    found = read_function(f, distances, origin=0.0, factor=factor, rtol=rtol, axis=axis, backend=backend)
+    like = t if library_of(t) in ("torch", "jax", "cupy") else found.like
+    if library_of(like) != "numpy" and not str(like.dtype).removeprefix("torch.").startswith("float"):
+        like = as_values(like)
+    return replace(found, like=like, own_to_user=lambda x: end - x, reflected_at=end)
 
 
 def read_function(

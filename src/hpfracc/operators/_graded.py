@@ -12,11 +12,11 @@ from numpy.polynomial import legendre
 from scipy.special import rgamma, roots_jacobi
 
 from hpfracc.engine.execution.api import matmul
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import DivergenceError, InvalidInputError
 from hpfracc.operators._base import Outcome
 from hpfracc.operators._function import Function
 from hpfracc.operators._grids import to_host
-from hpfracc.operators._jacobi import derivative_matrix, end_derivatives, gauss_points, transform
+from hpfracc.operators._jacobi import between, derivative_matrix, end_derivatives, gauss_points, transform
 from hpfracc.operators._order import Order
 from hpfracc.operators._values import constant, join, real_dtype
 
@@ -28,6 +28,14 @@ _POINTS = 16
 _MOST_PANELS = 2000
 #: Points of the result that are worked on together.
 _CHUNK = 256
+#: How far f may be from a panel's polynomial between its nodes, in units of what is left out.
+_ALIKE = 100.0
+#: A mesh graded over more than so many halvings tells how f behaves at the origin.
+_DEEP = 2.0**-10
+#: Coefficients above so many times what is left out say something of f.
+_TOLD = 1e3
+#: Shares of the integral that do not fall below this part, over all those halvings, do not fall.
+_FALLING = 0.9
 
 Array = np.ndarray[Any, Any]
 
@@ -49,93 +57,159 @@ def differentiate_graded(function: Function, order: Order, *, initial_terms: boo
         raise InvalidInputError(
             "a traced order cannot be had by method='graded'; declare the singular power with factor=, or give samples"
         )
-    mesh = _fit(function)
-    values = function.at(mesh.nodes(function.origin))
+    mesh, values = _fit(function)
+    n = 0 if initial_terms else max(order.ceiling, 0)
+    _refuse_divergence(mesh, function, n)
+    resolved = mesh.resolved(n, 1e-4 * function.rtol)
     distance = function.points - function.origin
-
-    def apply(points: int) -> Any:
-        parts = []
-        for start in range(0, len(distance), _CHUNK):
-            weights = _weights(mesh, float(order.value), distance[start : start + _CHUNK], initial_terms, points)
-            parts.append(matmul(values, constant(weights.T, values), backend=function.backend))
-        return parts[0] if len(parts) == 1 else join(parts)
-
-    value = apply(_POINTS)
+    parts, tails = [], []
+    for start in range(0, len(distance), _CHUNK):
+        weights, tail = _weights(mesh, float(order.value), distance[start : start + _CHUNK], initial_terms)
+        parts.append(matmul(values, constant(weights.T, values), backend=function.backend))
+        tails.append(to_host(values) @ tail.T)
+    value = parts[0] if len(parts) == 1 else join(parts)
 
     def error() -> float:
         """How much the last three coefficients of every panel matter, and what could not be resolved."""
-        gap = np.abs(to_host(value) - to_host(apply(_POINTS - 3)))
-        size = np.abs(to_host(value))
+        gap, size = np.abs(np.concatenate(tails, -1)), np.abs(to_host(value))
         rounding = 16.0 * float(np.finfo(real_dtype(value)).eps) * float(np.max(size[np.isfinite(size)], initial=0.0))
         return float(np.max(gap[np.isfinite(gap)], initial=0.0)) + rounding
 
     panels = len(mesh.left)
     message = f"{panels} panels on a graded mesh: one polynomial did not converge"
-    if not mesh.resolved:
+    if not resolved:
         message += f", and neither did {panels} of them; f may be noisy or discontinuous"
-    return Outcome(value, "graded", error, mesh.resolved, message, function.rtol)
+    return Outcome(value, "graded", error, resolved, message, function.rtol)
 
 
 @dataclass(frozen=True, slots=True)
 class _Mesh:
-    """Panels from left to right, as distances from the origin."""
+    """Panels from left to right, as distances from the origin, and the sizes of f's coefficients on each."""
 
     left: Array
     right: Array
-    resolved: bool
+    sizes: Array
+    #: Which panels their polynomials do not follow, and which are too narrow to be halved.
+    rough: Array
+    thin: Array
+    floor: float
 
-    def nodes(self, origin: float) -> Array:
-        x, _ = gauss_points(_POINTS, 0.0)
-        half = 0.5 * (self.right - self.left)[:, None]
-        return np.asarray((origin + (self.left[:, None] + half * (1.0 + x))).reshape(-1))
+    def shares(self, n: int) -> Array:
+        """How much each panel may add to the integral of the size of the n-th derivative, up to a constant."""
+        return np.asarray(self.sizes[:, n:].sum(axis=1) * (self.right - self.left) ** (1.0 - n))
+
+    def resolved(self, n: int, allowed: float) -> bool:
+        """Whether panels that could not be resolved are so narrow that they add nothing that counts."""
+        shares = self.shares(n)
+        return float(shares[self.rough & ~self.thin].sum()) <= allowed * float(shares.sum())
 
 
-def _fit(function: Function) -> _Mesh:
+def _places(left: Array, right: Array, x: Array, origin: float) -> Array:
+    """Points ``x`` of [-1, 1] on every panel, one after the other."""
+    half = 0.5 * (right - left)[:, None]
+    return np.asarray((origin + (left[:, None] + half * (1.0 + x))).reshape(-1))
+
+
+def _fit(function: Function) -> tuple[_Mesh, Any]:
+    """The panels, and f at the nodes of all of them in the caller's library."""
     length = function.end - function.origin or 1e-3
+    x, _ = gauss_points(_POINTS, 0.0)
     # Every wanted point that splits nothing costs nothing; the panels need not know them.
     left, right = np.array([0.0]), np.array([length])
-    done_left: list[Array] = []
-    done_right: list[Array] = []
-    largest, count, resolved = 0.0, 0, True
+    done: list[tuple[Array, ...]] = []
+    kept: list[Any] = []
+    largest, count, floor = 0.0, 0, 0.0
     while len(left):
-        trial = _Mesh(left, right, True)
-        values = to_host(function.at(trial.nodes(function.origin)))
-        values = values.reshape(-1, len(left), _POINTS)
-        size = np.abs(values @ transform(_POINTS, 0.0)).max(axis=0)
-        largest = max(largest, float(np.abs(values).max()))
-        floor = max(10.0 * float(np.finfo(real_dtype(values)).eps), 1e-4 * function.rtol) * largest
+        found = function.at(_places(left, right, x, function.origin))
+        host = to_host(found).reshape(-1, len(left), _POINTS)
+        size = np.abs(host @ transform(_POINTS, 0.0)).max(axis=0)
+        largest = max(largest, float(np.abs(host).max()))
+        floor = max(10.0 * float(np.finfo(real_dtype(host)).eps), 1e-4 * function.rtol) * largest
         rough = size[:, -3:].max(axis=1) > floor
         # A panel of a few roundings of its place has nothing inside.
         width = right - left
         thin = width <= 64.0 * np.finfo(float).eps * np.maximum(np.abs(function.origin + left), 1e-280)
+        calm = np.flatnonzero(~rough & ~thin)
+        rough[calm] = _hidden(function, left[calm], right[calm], host[:, calm], floor)
         split = rough & ~thin
         count += len(left) + int(split.sum())
         if count > _MOST_PANELS:
-            resolved, split = False, np.zeros_like(split)
-        done_left.append(left[~split])
-        done_right.append(right[~split])
+            split = np.zeros_like(split)
+        done.append((left[~split], right[~split], size[~split], rough[~split], thin[~split]))
+        whole = np.flatnonzero(~split)
+        kept.append(found.reshape(*found.shape[:-1], len(left), _POINTS)[..., whole.tolist(), :])
         middle = 0.5 * (left + right)[split]
         left = np.stack([left[split], middle], axis=1).reshape(-1)
         right = np.stack([middle, right[split]], axis=1).reshape(-1)
-    starts, ends = np.concatenate(done_left), np.concatenate(done_right)
-    turn = np.argsort(starts)
-    return _Mesh(starts[turn], ends[turn], resolved)
+    found_panels = [np.concatenate(parts) for parts in zip(*done, strict=True)]
+    turn = np.argsort(found_panels[0])
+    values = join([one.reshape(*one.shape[:-2], -1) for one in kept])
+    values = values.reshape(*values.shape[:-1], len(turn), _POINTS)[..., turn.tolist(), :]
+    left, right, sizes, rough, thin = (part[turn] for part in found_panels)
+    mesh = _Mesh(left, right, sizes, rough, thin, floor)
+    return mesh, values.reshape(*values.shape[:-2], -1)
 
 
-def _weights(mesh: _Mesh, alpha: float, distance: Array, initial_terms: bool, degree: int) -> Array:
-    """What each value at each node weighs at each wanted point, shape (points, nodes), by so many coefficients."""
+def _hidden(function: Function, left: Array, right: Array, host: Array, floor: float) -> Any:
+    """Whether f is something else between the nodes of a panel than its polynomial says; see the spectral method."""
+    if not len(left):
+        return []
+    x, there, _ = between(_POINTS, 0.0, _POINTS)
+    values = to_host(function.at(_places(left, right, x, function.origin))).reshape(-1, len(left), len(x))
+    return np.abs(values - host @ there).max(axis=(0, 2)) > _ALIKE * floor
+
+
+def _refuse_divergence(mesh: _Mesh, function: Function, n: int) -> None:
+    """Refuse f whose n-th derivative cannot be integrated at the origin.
+
+    Over panels that halve towards it the integral of the derivative's size must fall. It is the sum of the coefficients
+    from n on, times the width to the power 1 - n. For Riemann-Liouville n is 0: f itself is integrated. Elsewhere than
+    at the origin, which is known exactly, rounding of f hides how it goes on; there the estimate of the error tells.
+    """
+    width = mesh.right - mesh.left
+    strength, share = mesh.sizes[:, n:].sum(axis=1), mesh.shares(n)
+    # The halving ended because f is not followed, or has become too small; a narrow pulse is no singular point.
+    if width[0] >= _DEEP * width.sum() or not (mesh.rough[0] or strength[0] <= _TOLD * mesh.floor):
+        return
+    chain = np.flatnonzero(width <= 2.0**-4 * width.sum())
+    chain = chain[width[chain] >= np.maximum.accumulate(width[chain])]
+    told = [panel for panel in chain[1:] if strength[panel] > _TOLD * mesh.floor and not mesh.rough[panel]]
+    if len(told) < 2 or width[told[-1]] < width[told[0]] / _DEEP:
+        return
+    # Half of the way if that is far enough: beyond f may be anything.
+    half = told[len(told) // 2]
+    far = half if width[half] >= width[told[0]] / _DEEP else told[-1]
+    if share[told[0]] >= _FALLING * share[far]:
+        start = np.array([function.origin])
+        at = float((start if function.own_to_user is None else function.own_to_user(start))[0])
+        what = "f" if n == 0 else "the derivative of f" if n == 1 else f"the derivative of order {n} of f"
+        raise DivergenceError(
+            f"the integral diverges: {what} cannot be integrated near t={at:.6g}, where it grows too fast; "
+            "move the origin, or declare a singular power there with factor="
+        )
+
+
+def _weights(mesh: _Mesh, alpha: float, distance: Array, initial_terms: bool) -> tuple[Array, Array]:
+    """What each value at each node weighs at each wanted point, shape (points, nodes).
+
+    Then the same of the last three coefficients of each panel alone, or of all where it could not be resolved, which
+    estimates the error.
+    """
     n = max(math.ceil(alpha), 0)
     mu = n - alpha
-    table = np.zeros((len(distance), len(mesh.left), degree))  # what each coefficient of each panel contributes
-    slopes = derivative_matrix(degree, n)  # Legendre coefficients of the n-th derivative
+    table = np.zeros((len(distance), len(mesh.left), _POINTS))  # what each coefficient of each panel contributes
+    slopes = derivative_matrix(_POINTS, n)  # Legendre coefficients of the n-th derivative
     if mu == 0.0:
         _pointwise(table, mesh, distance, slopes, n)
     else:
         _integrate(table, mesh, distance, slopes, n, mu)
     if n > 0 and mu > 0.0:
         _add_jumps(table, mesh, distance, alpha, n, initial_terms)
-    coefficients = transform(_POINTS, 0.0)[:, :degree]
-    return np.asarray((table @ coefficients.T).reshape(len(distance), -1))
+    coefficients = transform(_POINTS, 0.0)
+    whole = (table @ coefficients.T).reshape(len(distance), -1)
+    table[:, ~(mesh.rough & ~mesh.thin), :-3] = 0.0  # of a panel that could not be resolved nothing is sure
+    last = (table @ coefficients.T).reshape(len(distance), -1)
+    return np.asarray(whole), np.asarray(last)
 
 
 def _pointwise(table: Array, mesh: _Mesh, distance: Array, slopes: Array, n: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_array, is_tracer, library_of, tracks_gradient
+from hpfracc._arrays import is_array, is_tracer, library_of, refuse_masked, tracks_gradient
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "read_number",
     "read_points",
     "require_increasing",
+    "rounded_step",
     "rounding_of",
     "to_host",
     "uniform_step",
@@ -41,6 +42,8 @@ class Grid:
         The points in float64, None where only a step was given.
     traced : array or None
         The caller's own points where they carry a derivative and are not uniform.
+    note : str
+        What the caller should know of how the points were read; empty where there is nothing.
     """
 
     n: int
@@ -48,6 +51,7 @@ class Grid:
     step: Any
     points: np.ndarray[Any, Any] | None = None
     traced: Any = None
+    note: str = ""
 
     @property
     def uniform(self) -> bool:
@@ -63,6 +67,14 @@ class Grid:
                 "step is being traced by jax, but this operator needs the points themselves; give step as a number"
             )
         return np.asarray(self.origin + np.arange(self.n) * float(to_host(self.step)))
+
+    def reflected(self) -> Grid:
+        """The same points seen from the last one, as distances from it."""
+        points = None if self.points is None else (self.points[-1] - self.points)[::-1]
+        # A flip, for tensors take no steps backwards.
+        last = np.arange(self.n - 1, -1, -1)
+        traced = None if self.traced is None else (self.traced[-1] - self.traced)[last.tolist()]
+        return Grid(self.n, 0.0, self.step, points, traced, self.note)
 
     def require_uniform(self, who: str, advice: str = "interpolate the samples onto np.linspace first") -> Any:
         """The step, or an error that names the spread of the steps."""
@@ -94,38 +106,55 @@ def to_host(value: Any) -> np.ndarray[Any, Any]:
     return np.asarray(value)
 
 
-def read_grid(t: Any, step: Any, origin: Any, n: int) -> Grid:
-    """The grid of ``n`` samples, from points ``t`` or a ``step``; ``origin`` is the first point unless it says so."""
+def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False) -> Grid:
+    """The grid of ``n`` samples, from points ``t`` or a ``step``.
+
+    ``origin`` is where the operator starts: the first point or, ``from_end``, the last.
+    """
     start = None if origin is None else read_number("origin", origin)
     if (t is None) == (step is None):
         what = "both t and step" if t is not None else "neither t nor step"
         raise InvalidInputError(f"{what} given; the grid needs one of them: t, the points, or step, their distance")
     if t is None:
-        return Grid(n, 0.0 if start is None else start, _read_step(step))
+        width = _read_step(step)
+        if start is None:
+            start = (n - 1) * width if from_end and isinstance(width, float) else 0.0
+        return Grid(n, start, width)
     if is_tracer(t):
         raise InvalidInputError(
             "t is being traced by jax, so that its points cannot be looked at; give step= (it may be traced) instead"
         )
     points = read_points(t)
+    if points.ndim == 0:
+        raise ShapeError(
+            f"t={float(points):g} is a single number, and samples need their points or their step. If it is the order, "
+            "it comes after the points: hf.caputo(samples, t, 0.5), or hf.caputo(samples, alpha=0.5, step=0.01)"
+        )
     if points.ndim != 1:
         raise ShapeError(f"t has shape {points.shape}; samples need the points of one axis, as np.linspace gives them")
     if len(points) != n:
         raise ShapeError(
             f"t has {len(points)} points but f has {n} samples along its axis; they must be as many (see axis=)"
         )
-    first = float(points[0])
-    if start is not None and abs(start - first) > 1e-12 * max(abs(start), abs(first), float(points[-1]) - first):
+    first, last = float(points[0]), float(points[-1])
+    begin = last if from_end else first
+    if start is not None and abs(start - begin) > 1e-12 * max(abs(start), abs(begin), last - first):
+        what = f"end at t[-1]={begin:g}" if from_end else f"start at t[0]={begin:g}"
         raise InvalidInputError(
-            f"origin={start:g} but the samples start at t[0]={first:g}: the memory in between is not known; "
-            "give samples from the origin on, or f as a callable"
+            f"origin={start:g} but the samples {what}: the memory in between is not known; "
+            f"give samples {'up to' if from_end else 'from'} the origin{'' if from_end else ' on'}, or f as a callable"
         )
-    step = uniform_step(points, rounding_of(t) * max(abs(first), abs(float(points[-1]))))
+    step = uniform_step(points, rounding_of(t) * max(abs(first), abs(last)))
+    tracked = library_of(t) in ("torch", "jax") and tracks_gradient(t)
+    note = ""
     if step is None:
         require_increasing(points)
-    elif library_of(t) in ("torch", "jax") and tracks_gradient(t):
+        rounded = None if tracked else rounded_step(points)
+        if rounded is not None:
+            step, note = rounded
+    elif tracked:
         step = (t[-1] - t[0]) / (n - 1)
-    traced = t if step is None and library_of(t) in ("torch", "jax") and tracks_gradient(t) else None
-    return Grid(n, first, step, points, traced)
+    return Grid(n, begin, step, points, t if step is None and tracked else None, note)
 
 
 def rounding_of(t: Any) -> float:
@@ -136,6 +165,7 @@ def rounding_of(t: Any) -> float:
 
 def read_points(t: Any) -> np.ndarray[Any, Any]:
     """Points in float64; refuses what is no real number."""
+    refuse_masked(t, "t", "f")
     try:
         points = to_host(t)
         if points.dtype.kind not in "iuf":
@@ -208,6 +238,42 @@ def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
         if not (part.max() <= allowed and part.min() >= -allowed):  # also where a point is nan
             return None
     return step
+
+
+#: Points that are uniform but for their rounding: at least so many, so that it is no accident, rounded to a whole part
+#: of the step such as a millisecond at 60 Hz.
+_LEAST_ROUNDED, _MOST_ROUNDED = 32, 0.1
+#: Dates may be rounded to a part of a second and counted in minutes, hours or days.
+_SECONDS = (1.0, 60.0, 3600.0, 86400.0)
+
+
+def rounded_step(points: np.ndarray[Any, Any]) -> tuple[float, str] | None:
+    """The step of rising points that a rounding to decimals has moved off a uniform grid, with a note; else None.
+
+    Timestamps at 60 Hz with three decimals, say: every point is a multiple of 0.001, and lies no further from the
+    uniform grid. Whether the samples were taken at the rounded times or at the even ones cannot be told.
+    """
+    n = len(points)
+    if n < _LEAST_ROUNDED:
+        return None
+    first = float(points[0])
+    step = (float(points[-1]) - first) / (n - 1)
+    most = _MOST_ROUNDED * step
+    for stop in (_LEAST_ROUNDED, n):  # most grids that are not uniform show at once
+        off = float(np.abs(points[:stop] - (first + np.arange(stop) * step)).max())
+        if not 0.0 < off <= most:
+            return None
+    for unit in _SECONDS:
+        decimals = math.ceil(-math.log10(most * unit))
+        while (quantum := 10.0**-decimals / unit) >= off * (1.0 - 1e-9):
+            count = points * unit * 10.0**decimals if decimals >= 0 else points * unit / 10.0**-decimals
+            if (np.abs(count - np.rint(count)) <= 1e-15 * np.abs(count) + 1e-9).all():
+                return step, (
+                    f"t is uniform but for its rounding to {quantum:.3g} (the largest deviation is {off:.2g}, "
+                    f"{off / step:.1%} of a step) and is taken as uniform, with step {step:.10g}"
+                )
+            decimals += 1
+    return None
 
 
 def require_increasing(points: np.ndarray[Any, Any]) -> None:

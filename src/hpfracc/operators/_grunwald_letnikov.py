@@ -34,11 +34,22 @@ class GrunwaldLetnikov(FractionalOperator):
         at the origin, else 1); for callables ``"spectral"`` or ``"graded"``, which give the limit.
     ceiling : int, optional
         For callables with a traced order above 1: the integer next above it.
+    side : {"left", "right"}
+        From the origin up to t, as above, or from t up to an end b, the last point unless ``origin=`` says otherwise:
+        the limit of :math:`h^{-\alpha} \sum_{j=0}^{(b-t)/h} (-1)^j \binom{\alpha}{j} f(t + jh)`. Whole orders n are
+        :math:`(-1)^n f^{(n)}`.
+
+    Notes
+    -----
+    For samples the value is the sum itself, stopped at the step. At a fixed t its error is O(h); at the first points,
+    a fixed number of steps from the origin, it is of the size of the value, whatever the step: there use
+    :func:`riemann_liouville`, whose rules are right from the first point on.
     """
 
     alpha: Any
     method: str = "auto"
     ceiling: int | None = None
+    side: str = "left"
 
     definition: ClassVar[str] = "grunwald_letnikov"
     short_names: ClassVar[tuple[str, ...]] = ("GL",)
@@ -60,12 +71,19 @@ class GrunwaldLetnikov(FractionalOperator):
 
 
 def grunwald_letnikov(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", ceiling: int | None = None, **options: Any
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    ceiling: int | None = None,
+    side: str = "left",
+    **options: Any,
 ) -> Any:
     """Grünwald-Letnikov derivative of samples or of a callable.
 
-    ``alpha``, ``method`` and ``ceiling`` are those of :class:`GrunwaldLetnikov`; the ``options`` (``step``, ``axis``,
-    ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    ``alpha``, ``method``, ``ceiling`` and ``side`` are those of :class:`GrunwaldLetnikov`; the ``options`` (``step``,
+    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
 
     Examples
     --------
@@ -74,4 +92,4 @@ def grunwald_letnikov(
     >>> hf.grunwald_letnikov(np.array([0.0, 1.0, 4.0, 9.0]), step=1.0, alpha=1.0)  # backward differences
     array([0., 1., 3., 5.])
     """
-    return GrunwaldLetnikov(alpha, method, ceiling)(f, t, **options)
+    return GrunwaldLetnikov(alpha, method, ceiling, side)(f, t, **options)

@@ -12,7 +12,7 @@ from scipy.special import roots_jacobi, roots_legendre
 
 from hpfracc.operators._namespace import NUMPY, Namespace
 
-__all__ = ["derivative_matrix", "end_derivatives", "fractional_basis", "gauss_points", "slopes", "transform"]
+__all__ = ["between", "derivative_matrix", "end_derivatives", "fractional_basis", "gauss_points", "slopes", "transform"]
 
 
 @lru_cache(maxsize=32)
@@ -40,6 +40,23 @@ def slopes(count: int, power: float) -> np.ndarray[Any, Any]:
     lower = _recurrence(NUMPY, 1.0, power + 1.0, power + 2.0, points, max(count - 1, 1))
     rows = [0.0 * points] + [0.5 * (k + power + 1.0) * lower[k - 1] for k in range(1, count)]
     return np.asarray(transform(count, power) @ np.stack(rows))
+
+
+@lru_cache(maxsize=32)
+def between(count: int, power: float, looks: int) -> tuple[np.ndarray[Any, Any], ...]:
+    """Points between the ``looks`` Gauss points, and from values at ``count`` of those to what they say of them.
+
+    The middles of all gaps, those at the ends among them: ``looks + 1`` points that are in no set of Gauss points. Then
+    two matrices: ``values @ first`` is the interpolant there, ``values @ second`` its slopes.
+    """
+    nodes, _ = gauss_points(looks, power)
+    edges = np.concatenate([[-1.0], nodes, [1.0]])
+    x = 0.5 * (edges[1:] + edges[:-1])
+    rows = np.stack(_recurrence(NUMPY, 0.0, power, power, x, count))
+    matrix = transform(count, power)
+    lower = _recurrence(NUMPY, 1.0, power + 1.0, power + 2.0, x, max(count - 1, 1))
+    falls = np.stack([0.0 * x] + [0.5 * (k + power + 1.0) * lower[k - 1] for k in range(1, count)])
+    return x, np.asarray(matrix @ rows), np.asarray(matrix @ falls)
 
 
 def derivative_matrix(count: int, times: int) -> np.ndarray[Any, Any]:

@@ -2,24 +2,66 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any
 
 import numpy as np
 
 from hpfracc._arrays import library_of
+from hpfracc.engine.execution.api import history_sum
+from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._exponentials import exponential_nodes, exponential_sum, node_weights
 from hpfracc.operators._namespace import of_variables
 from hpfracc.operators._order import Order
 from hpfracc.operators._values import Samples
 
-__all__ = ["FAST_RTOL", "fading_terms", "power", "reach_of", "refuse_traced_points", "steps_of", "times_of"]
+__all__ = [
+    "FAST_RTOL",
+    "fading_terms",
+    "hint_at_fast",
+    "power",
+    "reach_of",
+    "refuse_traced_points",
+    "steps_of",
+    "times_of",
+]
 
 #: Relative error of the kernel where the caller names none.
 FAST_RTOL = 1e-10
 #: Powers that a traced order, which cannot be looked at, may stand for.
 _TRACED = (0.02, 1.0)
+
+
+#: Points from which on a direct sum is asked how long it takes, and the seconds from which on that is worth a word.
+_ASKED_FROM, _LONG = 8192, 1.0
+_hinted: set[str] = set()
+_log = logging.getLogger("hpfracc")
+
+
+def hint_at_fast(operator: Any, samples: Samples) -> None:
+    """Say, once for each operator, that a direct sum on a grid that is not uniform takes long, and what is quicker."""
+    name = type(operator).__name__
+    if samples.n < _ASKED_FROM or samples.grid.uniform or name in _hinted or "fast" not in operator.any_grid_rules:
+        return
+    specs = ArraySpec((samples.n,), "float64"), ArraySpec((), "float64")
+    chosen = history_sum.decide(specs[0], samples.values, specs[1], backend=samples.backend).chosen
+    if chosen is not None and chosen.total > _LONG:
+        _hinted.add(name)
+        _log.warning(
+            "%s of %d samples on a grid that is not uniform is predicted to take %.1f s; method='fast' takes time in "
+            "proportion to the number of samples, with a relative error of %g in the kernel (rtol=)",
+            name,
+            samples.n,
+            chosen.total,
+            FAST_RTOL,
+        )
+
+
+def reset_hints() -> None:
+    """As if nothing had been said yet."""
+    _hinted.clear()
 
 
 def times_of(samples: Samples) -> Any:

@@ -79,12 +79,19 @@ def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -
     name : str
         What to call it in an error.
     """
-    if alpha is None or isinstance(alpha, bool | np.bool_ | str):
+    if alpha is None:
+        raise InvalidInputError(
+            f"{name} is missing; give the order after the points, as in hf.caputo(f, t, 0.5), or by name: {name}=0.5"
+        )
+    if isinstance(alpha, bool | np.bool_ | str):
         raise InvalidInputError(f"{name}={alpha!r} is not a number; use one such as 0.5")
     library = library_of(alpha)
     if is_array(alpha):
         if math.prod(alpha.shape) != 1:
-            raise ShapeError(f"{name} has shape {tuple(alpha.shape)}; an operator has one order, so give one number")
+            raise ShapeError(
+                f"{name} has shape {tuple(alpha.shape)}; an operator has one order, so give one number. If these are "
+                "points or samples, the arguments are swapped: the order comes last, as in hf.caputo(f, t, 0.5)"
+            )
         if "complex" in str(alpha.dtype):
             raise InvalidInputError(f"{name} has dtype {alpha.dtype}; orders are real")
         alpha = alpha.reshape(())

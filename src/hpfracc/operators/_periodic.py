@@ -26,6 +26,8 @@ _BLIND = 128
 _ROUNDING = 20.0
 #: Coefficients are followed so far below the tolerance: differentiation amplifies what is left out.
 _RESERVE = 1e-4
+#: How far f may be, between the samples, from what their waves say, in units of what is left out.
+_ALIKE = 100.0
 #: Values a period apart may differ by so much of the largest.
 _PERIODIC = 1e-6
 #: Points of the result that are worked on together.
@@ -143,7 +145,7 @@ def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, p
         message = f"{count} samples of a period, whose highest waves fell to rounding"
     else:
         message = f"{count} samples of a period did not resolve f to the tolerance: it is not smooth enough"
-    return Outcome(value, "spectral", error, resolved, message)
+    return Outcome(value, "spectral", error, resolved, message, looked=looked and order.known is not None)
 
 
 def _fit(function: Function, start: float, length: float) -> tuple[Any, float, bool, bool]:
@@ -161,9 +163,23 @@ def _fit(function: Function, start: float, length: float) -> tuple[Any, float, b
         waves = np.abs(np.fft.fft(host)).reshape(-1, count).max(axis=0) / count
         level = float(waves[count // 2 - count // 8 : count // 2 + count // 8 + 1].max())
         rounding = _ROUNDING * float(np.finfo(real_dtype(values)).eps)
-        if level <= max(rounding, _RESERVE * function.rtol) * largest:
+        allowed = max(rounding, _RESERVE * function.rtol)
+        if level <= allowed * largest and _confirmed(function, host, start, length, _ALIKE * allowed):
             return values, max(level, 0.01 * rounding * largest), True, True
     return values, level, False, True
+
+
+def _confirmed(function: Function, host: np.ndarray[Any, Any], start: float, length: float, allowed: float) -> bool:
+    """Whether f is what its waves say at 16 points between those of every finer look, a third of a step from them."""
+    count = host.shape[-1]
+    shift = (np.arange(_COUNTS[0]) + 1.0 / 3.0) / _COUNTS[0]
+    values = to_host(function.at(start + length * shift))
+    waves = np.fft.fft(host) / count
+    numbers = np.fft.fftfreq(count, 1.0 / count)
+    said = waves @ np.exp(2j * math.pi * np.outer(numbers, shift))
+    gap = np.abs(values - (said if np.iscomplexobj(host) else said.real)).max(initial=0.0)
+    size = max(float(np.abs(host).max(initial=0.0)), float(np.abs(values).max(initial=0.0)))
+    return bool(gap <= allowed * math.sqrt(count) * size)
 
 
 def _refuse_jump(function: Function, start: float, length: float, largest: float) -> None:

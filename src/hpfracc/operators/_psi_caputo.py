@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc._arrays import is_tracer, library_of, tracks_gradient
+from hpfracc._arrays import is_tracer, library_of, refuse_masked, tracks_gradient
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._base import FractionalOperator, Outcome
 from hpfracc.operators._caputo import Caputo
@@ -96,6 +96,7 @@ class PsiCaputo(FractionalOperator):
         return image_grid(images - images[0], rounding_of(t) * largest, traced)
 
     def _sampled(self, grid: Grid) -> np.ndarray[Any, Any]:
+        refuse_masked(self.psi, "psi", "t")
         images = to_host(self.psi).astype(np.float64)
         if images.shape != (grid.n,):
             raise ShapeError(f"psi has shape {images.shape} but f has {grid.n} samples; give psi at each point")

@@ -43,11 +43,20 @@ class RiemannLiouville(FractionalOperator):
         ``"l1"`` or ``"fast"``, as for :class:`Caputo`; for callables ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
         The integer n, needed only where ``alpha`` is traced and lies above 1; see :class:`Caputo`.
+    side : {"left", "right"}
+        From the origin up to t, as above, or from t up to an end b, the last point unless ``origin=`` says otherwise:
+
+        .. math:: D^\alpha_{b-} f(t) = \frac{(-1)^n}{\Gamma(n-\alpha)} \frac{d^n}{dt^n} \int_{t}^{b}
+            (s-t)^{n-\alpha-1} f(s)\,ds.
+
+        It is the left-sided derivative of :math:`f(b - x)` at x = b - t; that of whole order n is
+        :math:`(-1)^n f^{(n)}`.
     """
 
     alpha: Any
     method: str = "auto"
     ceiling: int | None = None
+    side: str = "left"
 
     definition: ClassVar[str] = "riemann_liouville"
     short_names: ClassVar[tuple[str, ...]] = ("RL",)
@@ -83,12 +92,19 @@ class RiemannLiouville(FractionalOperator):
 
 
 def riemann_liouville(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", ceiling: int | None = None, **options: Any
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    ceiling: int | None = None,
+    side: str = "left",
+    **options: Any,
 ) -> Any:
     """Riemann-Liouville derivative of samples or of a callable.
 
-    ``alpha``, ``method`` and ``ceiling`` are those of :class:`RiemannLiouville`; the ``options`` (``step``, ``axis``,
-    ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    ``alpha``, ``method``, ``ceiling`` and ``side`` are those of :class:`RiemannLiouville`; the ``options`` (``step``,
+    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
 
     Examples
     --------
@@ -98,4 +114,4 @@ def riemann_liouville(
     >>> hf.riemann_liouville(np.ones(5), t, 0.5)[1:].round(4)  # of a constant: 1 / sqrt(pi t)
     array([1.1284, 0.7979, 0.6515, 0.5642])
     """
-    return RiemannLiouville(alpha, method, ceiling)(f, t, **options)
+    return RiemannLiouville(alpha, method, ceiling, side)(f, t, **options)

@@ -37,10 +37,15 @@ class RiemannLiouvilleIntegral(FractionalOperator):
         samples on), ``"trapezoid"`` (order 2) or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; on
         any other ``"trapezoid"`` (what ``"auto"`` takes) or ``"fast"`` (``"soe"``), the same rule with its memory as a
         sum of exponentials; for callables ``"spectral"`` or ``"graded"``.
+    side : {"left", "right"}
+        From the origin up to t, as above, or from t up to an end b, the last point unless ``origin=`` says otherwise:
+
+        .. math:: I^\mu_{b-} f(t) = \frac{1}{\Gamma(\mu)} \int_{t}^{b} (s-t)^{\mu-1} f(s)\,ds.
     """
 
     alpha: Any
     method: str = "auto"
+    side: str = "left"
 
     definition: ClassVar[str] = "riemann_liouville"
     short_names: ClassVar[tuple[str, ...]] = ("RL",)
@@ -82,12 +87,12 @@ class RiemannLiouvilleIntegral(FractionalOperator):
 
 
 def riemann_liouville_integral(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", **options: Any
+    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", side: str = "left", **options: Any
 ) -> Any:
     """Riemann-Liouville integral of samples or of a callable.
 
-    ``alpha`` and ``method`` are those of :class:`RiemannLiouvilleIntegral`; the ``options`` (``step``, ``axis``,
-    ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    ``alpha``, ``method`` and ``side`` are those of :class:`RiemannLiouvilleIntegral`; the ``options`` (``step``,
+    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
 
     Examples
     --------
@@ -97,4 +102,4 @@ def riemann_liouville_integral(
     >>> bool(np.allclose(hf.riemann_liouville_integral(np.ones(101), t, 0.5), 2 * np.sqrt(t / np.pi)))
     True
     """
-    return RiemannLiouvilleIntegral(alpha, method)(f, t, **options)
+    return RiemannLiouvilleIntegral(alpha, method, side)(f, t, **options)

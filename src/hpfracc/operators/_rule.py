@@ -37,6 +37,13 @@ class Rule(ABC):
     def least_points(self, order: Order) -> int:
         """The fewest samples it works with."""
 
+    def head(self, order: Order) -> tuple[int, int]:
+        """How many first points come from how many first samples, later ones than their own among them.
+
+        ``(0, 0)`` where every point takes the samples up to its own alone.
+        """
+        return 0, 0
+
     def measured_from(self, order: Order) -> int:
         """The first point at which it differs from its companion: before, their distance says nothing of the error."""
         return 0

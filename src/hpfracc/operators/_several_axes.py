@@ -64,7 +64,8 @@ def call_over_axes(
     if not full_output:
         return value
     decision = made[0] if len(made) == 1 else made or None
-    return OperatorResult(value, rule.name, math.nan, decision, grids[0].origin)
+    notes = "; ".join(grid.note for grid in grids if grid.note)
+    return OperatorResult(value, rule.name, math.nan, decision, grids[0].origin, message=notes)
 
 
 def _each(name: str, given: Any, count: int) -> list[Any]:

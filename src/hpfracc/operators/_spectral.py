@@ -15,6 +15,7 @@ from hpfracc.operators._function import Function
 from hpfracc.operators._graded import differentiate_graded
 from hpfracc.operators._grids import to_host
 from hpfracc.operators._jacobi import (
+    between,
     derivative_matrix,
     end_derivatives,
     fractional_basis,
@@ -25,7 +26,7 @@ from hpfracc.operators._jacobi import (
 from hpfracc.operators._namespace import NUMPY
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._values import constant, join, real_dtype, where
-from hpfracc.operators.rules._quadrature import value_at_origin
+from hpfracc.operators.rules._first_points import infinite_at_origin
 
 __all__ = ["differentiate"]
 
@@ -39,6 +40,10 @@ _ROUNDING = 20.0
 _RESERVE = 1e-4
 #: Errors came out up to four times what is left out, and rounding of the sum itself.
 _SAFETY = 4.0
+#: Gauss points between which f is looked at again before it is taken for what its coefficients say.
+_LOOKS = 16
+#: How far it may be from that, in units of what is left out.
+_ALIKE = 100.0
 #: An order whose value at the origin has the sign of what it multiplies.
 ONE_HALF = read_order(0.5)
 #: Points of the result that are worked on together: a few MiB of polynomials.
@@ -49,7 +54,8 @@ def differentiate(function: Function, order: Order, method: str, *, initial_term
     r"""The derivative of order alpha (the integral where it is negative) of a callable.
 
     f, divided by :math:`(t - t_0)^s` where such a factor is declared, is interpolated at Gauss points of rising number
-    until its coefficients have fallen to rounding, and the operator is applied to the polynomials exactly:
+    until its coefficients have fallen to rounding and it is what they say at 17 further points between. The operator is
+    applied to the polynomials exactly:
 
     .. math:: I^\mu \big[(1+x)^s P_k^{(0,s)}(x)\big] = \frac{\Gamma(k+s+1)}{\Gamma(k+s+1+\mu)} (1+x)^{s+\mu}
         P_k^{(-\mu, s+\mu)}(x).
@@ -130,11 +136,32 @@ def _fit(function: Function) -> _Series:
         level = max(tail, 0.01 * rounding * largest)
         # What does not stand out of the tail is noise, which a derivative would only amplify.
         count = 1 + int(np.max(np.flatnonzero(size > 3.0 * level), initial=0)) if resolved else points
+        if resolved:
+            resolved = _confirmed(function, host, points, power, _ALIKE * max(rounding, _RESERVE * function.rtol))
+            count = count if resolved else points
         series = _Series(values, power, points, count, matrix, level, resolved)
         if resolved:
             break
     assert series is not None
     return series
+
+
+def _confirmed(function: Function, host: np.ndarray[Any, Any], points: int, power: float, allowed: float) -> bool:
+    """Whether f is what its values at the Gauss points say, seen at ``_LOOKS + 1`` further points between them.
+
+    Coefficients tell nothing of what lies between all points, such as a narrow pulse upon a straight line.
+    """
+    length = _length(function)
+    x, there, falls = between(points, power, _LOOKS)
+    at = function.origin + 0.5 * length * (1.0 + x)
+    values = to_host(function.at(at))
+    if power != 0.0:
+        values = values * (at - function.origin) ** -power
+    # As in _transform_at: f is asked at points off by a rounding.
+    off = ((np.asarray(at, np.longdouble) - function.origin) * 2 / np.longdouble(length) - 1 - x).astype(np.float64)
+    gap = np.abs(values - host @ there - (host @ falls) * off).max(initial=0.0)
+    size = max(float(np.abs(host).max(initial=0.0)), float(np.abs(values).max(initial=0.0)))
+    return bool(gap <= allowed * math.sqrt(2.0 * points + 1.0) * size)
 
 
 def _transform_at(
@@ -164,6 +191,7 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
         backend=function.backend,
     )
     parts = []
+    basis: Any = None
     for start in range(0, len(distance), _CHUNK):
         basis = _basis(series, order, distance[start : start + _CHUNK], _length(function), initial_terms)
         parts.append(matmul(coefficients, constant(basis, coefficients), backend=function.backend))
@@ -172,11 +200,16 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
         value = _with_origin(value, coefficients, series, order, _length(function), initial_terms)
 
     def error() -> float:
-        some = distance[np.unique(np.linspace(0, len(distance) - 1, min(len(distance), 200)).astype(int))]
+        some = np.unique(np.linspace(0, len(distance) - 1, min(len(distance), 200)).astype(int))
+        some = some[distance[some] > 0.0]
         # What was dropped as noise may have been all that the derivative has.
         count = min(series.points, max(series.count, order.ceiling + 1))
-        basis = _basis(replace(series, count=count), order, some[some > 0.0], _length(function), initial_terms)
-        size = np.sqrt((to_host(basis) ** 2).T @ (2.0 * np.arange(count) + 1.0))
+        if count == series.count and len(parts) == 1:
+            table = to_host(basis)[:, some]
+        else:
+            wider = replace(series, count=count)
+            table = to_host(_basis(wider, order, distance[some], _length(function), initial_terms))
+        size = np.sqrt((table**2).T @ (2.0 * np.arange(count) + 1.0))
         left_out = series.level * float(size.max(initial=0.0))
         return _SAFETY * (left_out + _SAFETY * _rounding_of(value))
 
@@ -187,7 +220,11 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
         message = f"{what} kept, the rest fell to rounding"
     else:
         message = f"{what}, which have not fallen to the tolerance: declare factor=, or use method='graded'"
-    return Outcome(value, "spectral", error, series.resolved, message, function.rtol)
+    looked = series.looked and order.known is not None
+    scale = 0.0
+    if looked:
+        scale = float(np.abs(to_host(series.values)).max(initial=0.0)) * _length(function) ** -float(order.known or 0.0)
+    return Outcome(value, "spectral", error, series.resolved, message, function.rtol, scale, looked=looked)
 
 
 def _rounding_of(value: Any) -> float:
@@ -228,9 +265,13 @@ def _with_origin(
             return join([_combine(coefficients, ends), value[..., 1:]])
         if order.ceiling <= 0 or not initial_terms:
             return value
-        limit = _combine(coefficients, end_derivatives(count, 0))
-        limit = where(abs(limit) <= 100.0 * series.level, limit * 0, limit)
-        return join([value_at_origin(limit, order), value[..., 1:]])
+        slopes = []
+        for k in range(order.ceiling):
+            ends = end_derivatives(count, k)
+            slope = _combine(coefficients, ends)
+            unknown = 100.0 * series.level * max(1.0, float(np.abs(ends).max()))
+            slopes.append((where(abs(slope) <= unknown, slope * 0, slope), abs(slope) * 0))
+        return join([infinite_at_origin(slopes[0][0], order, slopes[1:]), value[..., 1:]])
     if order.known is None:
         return join([value[..., :1] * math.nan, value[..., 1:]])
     exponent = power - order.known
@@ -239,7 +280,7 @@ def _with_origin(
     ends = fractional_basis(NUMPY, -order.known, power, np.array([-1.0]), count)[:, 0]
     limit = _combine(coefficients, ends)
     limit = where(abs(limit) <= 100.0 * series.level * max(1.0, float(np.abs(ends).max())), limit * 0, limit)
-    return join([limit if exponent == 0.0 else value_at_origin(limit, ONE_HALF), value[..., 1:]])
+    return join([limit if exponent == 0.0 else infinite_at_origin(limit, ONE_HALF, []), value[..., 1:]])
 
 
 def _combine(coefficients: Any, factors: np.ndarray[Any, Any]) -> Any:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from typing import Any, final
 
 import numpy as np
 
 from hpfracc._arrays import device_of, dtype_name, library_of
+from hpfracc._frames import has_labels, open_samples
 from hpfracc.engine.execution.api import causal_convolution, exponential_recurrence
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.operators._exponentials import LEAST_TOLERANCE
 from hpfracc.operators._grids import Grid, read_number
 from hpfracc.operators._stream_plans import WINDOW, StreamPlan, plan_stream
 from hpfracc.operators._values import Samples, as_values, check_axis, constant, join, move_axis, zeros
+from hpfracc.profiling.recorder import watched
 
 __all__ = ["OperatorStream"]
 
@@ -45,10 +48,15 @@ class OperatorStream:
 
     Notes
     -----
-    Derivatives of orders that are not whole; integrals of orders below 1, for the memory of others does not fade.
+    Derivatives of orders that are not whole; integrals of orders below 1, for the memory of others does not fade. Above
+    order 1 the first n + 2 points take the first n + 3 samples (n the integer next above the order): in chunks that end
+    before the last of those they are nan, where they would be wrong.
     """
 
-    def __init__(self, operator: Any, step: Any, *, rtol: Any = 1e-6, axis: int = -1) -> None:
+    #: The name of the axis; streams that were pickled before there were names have none.
+    dim: Any = None
+
+    def __init__(self, operator: Any, step: Any, *, rtol: Any = 1e-6, axis: int | None = None, dim: Any = None) -> None:
         self.operator = operator
         self.step = read_number("step", step)
         if self.step <= 0.0:
@@ -59,6 +67,7 @@ class OperatorStream:
                 f"rtol={self.rtol:g} is out of reach of a stream; use {LEAST_TOLERANCE / _MARGIN:g} up to 1, say 1e-6"
             )
         self.axis = axis
+        self.dim = dim
         self._prepare()
         self.reset()
 
@@ -83,6 +92,7 @@ class OperatorStream:
         terms = len(plan.far.rates) * (1 if plan.alternating is None else 2)
         return terms + WINDOW + plan.lookback
 
+    @watched
     def push(self, chunk: Any) -> Any:
         """The operator at the points of ``chunk``.
 
@@ -90,15 +100,21 @@ class OperatorStream:
         ----------
         chunk : array_like
             The next samples, any number of them along the stream's axis; leading axes, dtype and library stay those of
-            the first chunk.
+            the first chunk. May be labelled (pandas, xarray): the labels come back, the step is the stream's own.
 
         Returns
         -------
         array
             Shaped like the chunk, of its own kind.
         """
+        if self.dim is not None or has_labels(chunk):
+            opened = open_samples(chunk, axis=self.axis, dim=self.dim, by_row=True)
+            return opened.close(self._push(opened.values, opened.axis))
+        return self._push(chunk, -1 if self.axis is None else self.axis)
+
+    def _push(self, chunk: Any, axis: Any) -> Any:
         values = as_values(chunk)
-        axis = check_axis(self.axis, values.ndim)
+        axis = check_axis(axis, values.ndim)
         values = self._like_before(move_axis(values, axis, -1))
         with _wide(values):
             result = self._advance(values)
@@ -148,10 +164,12 @@ class OperatorStream:
         return join([values, self._beyond(rest)]) if rest.shape[-1] else values
 
     def _at_head(self, new: int) -> Any:
-        """The rule itself on the first samples, with zeros for those to come, of which it must not know."""
+        """The rule itself on the first samples, with zeros for those to come, of which it must not know; or nan."""
         head = self._head
         n = head.shape[-1]
-        padded = join([head, zeros(head, WINDOW - n)]) if n < WINDOW else head
+        # Points that need more samples than there are become nan by themselves.
+        unknown = math.nan if n < self._rule.head(self._order)[1] else 0.0
+        padded = join([head, zeros(head, WINDOW - n) + unknown]) if n < WINDOW else head
         with np.errstate(invalid="ignore"):
             return self._rule.apply(Samples(padded, Grid(WINDOW, 0.0, self.step)), self._order)[..., n - new : n]
 

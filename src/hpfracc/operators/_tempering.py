@@ -74,6 +74,7 @@ def tempered_function(function: Function, order: Order, rate: Any, method: str, 
         all(one.converged for one in found),
         f"{len(found)} groups of points; the last: {found[-1].message}",
         function.rtol,
+        looked=all(one.looked for one in found),
     )
 
 
@@ -116,4 +117,5 @@ def _of_group(
         outcome,
         value=outcome.value * factor,
         error=None if error is None or known is None else lambda: error() * bound,
+        looked=outcome.looked and known is not None,
     )

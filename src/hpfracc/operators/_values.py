@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._arrays import device_of, dtype_name, library_of, tracks_gradient
+from hpfracc._arrays import device_of, dtype_name, library_of, refuse_masked, tracks_gradient
+from hpfracc._frames import refuse_tables
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
@@ -24,6 +25,7 @@ __all__ = [
     "check_axis",
     "constant",
     "cumulate",
+    "flip",
     "join",
     "join_rows",
     "largest",
@@ -119,16 +121,18 @@ def as_values(f: Any, *others: Any) -> Any:
     Integers are promoted to float64, never truncated. An order or a step that belongs to PyTorch or JAX takes NumPy
     samples along.
     """
-    if isinstance(f, np.ma.MaskedArray):
-        raise InvalidInputError("f is a masked array, whose mask would be lost; use f.filled(value) first")
+    refuse_masked(f, "f", "t")
     owners = {library_of(value) for value in (f, *others)} - {"numpy", "python"}
     if len(owners) > 1:
         raise InvalidInputError(f"arrays of {' and '.join(sorted(owners))} in one call; convert them to one library")
     if library_of(f) == "python":
+        refuse_tables("this call", f)
         try:
             f = np.asarray(f)
         except ValueError as error:  # rows of different lengths
             raise ShapeError(f"f is no array of samples ({error}); give rows of one length") from None
+    if isinstance(f, np.ndarray) and not f.dtype.isnative:
+        f = f.astype(f.dtype.newbyteorder("="))
     name = dtype_name(f)
     if name not in _SERVED:
         if not name.startswith(("int", "uint", "bool")):
@@ -283,6 +287,16 @@ def move_axis(values: Any, source: int, target: int) -> Any:
     if library == "jax":
         return sys.modules["jax"].numpy.moveaxis(values, source, target)
     return sys.modules[library].moveaxis(values, source, target)
+
+
+def flip(values: Any) -> Any:
+    """The points along the last axis in the opposite order."""
+    library = library_of(values)
+    if library == "torch":
+        return sys.modules["torch"].flip(values, (-1,))
+    turned = values[..., ::-1]
+    # No strides that run backwards, which other libraries do not take.
+    return turned if library == "jax" else sys.modules[library].ascontiguousarray(turned)
 
 
 def check_axis(axis: Any, ndim: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import device_of, is_array, library_of, tracks_gradient
+from hpfracc._arrays import device_of, is_array, library_of, refuse_masked, tracks_gradient
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._base import Outcome, pick_rule
 from hpfracc.operators._function import Function
@@ -49,6 +49,7 @@ class Varying:
         """
         if self.alpha is None or isinstance(self.alpha, bool | str):
             raise InvalidInputError(f"alpha={self.alpha!r} is no order; give a number, an array or a function")
+        refuse_masked(self.alpha, "alpha", "t")
         alpha = self.alpha(points()) if callable(self.alpha) and not is_array(self.alpha) else self.alpha
         xp = namespace_of(alpha) if library_of(alpha) in ("torch", "jax") else NUMPY
         try:
@@ -310,6 +311,7 @@ def _combined(parts: list[tuple[Outcome, Any]]) -> Outcome:
         all(one.converged for one, _ in parts),
         f"at {len(parts)} constant orders; the first: {first.message}",
         first.rtol,
+        looked=all(one.looked for one, _ in parts),
     )
 
 

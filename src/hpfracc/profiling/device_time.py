@@ -53,6 +53,14 @@ class DeviceTime:
         self._keep_begin = False
         self._idle_at_end = False
 
+    def __getstate__(self) -> tuple[Any, ...]:
+        """The figures; marks and clocks belong to this process."""
+        return self.device, self.timing, self.start, self.duration, self.at_most
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.__init__(state[0], None, None)  # type: ignore[misc]
+        _, self.timing, self.start, self.duration, self.at_most = state
+
     def begin(self) -> None:
         """Set the first mark."""
         clock = self._clock

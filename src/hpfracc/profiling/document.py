@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 import os
 import platform
 import sys
@@ -13,6 +12,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
+from hpfracc._files import parse_json, read_plain, write_whole
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.advice import advise, rank
 from hpfracc.profiling.analysis import Analysis, length
@@ -30,6 +30,15 @@ VERSION = 1
 
 #: Bottlenecks that a document carries.
 _TOP = 10
+
+#: A file of more bytes is no profile that could be shown, nor one of deeper JSON one that was written here.
+_MOST_BYTES = 1 << 30
+_MOST_DEPTH = 32
+#: What a span must have to be shown or compared. Whole numbers have at most 63 bits.
+_INTEGERS = ("id", "lane", "start_ns", "duration_ns", "self_ns")
+_TEXTS = ("name", "kind")
+_READINGS = ("of", "before", "after", "peak")
+_WIDEST = 2**63
 
 
 class Document:
@@ -186,10 +195,10 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     InvalidInputError
-        If the file is not there, is no profile, or is of a later version.
+        If the file is not there, is no profile, lacks something, or is of a later version.
     """
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_constant)
+        found = parse_json(read_plain(path, _MOST_BYTES).data, _MOST_DEPTH)
     except OSError as error:
         raise InvalidInputError(f"profile {str(path)!r} cannot be read ({error.strerror or error})") from None
     except (ValueError, RecursionError) as error:
@@ -201,24 +210,55 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{str(path)!r} is a profile of version {found.get('version')!r}, and this library reads {VERSION}; record "
             "it anew, or use the version of hpfracc that wrote it"
         )
+    wrong = _find_fault(found)
+    if wrong is not None:
+        raise InvalidInputError(f"{str(path)!r} is a damaged profile: {wrong}; record it anew")
     return found
 
 
-def _no_constant(name: str) -> float:
-    return math.nan if name == "NaN" else math.inf
+def _find_fault(document: dict[str, Any]) -> str | None:
+    """What keeps a document from being shown or compared, in words."""
+    if not _is_integer(document.get("begun_unix_ns")):
+        return "begun_unix_ns is no whole number"
+    if not isinstance(document.get("process"), dict):
+        return "process is no object"
+    for place, span in enumerate(document["spans"]):
+        wrong = "an object" if not isinstance(span, dict) else _wrong_field(span)
+        if wrong is not None:
+            return f"spans[{place}] needs {wrong}"
+    return None
+
+
+def _wrong_field(span: dict[str, Any]) -> str | None:
+    for name in _INTEGERS:
+        if not _is_integer(span.get(name)):
+            return f"a whole number as {name}"
+    for name in _TEXTS:
+        if not isinstance(span.get(name), str):
+            return f"a text as {name}"
+    if span["duration_ns"] < 0:
+        return "a duration_ns of at least 0"
+    parent = span.get("parent", "")
+    if parent is not None and not _is_integer(parent):
+        return "a whole number or null as parent"
+    if not isinstance(span.get("device", 0), str | None):
+        return "a text or null as device"
+    memory = span.get("memory")
+    if memory is not None and not (isinstance(memory, dict) and all(name in memory for name in _READINGS)):
+        return f"{', '.join(_READINGS)} in its memory"
+    return None
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int and -_WIDEST < value < _WIDEST
 
 
 def write_text(path: str | os.PathLike[str], pieces: Iterator[str]) -> Path:
-    """Write a file under a new name and rename it, so that a crash leaves what was there before."""
-    target = Path(path)
-    fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
+    """Write a file as a whole, as :func:`hpfracc._files.write_whole`; where that cannot be done, say so."""
     try:
-        with fresh.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(pieces)
-        fresh.replace(target)
+        write_whole(path, (piece.encode("utf-8", "backslashreplace") for piece in pieces))
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise InvalidInputError(
             f"{str(path)!r} cannot be written ({error.strerror or error}); name another file"
         ) from None
-    return target
+    return Path(path)

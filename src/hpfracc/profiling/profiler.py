@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import recorder as recording
@@ -57,6 +57,9 @@ class Profiler:
         self._recorder = Recorder(capacity, _memory(memory))
         if enabled:
             self._recorder.enable()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Profiler records in its own process; send profiler.document().to_dict(), or its spans")
 
     @classmethod
     def _around(cls, recorder: Recorder) -> Profiler:

@@ -59,6 +59,22 @@ class Told:
         self.tell = tell
 
 
+class _Again:
+    """Tells what was told."""
+
+    __slots__ = ("told",)
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.told = told
+
+    def __call__(self) -> dict[str, Any]:
+        return self.told
+
+
+#: The session of a span that came from elsewhere: it cannot be entered.
+_ELSEWHERE = cast(Session, object())
+
+
 class Span:
     """One stretch of work; made by :meth:`hpfracc.profiling.Profiler.profile`.
 
@@ -125,6 +141,19 @@ class Span:
         self.error: str | None = None
         self.memory: tuple[str, int, int | None, int | None] | None = None
         self.device: DeviceTime | None = None if device is None else recorder.device_time(device)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What it tells; the recorder it belongs to stays in this process."""
+        state = {name: getattr(self, name) for name in self.__slots__ if not name.startswith("_")}
+        if self.decision is not None:
+            state["decision"] = Told(repr(self.decision.key), _Again(self.decision.tell()))
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._recorder = self._outer = None  # type: ignore[assignment]
+        self._session = _ELSEWHERE
+        for name, value in state.items():
+            setattr(self, name, value)
 
     def __enter__(self) -> Span:
         recorder = self._recorder

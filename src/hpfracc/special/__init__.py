@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpfracc.special._mittag_leffler import mittag_leffler, mittag_leffler_derivative
+    from hpfracc.special._mittag_leffler_matrix import mittag_leffler_matrix
+    from hpfracc.special._wright import m_wright, wright
+    from hpfracc.special.binomial import generalized_binomial, grunwald_weights
+    from hpfracc.special.gamma_beta import BetaFunction, GammaFunction, beta, digamma, gamma, incomplete_beta
 
 _HOMES = {
     "BetaFunction": "gamma_beta",
@@ -38,13 +45,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+# Hidden from type checkers, for which any name would otherwise be an attribute.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import dataclasses
 import multiprocessing
 import threading
 import time
@@ -13,8 +16,11 @@ import pytest
 import torch  # noqa: F401
 
 import hpfracc as hf
+from hpfracc import batch
 from hpfracc._config import current_backend
+from hpfracc.engine.execution.binding import bind
 from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.trail import composite, dry_run
 from hpfracc.engine.workers import run_blocks
 from tests.helpers.own_operations import double, own_operation
 
@@ -139,3 +145,77 @@ def test_decisions_belong_to_their_thread() -> None:
         decision = hf.last_decision()
         assert decision is not None and not isinstance(decision, list)
         assert decision.operation == "matmul"
+
+
+def decided() -> str:
+    """The operation of the last decision."""
+    decision = hf.last_decision()
+    assert decision is not None and not isinstance(decision, list)
+    return decision.operation
+
+
+def test_decisions_belong_to_their_task() -> None:
+    """Tasks that take turns in one thread each see what they did themselves, nested blocks and all."""
+
+    async def work(call: Callable[[], object], expected: str) -> None:
+        for _ in range(5):
+            call()
+            await asyncio.sleep(0)
+            assert decided() == expected
+
+    async def both() -> None:
+        x = np.ones(32)
+        tasks = (
+            work(lambda: hf.matmul(np.eye(2), np.eye(2)), "matmul"),
+            work(lambda: hf.causal_convolution(x, x), "causal_convolution"),
+            work(lambda: hf.caputo(np.arange(32.0), step=1.0, alpha=0.5), "causal_convolution"),
+        )
+        with composite():
+            await asyncio.gather(*tasks)
+
+    asyncio.run(both())
+
+
+def test_decisions_of_helpers_inside_a_block_do_not_mix() -> None:
+    """Threads that run in copies of the context add to one list, and each keeps its own last decision."""
+    with composite() as decisions:
+        first, second = contextvars.copy_context(), contextvars.copy_context()
+        first.run(hf.matmul, np.eye(2), np.eye(2))
+        second.run(hf.fft, np.ones(8))
+        assert (first.run(decided), second.run(decided)) == ("matmul", "fft")
+    assert [decision.operation for decision in decisions] == ["matmul", "fft"]
+
+
+def test_the_last_decision_is_that_of_the_call_whatever_its_plan_does_next() -> None:
+    """Another thread may give the plan another arm before anybody asks."""
+    with own_operation(double) as op:
+        x = np.ones(3)
+        op(x)
+        before = hf.last_decision()
+        (plan,) = op._plans.values()
+        again = bind(plan.request.primitive, plan.request.call, plan.bound.arm, plan.request.placement, (x,))
+        plan.adopt(again, dataclasses.replace(plan.decision, arm="another:arm@cpu"), plan.option)
+        assert hf.last_decision() is before
+
+
+def test_a_batch_in_threads_leaves_the_decision_of_its_first_item() -> None:
+    """Which items run in the caller's own thread is chance, and is not to be seen."""
+    sizes = [8, *(16 + number for number in range(12))]
+    for _ in range(5):
+        batch.run(lambda n: hf.fft(np.ones(n)), sizes, workers=3)
+        decision = hf.last_decision()
+        assert decision is not None and not isinstance(decision, list)
+        assert decision.shape == (8,)
+
+
+def test_a_block_that_never_ended_is_left_by_the_next_call() -> None:
+    """An interrupt may come just before the end of a block runs: later calls must not stay in it."""
+    hf.matmul(np.eye(2), np.eye(2))
+    block = dry_run()
+    decisions = block.__enter__()
+    del block
+    assert hf.matmul(2 * np.eye(2), np.eye(2))[0, 0] == 2.0
+    with composite() as inside:
+        assert hf.matmul(3 * np.eye(2), np.eye(2))[0, 0] == 3.0
+    assert decisions == [] and len(inside) == 1
+    assert decided() == "matmul"

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.execution.trail import composite
+from hpfracc.engine.selection.choose import Chooser, Option
+from hpfracc.engine.selection.cost import CostModel
 from hpfracc.errors import InvalidInputError, UnknownOperationError, UnsupportedDtypeError
 
 W, X = np.ones(64), np.arange(64.0)
@@ -109,3 +112,46 @@ def test_regret_report() -> None:
         hf.causal_convolution(W, X)
     report = hf.IntelligentBackendSelector().regret_report()
     assert "causal_convolution" in json.dumps(report.to_dict())
+
+
+@pytest.mark.parametrize(("compiled", "words"), [(0.0, "is predicted fastest"), (5.0, "is taken")])
+def test_the_sentence_agrees_with_the_table(compiled: float, words: str) -> None:
+    """Only the first row is called fastest; where another is taken, the sentence says what the first one costs once."""
+    costs = CostModel()
+    costs.add_knot("a", 1.0, 7e-3)
+    costs.add_knot("b", 1.0, 6e-3)
+    costs.add_compile("b", "compiling b", compiled)
+    options = [Option("a", "a", 1.0), Option("b", "b", 1.0, compile_key="compiling b")]
+    choice = Chooser(costs).choose("slot", "bucket", options, frozen=True)
+    assert words in choice.reason
+    if compiled:
+        assert choice.option.arm == "a" and "b is predicted to take 6 ms, but its first call 5 s more" in choice.reason
+    else:
+        assert choice.option.arm == "b"
+
+
+def test_operators_are_explained_by_name() -> None:
+    """With the shape of the samples, an order and what the operator takes besides; nothing is run."""
+    before = hf.causal_convolution.calls()
+    assert hf.explain("caputo", shape=(2, 1000), alpha=0.3).decision.shape == (2, 1000)
+    assert hf.explain("riemann_liouville_integral", shape=100, dtype="float32").decision.dtype == "float32"
+    assert hf.explain("fractional_difference", shape=100, backend="numpy").decision.backend == "numpy"
+    assert hf.explain("frft", shape=64).decisions
+    assert hf.explain("tempered_caputo", shape=64, rate=2.0).decisions
+    assert hf.causal_convolution.calls() == before
+    for name, words in (
+        ("caputoo", r"unknown operation or operator 'caputoo'; did you mean 'caputo' or 'psi_caputo'\? There are the"),
+        ("zzzz", "unknown operation or operator 'zzzz'; there are the operations bitwise_xor, "),
+    ):
+        with pytest.raises(UnknownOperationError, match=words):
+            hf.explain(name, shape=10)
+    with pytest.raises(InvalidInputError, match="hf.explain\\(hf.caputo, samples"):
+        hf.explain("caputo", shape=10, gradient=True)
+
+
+def test_an_unknown_operation_is_named_in_whole_sentences() -> None:
+    """With and without a name that comes close."""
+    with pytest.raises(UnknownOperationError, match="unknown operation 'zzzz'; there are: bitwise_xor"):
+        get_operation("zzzz")
+    with pytest.raises(UnknownOperationError, match=r"'fftt'; did you mean 'fft'\? There are: bitwise_xor"):
+        get_operation("fftt")

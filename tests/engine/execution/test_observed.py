@@ -174,3 +174,28 @@ def test_torch_on_the_host_has_no_device_time():
     if not torch.cuda.is_available():
         assert spans[-1].device.timing in ("no clock", "enqueued")
         assert spans[-1].device_duration is None
+
+
+def test_operators_and_solvers_are_spans_around_the_engine_s_calls() -> None:
+    """Public entry points show under their names while the profiler is on, with what the engine did inside."""
+    t = np.linspace(0.0, 1.0, 64)
+    profiler = get_profiler(enabled=True)
+    profiler.reset()
+    try:
+        for _ in range(2):
+            hf.caputo(t, step=t[1], alpha=0.5)
+        hf.fractional_difference(t, 0.5)
+        hf.fractional_laplacian(np.ones((8, 8)), step=0.1, alpha=1.5, axis=(0, 1), method="periodic")
+        hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.5, step=0.1)
+        hf.Caputo(0.5).stream(0.1).push(t)
+    finally:
+        profiler.disable()
+    found = {span.id: span for span in profiler.get_entries()}
+    names = [span.name for span in found.values() if not span.parent]
+    assert [name for name in names if name == "Caputo"] == ["Caputo", "Caputo"]
+    assert {"fractional_difference", "FractionalLaplacian", "solve_fode", "OperatorStream.push"} <= set(names)
+    inner = next(span for span in found.values() if span.name == "causal_convolution")
+    assert found[inner.parent].name == "Caputo"
+    profiler.reset()
+    hf.caputo(t, step=t[1], alpha=0.5)
+    assert profiler.get_entries() == []

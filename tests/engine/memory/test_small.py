@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -84,3 +85,22 @@ def test_spans_know_what_they_left_behind() -> None:
         spans.watch(False)
     ledger.leave("never begun")
     assert ledger.growers(1.0) == {}
+
+
+def test_spans_of_tasks_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tasks that take turns in one thread: each span ends with what was in use when it began."""
+    used = [100]
+    monkeypatch.setattr("hpfracc.engine.memory.spans.resident_bytes", lambda: (used[0], used[0]))
+    ledger = SpanLedger()
+
+    async def work(name: str, grown: int) -> None:
+        ledger.enter()
+        await asyncio.sleep(0)
+        used[0] += grown
+        ledger.leave(name)
+
+    async def both() -> None:
+        await asyncio.gather(work("first", 10), work("second", 5))
+
+    asyncio.run(both())
+    assert [(name, grown) for _, name, grown in ledger._ended] == [("first", 10), ("second", 15)]

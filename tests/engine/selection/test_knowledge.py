@@ -10,6 +10,8 @@ import pytest
 import hpfracc as hf
 from hpfracc._config import get_settings
 from hpfracc.engine.execution import state
+from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.knowledge import knowledge_for
 from tests.helpers.own_operations import double, own_operation
 
@@ -87,3 +89,41 @@ def test_corrupted_wisdom_is_set_aside(tmp_path: Path) -> None:
         y = hf.causal_convolution(W, X)
     np.testing.assert_allclose(y, np.convolve(W, X)[:300])
     assert any("damaged" in path.name for path in folder.iterdir())
+
+
+def times(shape: tuple[int, ...]) -> dict[str, float]:
+    decision = hf.explain("history_sum", shape=shape).decision
+    return {row.arm: row.total for row in decision.candidates if row.refused is None}
+
+
+def test_threads_that_wait_for_one_another_are_not_trusted_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unmeasured, such arms are expected to take longer with the load; others, and deterministic runs, are not."""
+    pytest.importorskip("torch")
+    quiet = times((4000,))
+    state.reset()
+    monkeypatch.setattr("hpfracc.engine.selection.knowledge.machine_load", lambda: 5.0)
+    busy = times((4000,))
+    assert busy["torch:direct@cpu"] == pytest.approx(6.0 * quiet["torch:direct@cpu"])
+    assert busy["numpy:direct@cpu"] == pytest.approx(quiet["numpy:direct@cpu"])
+    with hf.config(deterministic=True):
+        assert times((4000,))["torch:direct@cpu"] == pytest.approx(quiet["torch:direct@cpu"])
+
+
+def test_a_first_call_far_beyond_its_prediction_counts_as_a_run() -> None:
+    """Where nothing is compiled the next call would take as long: the arm is left at once."""
+    grid, signal, order = np.linspace(0.0, 1.0, 4000) ** 2, np.ones(4000), np.array(-0.5)
+    request = make_request(hf.history_sum.primitive, (grid, signal, order), {})
+    knowledge = knowledge_for(get_settings())
+    first = decide(request, knowledge)
+    knowledge.observe(request, first.option, 60.0, first=True, calls=1)
+    assert decide(request, knowledge).arm != first.arm
+
+
+def test_a_first_call_that_warms_up_is_no_run() -> None:
+    """A second more than predicted may be what is loaded once."""
+    grid, signal, order = np.linspace(0.0, 1.0, 4000) ** 2, np.ones(4000), np.array(-0.5)
+    request = make_request(hf.history_sum.primitive, (grid, signal, order), {})
+    knowledge = knowledge_for(get_settings())
+    first = decide(request, knowledge)
+    knowledge.observe(request, first.option, first.expected + 0.9, first=True, calls=1)
+    assert decide(request, knowledge).arm == first.arm

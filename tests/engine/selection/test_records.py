@@ -18,10 +18,10 @@ from hpfracc.errors import InvalidInputError
 from tests.helpers.forked import run_in_child
 from tests.helpers.measured import sample
 
-texts = st.text(max_size=40)
-names = st.text(min_size=1, max_size=40)
+texts = st.text(max_size=40).filter(str.isprintable)
+names = st.text(min_size=1, max_size=40).filter(str.isprintable)
 sizes = st.integers(0, 2**60)
-times = st.floats(0, 1e300)
+times = st.floats(0, 1e8)
 records = st.builds(
     Record,
     kind=st.sampled_from(["knot", "sample", "compile", "transfer", "memory"]),
@@ -73,7 +73,7 @@ def test_damage_is_never_another_error(record, data):
         ("kind", None),
         ("id", ""),
         ("id", 7),
-        ("id", "x" * 1025),
+        ("id", "x" * 257),
         ("fingerprint", ""),
         ("operation", None),
         ("seconds", -1.0),
@@ -82,6 +82,13 @@ def test_damage_is_never_another_error(record, data):
         ("seconds", "1"),
         ("seconds", True),
         ("seconds", 10**400),
+        ("seconds", 1e308),
+        ("x", 1e300),
+        ("time", 1e300),
+        ("operation", "\x1b[31mred"),
+        ("operation", "\ud800"),
+        ("arm", "two\nlines"),
+        ("fingerprint", "\u202egnp.exe"),
         ("time", None),
         ("x", None),
         ("x", [1]),
@@ -98,8 +105,10 @@ def test_damage_is_never_another_error(record, data):
 )
 def test_a_wrong_value_is_named(field, value):
     """Every field is checked, and the error names it."""
-    with pytest.raises(InvalidInputError, match=field.split("[")[0]):
+    with pytest.raises(InvalidInputError, match=field.split("[")[0]) as caught:
         sample(**{field: value})
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize(("kind", "missing"), [("transfer", "nbytes"), ("transfer", "route"), ("memory", "nbytes")])

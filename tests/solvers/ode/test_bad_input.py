@@ -26,6 +26,9 @@ def solve(fun: Any = decay, t_span: Any = (0.0, 1.0), y0: Any = (1.0,), alpha: A
     ("changed", "error", "words"),
     [
         ({"alpha": 0.0}, InvalidInputError, "alpha holds 0.0"),
+        ({"y0": np.ma.array([1.0], mask=[True])}, InvalidInputError, "y0 is a masked array"),
+        ({"t_eval": np.ma.array([0.5, 1.0], mask=[False, True])}, InvalidInputError, "t_eval is a masked array"),
+        ({"y0": np.array([1.0], np.longdouble)}, UnsupportedDtypeError, "double precision; convert it"),
         ({"alpha": -0.5}, InvalidInputError, "above 0"),
         ({"alpha": math.nan}, InvalidInputError, "alpha holds nan"),
         ({"alpha": math.inf}, InvalidInputError, "finite order"),
@@ -51,9 +54,25 @@ def solve(fun: Any = decay, t_span: Any = (0.0, 1.0), y0: Any = (1.0,), alpha: A
         ({"y0": ["a"]}, UnsupportedDtypeError, "y0 has dtype"),
         ({"y0": [[1.0], [1.0, 2.0]]}, ShapeError, "ragged"),
         ({"fun": 3.0}, InvalidInputError, "cannot be called"),
+        ({"fun": 0.5, "t_span": decay}, InvalidInputError, r"solve_fode\(fun, t_span, y0, alpha\)"),
+        ({"t_span": [1.0], "y0": (0.0, 1.0)}, InvalidInputError, r"solve_fode\(fun, t_span, y0, alpha\)"),
+        ({"y0": 0.5, "alpha": [1.0, 2.0]}, ShapeError, "y0 and alpha are swapped"),
+        (
+            {"events": lambda t, y: y, "y0": [1.0, 2.0]},
+            ShapeError,
+            r"events\[0\].*returned shape \(2,\).*such as y\[0\]",
+        ),
+        ({"events": lambda t, y: 1j}, UnsupportedDtypeError, "return a real number"),
+        ({"terms": [(1.0, [0.3, 0.5])]}, ShapeError, r"a single order; got \[0.3, 0.5\]"),
+        ({"y0": [1.0, 2.0], "alpha": 0.9, "terms": [(np.eye(2), 0.5)]}, ShapeError, r"coefficient of shape \(2, 2\)"),
+        (
+            {"y0": [1.0, 2.0], "alpha": 0.9, "terms": [(lambda t: np.eye(2), 0.5)]},
+            ShapeError,
+            r"coefficient of shape \(2, 2\)",
+        ),
         ({"jac": 3.0}, InvalidInputError, "jac=3.0"),
         ({"fun": lambda t, y: np.zeros(2)}, ShapeError, "returned shape \\(2,\\)"),
-        ({"fun": lambda t, y: 0.0}, ShapeError, "returned shape \\(\\)"),
+        ({"fun": lambda t, y: 0.0, "y0": [1.0, 2.0]}, ShapeError, "returned shape \\(\\)"),
         ({"fun": lambda t, y: ["a"]}, UnsupportedDtypeError, "return numbers"),
         ({"fun": lambda t, y: [[1.0], [1.0, 2.0]]}, ShapeError, "ragged"),
         ({"fun": lambda t, y: 1j * y}, UnsupportedDtypeError, "give y0 as complex"),
@@ -215,7 +234,7 @@ def test_fdeint_raises_where_the_solve_stops():
         {"events": 3},
         {"t_eval": "soon"},
         {"delays": ["a while"], "history": lambda t: 1.0},
-        {"delays": [1.0], "history": 1.0},
+        {"delays": [1.0], "history": "before"},
         {"terms": [(1.0,)]},
         {"terms": [("a", 0.2)]},
         {"alpha": lambda t: "half"},
@@ -228,3 +247,23 @@ def test_what_is_no_number_or_function_is_refused_in_words(wrong: dict[str, Any]
     given = {"alpha": 0.5, **wrong}
     with pytest.raises(InvalidInputError):
         hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], **given)
+
+
+@pytest.mark.parametrize("options", [{"step": 0.01}, {"step": 0.01, "method": "implicit_trapezoid"}, {"step": None}])
+def test_one_equation_may_return_a_number(options: dict[str, Any]):
+    """With d = 1 the right-hand side may return the number itself; the solution is the same to the bit."""
+    as_number = solve(lambda t, y: -float(y[0]), compile=False, **options)
+    as_array = solve(lambda t, y: -y, compile=False, **options)
+    assert as_number.success
+    assert np.array_equal(as_number.y, as_array.y)
+
+
+def test_times_that_rounding_put_beyond_the_end():
+    """``np.arange(0, 0.8, 0.1)`` ends an ulp beyond 0.7, which a user did not mean; more than a few ulps is refused."""
+    times = np.arange(0, 0.8, 0.1)
+    assert times[-1] > 0.7
+    result = solve(t_span=(0.0, 0.7), t_eval=times)
+    assert result.success and result.y.shape == (1, len(times)) and result.t[-1] == 0.7
+    assert solve(t_span=(0.1, 0.7), t_eval=[np.nextafter(0.1, 0.0), 0.3]).t[0] == 0.1
+    with pytest.raises(InvalidInputError, match="beyond t_span"):
+        solve(t_span=(0.0, 0.7), t_eval=[0.1, 0.7 + 1e-12])

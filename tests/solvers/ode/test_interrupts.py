@@ -1,13 +1,22 @@
-"""Ctrl-C in the very first call of the right-hand side: the initial value comes back, with success=False."""
+"""Ctrl-C: what is there comes back, with success=False; in the very first call of the right-hand side the start."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc.solvers.ode import _fixed
+from hpfracc.solvers.ode.compiled import uninterrupted
 
 WAYS: dict[str, dict[str, Any]] = {
     "auto": {},
@@ -60,3 +69,94 @@ def test_times_asked_for():
     for step in (None, 0.1):
         assert hf.solve_fode(interrupted, (0.0, 1.0), [1.0], 0.6, step=step, t_eval=[0.5, 1.0]).y.shape == (1, 0)
         assert hf.solve_fode(interrupted, (0.0, 1.0), [1.0], 0.6, step=step, t_eval=[0.0, 1.0]).y.shape == (1, 1)
+
+
+# -- real signals -----------------------------------------------------------------------------------------------------
+
+SOAK = Path(__file__).with_name("_interrupt_soak.py")
+SOAK_WAYS = (
+    "adaptive, Python",
+    "adaptive, steps compiled",
+    "adaptive, compiled",
+    "fixed, Python",
+    "fixed, steps compiled",
+    "fixed, compiled",
+    "implicit, steps compiled",
+    "implicit, compiled",
+)
+
+
+def soak(way: str, count: int) -> dict[str, Any]:
+    """What became of solves that were sent so many interrupts, in a process of their own."""
+    child = subprocess.run(
+        [sys.executable, str(SOAK), way, str(count)], capture_output=True, text=True, check=False, timeout=3600
+    )
+    assert child.returncode == 0, child.stderr[-3000:]
+    assert "ignored" not in child.stderr, child.stderr[-3000:]  # an exception that nobody saw
+    found: dict[str, Any] = json.loads(child.stdout)
+    return found
+
+
+def check_soak(way: str, count: int) -> dict[str, int]:
+    found = soak(way, count)
+    assert found["bad count"] == 0, found["bad"][0]
+    ends: dict[str, int] = found["ends"]
+    assert sum(ends.values()) == found["sent"] == count
+    assert set(ends) <= {"partial result", "KeyboardInterrupt", "finished before"}, ends
+    assert ends.get("partial result", 0) + ends.get("KeyboardInterrupt", 0) > 0.5 * count, ends
+    return ends
+
+
+def test_a_few_interrupts():
+    """Each ends in the documented partial result, or in KeyboardInterrupt where it comes after the steps."""
+    check_soak("fixed, Python", 10)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("way", SOAK_WAYS)
+def test_thousands_of_interrupts(way: str):
+    """1,300 for each way to step, 10,400 in all; none is lost, and none becomes another error."""
+    if "compiled" in way:
+        pytest.importorskip("numba")
+    print(f"\n{way}: {check_soak(way, 1300)}")
+
+
+def test_an_interrupt_does_not_break_off_an_import():
+    """It ends the wait, and the work goes on to its end."""
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go_on.wait(60.0)
+        done.set()
+
+    def interrupt() -> None:
+        begun.wait(60.0)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        helper = threading.Thread(target=interrupt)
+        helper.start()
+        with pytest.raises(KeyboardInterrupt):
+            uninterrupted(work)
+        assert not done.is_set()
+        go_on.set()
+        assert done.wait(60.0)
+        helper.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with pytest.raises(ZeroDivisionError):
+        uninterrupted(lambda: 1 // 0)
+
+
+def test_an_interrupt_after_the_steps_is_raised(monkeypatch: pytest.MonkeyPatch):
+    """The initial value is not told for all that there is."""
+
+    def broken(self: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_fixed._Walk, "solution", broken)
+    with pytest.raises(KeyboardInterrupt):
+        hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.6, step=0.1, method="pece")

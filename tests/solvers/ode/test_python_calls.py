@@ -15,15 +15,6 @@ from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 pytest.importorskip("numba")
 
-from hpfracc.solvers.ode.compiled import stepper
-
-
-@pytest.fixture(params=[True, False], ids=["direct", "called-back"])
-def way(request: Any, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """With arrays read where they lie, and as it is done where that cannot be."""
-    monkeypatch.setattr(stepper, "reads_arrays", lambda: request.param)
-    return bool(request.param)
-
 
 def solve(fun: Any, y0: Any = (1.0, 2.0), *, method: str = "pece", backend: str = "numba", **options: Any) -> Any:
     options = {"step": 0.01, **options}
@@ -42,7 +33,7 @@ RETURNS = {
 
 
 @pytest.mark.parametrize("kind", RETURNS)
-def test_whatever_it_returns_is_read_as_numpy_reads_it(kind: str, way: bool):
+def test_whatever_it_returns_is_read_as_numpy_reads_it(kind: str):
     """Arrays in one piece at once, everything else through NumPy: the solution is that of the NumPy stepping."""
     found, wanted = solve(RETURNS[kind]), solve(RETURNS[kind], backend="numpy")
     assert found.success and found.nfev == wanted.nfev
@@ -53,7 +44,7 @@ def test_whatever_it_returns_is_read_as_numpy_reads_it(kind: str, way: bool):
     ("method", "y0"),
     [("pece", [[1.0, 2.0], [3.0, 4.0]]), ("explicit_rectangle", [1.0 + 1.0j, 2.0]), ("implicit_trapezoid", [1.0, 2.0])],
 )
-def test_batches_complex_states_and_arguments(method: str, y0: Any, way: bool):
+def test_batches_complex_states_and_arguments(method: str, y0: Any):
     """The state comes in its own shape and kind, further arguments as they are."""
 
     def fun(t: float, y: Any, rate: Any, name: str) -> Any:
@@ -64,7 +55,7 @@ def test_batches_complex_states_and_arguments(method: str, y0: Any, way: bool):
     np.testing.assert_allclose(solve(fun, y0, **options).y, solve(fun, y0, backend="numpy", **options).y, rtol=1e-12)
 
 
-def test_what_the_function_keeps_stays_as_it_was(way: bool):
+def test_what_the_function_keeps_stays_as_it_was():
     """Each call has an array of its own."""
     seen: list[Any] = []
 
@@ -88,7 +79,7 @@ def test_what_the_function_keeps_stays_as_it_was(way: bool):
         (lambda y: None, UnsupportedDtypeError),
     ],
 )
-def test_an_error_on_the_way_is_raised_as_it_is(wrong: Any, error: type[Exception], way: bool):
+def test_an_error_on_the_way_is_raised_as_it_is(wrong: Any, error: type[Exception]):
     """With its own traceback, from any call; and the next solve knows nothing of it."""
 
     def fun(t: float, y: Any) -> Any:
@@ -101,7 +92,7 @@ def test_an_error_on_the_way_is_raised_as_it_is(wrong: Any, error: type[Exceptio
     assert solve(lambda t, y: -y).success
 
 
-def test_an_interrupt_returns_what_is_done(way: bool):
+def test_an_interrupt_returns_what_is_done():
     """Ctrl-C arrives in the right-hand side."""
 
     def fun(t: float, y: Any) -> Any:
@@ -113,7 +104,7 @@ def test_an_interrupt_returns_what_is_done(way: bool):
     assert not result.success and result.t[-1] == pytest.approx(0.5) and "Interrupted" in result.message
 
 
-def test_no_reference_is_lost_or_kept(way: bool):
+def test_no_reference_is_lost_or_kept():
     """After thousands of calls, some of them failing, every object has the references it had."""
     rate, name = np.array([1.0, 2.0]), object()
     buffer = np.zeros(2)
@@ -144,10 +135,3 @@ def test_no_reference_is_lost_or_kept(way: bool):
     # What everybody refers to may move a little; each call by one would be a thousand.
     assert after[:5] == before[:5]
     assert all(abs(one - other) < 200 for one, other in zip(after[5:], before[5:], strict=True))
-
-
-def test_arrays_are_read_directly_here():
-    """On every interpreter that is tested the quick way is the one that runs."""
-    from hpfracc.solvers.ode.compiled.interpreter import reads_arrays
-
-    assert reads_arrays()

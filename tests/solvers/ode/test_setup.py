@@ -52,7 +52,7 @@ def count_calls(work: Callable[[], Any]) -> int:
 def calls_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """From a method and steps, the calls of the second solve: the first compiles."""
     # Stretches grow by the clock; so patient, they grow as quickly as they may.
-    monkeypatch.setattr(_fixed, "_PATIENCE", 1e9)
+    monkeypatch.setattr(_fixed, "_BLOCK_SECONDS", 1e9)
 
     def calls(method: str, steps: int, **options: Any) -> int:
         def solve() -> None:

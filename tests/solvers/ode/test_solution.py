@@ -199,6 +199,16 @@ def test_plots():
     assert len(spiral.plot().lines) == 2
     with pytest.raises(InvalidInputError, match="the solution has 2"):
         result.plot(phase=(0, 2))
+    with pytest.raises(InvalidInputError, match="two or three components"):
+        result.plot(phase=(0,))
+    with pytest.raises(InvalidInputError, match="ax is flat"):
+        result.plot(phase=(0, 1, 0), ax=axes)
+    space = result.plot(phase=(0, 1, -1))
+    assert space.name == "3d" and (space.get_xlabel(), space.get_ylabel(), space.get_zlabel()) == (
+        "y[0]",
+        "y[1]",
+        "y[1]",
+    )
     pyplot.close("all")
 
 

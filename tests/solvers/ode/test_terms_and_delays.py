@@ -77,7 +77,7 @@ def test_terms_with_a_fixed_step():
         ({"alpha": 0.5, "terms": [(1.0, -0.2)]}, "order"),
         ({"alpha": 0.5, "delays": [0.5]}, "needs its past"),
         ({"alpha": 0.5, "delays": [-0.5], "history": lambda t: [1.0, 1.0]}, "above 0"),
-        ({"alpha": 0.5, "delays": [0.5], "history": lambda t: [1.0, 1.0], "step": 0.1}, "leave step out"),
+        ({"alpha": 0.5, "delays": [0.5], "history": 1.0, "step": 0.1, "method": "adaptive"}, "leave step out"),
         ({"alpha": 0.5, "delays": [0.5], "history": lambda t: [1.0, 1.0], "method": "l1", "step": 0.1}, "no delays"),
     ],
 )

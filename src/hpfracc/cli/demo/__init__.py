@@ -62,12 +62,11 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
+    from hpfracc._files import write_whole
     from hpfracc.errors import InvalidInputError
 
-    fresh = path.with_name(f".{path.name}.new")
     try:
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(path)
+        write_whole(path, [text.encode("utf-8", "backslashreplace")])
     except OSError as error:
         raise InvalidInputError(
             f"the report cannot be written to {str(path)!r} ({error.strerror or error}); name another folder with --out"

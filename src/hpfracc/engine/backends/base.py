@@ -127,8 +127,12 @@ class Adapter(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     #: Seconds that importing the library takes where nothing better is known; measured once it was imported.
     import_seconds: ClassVar[float] = 0.0
+    #: Whether first calls, which compile, are made out of the reach of interrupts: one would leave its compiler locked.
+    compiles_aside: ClassVar[bool] = False
     #: Bytes of the host that the library takes once imported, with its first kernel compiled; 0 where not measured.
     import_bytes: ClassVar[int] = 0
+    #: Whether the library spreads an operation over threads of its own on the host, which wait for one another.
+    own_threads: ClassVar[bool] = False
     #: The kernels it offers, per primitive.
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]]
 
@@ -222,6 +226,14 @@ class Adapter(ABC):
     def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
         """The parts as one array, for a library whose arrays cannot be written into."""
         raise NotImplementedError(f"arrays of {self.name} are written into instead")
+
+    def begin_in_child(self) -> None:
+        """What must be arranged before its first use in a forked child whose parent had imported the library."""
+        return None
+
+    def is_running(self) -> bool:
+        """Whether the library has started threads without which it waits for ever; they are not in a forked child."""
+        return False
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether ``error`` is this library's way of saying that memory ran out."""

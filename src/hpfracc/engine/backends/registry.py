@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import importlib
 import os
 import sys
@@ -12,8 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hpfracc import _optional
+from hpfracc._aside import Aside
 from hpfracc._environment import BACKENDS
-from hpfracc._optional import EXTRAS, is_installed
+from hpfracc._optional import EXTRAS, ImportDelayedError, count_loaded, is_installed
 from hpfracc.engine import hardware
 from hpfracc.engine.backends.base import Adapter, Arm, Kernel, KernelSpec
 from hpfracc.engine.locks import Guarded
@@ -62,8 +65,13 @@ class _Registry(Guarded):
         self.adapters: dict[str, Adapter] = {}
         self.missing: dict[str, str] = {}
         self.broken: dict[str, str] = {}
+        #: Whether a library was running when this process was forked.
+        self.stopped: dict[str, bool] = {}
+        #: Until when a library that could not be imported is left alone, and why.
+        self.delayed: dict[str, tuple[float, str]] = {}
         self.import_seconds: dict[str, float] = {}
-        self.arms: dict[str, tuple[Arm, ...]] = {}
+        #: By operation, and by how many libraries were imported then: each may know other devices than the machine.
+        self.arms: dict[tuple[str, int], tuple[Arm, ...]] = {}
         self.kernels: dict[tuple[str, str, str], Kernel] = {}
         self.own: dict[str, dict[str, dict[str, tuple[KernelSpec, Kernel]]]] = {}
         self.hashes: dict[tuple[str, str, str], str] = {}
@@ -86,7 +94,7 @@ def adapter(name: str) -> Adapter:
 
 def _free_bytes(of: Adapter, device: str) -> int | None:
     """What the library could allocate; what the driver says while the library is not imported."""
-    return of.free_bytes(device) if of.module in sys.modules else hardware.driver_free_bytes(device)
+    return of.free_bytes(device) if _optional.is_loaded(of.module) else hardware.driver_free_bytes(device)
 
 
 def unavailable(name: str) -> str | None:
@@ -99,14 +107,26 @@ def unavailable(name: str) -> str | None:
         _registry.missing[name] = missing
     if _registry.missing[name]:
         return _registry.missing[name]
+    if name in _forked and (why := stopped(name)) is not None:
+        return why
     if not _devices(name):
         return "no device it can work on was found"
     return None
 
 
+#: Seconds until a library is tried again that could not be imported for a reason that may pass.
+_TRY_AGAIN = 30.0
+
+
 def mark_broken(name: str, error: BaseException) -> None:
-    """Remember that a library is there but cannot be imported, so that it is not tried at every call."""
+    """Remember that a library is there but cannot be imported, so that it is not tried at every call.
+
+    What may pass, such as memory that ran out, is forgotten after a while.
+    """
     with _registry._lock:
+        if isinstance(error, ImportDelayedError):
+            _registry.delayed[name] = time.monotonic() + _TRY_AGAIN, f"not imported yet: {describe_failure(error)}"
+            return
         _registry.broken[name] = f"cannot be imported: {describe_failure(error)}"
         _registry.arms.clear()
 
@@ -118,8 +138,18 @@ def describe_failure(error: BaseException) -> str:
 
 
 def is_loaded(name: str) -> bool:
-    """Whether the backend's library is imported already."""
-    return adapter(name).module in sys.modules
+    """Whether the backend's library is imported already, to its end."""
+    return _optional.is_loaded(adapter(name).module)
+
+
+def delayed(name: str) -> str | None:
+    """Why a backend is not chosen of itself for the moment, or None: its import is under way, or failed just now."""
+    known = _registry.delayed.get(name)
+    if known is not None:
+        if time.monotonic() < known[0]:
+            return known[1]
+        _registry.delayed.pop(name, None)
+    return "its import is under way" if _optional.is_importing(adapter(name).module) else None
 
 
 def device_clocks() -> list[DeviceClock]:
@@ -134,6 +164,33 @@ def forked(name: str) -> str | None:
     A library that runs threads of its own (OpenMP, XLA, CUDA) may wait for ever for those of its parent.
     """
     return "imported before this process was forked, so its threads are not here" if name in _forked else None
+
+
+#: Seconds within which a library says whether it was running; one that was just then starting never will.
+_ANSWER = 1.0
+
+
+def stopped(name: str) -> str | None:
+    """Why a backend cannot be used in this process at all, not even when asked for, or None.
+
+    JAX that was computing when the process was forked would wait for ever for the threads it had in the parent.
+    """
+    if name not in _forked:
+        return None
+    known = _registry.stopped.get(name)
+    if known is None:
+        known = _registry.stopped[name] = is_loaded(name) and _was_running(adapter(name))
+    if not known:
+        return None
+    return f"{name} was running when this process was forked and cannot run here: start processes by 'spawn'"
+
+
+def _was_running(of: Adapter) -> bool:
+    try:
+        asked = Aside(of.is_running, awaited=False)
+    except RuntimeError:  # no thread can be started
+        return of.is_running()
+    return not asked.wait(_ANSWER) or bool(asked.result())
 
 
 def import_cost(name: str) -> float:
@@ -159,7 +216,7 @@ def _devices(name: str) -> tuple[str, ...]:
 
 def arms(operation: str) -> tuple[Arm, ...]:
     """Every arm of ``operation`` on every backend that can be used, NumPy's first."""
-    known = _registry.arms.get(operation)
+    known = _registry.arms.get((operation, count_loaded()))
     if known is None:
         with _registry._lock:
             known = tuple(
@@ -170,7 +227,7 @@ def arms(operation: str) -> tuple[Arm, ...]:
                 for device in _devices(name)
                 for workers in _worker_counts(spec, device)
             )
-            _registry.arms[operation] = known
+            _registry.arms[operation, count_loaded()] = known
     return known
 
 
@@ -199,13 +256,21 @@ def kernel(operation: str, backend: str, algorithm: str) -> Kernel:
     else:
         try:
             _import_library(backend)
-            module = importlib.import_module(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
+            module = _optional.import_whole(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
+            if backend in _forked:
+                adapter(backend).begin_in_child()
         except ImportError:
             raise
         except Exception as error:  # shared objects and version checks raise what they like
-            raise ImportError(f"{backend}: {describe_failure(error)}", name=backend) from error
+            passing = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING)
+            kind = ImportDelayedError if passing else ImportError
+            raise kind(f"{backend}: {describe_failure(error)}", name=backend) from error
         loaded = module.KERNELS[algorithm]
     return _registry.kernels.setdefault(key, loaded)
+
+
+#: Errors of the system that the next attempt may not meet.
+_PASSING = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
 def _import_library(backend: str) -> None:
@@ -214,10 +279,9 @@ def _import_library(backend: str) -> None:
     begin = time.perf_counter()
     adapter(backend).before_import()
     with spans.span(f"import {adapter(backend).module}", "import"):
-        importlib.import_module(adapter(backend).module)
+        _optional.import_optional(adapter(backend).module)
     with _registry._lock:
         _registry.import_seconds[backend] = time.perf_counter() - begin
-        _registry.arms.clear()  # the library itself may know other devices than the machine told
 
 
 def register_kernel(operation: str, backend: str, spec: KernelSpec, loaded: Kernel) -> None:
@@ -227,16 +291,23 @@ def register_kernel(operation: str, backend: str, spec: KernelSpec, loaded: Kern
         _registry.kernels.pop((operation, backend, spec.algorithm), None)
         _registry.hashes.pop((operation, backend, spec.algorithm), None)
         _registry.fingerprints.clear()
-        _registry.arms.pop(operation, None)
+        _registry.arms.clear()
 
 
 def remove_operation(operation: str) -> None:
     """Forget the kernels users registered for an operation."""
     with _registry._lock:
         _registry.own.pop(operation, None)
-        _registry.arms.pop(operation, None)
+        _registry.arms.clear()
         for key in [key for key in _registry.kernels if key[0] == operation]:
             del _registry.kernels[key]
+
+
+def compiles_aside(operation: str, arm: Arm) -> bool:
+    """Whether the arm's first call is made out of the reach of interrupts; a user's own kernel stays in its thread."""
+    return adapter(arm.backend).compiles_aside and arm.algorithm not in _registry.own.get(operation, {}).get(
+        arm.backend, {}
+    )
 
 
 def source_hash(operation: str, backend: str, algorithm: str) -> str:
@@ -273,7 +344,11 @@ _forked: frozenset[str] = frozenset()
 
 def _after_fork() -> None:
     global _forked
-    _forked = frozenset(name for name in _OWN_MEMORY if is_loaded(name))
+    _forked = frozenset(name for name in _OWN_MEMORY if name in sys.modules)  # named like their modules
+    _registry.stopped.clear()
+    _registry.arms.clear()
+    for key in [key for key in _registry.kernels if key[1] in _forked]:
+        del _registry.kernels[key]
 
 
 if hasattr(os, "register_at_fork"):
@@ -286,5 +361,6 @@ def reset() -> None:
         _registry.fingerprints.clear()
         _registry.missing.clear()
         _registry.broken.clear()
+        _registry.delayed.clear()
         _registry.arms.clear()
         _registry.kernels.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ from hpfracc.engine.execution.planning import as_array, make_request
 from hpfracc.engine.execution.trail import aside, composite, dry_run, last_decision
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.decide import decide
+from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.explain import Explanation
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.placement import Placement
@@ -178,8 +180,14 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Explanation:
 
 
 def _explain_callable(function: Callable[..., Any], args: Any, kwargs: Any) -> Explanation:
-    with dry_run() as decisions:
-        function(*args, **kwargs)
+
+    def walk() -> list[Decision]:
+        with dry_run() as decisions:
+            function(*args, **kwargs)
+        return decisions
+
+    # In a copy of the context: no interrupt can leave the calls after this one in a dry run.
+    decisions = contextvars.copy_context().run(walk)
     if not decisions:
         name = getattr(function, "__name__", repr(function))
         raise InvalidInputError(f"{name} made no engine call, so there is nothing to explain")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpfracc._arrays import dtype_name, is_transformed, library_of, nbytes, tracks_gradient
+from hpfracc._aside import run_aside
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm, Kernel
 from hpfracc.engine.execution.prepared import prepared_operands
@@ -37,7 +39,20 @@ class Bound:
     the primitive says can be prepared. Where nothing has to move and nothing is kept, ``bare`` is the kernel itself.
     """
 
-    __slots__ = ("_call", "_converters", "_giver", "_index", "_kernel", "_scope", "_tag", "arm", "bare", "moves", "run")
+    __slots__ = (
+        "_call",
+        "_converters",
+        "_giver",
+        "_index",
+        "_kernel",
+        "_scope",
+        "_tag",
+        "arm",
+        "bare",
+        "decision",
+        "moves",
+        "run",
+    )
 
     def __init__(
         self,
@@ -53,6 +68,8 @@ class Bound:
         kind: Hashable = None,
     ) -> None:
         self.arm = arm
+        #: Why it was taken, once a plan has it.
+        self.decision: Any = None
         self.moves = moves
         self._call = call
         self._converters = tuple(converters)
@@ -72,6 +89,18 @@ class Bound:
             self.run = partial(_without_key, kernel.run) if keyed else kernel.run
         elif keyed and self._index == 0 and giver is None and scope is None and not any(self._converters[1:]):
             self.run = self._run_prepared
+
+    def compile_aside(self, done: Callable[[], Any]) -> None:
+        """Make the first call, which compiles, out of the reach of interrupts; ``done`` is called after it."""
+        run, bare = self.run, self.bare
+
+        def first(*arrays: Any, **params: Any) -> Any:
+            result = run_aside(partial(run, *arrays, **params))
+            self.run, self.bare = run, bare
+            done()
+            return result
+
+        self.run, self.bare = first, None
 
     def _run_prepared(self, operand: Any, *others: Any, weights_key: Any, **params: Any) -> Any:
         """Nothing has to move but what is kept, which is there already."""
@@ -213,11 +242,21 @@ def _without_key(run: Callable[..., Any], *arrays: Any, weights_key: Any = None,
 
 
 _tags: dict[Hashable, int] = {}
+_MOST_TAGS = 4096
+_numbers = itertools.count()
 
 
 def _tag_number(tag: Hashable) -> int:
-    """A number for what a prepared operand depends on besides its key: it is looked up at every call."""
-    return _tags.setdefault(tag, len(_tags))
+    """A number for what a prepared operand depends on besides its key: it is looked up at every call.
+
+    A tag that is forgotten gets another number the next time: what was kept under the old one is made once more.
+    """
+    known = _tags.get(tag)
+    if known is None:
+        if len(_tags) >= _MOST_TAGS:
+            _tags.clear()
+        known = _tags.setdefault(tag, next(_numbers))
+    return known
 
 
 def _chain(steps: Sequence[Converter], value: Any) -> Any:

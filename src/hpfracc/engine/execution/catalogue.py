@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 import os
 import threading
+from collections.abc import Callable
 
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
@@ -21,9 +23,17 @@ def get_operation(name: str) -> Operation:
     found = _operations.get(name)
     if found is None:
         close = difflib.get_close_matches(str(name), _operations, n=2, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-        raise UnknownOperationError(f"unknown operation {name!r}{hint} There are: {', '.join(sorted(_operations))}")
+        hint = f"did you mean {' or '.join(map(repr, close))}? There are" if close else "there are"
+        raise UnknownOperationError(f"unknown operation {name!r}; {hint}: {', '.join(sorted(_operations))}")
     return found
+
+
+def _by_name(operation: Operation) -> tuple[Callable[[str], Operation], tuple[str]]:
+    return get_operation, (operation.name,)
+
+
+# A built-in operation is pickled by its name: another process has its own.
+copyreg.pickle(Operation, _by_name)
 
 
 def all_operations() -> dict[str, Operation]:

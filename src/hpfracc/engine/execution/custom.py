@@ -149,6 +149,11 @@ class OwnOperation(Operation):
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.__wrapped__ = function
+        del self.__signature__  # that of the function is shown
+
+    def __reduce__(self) -> str:
+        """Pickled as functions are: by the name under which its module has it."""
+        return getattr(self.__wrapped__, "__qualname__", self.name)
 
     def retire(self) -> None:
         """Another operation has taken the name: compute nothing any more, rather than what that one computes."""

@@ -6,6 +6,7 @@ kernel. Everything else, deciding, timing, learning, falling back, is off that p
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections import deque
 from typing import Any
@@ -59,11 +60,19 @@ class Operation:
         self.name = primitive.name
         self.__name__ = primitive.name
         self.__doc__ = type(primitive).__doc__
+        self.__signature__ = _signature(primitive)
         self._plans: dict[Any, Plan] = {}
         self._retired_calls = 0
         #: Plans replaced lately: a call that found one before that is counted there after it.
         self._retired: deque[Plan] = deque()
         self._lock = threading.Lock()
+
+    def __copy__(self) -> Operation:
+        """The operation itself: there is one of each name in a process, with what it has learned."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Operation:
+        return self
 
     def __call__(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Any:
         """Do the work where it is done soonest; the result is an array of the caller's own kind."""
@@ -89,14 +98,14 @@ class Operation:
                     if guard is not None and (growth.active or not guard()):
                         return self._call(arrays, backend, weights_key, params)
                     last = trail.current()
-                    if last is not plan:
+                    bound = plan.bound
+                    if last is not bound:
                         if type(last) is trail.Mode:
                             return self._call_in_mode(last, arrays, backend, weights_key, params)
-                        trail.replace_last(plan)
+                        trail.replace_last(bound)
                     count = plan.tick()
                     if count >= plan.attention:
                         return attend(plan, count, arrays, _with_key(self.name, weights_key, params))
-                    bound = plan.bound
                     bare = bound.bare
                     try:
                         if weights_key is None:
@@ -125,11 +134,11 @@ class Operation:
         except OutOfMemoryError as error:
             return cut_or_raise(self.primitive, arrays, _with_key(self.name, weights_key, params), backend, error)
         params = _with_key(self.name, weights_key, params)
-        trail.note(plan)
+        bound = plan.bound
+        trail.note(bound)
         count = plan.tick()
         if count >= plan.attention:
             return attend(plan, count, arrays, params)
-        bound = plan.bound
         try:
             return bound.run(*arrays, **params)
         except Exception as error:
@@ -166,6 +175,9 @@ class Operation:
         self, mode: trail.Mode, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
     ) -> Any:
         """Only decide, and hand back zeros; or call, and add the decision to those of the call around this one."""
+        if mode.is_over:
+            trail.leave(mode)
+            return self.call_plainly(arrays, backend, weights_key, params)
         if mode.dry:
             request = make_request(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
             mode.decisions.append(decide(request, knowledge_for(request.settings), frozen=True).decision)
@@ -225,6 +237,15 @@ class Operation:
 
     def __repr__(self) -> str:
         return f"<hpfracc operation {self.name!r}>"
+
+
+def _signature(primitive: Primitive) -> inspect.Signature:
+    """How the operation is called: its operands, its parameters by name, and what every operation takes besides."""
+    named = list(inspect.signature(primitive.describe).parameters.values())
+    added = ["backend", *(["weights_key"] if primitive.prepared_operand is not None else [])]
+    keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in added]
+    after = next((n for n, each in enumerate(named) if each.kind is inspect.Parameter.VAR_KEYWORD), len(named))
+    return inspect.Signature([*named[:after], *keywords, *named[after:]])
 
 
 def _with_key(operation: str, weights_key: Any, params: dict[str, Any]) -> dict[str, Any]:

@@ -86,6 +86,7 @@ class Plan:
         "request",
         "run_seconds",
         "seen",
+        "slowdown",
         "tick",
         "version",
         "warm",
@@ -103,6 +104,8 @@ class Plan:
         self.backend: Any = None
         #: Why the call had better be cut, or None.
         self.in_chunks: str | None = None
+        #: How much longer it takes than the quickest arm that only lacks room; 0 where there is none.
+        self.slowdown = 0.0
         self.seen = 0
         self.peeks = 0
         self.interval = 0
@@ -115,6 +118,8 @@ class Plan:
         """Take another arm (or the same one, bound anew), of which a call is ``expected`` to take that many seconds."""
         self.expected = expected
         self.run_seconds = 0.0
+        # With its own decision: what a call was done with is told later, when the plan may have another.
+        bound.decision = decision
         self.bound = bound
         self.decision = decision
         self.option = option

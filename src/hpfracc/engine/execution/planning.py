@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hpfracc._arrays import dtype_name, is_array, library_of
 from hpfracc._config import current_context
+from hpfracc._frames import refuse_tables
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.binding import Bound, bind
 from hpfracc.engine.execution.plan import Plan
@@ -46,6 +48,7 @@ def make_request(
     placement: Placement | None = None,
     limit: int | None = None,
     kernel: str | None = None,
+    short: bool = False,
 ) -> Request:
     """Check the operands and say what is asked; raises the primitive's typed errors."""
     context = current_context()
@@ -69,6 +72,7 @@ def make_request(
         limit=limit,
         kernel=kernel,
         plain=not params,
+        short=short,
     )
 
 
@@ -81,14 +85,21 @@ def make_plan(
     prepared: bool = False,
     limit: int | None = None,
     kernel: str | None = None,
+    short: bool = False,
 ) -> Plan:
-    """The plan for such a call, which may take ``limit`` bytes in all and, if one is named, runs on that ``kernel``."""
-    request = make_request(primitive, arrays, params, backend=backend, prepared=prepared, limit=limit, kernel=kernel)
+    """The plan for such a call, which may take ``limit`` bytes in all and, if one is named, runs on that ``kernel``.
+
+    ``short`` says that it is a piece of a call for which memory was short.
+    """
+    request = make_request(
+        primitive, arrays, params, backend=backend, prepared=prepared, limit=limit, kernel=kernel, short=short
+    )
     knowledge = knowledge_for(request.settings)
     verdict, bound = bind_verdict(request, knowledge, arrays)
     plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, request.settings.version)
-    plan.fresh = verdict.arm.spec.compiles != "never" and _is_new(compile_key(request, verdict.arm))
+    plan.fresh = verdict.arm.spec.compiles != "never" and _is_new(compile_key(request, verdict.arm), _compiled)
     plan.backend = backend
+    plan.slowdown = verdict.slowdown
     if verdict.in_chunks is not None:
         plan.in_chunks = verdict.in_chunks
         plan.attention = 0  # every call is looked at
@@ -101,15 +112,18 @@ def make_plan(
 
 #: What plans had to compile, so that the first call of the next one is known to, or not to; for the profiler.
 _compiled: set[Hashable] = set()
-_MOST_COMPILED = 100_000
+#: What has been compiled in this process, out of the reach of interrupts.
+_compiled_here: set[Hashable] = set()
+_MOST_COMPILED = 8192
 
 
-def _is_new(key: Hashable) -> bool:
-    if key in _compiled:
+def _is_new(key: Hashable, known: set[Hashable]) -> bool:
+    """Whether a key was not known; it is from now on."""
+    if key in known:
         return False
-    if len(_compiled) >= _MOST_COMPILED:
-        _compiled.clear()
-    _compiled.add(key)
+    if len(known) >= _MOST_COMPILED:
+        known.clear()
+    known.add(key)
     return True
 
 
@@ -146,6 +160,9 @@ def bind_verdict(
                 raise
             knowledge.note_fallback(request.call.operation, verdict.arm.name, "another", "cannot be imported", error)
             continue
+        key = compile_key(request, verdict.arm)
+        if key not in _compiled_here and registry.compiles_aside(request.call.operation, verdict.arm):
+            bound.compile_aside(partial(_is_new, key, _compiled_here))
         if verdict.arm not in registry.arms(request.call.operation):
             # Only now imported, the library knows no such device: the machine's own word was wrong.
             continue
@@ -170,6 +187,7 @@ def as_array(array: Any) -> Any:
     """An operand as it is, or the array that a number or a list stands for."""
     if isinstance(array, ArraySpec) or library_of(array) != "python":
         return array
+    refuse_tables("an operation of the engine", array)
     try:
         return np.asarray(array)
     except ValueError as error:

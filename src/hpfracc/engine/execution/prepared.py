@@ -18,13 +18,16 @@ __all__ = ["PreparedOperands", "prepared_operands"]
 
 #: What is kept at most, in bytes: sixteen transforms for 1e6 points, or one for 1e7, in float64.
 CAPACITY = 256 * 2**20
+#: How many are kept at most: an entry of a few numbers takes 0.7 KB for its key and its place, which no array counts.
+MOST_ENTRIES = 4096
 
 
 class PreparedOperands:
-    """A least-recently-used cache bounded in bytes; thread-safe."""
+    """A least-recently-used cache bounded in bytes and in entries; thread-safe."""
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
+    def __init__(self, capacity: int = CAPACITY, most: int = MOST_ENTRIES) -> None:
         self.capacity = capacity
+        self.most = most
         self.hits = 0
         self.misses = 0
         self.bytes = 0
@@ -46,7 +49,7 @@ class PreparedOperands:
             if size <= self.capacity and key not in self._entries:
                 self._entries[key] = made, size
                 self.bytes += size
-                while self.bytes > self.capacity:
+                while self.bytes > self.capacity or len(self._entries) > self.most:
                     _, (_, dropped) = self._entries.popitem(last=False)
                     self.bytes -= dropped
         return made

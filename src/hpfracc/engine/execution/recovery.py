@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from hpfracc.engine.execution.planning import bind_verdict, learns, without
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.selection.candidates import Request, memory_place
+from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Verdict
 from hpfracc.engine.selection.decision import Fallback
 from hpfracc.engine.selection.needs import predicted_bytes
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, OutOfMemoryError
@@ -28,10 +30,19 @@ logger = logging.getLogger("hpfracc.engine")
 RECHECK = 256
 
 
-def recover(plan: Plan, bound: Bound, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception) -> Any:
+def recover(
+    plan: Plan,
+    bound: Bound,
+    arrays: tuple[Any, ...],
+    params: dict[str, Any],
+    error: Exception,
+    cut: Callable[[str, tuple[Fallback, ...], float], Any] | None = None,
+) -> Any:
     """Do the call on another arm, or raise: the caller's own mistake and a forced backend's error unchanged.
 
-    ``bound`` is what failed: the plan itself may have moved on in another thread.
+    ``bound`` is what failed: the plan itself may have moved on in another thread. ``cut(why, fallbacks,
+    seconds)`` does the call in pieces, or gives None where that takes longer: it is asked where memory ran out and the
+    next arm would be much slower.
     """
     failures: dict[str, Exception] = {}
     kinds: set[Failure] = set()
@@ -56,6 +67,11 @@ def recover(plan: Plan, bound: Bound, arrays: tuple[Any, ...], params: dict[str,
             raise _all_failed(request, failures, kinds, need) from ExceptionGroup(
                 f"{request.call.operation}: what each arm raised", list(failures.values())
             )
+        if cut is not None and kind is Failure.MEMORY and _is_much_slower(plan, request, arm, verdict):
+            words = f"{arm.name} ran out of memory, and {bound.arm.name} would take much longer"
+            result = cut(words, tuple(fallbacks), verdict.expected)
+            if result is not None:
+                return result
         knowledge.note_fallback(request.call.operation, arm.name, bound.arm.name, kind.value, error)
         try:
             result = bound.run(*arrays, **params)
@@ -69,6 +85,13 @@ def recover(plan: Plan, bound: Bound, arrays: tuple[Any, ...], params: dict[str,
         plan.attention = plan.seen + 1 if learns(request) else plan.seen + RECHECK
         trail.note(decision)
         return result
+
+
+def _is_much_slower(plan: Plan, request: Request, failed: Arm, verdict: Verdict) -> bool:
+    """Whether the next arm takes so much longer than the one that failed that pieces on that one are worth it."""
+    option = plan.knowledge.option(request, failed)
+    before = plan.knowledge.chooser.score(request.call.bucket, [option])[0].total
+    return verdict.expected > WORTH_CUTTING * before and verdict.expected - before > LEAST_SAVED
 
 
 def _remember(plan: Plan, request: Request, arm: Arm, need: int, kind: Failure, error: Exception) -> None:

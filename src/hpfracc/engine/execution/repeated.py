@@ -74,10 +74,11 @@ class RepeatedCall:
             if plan is None:
                 return self._at_length(operand)
         last = trail.current()
-        if last is not plan:
+        bound = plan.bound
+        if last is not bound:
             if type(last) is trail.Mode:
                 return self._at_length(operand)
-            trail.replace_last(plan)
+            trail.replace_last(bound)
         guard = plan.guard
         if guard is not None and not guard():
             return self._at_length(operand)
@@ -85,7 +86,6 @@ class RepeatedCall:
         count = plan.tick()
         if count >= plan.attention:
             return attend(plan, count, arrays, self._params)
-        bound = plan.bound
         try:
             return bound.run(*arrays, **self._params)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from hpfracc.engine.backends import registry
@@ -24,8 +25,14 @@ def rescue(plan: Plan, bound: Bound, arrays: tuple[Any, ...], params: dict[str, 
 
     ``bound`` is what failed: the plan itself may have moved on in another thread.
     """
+
+    def cut(why: str, fallbacks: tuple[Fallback, ...], whole: float) -> Any:
+        return run_in_chunks(
+            plan.request.primitive, arrays, params, backend=plan.backend, why=why, fallbacks=fallbacks, whole=whole
+        )
+
     try:
-        return recover(plan, bound, arrays, params, error)
+        return recover(plan, bound, arrays, params, error, cut)
     except Exception as final:
         adapter = registry.adapter(bound.arm.backend)
         if isinstance(final, OutOfMemoryError):
@@ -49,7 +56,7 @@ def cut_or_raise(
 ) -> Any:
     """The call in pieces, or ``error`` where it cannot be cut."""
     result = run_in_chunks(
-        primitive, arrays, params, backend=backend, why=describe_shortage(error), fallbacks=fallbacks
+        primitive, arrays, params, backend=backend, why=describe_shortage(error), fallbacks=fallbacks, whole=math.inf
     )
     if result is None:
         raise error

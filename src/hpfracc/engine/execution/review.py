@@ -38,8 +38,9 @@ def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, An
     calls = plan.claim(count)
     knowledge, request = plan.knowledge, plan.request
     # Another thread may give the plan another arm at any moment: what is read once belongs together.
-    bound, option, decision = plan.bound, plan.option, plan.decision
-    arm = bound.arm
+    bound, option = plan.bound, plan.option
+    arm, decision = bound.arm, bound.decision
+    trail.note(bound)
     if option.arm != arm.name:
         option = knowledge.option(request, arm)
     if not learns(request):
@@ -81,7 +82,7 @@ def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, An
     else:
         LOOK.paid(time.perf_counter() - entered - seconds)
         plan.keep_for(plan.interval, count)
-    if plan.decision is not decision and decision.arm == arm.name:
+    if bound.decision is not decision:
         trail.note(decision)  # what was done, and not what will be next time
     return result
 

@@ -5,9 +5,9 @@ Kept only while somebody watches. A profiler on another floor hands its own span
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
+from contextvars import ContextVar
 from types import TracebackType
 
 from hpfracc.engine.locks import Guarded
@@ -19,6 +19,17 @@ __all__ = ["SpanLedger", "span", "spans"]
 _MOST = 8192
 
 
+class _Open:
+    """An open span: bytes in use at its beginning, and what spans inside it have left so far."""
+
+    __slots__ = ("began", "inside", "outer")
+
+    def __init__(self, began: int, outer: _Open | None) -> None:
+        self.began = began
+        self.inside = 0
+        self.outer = outer
+
+
 class SpanLedger(Guarded):
     """What each span left behind: bytes in use at its end, less at its beginning, less what spans inside it left."""
 
@@ -28,7 +39,8 @@ class SpanLedger(Guarded):
         self.active = False
         self._watchers = 0
         self._ended: deque[tuple[float, str, int]] = deque(maxlen=_MOST)
-        self._local = threading.local()
+        #: The innermost open span of this thread or task.
+        self._open: ContextVar[_Open | None] = ContextVar("hpfracc_memory_span", default=None)
 
     def watch(self, on: bool) -> None:
         """Begin or end to keep spans; several may watch at once."""
@@ -37,21 +49,21 @@ class SpanLedger(Guarded):
             self.active = self._watchers > 0
 
     def enter(self) -> None:
-        """A span begins in this thread."""
+        """A span begins in this thread or task."""
         now = resident_bytes()
-        self._stack().append([0 if now is None else now[0], 0])
+        self._open.set(_Open(0 if now is None else now[0], self._open.get()))
 
     def leave(self, name: str) -> None:
-        """The innermost span of this thread ends."""
-        stack = self._stack()
-        if not stack:
+        """The innermost span of this thread or task ends."""
+        ending = self._open.get()
+        if ending is None:
             return  # began before anybody watched
-        began, inside = stack.pop()
+        self._open.set(ending.outer)
         now = resident_bytes()
-        grown = 0 if now is None else now[0] - began
-        if stack:
-            stack[-1][1] += grown
-        self._ended.append((time.monotonic(), name, grown - inside))
+        grown = 0 if now is None else now[0] - ending.began
+        if ending.outer is not None:
+            ending.outer.inside += grown
+        self._ended.append((time.monotonic(), name, grown - ending.inside))
 
     def record(self, name: str, grown: int) -> None:
         """A span that somebody else timed: what was in use at its end, less at its beginning and less spans inside."""
@@ -73,13 +85,7 @@ class SpanLedger(Guarded):
         with self._lock:
             self._ended.clear()
             self._watchers, self.active = 0, False
-        self._local = threading.local()
-
-    def _stack(self) -> list[list[int]]:
-        stack: list[list[int]] | None = getattr(self._local, "stack", None)
-        if stack is None:
-            stack = self._local.stack = []
-        return stack
+        self._open.set(None)
 
 
 #: Those of this process.

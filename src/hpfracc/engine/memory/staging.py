@@ -11,6 +11,7 @@ nobody; slots that are idle give it back when memory is short (:func:`release_id
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import weakref
 from collections import deque
@@ -21,6 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hpfracc._aside import LOOK_EVERY
 from hpfracc.engine.memory.buffers import BufferPool, pinned_buffers
 from hpfracc.errors import InvalidInputError
 
@@ -56,10 +58,16 @@ class Link(Protocol):
         """Copy between two host buffers, on as many threads as pay."""
 
 
-class _Slot:
-    """A place in the ring; only who has taken it from the queue touches it."""
+class _Taker:
+    """Whoever has taken slots; one that an interrupt has ended has taken none any more."""
 
-    __slots__ = ("_memory", "_pool", "buffer", "fills", "marker", "uses")
+    __slots__ = ("__weakref__",)
+
+
+class _Slot:
+    """A place in the ring; only its taker touches it."""
+
+    __slots__ = ("_memory", "_pool", "buffer", "fills", "given_back", "marker", "taker", "uses")
 
     def __init__(self, link: Link, pool: BufferPool) -> None:
         self._pool = pool
@@ -67,6 +75,8 @@ class _Slot:
         self.buffer: Any = None
         self.marker = link.marker()
         self.uses = self.fills = 0
+        self.taker: weakref.ref[_Taker] | None = None
+        self.given_back = 0
 
     def ready(self, link: Link, size: int) -> Any:
         """Its buffer, once the copy before has passed; taken from the pool where it has none."""
@@ -107,7 +117,7 @@ class StagingRing:
     """A fixed number of pinned slots through which arrays of any size pass, in either direction.
 
     Threads may share one: a slot belongs to whoever took it until its copy is queued, and who takes it next waits for
-    that copy. A thread that waits for a slot holds none, so that they cannot wait for each other in a circle.
+    that copy. A taker that an interrupt ends before it gives its slot back is gone, and the slot is free. A thread that waits for a slot holds none, so that they cannot wait for each other in a circle.
     """
 
     def __init__(
@@ -116,24 +126,45 @@ class StagingRing:
         self._link = link
         self._chunk = chunk
         self._slots = tuple(_Slot(link, pool) for _ in range(slots))
-        self._free: SimpleQueue[_Slot] = SimpleQueue()
-        for slot in self._slots:
-            self._free.put(slot)
+        self._lock = threading.Lock()
+        self._turns = itertools.count(1)
+        #: Wakes one that waits for a slot.
+        self._freed: SimpleQueue[None] = SimpleQueue()
         _rings.add(self)
+
+    def _take_free(self, taker: _Taker) -> _Slot | None:
+        """The slot given back longest ago, whose copy has come farthest; ``taker``'s for as long as that lives."""
+        with self._lock:
+            free = [slot for slot in self._slots if slot.taker is None or slot.taker() is None]
+            if not free:
+                return None
+            slot = min(free, key=lambda each: each.given_back)
+            slot.taker = weakref.ref(taker)
+            return slot
+
+    def _wait_for_one(self, taker: _Taker) -> _Slot:
+        while (slot := self._take_free(taker)) is None:
+            with contextlib.suppress(Empty):
+                self._freed.get(timeout=LOOK_EVERY)
+        return slot
+
+    def _give_back(self, slot: _Slot) -> None:
+        slot.given_back = next(self._turns)
+        slot.taker = None
+        if self._freed.empty():
+            self._freed.put(None)
 
     def release_idle(self) -> int:
         """Give back to the pool what slots hold that nobody uses now; how many bytes that was."""
-        released = 0
+        released, taker = 0, _Taker()
         idle: list[_Slot] = []
         try:
-            for _ in self._slots:
-                idle.append(self._free.get_nowait())
-                released += idle[-1].release(self._link)
-        except Empty:
-            pass
+            while (slot := self._take_free(taker)) is not None:
+                idle.append(slot)
+                released += slot.release(self._link)
         finally:
             for slot in idle:
-                self._free.put(slot)
+                self._give_back(slot)
         return released
 
     def stats(self) -> RingStats:
@@ -150,37 +181,37 @@ class StagingRing:
 
         On return ``source`` may be changed: all of it is in the slots or on the device.
         """
-        link = self._link
+        link, taker = self._link, _Taker()
         for part in self._chunks(size):
-            slot = self._free.get()
+            slot = self._wait_for_one(taker)
             try:
                 staged = slot.ready(link, self._chunk)[: part.stop - part.start]
                 link.host_copy(staged, source[part])
                 link.enqueue(target[part], staged, slot.marker)
             finally:
-                self._free.put(slot)
+                self._give_back(slot)
 
     def download(self, source: Any, target: Any, size: int) -> None:
         """Copy ``size`` bytes from the device buffer ``source`` into the host buffer ``target``; complete on return."""
-        link = self._link
+        link, taker = self._link, _Taker()
         coming: deque[tuple[_Slot, slice]] = deque()
         try:
             for part in self._chunks(size):
-                slot = self._take(coming, target)
+                slot = self._take(taker, coming, target)
                 coming.append((slot, part))
                 buffer = slot.ready(link, self._chunk)  # an upload may still be reading from it
                 link.enqueue(buffer[: part.stop - part.start], source[part], slot.marker)
             while coming:
-                self._free.put(self._land(coming, target))
+                self._give_back(self._land(coming, target))
         finally:
             for slot, _ in coming:
-                self._free.put(slot)
+                self._give_back(slot)
 
-    def _take(self, coming: deque[tuple[_Slot, slice]], target: Any) -> _Slot:
-        try:
-            return self._free.get_nowait()
-        except Empty:
-            return self._land(coming, target) if coming else self._free.get()
+    def _take(self, taker: _Taker, coming: deque[tuple[_Slot, slice]], target: Any) -> _Slot:
+        slot = self._take_free(taker)
+        if slot is not None:
+            return slot
+        return self._land(coming, target) if coming else self._wait_for_one(taker)
 
     def _land(self, coming: deque[tuple[_Slot, slice]], target: Any) -> _Slot:
         """Empty the slot that was sent for first; it stays in ``coming`` until that has succeeded."""

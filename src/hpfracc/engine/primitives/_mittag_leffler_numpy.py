@@ -7,6 +7,7 @@ ones beside their result.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from hpfracc.engine.primitives._mittag_leffler_plan import Plan
 from hpfracc.engine.primitives._mittag_leffler_poles import Namespace
 from hpfracc.engine.primitives._mittag_leffler_sum import band_value, taylor_value
 
-__all__ = ["STRETCH", "evaluate"]
+__all__ = ["STRETCH", "evaluate", "pairs_of"]
 
 #: Values of z that are sorted into bands at once: thousands for each band, and a few megabytes of them in all.
 STRETCH = 1 << 17
@@ -29,6 +30,15 @@ def _join(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
 
 
 _TOOLS = Namespace(np, _join, np.asarray)
+
+
+def pairs_of(alpha: np.ndarray, beta: np.ndarray) -> Iterator[tuple[tuple[float, float], np.ndarray]]:
+    """The different pairs of parameters, of one shape, each with the flat places where it stands."""
+    pairs, which = np.unique(np.stack([alpha.ravel(), beta.ravel()]), axis=1, return_inverse=True)
+    order = np.argsort(which.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(which.ravel(), minlength=pairs.shape[1]))
+    for (a, b), end, before in zip(pairs.T.tolist(), ends, [0, *ends[:-1]], strict=False):
+        yield (a, b), order[before:end]
 
 
 def evaluate(z: np.ndarray, plan: Plan) -> np.ndarray:

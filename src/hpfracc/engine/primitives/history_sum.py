@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
 
 from hpfracc.engine.primitives._cuts import Cut, outer_cuts
+from hpfracc.engine.primitives._history_tree import LEAF, NODES
 from hpfracc.engine.primitives._history_weights import KINDS, block_of_weights
 from hpfracc.engine.primitives._operands import dtype_bytes, elements, read_dtype, real_of, shape_of
 from hpfracc.engine.primitives._recurrence_blocks import Tools
@@ -41,6 +43,7 @@ class HistorySum(Primitive):
     the first non-finite sample of a row on its values are nan. Differentiable in times, signal and parameters.
 
     Algorithms: ``direct`` makes each weight where it is used: n^2/2 of them, and no more memory than the signal's.
+    ``tree`` sums what is near directly and what is far by polynomials, to rounding, in O(n log n); not with a table.
     """
 
     name = "history_sum"
@@ -93,7 +96,9 @@ class HistorySum(Primitive):
         )
 
     def work(self, call: Call, algorithm: str) -> float:
-        """Pairs of points: a weight for each, which costs as much as some ten products with it."""
+        """Pairs of points: a weight for each, which costs as much as some ten products with it; fewer in a tree."""
+        if algorithm == "tree":
+            return float((call.batch + 10) * call.length * (LEAF + NODES * math.log2(1.0 + call.length / LEAF)))
         return float((call.batch + 10) * call.length**2 / 2)
 
     def workspace(self, call: Call, algorithm: str) -> int:

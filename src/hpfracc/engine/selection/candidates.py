@@ -67,6 +67,8 @@ class Request:
         Only ask which would be quickest if there were room.
     plain : bool
         Whether the call came without parameters.
+    short : bool
+        Whether this is a piece of a call for which memory was short: no further library is imported for it.
     """
 
     primitive: Primitive
@@ -85,6 +87,7 @@ class Request:
     kernel: str | None = None
     ignore_memory: bool = False
     plain: bool = False
+    short: bool = False
 
     @property
     def operation(self) -> str:
@@ -127,10 +130,15 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
         return f"disabled by HPFRACC_DISABLE_{arm.backend.upper()}"
     if arm.backend in (named_for(call.operation, settings.never) or ()):
         return f"config(never=...) rules it out for {call.operation}"
+    stopped = registry.stopped(placement.library)
+    if stopped is not None:  # not even the result could be made an array of that library
+        return stopped
     if request.wish is None and placement.library != arm.backend:
-        forked = registry.forked(arm.backend)
-        if forked is not None:
-            return forked
+        absent = registry.forked(arm.backend) or registry.delayed(arm.backend)
+        if absent is not None:
+            return absent
+    if request.short and request.wish is None and arm.on_host and not registry.is_loaded(arm.backend):
+        return f"memory is short, and importing {arm.backend} takes some"
     if call.dtype not in spec.dtypes:
         return f"dtype {call.dtype} is not served"
     pinned = _pin_refusal(placement, arm)

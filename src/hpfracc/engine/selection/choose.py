@@ -206,7 +206,14 @@ class Chooser(Guarded):
             return kept, f"{kept.option.arm} stays: {more:.0%} slower than {best.option.arm}, less than {threshold:.0%}"
         found = best.estimate
         source = f"{found.samples} samples" if found.samples else _SOURCES[found.source]
-        return best, f"{best.option.arm} is predicted fastest: {format_seconds(best.total)} from {source}"
+        quicker = min((row for row in rows if row.total < best.total), key=lambda row: row.total, default=None)
+        if quicker is None:
+            return best, f"{best.option.arm} is predicted fastest: {format_seconds(best.total)} from {source}"
+        here, less, once = map(format_seconds, (best.total, quicker.total, quicker.compile))
+        return best, (
+            f"{best.option.arm} is taken: {here} from {source}; {quicker.option.arm} is predicted to take {less}, but "
+            f"its first call {once} more, which would not have paid yet"
+        )
 
     def _try(self, tenure: Tenure, row: Scored, best: Scored, rows: list[Scored]) -> Choice:
         arm = row.option.arm

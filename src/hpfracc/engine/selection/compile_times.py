@@ -15,6 +15,9 @@ __all__ = ["CompileTimes"]
 #: what the library does once (``timings-h200.json``: CuPy 350 ms at the first size, 1 to 8 ms after), so a mean or a
 #: straight line between two would be far too much for the sizes beside it.
 _NEAREST = 3
+#: Compilations that are remembered: those of each key, and those made in this process. A forgotten one is only weighed
+#: as if it had yet to be made.
+_MOST_SEEN, _MOST_DONE = 1024, 16_384
 
 
 class CompileTimes:
@@ -25,15 +28,20 @@ class CompileTimes:
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, dict[Hashable, tuple[float | None, float]]] = {}
-        self._done: set[Hashable] = set()
+        self._done: dict[Hashable, None] = {}
         self._priors: dict[Hashable, float] = {}
         self._patterns: dict[str, float] = {}
 
     def learn(self, key: Hashable, compile_key: Hashable, seconds: float, x: float | None, *, done: bool) -> None:
         """Note what a compilation took at work ``x``; ``done``: it was made in this very process."""
-        self._seen.setdefault(key, {})[compile_key] = (x, seconds)
+        seen = self._seen.setdefault(key, {})
+        seen[compile_key] = (x, seconds)
+        if len(seen) > _MOST_SEEN:
+            del seen[next(iter(seen))]
         if done:
-            self._done.add(compile_key)
+            self._done[compile_key] = None
+            if len(self._done) > _MOST_DONE:
+                del self._done[next(iter(self._done))]
 
     def set_prior(self, key_or_pattern: Hashable, seconds: float) -> None:
         """What to expect before anything was seen: of one key, or of arms whose name fits a pattern (``numba:*``)."""

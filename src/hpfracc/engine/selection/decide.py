@@ -16,7 +16,7 @@ from hpfracc.engine.selection.knowledge import Knowledge
 from hpfracc.engine.selection.slots import slot_of
 from hpfracc.errors import BackendUnavailableError, OutOfMemoryError, PinnedBackendError
 
-__all__ = ["Verdict", "decide"]
+__all__ = ["LEAST_SAVED", "WORTH_CUTTING", "Verdict", "decide"]
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -37,9 +37,15 @@ class Verdict:
     rival: float = math.inf
     in_chunks: str | None = None
 
+    @property
+    def slowdown(self) -> float:
+        """How much longer the arm takes than the quickest that only lacks room; 0 where there is none, or unknown."""
+        ratio = self.expected / max(self.rival, 1e-9)
+        return ratio if ratio == ratio else 0.0
+
 
 #: An arm without room for the whole call must be this much quicker than the best that has, and save as many seconds.
-_WORTH_CUTTING, _LEAST_SAVED = 4.0, 0.05
+WORTH_CUTTING, LEAST_SAVED = 4.0, 0.05
 
 
 def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> Verdict:
@@ -118,7 +124,7 @@ def _quicker_in_pieces(
     if not known:
         return math.inf, None
     best = min(known, key=lambda row: row.total)
-    if not (best.total * _WORTH_CUTTING < taken and taken - best.total > _LEAST_SAVED):
+    if not (best.total * WORTH_CUTTING < taken and taken - best.total > LEAST_SAVED):
         return best.total, None
     name = best.option.arm
     ratio = taken / max(best.total, 1e-9)

@@ -36,6 +36,13 @@ class History(Guarded):
         self._records: deque[PerformanceRecord] = deque(maxlen=_KEPT)
         self._sums: dict[tuple[BackendType, str], list[float]] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        with self._lock:
+            return History, (), (self._records.copy(), {key: list(sums) for key, sums in self._sums.items()})
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._records, self._sums = state
+
     def add(self, record: PerformanceRecord) -> None:
         """Keep a record."""
         with self._lock:

@@ -7,13 +7,13 @@ price, and what was measured into samples, here and on disk.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import logging
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from hpfracc._config import Settings
 from hpfracc.engine import hardware
@@ -23,17 +23,24 @@ from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.candidates import Request
 from hpfracc.engine.selection.choose import Chooser, Option
-from hpfracc.engine.selection.cost import CostModel
+from hpfracc.engine.selection.cost import CostModel, Estimate
 from hpfracc.engine.selection.prior import load_prior
 from hpfracc.engine.selection.records import Kind, Record
 from hpfracc.engine.selection.slots import CostKey, compile_key, cost_key, slot_of
 from hpfracc.engine.selection.transfers import TransferModel
-from hpfracc.engine.selection.wisdom import Wisdom, resolve_path
+from hpfracc.engine.selection.wisdom import Wisdom, continuing, resolve_path
+from hpfracc.engine.workers import machine_load
+from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["Knowledge", "all_knowledge", "knowledge_for", "reset"]
 
 logger = logging.getLogger("hpfracc.engine")
+
+#: Threads for each core from which on those that wait for one another are not trusted unmeasured: a busy machine.
+_BUSY = 1.2
+#: A first call that takes this many times what was predicted, and as many seconds, is no warming up.
+_FAR_OFF, _MOST_WARMING = 4.0, 1.0
 
 
 class Knowledge(Guarded):
@@ -67,11 +74,12 @@ class Knowledge(Guarded):
             self.costs.set_compile_prior(pattern, seconds)
         for route, (latency, rate) in prior.transfers().items():
             self.transfers.set_prior(route, latency, rate)
-        for record in self.wisdom.load():
-            if record.kind == "transfer":
-                self._take_transfer(record)
-            else:
-                self._stored.setdefault((record.operation, record.arm), []).append(record)
+        with continuing(self.wisdom.path, "nothing is known from it"):
+            for record in self.wisdom.load():
+                if record.kind == "transfer":
+                    self._take_transfer(record)
+                else:
+                    self._stored.setdefault((record.operation, record.arm), []).append(record)
 
     def _take_transfer(self, record: Record) -> None:
         if record.route is not None and record.nbytes is not None:
@@ -114,15 +122,17 @@ class Knowledge(Guarded):
             if not knots and start == "host" and not arm.on_host:
                 knots = _first(prior.knots(name, arm, "device", dtype) for name in reversed(names))
                 self._without_transfer.add(key)
+            waiting = 1.0 if request.settings.deterministic else _waiting(arm)
             for x, seconds in knots:
-                self.costs.add_knot(key, x, seconds, prior=True)
+                self.costs.add_knot(key, x, waiting * seconds, prior=True)
             if arm.spec.compiles == "never":
                 self.costs.set_compile_prior(key, 0.0)
             fingerprint = registry.fingerprint(operation, arm)
-            for name in names:
-                for record in self._stored.get((name, arm.name), ()):
-                    if record.fingerprint == fingerprint:
-                        self._take(record, key, exact=name == request.operation)
+            with continuing(self.wisdom.path, f"less is known of {arm.name}"):
+                for name in names:
+                    for record in self._stored.get((name, arm.name), ()):
+                        if record.fingerprint == fingerprint:
+                            self._take(record, key, exact=name == request.operation)
             self._primed.add(key)
 
     def _take(self, record: Record, key: CostKey, *, exact: bool) -> None:
@@ -152,6 +162,10 @@ class Knowledge(Guarded):
         run = self.costs.estimate(option.key, bucket, option.x, extra)
         self.chooser.observe(slot_of(request), bucket, option, seconds, first=True, calls=calls)
         arm = _arm_of(request, option)
+        if arm is not None and arm.spec.compiles == "never" and _is_far_off(seconds, run):
+            # Nothing was compiled, so the next call would take as long: it counts as a run.
+            self.costs.observe(option.key, bucket, option.x, seconds)
+            self._keep(request, option, "sample", seconds)
         # The first call of an arm that compiles nothing is mostly a run, and says nothing to other processes.
         if arm is not None and arm.spec.compiles != "never":
             self._keep(request, option, "compile", seconds if run.source == "none" else max(0.0, seconds - run.seconds))
@@ -184,7 +198,7 @@ class Knowledge(Guarded):
     def observe_transfer(self, route: str, nbytes: int, seconds: float) -> None:
         """Learn from a copy."""
         self.transfers.observe(route, nbytes, seconds)
-        record = Record(
+        self._write_down(
             kind="transfer",
             operation="",
             arm="",
@@ -195,14 +209,13 @@ class Knowledge(Guarded):
             nbytes=nbytes,
             route=route,
         )
-        self.wisdom.append([record])
 
     def _keep(self, request: Request, option: Option, kind: Kind, seconds: float) -> None:
         operation, arm, start, dtype = cast(CostKey, option.key)
         found = _arm_of(request, option)
         if found is None:
             return
-        record = Record(
+        self._write_down(
             kind=kind,
             operation=operation,
             arm=arm,
@@ -213,6 +226,14 @@ class Knowledge(Guarded):
             x=option.x,
             seconds=seconds,
         )
+
+    def _write_down(self, **facts: Any) -> None:
+        """Hand a measurement to the wisdom; one beyond what a record may hold (an endless name) is known here alone."""
+        try:
+            record = Record(**facts)
+        except InvalidInputError as error:
+            logger.debug("a measurement is not kept: %s", error)
+            return
         self.wisdom.append([record])
 
     def note_fallback(self, operation: str, failed: str, taken: str, kind: str, error: BaseException) -> None:
@@ -230,6 +251,22 @@ class Knowledge(Guarded):
         )
         if first:
             logger.info("%s: %s %s (%s); falling back to %s", operation, failed, kind, text, taken)
+
+
+def _waiting(arm: Arm) -> float:
+    """How much longer than on a quiet machine an arm may take whose threads wait for one another.
+
+    On two cores with ten busy threads PyTorch took 36 to 60 times as long for a history sum of 16,000 points, and one
+    thread of NumPy 3 times: at every operation the threads wait for the one that the system has put aside.
+    """
+    load = machine_load()
+    threads = arm.on_host and registry.adapter(arm.backend).own_threads
+    return 1.0 + load if threads and load > _BUSY else 1.0
+
+
+def _is_far_off(seconds: float, predicted: Estimate) -> bool:
+    far = _FAR_OFF * predicted.seconds
+    return predicted.source != "none" and seconds > far and seconds > predicted.seconds + _MOST_WARMING
 
 
 def _first(found: Iterable[list[tuple[float, float]]]) -> list[tuple[float, float]]:
@@ -299,6 +336,8 @@ def reset() -> None:
 @atexit.register
 def _save() -> None:
     for known in all_knowledge():
-        # The next process tidies as well: where no memory is left, a program need not end with a traceback for that.
-        with contextlib.suppress(MemoryError):
-            known.wisdom.tidy()
+        # The next process tidies as well: a program need not end with a traceback for that.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nobody is left to act on it
+            with continuing(known.wisdom.path, "it is left as it is"):
+                known.wisdom.tidy()

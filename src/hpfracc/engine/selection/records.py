@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from reprlib import Repr
 from typing import Any, Literal, NoReturn, get_args
 
+from hpfracc._files import parse_json
 from hpfracc.engine.workload import Bucket
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["KINDS", "Kind", "Record", "new_id", "parse_line", "parse_object"]
+__all__ = [
+    "KINDS",
+    "MOST_DEPTH",
+    "Entry",
+    "Kind",
+    "Record",
+    "UnknownRecord",
+    "new_id",
+    "parse_entry",
+    "parse_line",
+    "parse_object",
+]
 
 #: What was measured: a calibrated point of a curve, a run, a first call's compilation, a copy, a peak of memory.
 Kind = Literal["knot", "sample", "compile", "transfer", "memory"]
 KINDS: frozenset[str] = frozenset(get_args(Kind))
 
-_LONGEST = 1024
+#: Bounds of what is taken for a measurement. They leave room for any honest one, and none for sums, logarithms, dates
+#: or tables to overflow: three years, far more work than a machine does in them, the year 5138, and a name.
+MOST_SECONDS, MOST_WORK, MOST_TIME = 1e8, 1e36, 1e11
+MOST_CHARACTERS = 256
+#: Bytes of a line, and brackets that may be open at once. A record of ours, every character escaped, has half of the
+#: bytes and a depth of 2; a later version's may have more.
+MOST_LINE_BYTES = 1 << 16
+MOST_DEPTH = 32
+
 _TEXTS = ("id", "kind", "operation", "arm", "fingerprint", "start", "dtype")
 
 _token = ""
@@ -98,10 +118,10 @@ class Record:
         for name in ("id", "fingerprint"):
             if not getattr(self, name):
                 _refuse(name, "", "a text that is not empty")
-        _set(self, "seconds", _number("seconds", self.seconds))
-        _set(self, "time", _number("time", self.time))
+        _set(self, "seconds", _number("seconds", self.seconds, MOST_SECONDS))
+        _set(self, "time", _number("time", self.time, MOST_TIME))
         if self.x is not None or self.kind in ("knot", "sample"):
-            _set(self, "x", _number("x", self.x))
+            _set(self, "x", _number("x", self.x, MOST_WORK))
         if self.bucket is not None or self.kind == "sample":
             _set(self, "bucket", _bucket(self.bucket))
         if self.nbytes is not None or self.kind in ("transfer", "memory"):
@@ -135,13 +155,39 @@ _REQUIRED = _KNOWN - {"bucket", "x", "nbytes", "route"}
 _set = object.__setattr__
 
 
+@dataclass(frozen=True, slots=True)
+class UnknownRecord:
+    """A record that a later hpfracc wrote: of a kind, or with a field, that is not known here. Kept as it is, unused.
+
+    Attributes
+    ----------
+    id, time
+        As of a :class:`Record`; the line itself and 0 where it has none.
+    line : str
+        The record as JSON.
+    """
+
+    id: str
+    time: float
+    line: str
+
+    @property
+    def age_order(self) -> tuple[float, str]:
+        """As :attr:`Record.age_order`."""
+        return self.time, self.id
+
+    def to_line(self) -> str:
+        """As one line of JSON, without its end."""
+        return self.line
+
+
+#: What a file may hold.
+Entry = Record | UnknownRecord
+
+
 def parse_line(line: str | bytes) -> Record:
     """The record that a line holds, or :class:`InvalidInputError`, whatever the line holds."""
-    try:
-        value = json.loads(line, parse_constant=_not_json)
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
-        raise InvalidInputError(f"not a line of JSON ({error}); leave the line out") from None
-    return parse_object(value)
+    return parse_object(_decode(line))
 
 
 def parse_object(value: Any) -> Record:
@@ -150,34 +196,67 @@ def parse_object(value: Any) -> Record:
         _refuse("record", value, "a JSON object")
     if not (_REQUIRED <= value.keys() <= _KNOWN):
         wrong = sorted(map(str, (_REQUIRED - value.keys()) | (value.keys() - _KNOWN)))
-        raise InvalidInputError(f"a record lacks {wrong[0]!r}, or should not have it; measure again")
+        raise InvalidInputError(f"a record lacks {_show(wrong[0])}, or should not have it; measure again")
     return Record(**value)
 
 
-def _not_json(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+def parse_entry(entry: Any) -> Entry:
+    """A line as bytes, or a decoded JSON object, as a record of ours or of a later version's.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is neither.
+    """
+    value = _decode(entry) if isinstance(entry, bytes) else entry
+    if not isinstance(value, dict):
+        _refuse("record", value, "a JSON object")
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind in KINDS:
+        if _REQUIRED <= value.keys() <= _KNOWN:
+            return Record(**value)
+        if not isinstance(kind, str) or value.keys() <= _KNOWN:
+            return parse_object(value)  # which says what is wrong
+    try:
+        line = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise InvalidInputError(f"a record cannot be kept as JSON ({error}); leave it out") from None
+    _check_line(line.encode())
+    own, when = value.get("id"), value.get("time")
+    moment = float(when) if isinstance(when, int | float) and 0.0 <= when <= MOST_TIME else 0.0
+    return UnknownRecord(own if isinstance(own, str) and own else line, moment, line)
+
+
+def _decode(line: str | bytes) -> Any:
+    data = line.encode(errors="surrogatepass") if isinstance(line, str) else line
+    _check_line(data)
+    try:
+        return parse_json(data, MOST_DEPTH)
+    except ValueError as error:  # UnicodeDecodeError is one
+        raise InvalidInputError(f"not a line of JSON ({error}); leave the line out") from None
+
+
+def _check_line(data: bytes) -> None:
+    if len(data) > MOST_LINE_BYTES:
+        raise InvalidInputError(f"a line of {len(data):,} bytes is no record; use at most {MOST_LINE_BYTES:,} bytes")
 
 
 def _check_text(name: str, value: Any) -> None:
-    if not isinstance(value, str) or len(value) > _LONGEST:
-        _refuse(name, value, f"a text of at most {_LONGEST} characters")
+    if not isinstance(value, str) or len(value) > MOST_CHARACTERS or not value.isprintable():
+        _refuse(name, value, f"a printable text of at most {MOST_CHARACTERS} characters")
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: Any, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         _refuse(name, value, "a number")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not 0.0 <= number < math.inf:  # also refuses nan
-        _refuse(name, value, "a finite number of at least 0")
-    return number
+    if not 0.0 <= value <= most:  # also refuses nan, and whole numbers that no float holds
+        _refuse(name, value, f"a number from 0 to {most:g}")
+    return float(value)
 
 
 def _whole(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        _refuse(name, value, "a whole number of at least 0")
+        _refuse(name, value, "a whole number from 0 to 2^63")
     return value
 
 
@@ -187,6 +266,16 @@ def _bucket(value: Any) -> Bucket:
     return _whole("bucket[0]", value[0]), _whole("bucket[1]", value[1])
 
 
+#: Shows any decoded JSON, however deep or long, in a few words.
+_brief = Repr()
+_brief.maxlevel, _brief.maxstring, _brief.maxother = 3, 70, 70
+
+
+def _show(value: Any) -> str:
+    # repr() refuses whole numbers of thousands of digits.
+    shown = f"2^{value.bit_length()}" if isinstance(value, int) and value.bit_length() > 128 else _brief.repr(value)
+    return shown if len(shown) < 80 else shown[:77] + "..."
+
+
 def _refuse(name: str, value: Any, wanted: str) -> NoReturn:
-    shown = repr(value)
-    raise InvalidInputError(f"{name}={shown if len(shown) < 80 else shown[:77] + '...'} in a record; use {wanted}")
+    raise InvalidInputError(f"{name}={_show(value)} in a record; use {wanted}")

@@ -14,6 +14,9 @@ from hpfracc.engine.selection.tenure import Tenure
 
 __all__ = ["Savings"]
 
+#: Accounts that are kept: each new shape opens one for a library that compiles by shape.
+_MOST_ACCOUNTS = 4096
+
 
 class Savings:
     """Seconds saved in thought, per compile key and per library. Not locked: its owner is.
@@ -51,6 +54,8 @@ class Savings:
         for account, gains in ((self._compile, tenure.compile_gains), (self._library, tenure.library_gains)):
             for key, gain in gains.items():
                 account[key] = account.get(key, 0.0) + gain * calls
+                if len(account) > _MOST_ACCOUNTS:
+                    del account[next(iter(account))]
 
     def price(self, row: Scored) -> float:
         """What must still be paid before ``row`` runs at its total; nothing once the savings have covered it."""

@@ -77,6 +77,14 @@ class IntelligentBackendSelector:
         self._history = History()
         self._answers: dict[Any, list[Any]] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_own": self._own, "_history": self._history}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._id = next(_ids)
+        self._answers = {}
+
     @property
     def settings(self) -> Settings:
         """The settings in force for this selector: the process's own with those it was made with."""

@@ -8,9 +8,14 @@ from hpfracc.operators._memory import power, reach_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, constant, join
-from hpfracc.operators.rules._any_slopes import head_by_polynomials, slopes_at_start
+from hpfracc.operators.rules._any_slopes import slopes_at_start
+from hpfracc.operators.rules._first_points import (
+    first_points_on,
+    infinite_at_origin,
+    rounding_at_origin,
+    whole_at_origin,
+)
 from hpfracc.operators.rules._increments import start_points
-from hpfracc.operators.rules._quadrature import value_at_origin
 
 __all__ = ["AnyGridInitialTerms"]
 
@@ -22,9 +27,10 @@ class AnyGridInitialTerms(Rule):
     .. math:: D^\alpha_{RL} f(t) = D^\alpha_C f(t)
         + \sum_{k=0}^{n-1} \frac{f^{(k)}(t_0)}{\Gamma(k+1-\alpha)} (t-t_0)^{k-\alpha}.
 
-    The order is that of the Caputo rule, at a fixed t beyond the origin. Above order 1 the initial derivatives come
-    from the first n + 3 samples, and the points before those from the samples so far. At the origin itself the value is
-    infinite, with the sign of f there (for 0 < alpha < 1), and 0 if the first sample is 0.
+    The order is that of the Caputo rule, at a fixed t beyond the origin. Above order 1 the initial derivatives, and the
+    first n + 2 points, come from the first n + 3 samples. At the origin itself the value is infinite, with the sign of
+    f there (for 0 < alpha < 1), and 0 if the first sample is 0 (and, above order 1, the slopes below n are; nan where
+    the samples do not tell).
     """
 
     any_grid = True
@@ -46,18 +52,37 @@ class AnyGridInitialTerms(Rule):
         """That of the Caputo rule."""
         return self.rule.least_points(order)
 
+    def head(self, order: Order) -> tuple[int, int]:
+        """That of the Caputo rule."""
+        return self.rule.head(order)
+
     def apply(self, samples: Samples, order: Order) -> Any:
         """The Caputo rule, and one product for each initial term."""
         x, n, points = samples.values, order.ceiling, samples.grid.times()
         value = self.rule.apply(samples, order)
-        known = 1 if n == 1 else start_points(n)
         tail = value[..., 1:]
         reach = reach_of(samples, 1)
-        for k, slope in enumerate(slopes_at_start(x, points, n - 1)):
+        slopes = slopes_at_start(x, points, n - 1)
+        for k, slope in enumerate(slopes):
             with order.xp.scope():
                 term = order.guard(order.xp.rgamma(k + 1.0 - order.value)) * power(reach, k - order.value, order)
             tail = tail + slope * constant(term, x)
-        whole = join([value_at_origin(x[..., :1], order), tail])
+        origin = whole_at_origin(self._origin(samples, order, slopes), lambda: value[..., :1], order)
+        whole = join([origin, tail])
         if n == 1:
             return whole
-        return join([whole[..., :1], *head_by_polynomials(samples, order, 0, whole), whole[..., known:]])
+        head = first_points_on(samples, order, 0, whole)
+        return join([origin, *head, whole[..., len(head) + 1 :]])
+
+    def _origin(self, samples: Samples, order: Order, slopes: list[Any]) -> Any:
+        """What the slopes below n tell of the value at the origin, in units of the first step."""
+        x, n, points = samples.values, order.ceiling, samples.grid.times()
+        if n == 1:
+            return infinite_at_origin(x[..., :1], order, [])
+        last, unit = start_points(n), float(points[1] - points[0])
+        fewer = slopes_at_start(x, points[:last], n - 1)
+        told = [
+            (slope * unit**k, abs(slope - other) * unit**k)
+            for k, (slope, other) in enumerate(zip(slopes, fewer, strict=True))
+        ]
+        return infinite_at_origin(x[..., :1], order, told[1:], rounding_at_origin(x, last))

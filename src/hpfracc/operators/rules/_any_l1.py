@@ -10,7 +10,8 @@ from hpfracc.operators._memory import fading_terms, power, refuse_traced_points,
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, constant, join, scalar
-from hpfracc.operators.rules._any_slopes import head_by_polynomials, slopes
+from hpfracc.operators.rules._any_slopes import slopes, slopes_at_start
+from hpfracc.operators.rules._first_points import first_points_on, head_of, whole_at_origin
 from hpfracc.operators.rules._increments import start_points
 from hpfracc.operators.rules._l1 import fractional_part
 
@@ -30,17 +31,22 @@ class _L1(Rule):
         """Two, and ``n + 3`` above order 1."""
         return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
 
+    def head(self, order: Order) -> tuple[int, int]:
+        """Above order 1 the first n + 2 points from n + 3 samples."""
+        return head_of(order)
+
     def apply(self, samples: Samples, order: Order) -> Any:
-        """The sum over the increments, and the first points of orders above 1 from the samples so far."""
+        """The sum over the increments, and the first points of orders above 1 from the first samples."""
         refuse_traced_points(samples, order)
         x, n = samples.values, order.ceiling
         g = x if n == 1 else slopes(x, samples.grid.times(), n - 1)
         increments = join([x[..., :1] - x[..., :1], g[..., 1:] - g[..., :-1]])
         value = self._sum(samples, order, increments)
-        if n == 1:
+        if not head_of(order)[0]:
             return value
-        head = head_by_polynomials(samples, order, n, value)
-        return join([x[..., :1] * 0, *head, value[..., len(head) + 1 :]])
+        origin = whole_at_origin(x[..., :1] * 0, lambda: slopes_at_start(x, samples.grid.times(), n)[-1], order)
+        head = first_points_on(samples, order, n, value) if n > 1 else []
+        return join([origin, *head, value[..., len(head) + 1 :]])
 
     def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
         raise NotImplementedError

@@ -1,8 +1,7 @@
-"""Derivatives of whole order on any grid, and the first points of rules that need more samples than there are yet."""
+"""Derivatives of whole order on any grid."""
 
 from __future__ import annotations
 
-import math
 from typing import Any, final
 
 import numpy as np
@@ -13,9 +12,9 @@ from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, constant, join, scalar
 from hpfracc.operators.rules._differences import Differences
-from hpfracc.operators.rules._increments import DIFFERENCE_ORDER, start_points
+from hpfracc.operators.rules._increments import DIFFERENCE_ORDER
 
-__all__ = ["AnyGridDifferences", "differences_on", "head_by_polynomials", "slopes", "slopes_at_start"]
+__all__ = ["AnyGridDifferences", "differences_on", "slopes", "slopes_at_start"]
 
 Array = np.ndarray[Any, Any]
 
@@ -118,40 +117,11 @@ def _combine(x: Any, weights: Any) -> Any:
     return sum(terms[1:], terms[0])
 
 
-def head_by_polynomials(samples: Samples, order: Order, lowest: int, value: Any) -> list[Any]:
-    """The operator at points 1 up to the last start point, of the polynomial through the samples so far.
-
-    ``lowest`` is the first power that counts: n for Caputo, 0 for Riemann-Liouville. A point beyond a gap, which no
-    such polynomial reaches, keeps its ``value``.
-    """
-    x, points = samples.values, samples.grid.times()
-    found = []
-    for i in range(1, start_points(order.ceiling)):
-        if i < lowest:
-            found.append(x[..., i : i + 1] * 0)
-            continue
-        length = float(points[i] - points[0])
-        if i > 1 and length > _REACH * float(points[i - 1] - points[0]):
-            found.append(value[..., i : i + 1])
-            continue
-        u = (points[: i + 1] - points[0]) / length
-        inverse = np.linalg.inv(np.vander(u, increasing=True))
-        with order.xp.scope():
-            power = order.xp.power(length, -order.value)
-            factors = [math.factorial(p) * order.xp.rgamma(p + 1.0 - order.value) * power for p in range(i + 1)]
-            weights = [
-                order.guard(sum(factors[p] * float(inverse[p, k]) for p in range(lowest, i + 1))) for k in range(i + 1)
-            ]
-        found.append(_combine(x, weights))
-    return found
-
-
 @final
 class AnyGridDifferences(Rule):
     r"""The derivative of whole order m on any grid: of the polynomial through the last m + 4 samples.
 
-    Order 4 where neighbouring steps are of one size. At the first m + 3 points through the samples so far, at the very
-    first m through the first m + 4.
+    Order 4 where neighbouring steps are of one size; at the first m + 3 points through the first m + 4.
     """
 
     name = "differences"
@@ -173,9 +143,7 @@ class AnyGridDifferences(Rule):
             return x * 1
         if samples.grid.traced is not None:
             raise InvalidInputError("t carries a derivative, which whole orders do not have on this grid; detach t")
-        value = slopes(x, points, m)
-        head = [_combine(x, weights_among(points[: j + 1], j, m)) for j in range(m, m + DIFFERENCE_ORDER - 1)]
-        return join([value[..., :m], *head, value[..., m + len(head) :]])
+        return slopes(x, points, m)
 
 
 def differences_on(grid: Grid) -> Rule:

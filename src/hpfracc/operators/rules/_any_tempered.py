@@ -13,7 +13,7 @@ from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, constant, join, scalar, zeros
-from hpfracc.operators.rules._quadrature import value_at_origin
+from hpfracc.operators.rules._first_points import infinite_at_origin
 
 __all__ = ["AnyGridTempered"]
 
@@ -90,5 +90,5 @@ class AnyGridTempered(Rule):
         if not (self.integral or self.initial_term):
             return value
         rest = value[..., 1:] + x[..., :1] * constant(start, x)
-        first = value_at_origin(x[..., :1], order) if self.initial_term else value[..., :1]
+        first = infinite_at_origin(x[..., :1], order, []) if self.initial_term else value[..., :1]
         return join([first, rest])

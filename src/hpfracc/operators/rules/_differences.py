@@ -28,9 +28,8 @@ class Differences(Rule):
     .. math:: h^m f^{(m)}(t_k) \approx \sum_{i=0}^{3} c_i \nabla^{m+i} f_k, \quad
         \Big(\sum_{i \ge 1} z^i / i\Big)^m = z^m \sum_i c_i z^i.
 
-    At the first m + 3 points the derivative of the polynomial through the samples so far; at the very first m, where
-    samples so far determine no derivative of order m, of the one through the first m + 4 samples. For m = 0 the
-    samples.
+    At the first m + 3 points the derivative of the polynomial through the first m + 4 samples, of the same order. For
+    m = 0 the samples.
     """
 
     name = "differences"
@@ -65,8 +64,7 @@ class Differences(Rule):
         differences = forward_differences(x[..., : last + 1])
         head = []
         for k in range(last):
-            known = k if k >= m else last
-            slopes = [float(poly.polyval(k, poly.polyder(binomial_polynomial(i), m))) for i in range(m, known + 1)]
+            slopes = [float(poly.polyval(k, poly.polyder(binomial_polynomial(i), m))) for i in range(m, last + 1)]
             terms = [slope * differences[m + i] for i, slope in enumerate(slopes)]
             head.append(sum(terms[1:], terms[0]))
         return join([*head, total]) * samples.scale(-m)

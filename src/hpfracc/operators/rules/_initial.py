@@ -10,15 +10,10 @@ import numpy as np
 from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
-from hpfracc.operators._values import Samples, constant, join, scalar
+from hpfracc.operators._values import Samples, constant, join
 from hpfracc.operators._weights import weights_key, weights_of
-from hpfracc.operators.rules._increments import (
-    binomial_polynomial,
-    forward_differences,
-    monomials_of_binomials,
-    start_points,
-)
-from hpfracc.operators.rules._quadrature import value_at_origin
+from hpfracc.operators.rules._first_points import first_points, singular_origin, whole_at_origin
+from hpfracc.operators.rules._increments import binomial_polynomial, forward_differences, start_points
 
 __all__ = ["WithInitialTerms"]
 
@@ -30,10 +25,10 @@ class WithInitialTerms(Rule):
     .. math:: D^\alpha_{RL} f(t) = D^\alpha_C f(t)
         + \sum_{k=0}^{n-1} \frac{f^{(k)}(t_0)}{\Gamma(k+1-\alpha)} (t-t_0)^{k-\alpha}.
 
-    The order is that of the Caputo rule, at a fixed t beyond the origin. Above order 1 the initial derivatives come
-    from the polynomial through the first n + 3 samples, and the points before it is complete from the samples so far.
-    At the origin itself the value is infinite, with the sign of f there (for 0 < alpha < 1), and 0 if the first sample
-    is 0.
+    The order is that of the Caputo rule, at a fixed t beyond the origin. Above order 1 the initial derivatives, and the
+    first n + 2 points, come from the polynomial through the first n + 3 samples. At the origin itself the value is
+    infinite, with the sign of f there (for 0 < alpha < 1), and 0 if the first sample is 0 (and, above order 1, the
+    slopes below n are; nan where the samples do not tell).
     """
 
     def __init__(self, rule: Rule) -> None:
@@ -57,6 +52,10 @@ class WithInitialTerms(Rule):
         """That of the Caputo rule."""
         return self.rule.least_points(order)
 
+    def head(self, order: Order) -> tuple[int, int]:
+        """That of the Caputo rule."""
+        return self.rule.head(order)
+
     def measured_from(self, order: Order) -> int:
         """That of the Caputo rule."""
         return self.rule.measured_from(order)
@@ -70,8 +69,9 @@ class WithInitialTerms(Rule):
         x, n = samples.values, order.ceiling
         value = self.rule.apply(samples, order)
         scale = samples.scale(-order.value)
-        known = 1 if n == 1 else start_points(n)
-        differences = forward_differences(x[..., : 1 if n == 1 else known + 1])
+        last = start_points(n)
+        known = 1 if n == 1 else last
+        differences = forward_differences(x[..., : 1 if n == 1 else last + 1])
         name = ("initial", n)
         terms = weights_of(name, _make_terms(n), order, samples.n)
         key = weights_key(name, order, samples.n)
@@ -83,13 +83,8 @@ class WithInitialTerms(Rule):
             )
             term = constant(terms[k], x, None if key is None else (key, k))
             tail = tail + (derivative * scale) * term[known - 1 :]
-        points = [value_at_origin(x[..., :1], order)]
-        for k in range(1, known):
-            with order.xp.scope():
-                table = [order.guard(monomials_of_binomials(order.xp, order.value, i, k, 0)) for i in range(k + 1)]
-            parts = [differences[i] * scalar(factor, x) for i, factor in enumerate(table)]
-            points.append(scale * sum(parts[1:], parts[0]))
-        return join([*points, tail])
+        origin = whole_at_origin(singular_origin(x, order, last), lambda: value[..., :1], order)
+        return join([origin, tail] if n == 1 else [origin, first_points(samples, order, 0, last), tail])
 
 
 def _make_terms(ceiling: int) -> Any:

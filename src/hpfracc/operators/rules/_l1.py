@@ -9,15 +9,10 @@ from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import power_differences
-from hpfracc.operators._values import Samples, join, scalar
+from hpfracc.operators._values import Samples, join
 from hpfracc.operators._weights import scaled_weights
-from hpfracc.operators.rules._increments import (
-    backward_size,
-    forward_differences,
-    increments,
-    monomials_of_binomials,
-    start_points,
-)
+from hpfracc.operators.rules._first_points import first_points, head_of, slope_at_origin, whole_at_origin
+from hpfracc.operators.rules._increments import backward_size, increments, start_points
 
 __all__ = ["L1", "fractional_part", "summands", "with_start"]
 
@@ -32,29 +27,15 @@ def fractional_part(order: Order) -> Order:
 
 
 def with_start(value: Any, samples: Samples, order: Order) -> Any:
-    """``value`` with its first points from the polynomial through the samples up to each of them.
-
-    Above order 1 the rule itself needs ``n + 3`` samples before it can start; earlier points must not wait for later
-    samples.
-    """
-    n = order.ceiling
-    if n == 1:
+    """``value`` with its first points, where the rule has none of its own: see :meth:`Rule.head`."""
+    count, _ = head_of(order)
+    if not count:
         return value
-    last = start_points(n)
-    differences = forward_differences(samples.values[..., :last])
-    scale = samples.scale(-order.value)
-    points = [differences[0] * 0]
-    with order.xp.scope():
-        table = {
-            (k, i): order.guard(monomials_of_binomials(order.xp, order.value, i, k, n))
-            for k in range(n, last)
-            for i in range(n, k + 1)
-        }
-    for k in range(1, last):
-        terms = [differences[i] * scalar(table[k, i], samples.values) for i in range(n, k + 1)]
-        # The polynomial through fewer than n + 1 points has no derivative of order n.
-        points.append(scale * sum(terms[1:], terms[0]) if terms else differences[k] * 0)
-    return join([*points, value[..., last:]])
+    n, last = order.ceiling, start_points(order.ceiling)
+    origin = whole_at_origin(samples.values[..., :1] * 0, lambda: slope_at_origin(samples, order), order)
+    if n == 1:
+        return join([origin, value[..., 1:]])
+    return join([origin, first_points(samples, order, n, last), value[..., last:]])
 
 
 @final
@@ -69,7 +50,7 @@ class L1(Rule):
     :math:`\beta = \alpha - n + 1`. Order :math:`2 - \beta = n + 1 - \alpha` at a fixed t for f with n + 1 continuous
     derivatives; a start like :math:`t^s` lowers it to at most :math:`1 + s` at a fixed t, and leaves none at the first
     points. Zero, exactly, on constants; exact on straight lines for :math:`\alpha < 1`. Above order 1 the first n + 2
-    points come from the polynomial through the samples so far.
+    points come from the polynomial through the first n + 3 samples, with an error of :math:`O(h^{n+3-\alpha})`.
 
     References
     ----------
@@ -86,6 +67,10 @@ class L1(Rule):
     def least_points(self, order: Order) -> int:
         """Two, and ``n + 3`` above order 1."""
         return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
+
+    def head(self, order: Order) -> tuple[int, int]:
+        """Above order 1 the first n + 2 points from n + 3 samples."""
+        return head_of(order)
 
     def magnification(self, alpha: float) -> float:
         """That of the differences, and twice for the increments of what they give."""

@@ -11,6 +11,7 @@ from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import power_differences, trapezoid_defects
 from hpfracc.operators._values import Samples, constant
 from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.rules._first_points import head_of
 from hpfracc.operators.rules._increments import backward_size, start_points
 from hpfracc.operators.rules._l1 import L1, fractional_part, summands, with_start
 
@@ -32,7 +33,7 @@ class L12(Rule):
     f with n + 2 continuous derivatives; one less at the first point after the origin, where only a line can be drawn. A
     start like :math:`t^s` lowers it to :math:`1 + s` at a fixed t, and leaves none at the first points. Zero, exactly,
     on constants. Its distance from L1 is a safe estimate of its error: it is the error of L1. Above order 1 the first
-    n + 2 points come from the polynomial through the samples so far.
+    n + 2 points come from the polynomial through the first n + 3 samples, with an error of :math:`O(h^{n+3-\alpha})`.
 
     References
     ----------
@@ -50,6 +51,10 @@ class L12(Rule):
     def least_points(self, order: Order) -> int:
         """Two, and ``n + 3`` above order 1."""
         return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
+
+    def head(self, order: Order) -> tuple[int, int]:
+        """Above order 1 the first n + 2 points from n + 3 samples."""
+        return head_of(order)
 
     def measured_from(self, order: Order) -> int:
         """Two, where the first quadratic is drawn, and ``n + 2`` above order 1."""

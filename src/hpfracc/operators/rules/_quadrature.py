@@ -13,10 +13,22 @@ from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import binomials, power_sum
-from hpfracc.operators._values import Samples, constant, join, scalar, where
+from hpfracc.operators._values import Samples, constant, join, scalar
 from hpfracc.operators._weights import weights_key, weights_of
 from hpfracc.operators.rules._by_parts import convolve_by_parts
-from hpfracc.operators.rules._increments import binomial_polynomial, forward_differences, monomials_of_binomials
+from hpfracc.operators.rules._first_points import (
+    first_points,
+    maybe_whole,
+    singular_origin,
+    slope_at_origin,
+    whole_at_origin,
+)
+from hpfracc.operators.rules._increments import (
+    binomial_polynomial,
+    forward_differences,
+    monomials_of_binomials,
+    start_points,
+)
 
 __all__ = ["QUADRATURES", "ConvolutionQuadrature", "multistep_weights"]
 
@@ -38,11 +50,14 @@ class ConvolutionQuadrature(Rule):
     .. math:: D^\alpha f(t_k) \approx h^{-\alpha} \Big[ \sum_{j=0}^{k} \omega_{k-j} f_j + \sum_{j=0}^{p-1} w_{k,j} f_j
         \Big], \quad \sum_k \omega_k \zeta^k = \Big( \sum_{i=1}^{p} \frac{(1-\zeta)^i}{i} \Big)^\alpha,
 
-    with starting weights :math:`w_{k,j}` that make it exact on 1, t, ..., t^(p-1). Negative orders integrate, positive
+    with starting weights :math:`w_{k,j}` that make it exact on 1, t, ..., t^(p-1); above order 1 up to t^m,
+    m the larger of p - 1 and n + 2 (n + 1 for p = 2), without which the first points would diverge.
+    Negative orders integrate, positive
     ones give the Riemann-Liouville derivative. Order p at a fixed t beyond the origin for f with enough continuous
     derivatives; a start like :math:`t^s` with broken s lowers it to 1 + s or so, and no starting weights are offered
-    for it: their system cannot be solved in double precision. The first p - 1 points come from the polynomial through
-    the samples so far.
+    for it: their system cannot be solved in double precision. The first p - 1
+    points come from the polynomial through the samples so far; above order 1 the first m from the one through the first
+    m + 1 samples. At a fixed number of steps from the origin the error is then :math:`O(h^{m+1-\alpha})`.
 
     References
     ----------
@@ -69,20 +84,26 @@ class ConvolutionQuadrature(Rule):
         return float(self.p)
 
     def least_points(self, order: Order) -> int:
-        """``p + 1``."""
-        return self.p + 1
+        """``p + 1``, and ``m + 1`` above order 1."""
+        return max(self.p + 1, self._degree(order) + 1)
+
+    def head(self, order: Order) -> tuple[int, int]:
+        """Above order 1 the first m points from m + 1 samples."""
+        if order.ceiling > 1:
+            return self._degree(order), self._degree(order) + 1
+        return (1, self.p) if maybe_whole(order) else (0, 0)
 
     def measured_from(self, order: Order) -> int:
-        """``p - 2``: points before it come from the same polynomials."""
-        return self.p - 2
+        """``p - 2``, and the first m points above order 1: points before come from the same polynomials."""
+        return self.p - 2 if order.ceiling <= 1 else self._degree(order)
 
     def magnification(self, alpha: float) -> float:
         """The generating function at -1."""
         return sum(2.0**i / i for i in range(1, self.p + 1)) ** alpha if alpha > 0.0 else 0.0
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution, and what the first p samples weigh beside it."""
-        n, p = samples.n, self.p
+        """One causal convolution, and what the first samples weigh beside it."""
+        n, p, last = samples.n, self.p, self._degree(order)
         # Shared by all weights of one order; what JAX traces is that of one trace, and lives no longer.
         shared = _Bend(p) if order.xp.library != "jax" else None
 
@@ -90,42 +111,41 @@ class ConvolutionQuadrature(Rule):
             return _multistep_weights(xp, alpha, n, m, shared or _Bend(p))
 
         def make_starts(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
-            return (_starting_weights(xp, alpha, n, shared or _Bend(p)),)
+            return (_starting_weights(xp, alpha, n, last + 1, shared or _Bend(p)),)
 
-        name = f"{self.name} starts"
+        name = (f"{self.name} starts", last)
         (starts,) = weights_of(name, make_starts, order, n)
         key = weights_key(name, order, n)
         scale = samples.scale(-order.value)
-        value = convolve_by_parts(samples, order, self.name, make)[..., p - 1 :]
+        value = convolve_by_parts(samples, order, self.name, make)[..., last:]
         starts = constant(starts, samples.values, key)
-        for i, difference in enumerate(forward_differences(samples.values[..., :p])):
+        for i, difference in enumerate(forward_differences(samples.values[..., : last + 1])):
             value = value + (difference * scale) * starts[i]
-        return join([*self._first_points(samples, order, scale), value])
+        return join([*self._first_points(samples, order), value])
 
-    def _first_points(self, samples: Samples, order: Order, scale: Any) -> list[Any]:
-        """The points 0 .. p-2, each from the samples up to it."""
-        differences = forward_differences(samples.values[..., : self.p - 1])
-        points = [value_at_origin(samples.values[..., :1], order)]
-        for k in range(1, self.p - 1):
+    def _degree(self, order: Order) -> int:
+        """Of the polynomials that the rule is exact on.
+
+        Above order 1 that of the first points of L-type rules too, as far as what the first samples weigh falls with
+        the distance: up to n + p - 1.
+        """
+        n, p = order.ceiling, self.p
+        return p - 1 if n <= 1 else max(p - 1, min(start_points(n), n + p - 1))
+
+    def _first_points(self, samples: Samples, order: Order) -> list[Any]:
+        """The origin and the points before ``_degree``; up to order 1 each from the samples up to it."""
+        x, last = samples.values, self._degree(order)
+        points = [whole_at_origin(singular_origin(x, order, last), lambda: slope_at_origin(samples, order), order)]
+        if order.ceiling > 1:
+            return [*points, first_points(samples, order, 0, last)]
+        differences = forward_differences(x[..., :last])
+        scale = samples.scale(-order.value)
+        for k in range(1, last):
             with order.xp.scope():
                 table = [monomials_of_binomials(order.xp, order.value, i, k, 0) for i in range(k + 1)]
-            terms = [differences[i] * scalar(factor, samples.values) for i, factor in enumerate(table)]
+            terms = [differences[i] * scalar(factor, x) for i, factor in enumerate(table)]
             points.append(scale * sum(terms[1:], terms[0]))
         return points
-
-
-def value_at_origin(first: Any, order: Order) -> Any:
-    """A Riemann-Liouville operator at the origin itself: 0 for an integral, infinite for a derivative unless f is 0.
-
-    Told from the first sample alone, without a derivative.
-    """
-    if order.ceiling <= 0:
-        return first * 0
-    sign = -math.inf if order.ceiling % 2 == 0 else math.inf
-    nothing = first * 0
-    if "complex" in str(first.dtype):
-        return nothing + where(first == 0, 0.0 * abs(first), sign + 0.0 * abs(first))
-    return where(first > 0, sign + nothing, where(first < 0, nothing - sign, nothing))
 
 
 QUADRATURES: dict[str, Rule] = {f"cq{p}": ConvolutionQuadrature(p) for p in range(2, 7)}
@@ -155,29 +175,31 @@ class _Bend:
         return self._made
 
 
-def _starting_weights(xp: Namespace, alpha: Any, n: int, bend: _Bend) -> Any:
-    """What the sum misses of ``D^alpha binom(t, i)``, i < p, at points p-1 .. n-1 for h = 1, shape (p, n - p + 1).
+def _starting_weights(xp: Namespace, alpha: Any, n: int, count: int, bend: _Bend) -> Any:
+    """What the sum misses of ``D^alpha binom(t, i)``, i < count, at points count-1 .. n-1 for h = 1, a row for each.
 
-    The polynomial through the first p samples is a sum of these, with their forward differences for coefficients. Near
+    The polynomial through the first samples is a sum of these, with their forward differences for coefficients. Near
     the origin the exact value less the sum. Far away both are of size k^(i-alpha) and their difference of size
     k^(-alpha-1), so it is not taken: it comes from the expansion of the generating function at its pole,
     ``z = -log(zeta)``, each term ``z^s`` of which stands for ``k^(-s-1) / Gamma(-s)``.
     """
     p = bend.p
     near = min(n, _FAR[p])
-    k = np.arange(p - 1.0, near)
-    powers = xp.stack([math.factorial(q) * xp.rgamma(q + 1.0 - alpha) * xp.power(k, q - alpha) for q in range(p)])
-    exact = xp.matmul(xp.array(_binomial_table(p)), powers)
+    k = np.arange(count - 1.0, near)
+    powers = xp.stack([math.factorial(q) * xp.rgamma(q + 1.0 - alpha) * xp.power(k, q - alpha) for q in range(count)])
+    exact = xp.matmul(xp.array(_binomial_table(count)), powers)
     # The sum of binom(j, i) itself is a coefficient of the series over (1-z)^(i+1), i places later.
-    sums = [_multistep_weights(xp, alpha, near - i, i + 1, bend)[p - 1 - i :] for i in range(p)]
+    sums = [_multistep_weights(xp, alpha, near - i, i + 1, bend)[count - 1 - i :] for i in range(count)]
     head = exact - xp.stack(sums)
     if n == near:
         return head
-    symbol = _power_series(xp, alpha, _power_table(_symbol(p), _TERMS + p + 1))
-    expansion = xp.matmul(xp.array(_pole_table(p)), symbol).reshape(p, _TERMS)
-    expansion = expansion * xp.rgamma(-alpha - xp.array(np.arange(_TERMS)))
+    symbol = _power_series(xp, alpha, _power_table(_symbol(p, count), _TERMS + count + 1))
+    # Powers from p on, which the method alone is not exact on, have terms that fall more slowly.
+    slow = count - p
+    expansion = xp.matmul(xp.array(_pole_table(count, slow)), symbol).reshape(count, _TERMS + slow)
+    expansion = expansion * xp.rgamma(slow - alpha - xp.array(np.arange(_TERMS + slow, dtype=np.float64)))
     k = np.arange(near, n, dtype=np.float64)
-    tail = -power_sum(xp, 1.0 / k, expansion) * xp.power(k, -alpha - 1.0)
+    tail = -power_sum(xp, 1.0 / k, expansion) * xp.power(k, slow - alpha - 1.0)
     return xp.concatenate([head, tail], 1)
 
 
@@ -232,9 +254,9 @@ def _power_series(xp: Namespace, alpha: Any, table: np.ndarray[Any, Any]) -> Any
 
 
 @cache
-def _symbol(p: int) -> tuple[float, ...]:
+def _symbol(p: int, most: int) -> tuple[float, ...]:
     """Coefficients of ``sum_i (1 - e^-z)^i / i`` over z: 1, then zeros up to z^(p-1)."""
-    count = _TERMS + p + 1
+    count = _TERMS + most + 1
     y = np.array([0.0, *((-1.0) ** (j + 1) / math.factorial(j) for j in range(1, count + 1))])
     total, power = np.zeros(count + 1), np.eye(1, count + 1)[0]
     for i in range(1, p + 1):
@@ -252,19 +274,22 @@ def _binomial_table(p: int) -> np.ndarray[Any, Any]:
 
 
 @cache
-def _pole_table(p: int) -> np.ndarray[Any, Any]:
+def _pole_table(count: int, slow: int) -> np.ndarray[Any, Any]:
     """From the coefficients of the symbol to those of its product with the series of ``binom(j, i)``, less the pole.
 
-    The series of j^i is ``i! / z^(i+1)`` and a regular part; the first term of its product is the exact answer.
+    The series of j^i is ``i! / z^(i+1)`` and a regular part; the first term of its product is the exact answer. Terms
+    ``z^m`` of the product, times the symbol's own power, from m = -slow on.
     """
-    powers = np.zeros((p, _TERMS, _TERMS + p + 1))
-    for i in range(p):
+    powers = np.zeros((count, _TERMS + slow, _TERMS + count + 1))
+    for i in range(count):
         regular = _regular_part(i)
-        for m in range(_TERMS):
-            powers[i, m, m + i + 1] = math.factorial(i)
-            powers[i, m, : m + 1] += regular[m::-1]
-    mixed = np.einsum("iq,qmc->imc", _binomial_table(p), powers)
-    return np.asarray(mixed.reshape(p * _TERMS, -1))
+        for m in range(-slow, _TERMS):
+            if m + i + 1 > 0:
+                powers[i, m + slow, m + i + 1] = math.factorial(i)
+            if m >= 0:
+                powers[i, m + slow, : m + 1] += regular[m::-1]
+    mixed = np.einsum("iq,qmc->imc", _binomial_table(count), powers)
+    return np.asarray(mixed.reshape(count * (_TERMS + slow), -1))
 
 
 @cache

@@ -17,9 +17,14 @@ from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, add_from, constant, join, scalar, zeros
 from hpfracc.operators._weights import weights_key, weights_of
-from hpfracc.operators.rules._quadrature import ConvolutionQuadrature, value_at_origin
+from hpfracc.operators.rules._first_points import singular_origin, whole_at_origin
+from hpfracc.operators.rules._increments import start_points
+from hpfracc.operators.rules._quadrature import ConvolutionQuadrature
 
 __all__ = ["Tempered"]
+
+#: Time constants over which a later sample may be carried back to the first points.
+_STEEPEST = 40.0
 
 
 @final
@@ -32,6 +37,8 @@ class Tempered(Rule):
     :math:`e^{-\lambda t}`, with the order of the rule for smooth f, but no factor is ever above 1: nothing overflows,
     however large :math:`\lambda t` is. A is found by applying the rule to a few unit samples, from some place on it
     depends on k - j alone, and it acts on differences :math:`f_j - e^{-\lambda h} f_{j-1}`, as often as the order asks.
+    Only the first points of orders above 1 take later samples, as those of the rule do, and are nan where these lie
+    more than 40 time constants ahead.
 
     References
     ----------
@@ -70,6 +77,10 @@ class Tempered(Rule):
         """That of the rule."""
         return self.rule.least_points(order)
 
+    def head(self, order: Order) -> tuple[int, int]:
+        """That of the rule."""
+        return self.rule.head(order)
+
     def measured_from(self, order: Order) -> int:
         """That of the rule."""
         return self.rule.measured_from(order)
@@ -82,7 +93,7 @@ class Tempered(Rule):
         """One causal convolution, and one product for each of the first samples."""
         x, n = samples.values, samples.n
         m = 0 if self.integral else max(order.ceiling, 0)
-        xp, ratio, (weights, *firsts), key = self._weights(samples, order, m)
+        xp, ratio, (head, weights, *firsts), key = self._weights(samples, order, m)
         # Convolution quadrature takes an integral for a derivative of negative order.
         positive = self.integral and not isinstance(self.rule, ConvolutionQuadrature)
         scale = samples.scale(order.value if positive else -order.value)
@@ -99,8 +110,13 @@ class Tempered(Rule):
         for j, first in enumerate(firsts):
             first = constant(first, x, None if key is None else (key, j))
             value = add_from(value, j, changes[..., j : j + 1] * first)
+        points = head.shape[1]
+        if points:
+            heads = [x[..., j : j + 1] * constant(row, x) for j, row in enumerate(head)]
+            value = join([sum(heads[1:], heads[0]) * scale, value[..., points:]])
         if self.singular:
-            value = join([value_at_origin(x[..., :1], order), value[..., 1:]])
+            origin = singular_origin(x, order, start_points(order.ceiling))
+            value = join([whole_at_origin(origin, lambda: value[..., :1], order), value[..., 1:]])
         return value
 
     def _weights(self, samples: Samples, order: Order, m: int) -> tuple[Namespace, Any, tuple[Any, ...], Hashable]:
@@ -113,7 +129,10 @@ class Tempered(Rule):
             decay = float(self.rate) * float(to_host(step))
             scheme = (*name, decay)
             made = weights_of(
-                scheme, lambda _, alpha, n: _decayed(NUMPY, self._columns(order, n, m, count), decay), order, n
+                scheme,
+                lambda _, alpha, n: _decayed(NUMPY, self._head(order, n), self._columns(order, n, m, count), decay),
+                order,
+                n,
             )
             return xp, math.exp(-decay), made, weights_key(scheme, order, n)
         plain_decay = _space(self.rate) is NUMPY and _space(step) is NUMPY
@@ -127,14 +146,29 @@ class Tempered(Rule):
                 fall = decay if plain_decay else scalars[-1]
                 if order.plain:
                     scheme = (*name, "columns")
-                    (columns,) = weights_of(scheme, lambda _, a, n: (self._columns(order, n, m, count),), order, n)
+                    head, columns = weights_of(
+                        scheme, lambda _, a, n: (self._head(order, n), self._columns(order, n, m, count)), order, n
+                    )
                 else:
-                    columns = self._columns(replace(order, value=scalars[0]), n, m, count)
-                return _decayed(xp, xp.array(columns), fall)
+                    traced = replace(order, value=scalars[0])
+                    head, columns = self._head(traced, n), self._columns(traced, n, m, count)
+                return _decayed(xp, xp.array(head), xp.array(columns), fall)
 
             variables = [*([] if order.plain else [order.value]), *([] if plain_decay else [decay])]
             ratio = math.exp(-decay) if plain_decay else xp.exp(-decay)
             return xp, ratio, of_variables(xp, make)(*variables), None
+
+    def _head(self, order: Order, n: int) -> Any:
+        """What each of the first samples weighs, by the rule at step 1, at the points that take later ones."""
+        points, size = self.rule.head(order)
+        if not points:
+            return np.zeros((0, 0))
+        xp, size = order.xp, min(size, n)
+        with aside(), xp.scope(), np.errstate(invalid="ignore"):
+            units = Samples(xp.array(np.eye(size)), Grid(size, 0.0, 1.0), "numpy" if order.plain else None)
+            table = self.rule.apply(units, order)[:, :points]
+            # An infinite value at the origin is put there by itself.
+            return xp.where(abs(table) < math.inf, table, 0.0)
 
     def _columns(self, order: Order, n: int, m: int, count: int) -> Any:
         """What the rule, at step 1, gives for the m-fold sum of a unit sample at 0 .. count; shape (count + 1, n)."""
@@ -157,10 +191,18 @@ def _space(value: Any) -> Namespace:
     return namespace_of(value) if library_of(value) in ("torch", "jax") else NUMPY
 
 
-def _decayed(xp: Namespace, columns: Any, decay: Any) -> tuple[Any, ...]:
-    """The weights that serve every later sample, and those of the first ones, each from its own point on."""
+def _decayed(xp: Namespace, head: Any, columns: Any, decay: Any) -> tuple[Any, ...]:
+    """The weights of the first points, those that serve every later sample, and those of the first ones.
+
+    Each of the last from its own point on.
+    """
+    rows, points = head.shape
+    if points:
+        lead = xp.array(np.arange(rows, dtype=np.float64)[:, None] - np.arange(points))
+        # Over so steep a decay the samples cannot be continued backwards.
+        head = head * xp.exp(xp.where(decay * lead > _STEEPEST, math.nan, decay * lead))
     count, n = columns.shape[0] - 1, columns.shape[1]
     fall = xp.exp(-decay * xp.array(np.arange(n, dtype=np.float64)))
     firsts = [columns[j, j:] * fall[: n - j] for j in range(min(count, n))]
     last = min(count, n)
-    return (columns[count, last:] * fall[: n - last], *firsts)
+    return (head, columns[count, last:] * fall[: n - last], *firsts)

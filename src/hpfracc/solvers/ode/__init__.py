@@ -6,7 +6,31 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpfracc.solvers.ode._fdeint import fdeint
+    from hpfracc.solvers.ode._method import Method, all_methods
+    from hpfracc.solvers.ode._options import Options
+    from hpfracc.solvers.ode._problem import Problem
+    from hpfracc.solvers.ode._result import FODEResult
+    from hpfracc.solvers.ode._solve import solve_fode
+    from hpfracc.solvers.ode.methods._adaptive import Adaptive, AdaptiveLocal
+    from hpfracc.solvers.ode.methods._bdf2 import BDF2
+    from hpfracc.solvers.ode.methods._explicit_rectangle import ExplicitRectangle
+    from hpfracc.solvers.ode.methods._implicit_rectangle import ImplicitRectangle
+    from hpfracc.solvers.ode.methods._implicit_trapezoid import ImplicitTrapezoid
+    from hpfracc.solvers.ode.methods._l1 import L1
+    from hpfracc.solvers.ode.methods._l2_sigma import L2Sigma
+    from hpfracc.solvers.ode.methods._mittag_leffler import MittagLeffler
+    from hpfracc.solvers.ode.methods._multistep_trapezoid import MultistepTrapezoid
+    from hpfracc.solvers.ode.methods._newton_gregory import NewtonGregory
+    from hpfracc.solvers.ode.methods._pece import PECE
+    from hpfracc.solvers.ode.methods._tensor_explicit_rectangle import TensorExplicitRectangle
+    from hpfracc.solvers.ode.methods._tensor_implicit_rectangle import TensorImplicitRectangle
+    from hpfracc.solvers.ode.methods._tensor_implicit_trapezoid import TensorImplicitTrapezoid
+    from hpfracc.solvers.ode.methods._tensor_pece import TensorPECE
+    from hpfracc.solvers.ode.methods._variable_order import VariableOrder
 
 __all__ = [
     "BDF2",
@@ -64,13 +88,16 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+# Hidden from type checkers, for which any name would otherwise be an attribute.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

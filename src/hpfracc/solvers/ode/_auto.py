@@ -63,12 +63,13 @@ def solve_auto(problem: Problem, options: Options) -> FODEResult:
 def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
     """The method that only this kind of problem needs, or None."""
     if problem.delays:
-        return "adaptive", "the equation has delays"
+        return ("adaptive" if options.step is None else "implicit_trapezoid"), "the equation has delays"
     if problem.orders.function is not None:
         graded = options.step is None and find_method("variable_order_l2").refuses(problem, options) is None
         return ("variable_order_l2" if graded else "variable_order"), "the order is a function of t"
     if problem.library != "numpy":
-        return "pece", f"y0 is an array of {problem.library}"
+        name = "adaptive" if options.step is None else "pece"
+        return name, f"y0 is an array of {problem.library}"
     if starts_infinite(problem) and (options.step is not None or find_method("adaptive").refuses(problem, options)):
         fits = find_method("bdf2").refuses(problem, options) is None
         return ("bdf2" if fits else "implicit_rectangle"), "the solution is infinite at t0"

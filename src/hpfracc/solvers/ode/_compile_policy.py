@@ -135,13 +135,8 @@ def _library() -> float:
 
 
 def _is_cached(kind: str) -> bool:
-    """Whether Numba has left what such a kernel needs, compiled, beside its source."""
+    """Whether Numba has left such a kernel, compiled, beside its source."""
     folder = Path(__file__).parent / "compiled"
     source, name = ("adaptive_kernels", "attempt") if kind == "adaptive" else ("kernels", kind)
-    return all(
-        any(kept.stat().st_mtime >= written.stat().st_mtime for kept in (folder / "__pycache__").glob(pattern))
-        for written, pattern in (
-            (folder / f"{source}.py", f"{source}.{name}-*.nbi"),
-            (folder / "interpreter.py", "interpreter._enter-*.nbi"),
-        )
-    )
+    written = (folder / f"{source}.py").stat().st_mtime
+    return any(kept.stat().st_mtime >= written for kept in (folder / "__pycache__").glob(f"{source}.{name}-*.nbi"))

@@ -60,6 +60,12 @@ class FixedSolution:
         self._first = 0
         self._fitted: Array | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without functions: what depends on them is worked out first."""
+        if self.problem.orders.known is not None and self.y.shape[1] > 1:
+            self._coefficients()
+        return self.__dict__ | {"problem": self.problem.without_functions()}
+
     def __call__(self, t: Any) -> Array:
         """The solution at ``t``, of shape (..., d) + t.shape."""
         times = np.asarray(t, dtype=np.float64)

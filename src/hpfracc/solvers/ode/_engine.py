@@ -11,7 +11,7 @@ from hpfracc._config import current_backend, get_settings
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.ode import _compile_policy as policy
 from hpfracc.solvers.ode import compiled
-from hpfracc.solvers.ode._compilation import try_to_compile
+from hpfracc.solvers.ode._compilation import compile_problem
 from hpfracc.solvers.ode._evaluation import RightHandSide
 from hpfracc.solvers.ode._history import History
 from hpfracc.solvers.ode._newton import Newton, make_newton
@@ -20,7 +20,9 @@ from hpfracc.solvers.ode._scheme import Scheme, Tableau
 from hpfracc.solvers.ode._stepping import NumpyStepper
 
 if TYPE_CHECKING:
-    from hpfracc.solvers.ode.compiled.functions import CompiledFunction
+    from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
+
+Array = np.ndarray[Any, Any]
 
 __all__ = ["Engine", "read_backend"]
 
@@ -28,6 +30,9 @@ __all__ = ["Engine", "read_backend"]
 _NUMPY_STEP = 6e-6
 #: Beyond so many components an implicit step is left to LAPACK.
 _MOST_COMPONENTS = 64
+#: After so many steps that a compiled function could not take, and Python could, the rest is left to Python: each of
+#: them costs as much as hundreds of others.
+_MOST_REPAIRS = 3
 
 
 class Stepper(Protocol):
@@ -53,6 +58,8 @@ def read_backend(options: Options) -> str:
         wish = "numpy"
     if wish == "numpy" and options.compile is True:
         raise InvalidInputError("compile=True needs Numba, and backend='numpy' forbids it; leave one of them out")
+    if wish == "numba" or options.compile is True:
+        compiled.require()
     return wish
 
 
@@ -74,8 +81,16 @@ class Engine:
         self._backend = read_backend(options)
         # A batch is stepped as a whole, and its Jacobian is block-diagonal.
         self._fits = not implicit or (len(problem.shape) == 1 and problem.shape[0] <= _MOST_COMPONENTS)
+        if not self._fits and (self._backend == "numba" or options.compile is True):
+            asked = "compile=True" if options.compile is True else "backend='numba'"
+            raise InvalidInputError(
+                f"{asked}: an implicit method compiles for y of shape (d,) with d up to {_MOST_COMPONENTS}, and y has "
+                f"shape {problem.shape}; leave it out"
+            )
         self._price = policy.compile_price(problem.fun)
         self._tried = False
+        self._repairs = 0
+        self._counted = 0
         self._spent = 0.0
         self._done = 0
         self._stepper: Any = None
@@ -88,7 +103,7 @@ class Engine:
     @property
     def evaluations(self) -> int:
         """Of the right-hand side, in Python and compiled."""
-        return self.fun.count + getattr(self._stepper, "evaluations", 0)
+        return self.fun.count + self._counted + getattr(self._stepper, "evaluations", 0)
 
     def start(self) -> None:
         """The first points, as the scheme finds them."""
@@ -99,10 +114,14 @@ class Engine:
         if begin == first and begin:
             self.history.complete(begin)
         self._choose(last - first)
+        stepper = self._stepper
+        if self.compiled and not stepper.unchanged():
+            self._return_to_python(last - first, "a value that it captures changed during the solve")
+            stepper = self._stepper
         started = time.perf_counter()
-        reached: int = self._stepper.run(begin, first, stop)
+        reached: int = stepper.run(begin, first, stop)
         if self.compiled:
-            return self._mended(begin, first, stop, reached)
+            return self._repaired(begin, reached, stop, last)
         seconds = time.perf_counter() - started
         self._spent += seconds
         self._done += reached - first
@@ -110,29 +129,34 @@ class Engine:
             self._price.rent(seconds)
         return reached
 
-    def _mended(self, begin: int, first: int, stop: int, reached: int) -> int:
-        """Steps that a compiled right-hand side spoiled are done again in Python: it is there that it may raise."""
+    def _repaired(self, begin: int, reached: int, stop: int, last: int) -> int:
+        """A step at which a compiled function is not finite is done again in Python: it is there that it may raise."""
         table = self.tableau
-        while True:
-            bad = table.finite_until(first, reached)
-            if bad == stop:
-                return stop
-            table.known = bad
-            again = NumpyStepper(table, self.scheme, self.block, self.fun, self.newton).run(begin, bad, bad + 1)
-            if again in (bad, stop) or not np.isfinite(table.f[:, bad]).all():
-                return again
-            first = again
-            reached = self._stepper.run(begin, first, stop)
+        while reached < stop:
+            found = NumpyStepper(table, self.scheme, self.block, self.fun, self.newton).run(begin, reached, reached + 1)
+            if found == reached or not np.isfinite(table.f[:, reached]).all():
+                return found
+            self._repairs += 1
+            reached = found
+            if self._repairs == _MOST_REPAIRS:
+                self._return_to_python(
+                    last - reached, f"compiled, it failed at {_MOST_REPAIRS} steps that Python could take"
+                )
+            if reached < stop:
+                reached = self._stepper.run(begin, reached, stop)
+            if not self.compiled:
+                return reached
+        return reached
+
+    def _return_to_python(self, left: int, why: str) -> None:
+        self.notes.append(f"the right-hand side returned to Python: {why}")
+        counted = self._stepper.evaluations
+        self._stepper = self._uncompiled(left)
+        self._counted += counted
 
     def _choose(self, left: int) -> None:
         wish = self.options.compile
         if self._stepper is None and wish is True:
-            if not self._fits:
-                raise InvalidInputError(
-                    f"compile=True: an implicit method compiles for y of shape (d,) with d up to {_MOST_COMPONENTS}, "
-                    f"and y has shape {self.tableau.problem.shape}; leave compile out"
-                )
-            compiled.require()
             self._compile(must=True)
         elif wish == "auto" and not self._tried and self._backend != "numpy" and self._fits and self._price is not None:
             rate = self._spent / self._done if self._done else 0.0
@@ -141,51 +165,36 @@ class Engine:
         if self._stepper is None:
             self._stepper = self._uncompiled(left)
 
-    def _uncompiled(self, left: int) -> Any:
+    def _uncompiled(self, left: int) -> Stepper:
+        """Steps around a function in Python: compiled where that was asked for, or pays."""
         asked = self._backend == "numba"
         price = policy.kernel_price(self.scheme.kind, self.tableau.y.dtype, asked=asked)
-        wanted = asked or (price is not None and left * _NUMPY_STEP > price)
         few = self.tableau.y.shape[0] <= _MOST_COMPONENTS  # for more, NumPy's own loops do the work
-        if self._backend != "numpy" and wanted and self._fits and few and price is not None:
-            from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
-
-            policy.note_kernel(self.scheme.kind, self.tableau.y.dtype)
-            return CompiledStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
+        pays = few and self._fits and price is not None and left * _NUMPY_STEP > price
+        if asked or (pays and self._backend != "numpy"):
+            return self._make_compiled(self.fun, None)
         return NumpyStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
+
+    def _make_compiled(self, fun: Any, jacobian: Any) -> CompiledStepper:
+        compiled.load("stepper")
+        from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
+
+        policy.note_kernel(self.scheme.kind, self.tableau.y.dtype)
+        return CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)
 
     def _compile(self, *, must: bool) -> None:
         """Change to a compiled right-hand side, or note why not."""
-        from hpfracc.solvers.ode.compiled.functions import compile_function
-        from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
-
         self._tried = True
-        problem = self.tableau.problem
-        jacobian: CompiledFunction | None = None
+        implicit = self.newton is not None
+        found, self.compile_seconds = compile_problem(
+            self.tableau.problem, self._points(), self.notes, must=must, jacobian=implicit
+        )
+        if found is not None:
+            self._counted += getattr(self._stepper, "evaluations", 0)
+            self._stepper = self._make_compiled(found.fun, found.jac)
 
-        def make() -> CompiledFunction:
-            nonlocal jacobian
-            start = problem.t0, np.array(problem.y0)
-            fun = compile_function(problem.fun, problem.args, *start, problem.shape)
-            if self.newton is not None and problem.jac is not None:
-                jacobian = compile_function(problem.jac, problem.args, *start, (*problem.shape, problem.shape[-1]))
-            self._compare(fun)
-            return fun
-
-        fun, self.compile_seconds = try_to_compile(make, self.notes, must=must)
-        if fun is None:
-            return
-        policy.note_kernel(self.scheme.kind, self.tableau.y.dtype)
-        counted = getattr(self._stepper, "evaluations", 0)
-        self._stepper = CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)
-        self._stepper.evaluations = counted
-
-    def _compare(self, fun: CompiledFunction) -> None:
-        """The compiled function has to agree with the one that was given, at the start and at the newest point."""
-        from hpfracc.solvers.ode.compiled.functions import compare
-
-        table, problem = self.tableau, self.tableau.problem
-        for n in {0, table.known - 1}:
-            y = np.ascontiguousarray(table.y[:, n]).reshape(problem.shape)
-            if np.isfinite(y).all():
-                t = table.grid.time(n)
-                compare(fun, self.fun(t, y.copy()), t, y)
+    def _points(self) -> list[tuple[float, Array]]:
+        """The start and the newest point, where they are finite."""
+        table, shape = self.tableau, self.tableau.problem.shape
+        states = [(n, np.ascontiguousarray(table.y[:, n]).reshape(shape)) for n in sorted({0, table.known - 1})]
+        return [(table.grid.time(n), y) for n, y in states if np.isfinite(y).all()]

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.errors import ShapeError, UnsupportedDtypeError
+
 __all__ = ["EventWatch"]
 
 Array = np.ndarray[Any, Any]
@@ -26,7 +28,15 @@ class EventWatch:
         self.states: list[list[Array]] = [[] for _ in events]
 
     def _value(self, number: int, t: float, y: Array) -> float:
-        return float(np.asarray(self.events[number](t, np.array(y), *self.args)).reshape(()))
+        value = np.asarray(self.events[number](t, np.array(y), *self.args))
+        if value.size != 1:
+            raise ShapeError(
+                f"events[{number}](t, y) returned shape {value.shape}; an event is one number: return one component, "
+                "such as y[0], or give a list of functions"
+            )
+        if value.dtype.kind not in "fiub":
+            raise UnsupportedDtypeError(f"events[{number}](t, y) returned {value.dtype}; return a real number")
+        return float(value.reshape(()))
 
     def watch(self, times: Array, states: Array, solution: Callable[[float], Array]) -> float | None:
         """Look at new points, ``states`` of shape (..., d, n); the time of a terminal event, or None.
@@ -56,8 +66,9 @@ class EventWatch:
 
     def _record(self, found: list[tuple[float, int]], solution: Callable[[float], Array]) -> float | None:
         for t, number in found:
+            state = np.array(solution(t))
             self.times[number].append(t)
-            self.states[number].append(np.array(solution(t)))
+            self.states[number].append(state)
             terminal = getattr(self.events[number], "terminal", False)
             if terminal and len(self.times[number]) >= int(terminal):
                 return t
@@ -65,8 +76,9 @@ class EventWatch:
 
     def collected(self, shape: tuple[int, ...], dtype: Any) -> tuple[list[Array], list[Array]]:
         """Times and states of all events so far."""
-        times = [np.array(each, dtype=np.float64) for each in self.times]
         states = [np.stack(each) if each else np.empty((0, *shape), dtype) for each in self.states]
+        # An interrupt may come between a time and its state.
+        times = [np.array(each[: len(state)], dtype=np.float64) for each, state in zip(self.times, states, strict=True)]
         return times, states
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, refuse_masked
+from hpfracc._frames import refuse_dates
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode._method import Method
 from hpfracc.solvers.ode._solve import solve_fode
 
 __all__ = ["fdeint"]
-
-#: A step that nobody chose divides the interval into no fewer.
-_FEWEST = 100
 
 
 def fdeint(
@@ -42,8 +39,8 @@ def fdeint(
     alpha : float or array
         The order or orders.
     method, step
-        As in :func:`solve_fode`. For tensors and JAX arrays the step, unless one is given, is the smallest distance of
-        two times, or as large a whole part of it as makes at least 100 steps: how exact that is, is not looked at.
+        As in :func:`solve_fode`: without a step, steps that adapt to ``rtol`` and ``atol`` and, for tensors and JAX
+        arrays, end at each of the times. Many times at equal distances go quicker with a ``step``.
     **options
         Whatever else :func:`solve_fode` takes.
 
@@ -67,15 +64,14 @@ def fdeint(
     for name in ("t_eval", "events", "dense_output"):
         if name in options:
             raise InvalidInputError(f"fdeint gives an array and takes no {name}; use solve_fode")
+    refuse_dates("t", t)
+    refuse_masked(t, "t")
     detach = getattr(t, "detach", None)
     times = np.asarray(detach().cpu() if detach is not None else t, dtype=np.float64)
     if times.ndim != 1 or len(times) < 2:
         raise ShapeError(f"t has shape {times.shape}; give at least two times along one axis")
     if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0.0):
         raise InvalidInputError("t has to be finite and to rise from each time to the next")
-    if step is None and library_of(y0) in ("torch", "jax"):
-        step = float(np.diff(times).min())
-        step /= math.ceil(_FEWEST * step / float(times[-1] - times[0]))
     span = (float(times[0]), float(times[-1]))
     result = solve_fode(func, span, y0, alpha, method=method, step=step, t_eval=times, **options)
     if not result.success:

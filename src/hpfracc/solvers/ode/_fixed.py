@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
+from hpfracc.solvers.ode._delays import DelayedStates, without_delays
 from hpfracc.solvers.ode._dense import FixedSolution
 from hpfracc.solvers.ode._engine import Engine
 from hpfracc.solvers.ode._error_estimate import estimate_errors
 from hpfracc.solvers.ode._evaluation import RightHandSide
 from hpfracc.solvers.ode._events import EventWatch
 from hpfracc.solvers.ode._history import BLOCK, DIRECT_BELOW
+from hpfracc.solvers.ode._interrupted import note_steps
 from hpfracc.solvers.ode._newton import Newton
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
@@ -39,8 +42,8 @@ _GUARDED = 32
 #: Steps between two looks at events, progress and values that are not finite: at first, at most, and how many times as
 #: many as before.
 _STRETCH = (16, BLOCK, 64)
-#: Seconds after which somebody who watches wants to hear something.
-_PATIENCE = 0.5
+#: Seconds that a stretch of steps is to take.
+_BLOCK_SECONDS = 0.025
 
 #: ``guard(t, y)`` raises :class:`StiffError` where a method should not go on.
 Guard = Callable[[float, Array], None]
@@ -93,7 +96,7 @@ class _Walk:
         self.success = True
         self.end: float | None = None
         self.watched = 1
-        self.stretch = _STRETCH[0]
+        self.stretch = 1 if table.stepwise else _STRETCH[0]
         self.interrupted = False
         self._beyond = 0
 
@@ -135,12 +138,12 @@ class _Walk:
 
     def _pace(self, seconds: float) -> None:
         """Stretches that are long enough to cost nothing, and short enough to be told of."""
-        if seconds < 0.1 * _PATIENCE:
-            # Compiled steps take less than asking for them.
-            factor = min(0.1 * _PATIENCE / max(seconds, 1e-9), _STRETCH[2])
-            self.stretch = min(int(factor * self.stretch), _STRETCH[1])
-        elif seconds > _PATIENCE:
-            self.stretch = max(1, self.stretch // 2)
+        if self.table.stepwise:
+            return
+        # Compiled steps take less than asking for them, and an interrupt is seen between two stretches.
+        factor = min(_BLOCK_SECONDS / max(seconds, 1e-9), _STRETCH[2])
+        if factor > 1.0 or seconds > 2.0 * _BLOCK_SECONDS:
+            self.stretch = max(1, min(int(factor * self.stretch), _STRETCH[1]))
 
     def _look(self, reached: int, report: Report) -> bool:
         """New points: are they finite, did an event happen, who wants to know. Whether to go on."""
@@ -169,11 +172,11 @@ class _Walk:
         solution = FixedSolution(table, reached)
         times = self.grid.t0 + self.grid.elapsed(first, reached)
         states = table.y[:, first:reached].reshape(*self.problem.shape, -1)
-        self.end = self.events.watch(times, states, solution)
-        if self.end is None:
+        end = self.events.watch(times, states, solution)
+        if end is None:
             return True
-        table.known = int(np.searchsorted(self.grid.t0 + self.grid.elapsed(0, reached), self.end))
-        self._beyond = reached
+        known = int(np.searchsorted(self.grid.t0 + self.grid.elapsed(0, reached), end))
+        self._beyond, table.known, self.end = reached, known, end
         self.message = f"A terminal event happened at t = {self.end:g}."
         return False
 
@@ -223,7 +226,13 @@ def solve_fixed(
     started = time.perf_counter()
     assert options.step is not None
     grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)
+    delayed: DelayedStates | None = None
+    if problem.delays:
+        problem, delayed = without_delays(problem, options, name)
+        options = dataclasses.replace(options, compile=False, backend="numpy")
     table = make_tableau(problem, grid, scheme)
+    if delayed is not None:
+        table.stepwise, delayed.table = True, table
     history = "fft" if grid.count - 1 > DIRECT_BELOW else "direct"
     block = BLOCK if history == "fft" else grid.count
     engine = Engine(table, scheme, block, options, RightHandSide(problem))
@@ -270,6 +279,7 @@ def walk_grid(
     problem, name = table.problem, decision[0]
     walk = _Walk(table, options, engine, block, guard)
     walk.run(name)
+    note_steps()
     solution = walk.solution()
     t, y = walk.points(solution)
     newton = engine.newton

@@ -1,7 +1,14 @@
-"""A break by the user before any step was taken: the initial value is what there is."""
+"""An interrupt by the user outside of the loop over steps.
+
+Every loop over steps catches KeyboardInterrupt and returns the steps that were completed. What comes before the loop
+has nothing but the initial value to return; what comes after it raises KeyboardInterrupt.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -12,7 +19,28 @@ from hpfracc.solvers.ode._refusals import starts_infinite
 from hpfracc.solvers.ode._result import FODEResult
 from hpfracc.solvers.ode._uniform import initial_part
 
-__all__ = ["only_the_start"]
+__all__ = ["note_steps", "only_the_start", "watch_steps"]
+
+#: Whether the solve under way has left a loop over steps.
+_stepped: ContextVar[list[bool] | None] = ContextVar("_stepped", default=None)
+
+
+@contextmanager
+def watch_steps() -> Iterator[list[bool]]:
+    """A list whose item becomes True when a loop over steps has ended."""
+    stepped = [False]
+    token = _stepped.set(stepped)
+    try:
+        yield stepped
+    finally:
+        _stepped.reset(token)
+
+
+def note_steps() -> None:
+    """Tell that a loop over steps has ended: the initial value is no longer all that there is."""
+    stepped = _stepped.get()
+    if stepped is not None:
+        stepped[0] = True
 
 
 def only_the_start(problem: Problem, options: Options) -> FODEResult:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import difflib
 import functools
 import importlib
 import pkgutil
-from typing import ClassVar
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, ClassVar
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import methods
@@ -15,7 +18,11 @@ from hpfracc.solvers.ode._options import MAX_STEPS, Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult
 
-__all__ = ["Method", "all_methods", "find_method", "has_method", "register_method"]
+__all__ = ["Method", "all_methods", "find_method", "has_method", "noting", "register_method"]
+
+
+#: What takes the place of every method's ``solve`` while a solve is only explained.
+noting: ContextVar[Callable[[Any, Problem, Options], FODEResult] | None] = ContextVar("hpfracc_noting", default=None)
 
 
 class Method(abc.ABC):
@@ -49,6 +56,23 @@ class Method(abc.ABC):
     implicit: ClassVar[bool] = False
     fixed: ClassVar[bool] = True
     search_limit: ClassVar[int] = MAX_STEPS
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let a solve be explained: while one is, ``solve`` gives what is noted in its place."""
+        super().__init_subclass__(**options)
+        solve = cls.__dict__.get("solve")
+        if solve is None or hasattr(solve, "__wrapped__"):
+            return
+
+        @functools.wraps(solve)
+        def solve_or_note(self: Method, problem: Problem, options: Options, **more: Any) -> FODEResult:
+            note = noting.get()
+            found: FODEResult = solve(self, problem, options, **more) if note is None else note(self, problem, options)
+            if note is not None and found.decision is not None and "reason" in more:
+                found.decision = dataclasses.replace(found.decision, reason=more["reason"])
+            return found
+
+        cls.solve = solve_or_note  # type: ignore[method-assign]
 
     @abc.abstractmethod
     def refuses(self, problem: Problem, options: Options) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -57,8 +58,17 @@ def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1
             f"method={name!r} would need starting weights for {len(powers.exponents)} powers of t, and more "
             f"than {MOST_POWERS} have no digits; use method={advice}"
         )
-    if options.step is not None and make_grid(problem.t0, problem.t1, options.step).steps <= powers.last:
+    if options.step is None:
+        return None
+    grid = make_grid(problem.t0, problem.t1, options.step)
+    if grid.steps <= powers.last:
         return f"method={name!r} finds its first {powers.last} steps together: take a smaller step"
+    shortest = min(problem.delays, default=math.inf)
+    if shortest < powers.last * grid.step * (1.0 - 1e-9):
+        return (
+            f"method={name!r} finds its first {powers.last} steps together, and the delay {shortest:g} is shorter: "
+            f"take a step of at most {shortest / powers.last:g}, or method='implicit_trapezoid'"
+        )
     return None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode._jacobian import expand_sparsity, is_sparse
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._orders import Orders
@@ -38,6 +38,9 @@ def _check_terms(problem: Problem) -> float:
         )
     if problem.library != "numpy":
         raise InvalidInputError(f"multi-term equations take NumPy arrays, and y0 is of {problem.library}; convert it")
+    for term in problem.terms:
+        if not callable(term.coefficient):
+            _check_coefficient(np.asarray(term.coefficient), problem.shape)
     highest = max(term.order for term in problem.terms)
     if highest >= leading:
         raise InvalidInputError(
@@ -45,6 +48,22 @@ def _check_terms(problem: Problem) -> float:
             "coefficient of the highest derivative, and give that order as alpha"
         )
     return leading
+
+
+def _check_coefficient(value: Array, shape: tuple[int, ...]) -> None:
+    """Refuse a coefficient that would change the shape of the state."""
+    if not value.ndim:
+        return
+    try:
+        fits = np.broadcast_shapes(value.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(
+            f"terms holds a coefficient of shape {value.shape}, and the state has shape {shape}: give a number, or one "
+            "number for each component. A matrix that mixes components belongs into fun, in a system whose further "
+            "components are the lower derivatives"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +78,9 @@ class _System:
         return int(self.problem.shape[-1])
 
     def coefficient(self, value: Any, t: float) -> Any:
-        return np.asarray(value(t) if callable(value) else value)
+        found = np.asarray(value(t) if callable(value) else value)
+        _check_coefficient(found, self.problem.shape)
+        return found
 
     def fun(self, t: float, y: Array, *more: Any) -> Array:
         d, states = self.d, len(self.places)
@@ -173,12 +194,22 @@ def solve_reduced(problem: Problem, options: Options, solve: Callable[[Problem, 
         errors = result.stats["component_errors"] = result.stats["component_errors"][..., :d]
         result.error_estimate = float(errors.max())
     if result.sol is not None:
-        whole = result.sol
-        axis = len(problem.shape) - 1
-        result.sol = lambda t: np.take(whole(t), range(d), axis=axis)
+        result.sol = _FirstComponents(result.sol, d, len(problem.shape) - 1)
     if result.y_events is not None:
         result.y_events = [states[..., :d] for states in result.y_events]
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstComponents:
+    """``sol(t)`` of the equation from that of the system: its first ``count`` components, along ``axis``."""
+
+    whole: Callable[[Any], Any]
+    count: int
+    axis: int
+
+    def __call__(self, t: Any) -> Array:
+        return np.take(self.whole(t), range(self.count), axis=self.axis)
 
 
 def _first(event: Callable[..., Any], d: int) -> Callable[..., Any]:

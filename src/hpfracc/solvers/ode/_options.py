@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import refuse_masked
+from hpfracc._frames import refuse_dates
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["MAX_STEPS", "Options", "read_options"]
@@ -163,6 +165,8 @@ def _read_limits(max_step: Any, first_step: Any, step: Any, length: float) -> tu
 def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
     if t_eval is None:
         return None
+    refuse_dates("t_eval", t_eval)
+    refuse_masked(t_eval, "t_eval")
     try:
         times = np.asarray(t_eval, dtype=np.float64)
     except (TypeError, ValueError):
@@ -171,6 +175,11 @@ def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
         raise ShapeError(f"t_eval has shape {times.shape}; give times along one axis")
     if not np.all(np.isfinite(times)):
         raise InvalidInputError("t_eval holds times that are not finite")
+    # np.arange and np.linspace can end a few ulps beyond the number that the user wrote as the end.
+    slack = 4.0 * np.spacing(max(abs(t0), abs(t1)))
+    times = np.where(
+        (times < t0) & (times >= t0 - slack), t0, np.where((times > t1) & (times <= t1 + slack), t1, times)
+    )
     if np.any(times < t0) or np.any(times > t1):
         raise InvalidInputError(f"t_eval runs from {times.min():g} to {times.max():g}, beyond t_span=({t0:g}, {t1:g})")
     if np.any(np.diff(times) <= 0.0):

@@ -73,7 +73,7 @@ def read_orders(alpha: Any, shape: tuple[int, ...], t0: float, t1: float, deriva
     if not _fits(known.shape, shape):
         raise ShapeError(
             f"alpha has shape {known.shape} and y0 has shape {shape}: give one order, or one for each of the "
-            f"{shape[-1]} components"
+            f"{shape[-1]} components. If this is the initial state, y0 and alpha are swapped: the order comes last"
         )
     return Orders(alpha, known, None, math.ceil(float(known.max(initial=1.0))))
 

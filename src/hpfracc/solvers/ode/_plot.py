@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,15 +17,18 @@ __all__ = ["plot_solution"]
 _MOST_NAMED = 12
 
 
-def plot_solution(t: Any, y: Any, *, phase: tuple[int, int] | None, ax: Any, style: dict[str, Any]) -> Any:
-    """Draw ``y`` over ``t``, or one component over another; see :meth:`FODEResult.plot`."""
+def plot_solution(t: Any, y: Any, *, phase: Sequence[int] | None, ax: Any, style: dict[str, Any]) -> Any:
+    """Draw ``y`` over ``t``, or two or three components against each other; see :meth:`FODEResult.plot`."""
     pyplot = import_optional("matplotlib.pyplot")
     values = _on_host(y)
     parts = {"Re ": values.real, "Im ": values.imag} if values.dtype.kind == "c" else {"": values}
+    if phase is not None:
+        chosen = _read_phase(phase, values.shape[-2])
+        if ax is None:
+            _, ax = pyplot.subplots(subplot_kw={"projection": "3d"} if len(chosen) == 3 else None)
+        return _portrait(ax, values.real, chosen, style)
     if ax is None:
         _, ax = pyplot.subplots()
-    if phase is not None:
-        return _portrait(ax, values.real, phase, style)
     t = _on_host(t)
     lines = 0
     for word, part in parts.items():
@@ -41,15 +46,29 @@ def plot_solution(t: Any, y: Any, *, phase: tuple[int, int] | None, ax: Any, sty
     return ax
 
 
-def _portrait(ax: Any, values: np.ndarray[Any, Any], phase: tuple[int, int], style: dict[str, Any]) -> Any:
-    components = values.shape[-2]
-    first, second = phase
-    if not all(-components <= each < components for each in phase):
-        raise InvalidInputError(f"phase={phase} names a component that is not there: the solution has {components}")
+def _read_phase(phase: Sequence[int], components: int) -> tuple[int, ...]:
+    """The components to be drawn, counted from 0."""
+    try:
+        chosen = tuple(operator.index(each) for each in phase)
+    except TypeError:
+        chosen = ()
+    if len(chosen) not in (2, 3):
+        raise InvalidInputError(f"phase={phase!r} has to name two or three components, such as (0, 1) or (0, 1, 2)")
+    if not all(-components <= each < components for each in chosen):
+        raise InvalidInputError(f"phase={phase!r} names a component that is not there: the solution has {components}")
+    return tuple(each % components for each in chosen)
+
+
+def _portrait(ax: Any, values: np.ndarray[Any, Any], phase: tuple[int, ...], style: dict[str, Any]) -> Any:
+    if len(phase) == 3 and not hasattr(ax, "set_zlabel"):
+        raise InvalidInputError(
+            f"phase={phase} is drawn in three dimensions and ax is flat; leave ax out, or make it with "
+            "plt.subplot(projection='3d')"
+        )
     for member in values.reshape(-1, *values.shape[-2:]):
-        ax.plot(member[first], member[second], **style)
-    ax.set_xlabel(f"y[{first % components}]")
-    ax.set_ylabel(f"y[{second % components}]")
+        ax.plot(*(member[each] for each in phase), **style)
+    for name, each in zip("xyz", phase, strict=False):
+        getattr(ax, f"set_{name}label")(f"y[{each}]")
     return ax
 
 

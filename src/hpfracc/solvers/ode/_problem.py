@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, refuse_masked
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.ode._jacobian import DENSE_BELOW, is_sparse, read_sparsity
 from hpfracc.solvers.ode._orders import Orders, check_values, read_orders
@@ -64,7 +64,7 @@ class Problem:
     delays : tuple of float
         Constant delays, each above zero.
     history : callable or None
-        ``history(t)`` of the shape of ``y0``, for t before t0.
+        ``history(t)`` of the shape of ``y0``, for t before t0; one that was given as a constant is a function here.
     library : str
         Whose arrays ``y0`` and what ``fun`` returns are: ``"numpy"``, ``"torch"`` or ``"jax"``.
     jac_sparsity : sparse array or None
@@ -96,9 +96,19 @@ class Problem:
         """float64 or complex128 for NumPy; the tensor's or array's own otherwise."""
         return self.y0.dtype
 
+    def without_functions(self) -> Problem:
+        """The data alone, for what is kept of a solve: it can be pickled whatever the functions were."""
+        terms = tuple(Term(0.0 if callable(term.coefficient) else term.coefficient, term.order) for term in self.terms)
+        orders = replace(self.orders, value=None, function=None)
+        return replace(self, fun=_no_function, orders=orders, args=(), jac=None, terms=terms, history=None)
+
     def evaluate(self, t: float, y: Any) -> Any:
         """``fun(t, y, *args)`` of a NumPy problem, with its shape and kind checked: for a first look at ``fun``."""
         return check_value(self.fun(t, y, *self.args), self.shape, self.dtype, "fun")
+
+
+def _no_function(*_: Any) -> Any:
+    raise InvalidInputError("only the data of this problem were kept, not its right-hand side; solve it again")
 
 
 def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Array:
@@ -109,6 +119,8 @@ def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Ar
         raise ShapeError(f"{name}(t, y) returned a ragged sequence; return an array of shape {shape}") from None
     if array.dtype.kind not in "fciub":
         raise UnsupportedDtypeError(f"{name}(t, y) returned values of dtype {array.dtype}; return numbers")
+    if array.shape == () and shape == (1,):  # one equation: fun may return the number itself
+        array = array.reshape(shape)
     if array.shape != shape:
         raise ShapeError(
             f"{name}(t, y) returned shape {array.shape}, and y has shape {shape}: it has to return an array of "
@@ -156,11 +168,14 @@ def read_problem(
     jac_sparsity: Any = None,
     terms: Sequence[tuple[Any, float]] = (),
     delays: Sequence[float] = (),
-    history: Callable[[float], Any] | None = None,
+    history: Any = None,
 ) -> Problem:
     """Read and check what the user gave; every refusal is a typed error that says what to do."""
     if not callable(fun):
-        raise InvalidInputError(f"fun={fun!r} cannot be called; give the right-hand side as a function fun(t, y)")
+        raise InvalidInputError(
+            f"fun={fun!r} cannot be called; give the right-hand side as a function fun(t, y). The order of the "
+            "arguments is solve_fode(fun, t_span, y0, alpha)"
+        )
     if jac is not None and not callable(jac):
         raise InvalidInputError(f"jac={jac!r} cannot be called; give a function jac(t, y), or leave it out")
     if derivative not in DERIVATIVES:
@@ -178,9 +193,10 @@ def read_problem(
     if any(not (math.isfinite(lag) and lag > 0.0) for lag in lags):
         raise InvalidInputError(f"delays={lags} have to be finite and above 0")
     if lags and history is None:
-        raise InvalidInputError("an equation with delays needs its past: give history, a function of t before t0")
-    if history is not None and not callable(history):
-        raise InvalidInputError(f"history={history!r} cannot be called; give a function of t before t0")
+        raise InvalidInputError(
+            "an equation with delays needs its past: give history, a function of t before t0 or a constant"
+        )
+    past = _read_history(history, state)
     library = library_of(state)
     if library == "numpy" and given:
         kind = np.result_type(state, *given)
@@ -188,7 +204,7 @@ def read_problem(
     arguments = args if isinstance(args, tuple) else (args,)
     sparsity = _read_sparsity(jac_sparsity, jac, library, state.shape[-1])
     return Problem(
-        fun, t0, t1, state, given, orders, derivative, arguments, jac, known_terms, lags, history, library, sparsity
+        fun, t0, t1, state, given, orders, derivative, arguments, jac, known_terms, lags, past, library, sparsity
     )
 
 
@@ -202,11 +218,39 @@ def _read_sparsity(given: Any, jac: Callable[..., Any] | None, library: str, d: 
     return read_sparsity(given, d)
 
 
+def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
+    """A function of t; a number or an array that broadcasts to the state is the same at all times."""
+    if history is None:
+        return None
+    if callable(history) and library_of(history) == "python":
+        given: Callable[[float], Any] = history
+        return given
+    if library_of(state) != "numpy":
+        return lambda t: history
+    try:
+        value = np.asarray(history)
+        broadcast = value.dtype.kind in "fciub" and np.broadcast_shapes(value.shape, state.shape) == state.shape
+    except (TypeError, ValueError):
+        broadcast = False
+    if not broadcast:
+        raise InvalidInputError(
+            f"history={history!r} is neither a function of t before t0 nor a constant that broadcasts to the shape "
+            f"{tuple(state.shape)} of y0"
+        )
+    if not np.all(np.isfinite(value)):
+        raise InvalidInputError(f"history={history!r} is not finite; give finite numbers")
+    kept = np.array(value)
+    return lambda t: kept
+
+
 def _read_span(t_span: Sequence[float]) -> tuple[float, float]:
     try:
         t0, t1 = (float(t) for t in t_span)
     except (TypeError, ValueError):
-        raise InvalidInputError(f"t_span={t_span!r} has to be two numbers (t0, t1)") from None
+        raise InvalidInputError(
+            f"t_span={t_span!r} has to be two numbers (t0, t1). The order of the arguments is "
+            "solve_fode(fun, t_span, y0, alpha)"
+        ) from None
     if not (math.isfinite(t0) and math.isfinite(t1)):
         raise InvalidInputError(f"t_span=({t0}, {t1}) is not finite; give a finite interval")
     if t1 - t0 > LONGEST:
@@ -229,12 +273,18 @@ def _read_state(value: Any, name: str) -> Any:
         if value.ndim == 0:
             raise ShapeError(f"{name} has no axis; give a tensor of shape (d,) or (..., d)")
         return value
+    refuse_masked(value, name)
     try:
         state = np.asarray(value)
     except ValueError:
         raise ShapeError(f"{name} is a ragged sequence; give numbers of shape (d,) or (..., d)") from None
     if state.dtype.kind not in "fciub":
         raise UnsupportedDtypeError(f"{name} has dtype {state.dtype}; give real or complex numbers")
+    if state.dtype.kind in "fc" and state.dtype.itemsize > (8 if state.dtype.kind == "f" else 16):
+        raise UnsupportedDtypeError(
+            f"{name} has dtype {state.dtype}, and equations are solved in double precision; convert it to float64 or "
+            "complex128"
+        )
     state = np.array(state, dtype=np.complex128 if state.dtype.kind == "c" else np.float64, ndmin=1)
     if state.size == 0:
         raise ShapeError(f"{name} has shape {state.shape} and so no component; give at least one number")
@@ -293,7 +343,7 @@ def _read_term(term: tuple[Any, float] | Term) -> Term:
             f"terms holds the coefficient {coefficient!r}; give a number, an array or a function of t"
         )
     if value.ndim:
-        raise ShapeError(f"a term has one order, and {order!r} is several")
+        raise ShapeError(f"each term takes a single order; got {order!r}")
     if float(value) != 0.0:  # a plain multiple of y is a term too
         check_values(value, "the order of a term")
     return Term(coefficient, float(value))

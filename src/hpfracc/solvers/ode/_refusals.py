@@ -21,10 +21,10 @@ def refuse_plain(problem: Problem, name: str, *, infinite: bool = False) -> str 
     """Why a method for one plain equation with a finite start cannot take ``problem``."""
     if problem.terms:
         return f"method={name!r} takes one derivative, and the equation has {1 + len(problem.terms)} terms"
-    if problem.delays:
-        return f"method={name!r} takes no delays"
     if problem.orders.function is not None:
         return f"method={name!r} takes constant orders; use method='variable_order'"
+    if problem.delays and starts_infinite(problem):
+        return f"method={name!r} takes no delays where a Riemann-Liouville solution is infinite at t0; give y0 = 0"
     if not infinite and starts_infinite(problem):
         return (
             f"method={name!r} evaluates the right-hand side at t0, where a Riemann-Liouville solution with y0 != 0 is "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -93,15 +93,15 @@ class FODEResult:
             return -1
         return 1 if self.stats.get("terminated") else 0
 
-    def plot(self, *, phase: tuple[int, int] | None = None, ax: Any = None, **style: Any) -> Any:
-        """Draw the solution over time, or one component over another.
+    def plot(self, *, phase: Sequence[int] | None = None, ax: Any = None, **style: Any) -> Any:
+        """Draw the solution over time, or its components against each other.
 
         Parameters
         ----------
-        phase : pair of int, optional
-            Draw component ``phase[1]`` over component ``phase[0]`` instead: a phase portrait.
+        phase : two or three ints, optional
+            Draw these components against each other instead: a phase portrait, in three dimensions for three.
         ax : matplotlib axes, optional
-            Where to draw; a new figure by default.
+            Where to draw; a new figure by default. Three components need axes made with ``projection="3d"``.
         **style
             Handed to ``Axes.plot``.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._room import check_room
 from hpfracc.solvers.ode._starting import Powers
 from hpfracc.solvers.ode._uniform import UniformGrid, initial_part, order_groups
 
@@ -37,6 +38,8 @@ class Tableau:
         See :class:`Scheme`.
     begins : Powers or None
         Those that the start was made with, where it was made with some.
+    stepwise : bool
+        Whether every step has to be in here before the next is taken: delayed states are read from it.
     """
 
     problem: Problem
@@ -49,6 +52,7 @@ class Tableau:
     known: int = 1
     powers: int = 3
     begins: Powers | None = None
+    stepwise: bool = False
 
     def finite_until(self, first: int, stop: int) -> int:
         """The first of the points ``first .. stop-1`` at which solution or right-hand side is not finite, or stop."""
@@ -88,6 +92,7 @@ class Scheme:
 def make_tableau(problem: Problem, grid: UniformGrid, scheme: Scheme) -> Tableau:
     """The arrays of a solve, with the contribution of the initial data in every sum."""
     groups = order_groups(problem)
+    check_room(problem, grid.count, len(groups))
     start = initial_part(problem, grid.elapsed())
     made = [scheme.weights(alpha, grid.count) for alpha, _ in groups]
     weights = np.empty((len(made[0]), len(groups), grid.count))

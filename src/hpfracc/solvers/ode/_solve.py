@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hpfracc.errors import OutOfMemoryError
+from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode._auto import solve_auto, solve_with
-from hpfracc.solvers.ode._interrupted import only_the_start
+from hpfracc.solvers.ode._interrupted import only_the_start, watch_steps
 from hpfracc.solvers.ode._method import Method, find_method
 from hpfracc.solvers.ode._multiterm import solve_reduced
 from hpfracc.solvers.ode._options import MAX_STEPS, Options, read_options
 from hpfracc.solvers.ode._problem import Problem, read_problem
 from hpfracc.solvers.ode._result import FODEResult
+from hpfracc.solvers.ode._room import is_shortage, out_of_memory
 
 __all__ = ["solve_fode"]
 
 
+@watched
 def solve_fode(
     fun: Callable[..., Any],
     t_span: Sequence[float],
@@ -39,7 +43,7 @@ def solve_fode(
     derivative: str = "caputo",
     terms: Sequence[tuple[Any, float]] = (),
     delays: Sequence[float] = (),
-    history: Callable[[float], Any] | None = None,
+    history: Callable[[float], Any] | Any = None,
     backend: Any = "auto",
     compile: bool | str = "auto",
     progress: bool | Callable[..., Any] = False,
@@ -101,10 +105,10 @@ def solve_fode(
         Further terms on the left, :math:`D^\alpha y + \sum_i c_i D^{\alpha_i} y = f(t, y)`, of orders below alpha; a
         coefficient is a number, an array that broadcasts to the state, or a function of t.
     delays : sequence of float, optional
-        Constant delays: ``fun`` is then called as ``fun(t, y, (y(t - delay_1), ...), *args)``. Needs ``history``, and
-        no ``step``.
-    history : callable, optional
-        ``history(t)``, the state before t0, for delays.
+        Constant delays: ``fun`` is then called as ``fun(t, y, (y(t - delay_1), ...), *args)``. Needs ``history``. With
+        a ``step`` the delayed states are interpolated between the steps, and a delay may be shorter than a step.
+    history : callable or array_like, optional
+        ``history(t)``, the state before t0, for delays; or a constant that broadcasts to the shape of ``y0``.
     backend : str, default "auto"
         For NumPy problems ``"numpy"`` or ``"numba"``; tensors and JAX arrays stay in their own library.
     compile : bool or "auto"
@@ -179,7 +183,16 @@ def solve_fode(
             return solve_auto(problem, options)
         return solve_with(find_method(method, problem.library), problem, options)
 
-    try:
-        return solve_reduced(problem, options, solve) if problem.terms else solve(problem, options)
-    except KeyboardInterrupt:  # methods return what they have; this one came before they had begun
-        return only_the_start(problem, options)
+    with watch_steps() as stepped:
+        try:
+            return solve_reduced(problem, options, solve) if problem.terms else solve(problem, options)
+        except KeyboardInterrupt:
+            if stepped[0]:
+                raise
+            return only_the_start(problem, options)
+        except OutOfMemoryError:
+            raise
+        except (MemoryError, RuntimeError) as error:
+            if not is_shortage(problem, error):
+                raise
+            raise out_of_memory(problem, options, error) from error

@@ -10,6 +10,7 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode._events import EventWatch
+from hpfracc.solvers.ode._interrupted import note_steps
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._progress import progress_report
@@ -57,7 +58,8 @@ class MeshSolution:
         beginning: Callable[[Array], Array] | None = None,
     ) -> None:
         self.beginning = beginning
-        self.problem, self.length, self.steps, self.grading, self.y = problem, length, steps, grading, y
+        self.problem = problem.without_functions()
+        self.length, self.steps, self.grading, self.y = length, steps, grading, y
         self.t_min = problem.t0
         if end is None:  # the last step is at t1, which t0 + (t1 - t0) need not be
             known = y.shape[1] - 1
@@ -139,6 +141,7 @@ def walk_mesh(
         except KeyboardInterrupt:
             success, interrupted = False, True
             message = f"Interrupted at t = {problem.t0 + mesh[len(states) - 1]:g}: here is the solution up to then."
+    note_steps()
     y = np.stack(states, axis=1)
     beginning = beginning if y.shape[1] > 1 else None
     solution = MeshSolution(problem, length, steps, grading, y, beginning=beginning)

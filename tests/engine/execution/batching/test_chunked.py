@@ -14,6 +14,8 @@ import torch
 import hpfracc as hf
 from hpfracc import memory
 from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.execution.batching import ways
 from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import OutOfMemoryError
@@ -107,6 +109,88 @@ def test_slow_arms_do_not_win_by_being_small() -> None:
     assert decision().chunks > 1 and decision().algorithm != "direct"
     assert "times as long" in decision().reason
     np.testing.assert_allclose(found, np.arange(1.0, 400_001.0), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rows", "points", "size", "chunks"),
+    [
+        pytest.param(12, 20_000, "2MiB", (2, 12), id="the result fills the limit"),
+        pytest.param(4, 100_000, "3MiB", (8, 200), id="a row is too long for a transform"),
+        pytest.param(30, 20_000, "2MiB", (4, 30), id="the result is far above the limit"),
+    ],
+)
+@pytest.mark.parametrize("keyed", [False, True])
+def test_pieces_are_transforms_wherever_those_fit(
+    rows: int, points: int, size: str, chunks: tuple[int, int], keyed: bool
+) -> None:
+    """Pieces are chosen by predicted time over arms, sizes, and rows cut in time; never a sum of n^2 terms."""
+    x, w = np.ones((rows, points)), random.standard_normal(points)
+    with memory.limit("cpu", size), hf.config(never=ONLY_NUMPY, wisdom="off"):
+        found = hf.causal_convolution(w, x, weights_key="w" if keyed else None)
+    assert decision().algorithm == "fft" and chunks[0] <= decision().chunks <= chunks[1]
+    np.testing.assert_allclose(found, np.broadcast_to(np.cumsum(w), x.shape), atol=1e-9)
+
+
+def kernels_that_run_out(monkeypatch: pytest.MonkeyPatch, points: int) -> list[tuple[str, int]]:
+    """NumPy's kernels, of which transforms of more than so many points raise; gives the calls of each."""
+    calls: list[tuple[str, int]] = []
+
+    def watched(algorithm: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        def call(weights: Any, signal: Any, **params: Any) -> Any:
+            calls.append((algorithm, signal.shape[-1]))
+            if algorithm != "direct" and signal.shape[-1] + weights.shape[-1] > points:
+                raise MemoryError(f"no room for {signal.shape[-1]} points")
+            return run(weights, signal, **params)
+
+        return call
+
+    for algorithm in ("direct", "fft", "blocked"):
+        known = registry.kernel("causal_convolution", "numpy", algorithm)
+        key = ("causal_convolution", "numpy", algorithm)
+        monkeypatch.setitem(registry._registry.kernels, key, Kernel(watched(algorithm, known.run)))
+    return calls
+
+
+def test_after_a_real_shortage_pieces_of_the_same_algorithm_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transform that runs out of memory is not replaced by a sum that takes a thousand times as long."""
+    calls = kernels_that_run_out(monkeypatch, 100_000)
+    x = np.ones(200_000)
+    with hf.config(never=ONLY_NUMPY, wisdom="off"):
+        found = hf.causal_convolution(x, x)
+    assert all(algorithm != "direct" or points < 2000 for algorithm, points in calls)
+    assert decision().chunks > 1 and decision().fallbacks[0].kind == "out of memory"
+    np.testing.assert_allclose(found, np.arange(1.0, 200_001.0), rtol=1e-9)
+
+
+def test_a_slow_way_is_logged_and_a_very_slow_one_refused(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where only the sum itself fits, the log has the figures; above a minute they are those of an error."""
+    w, x = np.ones(40_000), np.ones(40_000)
+    with memory.limit("cpu", "2200KiB"), hf.config(wisdom="off"):
+        with caplog.at_level("INFO", logger="hpfracc.engine"):
+            found = hf.toeplitz_apply(w, x)
+        np.testing.assert_allclose(found, 40_000.0)
+        assert "toeplitz_apply (40000,): only a slower arm fits into memory" in caplog.text and "MiB" in caplog.text
+
+        monkeypatch.setattr(ways, "REFUSED_SECONDS", 1e-3)
+        with pytest.raises(OutOfMemoryError, match=r"take .* ms; .*fft@cpu.* would take .* needs .*MiB"):
+            hf.toeplitz_apply(w, x)
+        with pytest.raises(OutOfMemoryError, match=r"use smaller arrays .*hpfracc\.config\(allow_slow=True\)"):
+            hf.toeplitz_apply(w, x)
+        with hf.config(allow_slow=True):
+            np.testing.assert_allclose(hf.toeplitz_apply(w, x), 40_000.0)
+        np.testing.assert_allclose(hf.toeplitz_apply(w, x, backend="numba"), 40_000.0)
+
+
+def test_memory_that_is_short_imports_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces run on the libraries that are there: importing another takes memory, and may end the process."""
+    monkeypatch.setattr(registry, "is_loaded", lambda name: name == "numpy")
+    with memory.limit("cpu", "300MiB"), hf.config(wisdom="off"):
+        hf.causal_convolution(W, np.ones((6000, 4000)))
+    assert decision().chunks > 1 and decision().backend == "numpy"
+    refused = {row.arm: row.refused for row in decision().candidates}
+    assert refused["torch:fft@cpu"] == "memory is short, and importing torch takes some"
 
 
 def test_what_cannot_be_cut_is_refused_with_need_and_have() -> None:

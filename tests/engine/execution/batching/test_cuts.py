@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hpfracc.engine.execution.batching.overlap import choose_blocks, convolve_block, time_blocks
+from hpfracc.engine.execution.batching.overlap import choose_blocks, convolve_block
+from hpfracc.engine.execution.batching.sizes import Prediction
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives._cuts import Cut
 from hpfracc.engine.primitives.base import ArraySpec
@@ -67,18 +69,18 @@ def test_every_large_call_can_be_cut() -> None:
 
 @pytest.mark.parametrize(("length", "taps"), [(100, 100), (100, 7), (50, 90), (1, 1), (64, 64), (97, 31)])
 def test_blocks_of_time_and_parts_of_weights_are_the_sum(length: int, taps: int) -> None:
-    """Whatever their sizes, in either order, every output is there once."""
+    """Whatever their sizes, every output is there once."""
     for block, part in [(1, 1), (7, 3), (10, 10), (5, 40), (200, 200), (40, 2)]:
-        for backwards in (False, True):
-            check_blocks(length, taps, block, part, backwards)
+        check_blocks(length, taps, block, part)
 
 
-def check_blocks(length: int, taps: int, block: int, part: int, backwards: bool) -> None:
+def check_blocks(length: int, taps: int, block: int, part: int) -> None:
     random = np.random.default_rng(0)
     w, x = random.standard_normal(taps), random.standard_normal(length)
     result = np.full(length, np.nan)
     used = min(taps, length)
-    for begin, end in time_blocks(length, block, backwards=backwards):
+    for begin in range(0, length, block):
+        end = min(length, begin + block)
         total: Any = None
         for start, some in convolve_block(lambda a, b, _: np.convolve(a, b)[: b.size], w, x, begin, end, part, used):
             if total is None:
@@ -90,18 +92,46 @@ def check_blocks(length: int, taps: int, block: int, part: int, backwards: bool)
     np.testing.assert_allclose(result, np.convolve(w, x)[:length], atol=1e-12)
 
 
-def test_blocks_are_chosen_by_what_fits() -> None:
-    """All weights at once where there is room for that; otherwise parts, and never more than fits."""
+def limited(most: int) -> Any:
+    """Transforms of at most so many points fit; for more, the sum itself does, which is slow."""
 
-    def limit(most: int) -> Any:
-        return lambda weights, samples, quick: 4 * (weights + samples) <= most
+    def predict(weights: int, samples: int) -> Prediction:
+        fast = weights + samples <= most
+        return Prediction(1e-8 * (weights + samples) if fast else 1e-9 * weights * samples, not fast)
 
-    plan = choose_blocks(10_000, 100, limit(10_000))
-    assert plan is not None and plan.parts == 1 and 4 * (100 + plan.block + 99) <= 10_000
-    plan = choose_blocks(10_000, 10_000, limit(10_000))
-    assert plan is not None and plan.parts > 1 and 4 * (2 * plan.part + plan.block - 1) <= 10_000
-    assert choose_blocks(10_000, 100, limit(7)) is None
-    half = choose_blocks(10_000, 100, limit(10_000), scale=0.5)
-    assert half is not None and half.block <= 1200
-    slow = choose_blocks(1000, 10, lambda weights, samples, quick: not quick)
-    assert slow is not None and slow.blocks == 1
+    return predict
+
+
+def test_blocks_are_chosen_by_predicted_time() -> None:
+    """All weights at once where there is room for that; otherwise parts; on a slow arm only where nothing else fits."""
+    plan = choose_blocks(100_000, 100, limited(10_000))
+    assert plan is not None and plan.quick and plan.parts == 1 and 100 + plan.block + 99 <= 10_000
+    plan = choose_blocks(100_000, 100_000, limited(10_000))
+    assert plan is not None and plan.quick and plan.parts > 1 and 2 * plan.part + plan.block - 1 <= 10_000
+    half = choose_blocks(100_000, 100, limited(10_000), scale=0.5)
+    assert half is not None and half.block <= 5000
+    slow = choose_blocks(1000, 10, limited(0))
+    assert slow is not None and not slow.quick
+    assert choose_blocks(10_000, 100, lambda weights, samples: Prediction(math.inf)) is None
+
+
+def test_what_nearly_fits_is_hardly_slower_in_blocks() -> None:
+    """Room for nine tenths of the whole transform costs a third more time at most, not a multiple."""
+    whole = choose_blocks(1_000_000, 1_000_000, limited(2_000_000))
+    nearly = choose_blocks(1_000_000, 1_000_000, limited(1_800_000))
+    assert whole is not None and whole.blocks * whole.parts == 1
+    assert nearly is not None and nearly.quick and nearly.seconds < 1.34 * whole.seconds
+
+
+def test_few_questions_are_asked() -> None:
+    """A question is a decision of the engine: some dozens find the best of all sizes of blocks and parts."""
+    for most in (10_000_000, 100_000, 1000, 0):
+        asked = []
+        predict = limited(most)
+
+        def counted(weights: int, samples: int, asked: list[int] = asked, predict: Any = predict) -> Prediction:
+            asked.append(weights)
+            return predict(weights, samples)
+
+        choose_blocks(12_000_000, 12_000_000, counted)
+        assert len(asked) < 80

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +20,8 @@ import hpfracc as hf
 from hpfracc import batch
 from hpfracc.engine.execution.batching.pieces import Job
 from hpfracc.engine.memory.budget import get_budget
-from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError
+from hpfracc.errors import DiskFullError, InvalidInputError, OutOfMemoryError, ShapeError
+from tests.helpers.processes import run_python
 from tests.helpers.source import REPOSITORY
 
 pytestmark = pytest.mark.timeout(100)
@@ -221,3 +226,64 @@ def test_two_gigabytes_convolve_four(tmp_path: Path) -> None:
     """4 GiB of samples with 2^20 weights under RLIMIT_DATA of 2 GiB."""
     out = show("--showcase", "full", "--folder", str(tmp_path))
     assert "under the limit: yes" in out and "right to 1e-12: yes" in out, out
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_full_disk_is_an_error_before_anything_is_computed(
+    tmp_path: Path, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The room of a mapped result is reserved first: need, have and folder are told, and the file stays as it was.
+
+    A disk that says how little is free is not touched; one with a quota only says so when it is asked for room.
+    """
+
+    def full(file: int, offset: int, length: int) -> None:
+        assert not told and length == 2**20
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    out = np.memmap(tmp_path / "y", np.float64, "w+", shape=(2**17,))
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**19 if told else 2**30))
+    monkeypatch.setattr(Job, "run", lambda *_: pytest.fail("computed all the same"))
+    before = (tmp_path / "y").stat().st_blocks
+    words = rf"needs 1\.0 MiB more, and {'0.5' if told else '1,024.0'} MiB are free in {re.escape(str(tmp_path))}; free"
+    for call in (
+        lambda: batch.causal_convolution(np.ones(10), np.ones(2**17), out=out),
+        lambda: batch.elementwise("x + 1", x=np.ones(2**17), out=out),
+    ):
+        with pytest.raises(DiskFullError, match=words):
+            call()
+    assert (tmp_path / "y").stat().st_blocks == before
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_reserving_keeps_what_is_in_the_file(tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A memmap that holds numbers already has them until they are written over, with either way of reserving."""
+    if not native:
+        monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    out = np.memmap(tmp_path / "y", np.float64, "w+", shape=(2**15,))
+    out[:100] = np.arange(100.0)
+    out.flush()
+    batch.elementwise("x + 1", x=np.array(out), out=out)
+    np.testing.assert_array_equal(out[:101], [*np.arange(1.0, 101.0), 1.0])
+    assert 512 * (tmp_path / "y").stat().st_blocks >= out.nbytes
+
+
+def test_a_full_disk_does_not_end_the_process(tmp_path: Path) -> None:
+    """On a file system of one megabyte: an error where there was a SIGBUS."""
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", tmp_path], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        found = run_python(
+            "import sys, numpy as np; from hpfracc import batch\n"
+            "out = np.memmap(sys.argv[1], np.float64, 'w+', shape=(2**18,))\n"
+            "try:\n"
+            "    batch.elementwise('x + 1', x=np.ones(2**18), out=out, backend='numpy')\n"
+            "except OSError as error:\n"
+            "    print(type(error).__name__, error)",
+            tmp_path / "y",
+        )
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)
+    assert found.startswith("DiskFullError") and "needs 2.0 MiB more, and 1.0 MiB are free" in found

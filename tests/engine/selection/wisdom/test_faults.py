@@ -9,10 +9,11 @@ import warnings
 
 import pytest
 
-from hpfracc.engine.selection.wisdom import Wisdom, journal, reset_warnings, store
+from hpfracc._files import temporary
+from hpfracc.engine.selection.wisdom import Wisdom, folder, journal, reset_warnings, store
 from hpfracc.engine.selection.wisdom.document import encode_journal_head, encode_lines, encode_merged
 from hpfracc.engine.selection.wisdom.folder import list_files
-from hpfracc.engine.selection.wisdom.location import Layout, temporary
+from hpfracc.engine.selection.wisdom.location import Layout
 from hpfracc.errors import WisdomWarning
 from tests.helpers.measured import ids, samples
 from tests.helpers.warned import collected
@@ -81,15 +82,19 @@ def test_garbage_in_the_merged_file(tmp_path, data):
 
 
 def test_a_bad_line_in_a_journal_is_counted(tmp_path):
-    """It is skipped without a warning, and the summary says so."""
+    """Its neighbours are read, the summary counts it, and the journal is set aside with a warning once it is merged."""
     records = samples(2)
     path = Layout(tmp_path).new_journal()
     path.write_bytes(
         encode_journal_head() + encode_lines(records[:1]) + b"{bad\n" + encode_lines(records[1:]) + b'{"to'
     )
+    data = path.read_bytes()
     wisdom = Wisdom(tmp_path)
-    assert wisdom.load() == records
     assert wisdom.summary()["skipped"] == 1
+    with pytest.warns(WisdomWarning, match="1 of its entries are no records"):
+        assert wisdom.load() == records
+    assert [aside.read_bytes() for aside in files(tmp_path, "damaged")] == [data]
+    assert wisdom.load() == records
 
 
 def _fail_when_written(monkeypatch, code):
@@ -294,15 +299,15 @@ def test_another_user_s_file_is_neither_read_nor_removed(tmp_path, monkeypatch):
     theirs, *ours = [Layout(tmp_path).new_generation() for _ in parts]
     for path, records in zip((theirs, *ours), parts, strict=True):
         path.write_bytes(encode_merged(records))
-    real = type(theirs).read_bytes
+    real = folder.read_plain
 
-    def read_bytes(path):
+    def read_plain(path, most):
         if path == theirs:
             raise PermissionError(errno.EACCES, "not yours")
-        return real(path)
+        return real(path, most)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(theirs), "read_bytes", read_bytes)
+        patch.setattr(folder, "read_plain", read_plain)
         assert Wisdom(tmp_path).merge() == 7
     assert theirs.exists()
     assert not any(path.exists() for path in ours)

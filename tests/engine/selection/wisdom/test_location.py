@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hpfracc._files import temporary
 from hpfracc.engine.selection.wisdom import reset_warnings, resolve_path
-from hpfracc.engine.selection.wisdom.location import Layout, temporary
+from hpfracc.engine.selection.wisdom.location import Layout
 from hpfracc.errors import ConfigurationError, WisdomWarning
 from tests.helpers.processes import run_python
 
@@ -38,6 +39,13 @@ def test_a_path_is_made_absolute(monkeypatch, tmp_path):
     assert resolve_path("lab") == tmp_path / "lab"
     assert resolve_path("lab/h200.json") == tmp_path / "lab/h200.json"
     assert resolve_path("~/lab") == tmp_path / "home/lab"
+
+
+@pytest.mark.parametrize("setting", ["nul\0byte", "lone\ud800surrogate"])
+def test_what_no_path_can_be_is_refused(setting):
+    """A setting that no file system has is a mistake to correct, said where it is read."""
+    with pytest.raises(ConfigurationError, match="no path can have"):
+        resolve_path(setting)
 
 
 def test_an_account_without_a_home(monkeypatch):

@@ -42,11 +42,55 @@ def test_a_global_changed_between_calls_is_seen(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_function_is_traced_once_where_nothing_changed():
     """The program is kept; that of an object, which may have changed, is made anew."""
-    from hpfracc.solvers.ode.tensors.on_jax.blocks import _program_of
+    from hpfracc.solvers.ode.tensors.on_jax.blocks import _solve
+    from hpfracc.solvers.ode.tensors.on_jax.programs import program_of
 
     def gentle(t: Any, y: Any) -> Any:
         return -RATE * jnp.sin(y)
 
-    assert _program_of(gentle) is _program_of(gentle)
+    assert program_of(_solve, (gentle, None))[0] is program_of(_solve, (gentle, None))[0]
     model = Model()
-    assert _program_of(model) is not _program_of(model)
+    assert program_of(_solve, (model, None))[0] is not program_of(_solve, (model, None))[0]
+
+
+def test_a_lambda_written_anew_is_not_compiled_anew():
+    """The same code that sees the same values is one program; other values are seen, and are another."""
+    from hpfracc.solvers.ode.tensors.on_jax.blocks import _solve
+    from hpfracc.solvers.ode.tensors.on_jax.programs import program_of
+
+    def of_rate(rate: float) -> Any:
+        return lambda t, y: -rate * y
+
+    program, fresh = program_of(_solve, (of_rate(1.0), None))
+    again, found = program_of(_solve, (of_rate(1.0), None))
+    assert fresh and not found and program is again
+    assert program_of(_solve, (of_rate(2.0), None))[0] is not program
+    values = np.array([1.0])
+
+    def of_array() -> Any:
+        return lambda t, y: -values * y
+
+    before = program_of(_solve, (of_array(), None))[0]
+    values[0] = 2.0
+    assert program_of(_solve, (of_array(), None))[0] is not before
+
+
+def test_a_function_compiled_at_every_call_is_told_of_once(monkeypatch: pytest.MonkeyPatch):
+    """The third compilation warns, with the remedy, and no later one; parameters given as args do not."""
+    import hpfracc.solvers.ode.tensors.on_jax.programs as programs
+    from hpfracc.errors import RecompilationWarning
+
+    monkeypatch.setattr(programs, "_warned", False)
+    monkeypatch.setattr(programs, "_compilations", {})
+    for rate in (1.0, 2.0, 3.0):
+        hf.fdeint(lambda t, y, rate: -rate * y, jnp.array([1.0]), TIMES, 0.5, step=0.5, args=(rate,))
+    model = Model()
+
+    def solve_often() -> None:
+        for rate in (1.0, 2.0, 3.0, 4.0):
+            model.rate = rate
+            hf.fdeint(model, jnp.array([1.0]), TIMES, 0.5, step=0.5)
+
+    with pytest.warns(RecompilationWarning, match=r"args=\(\.\.\.\)") as told:
+        solve_often()
+    assert len(told) == 1

@@ -11,7 +11,7 @@ from hpfracc.cli.demo.blocks import Chapter
 __all__ = ["CHAPTERS", "Context", "build"]
 
 #: Modules of this folder; a new chapter is one file and one entry here.
-CHAPTERS: tuple[str, ...] = ("convolution", "derivatives", "lattice", "profiling")
+CHAPTERS: tuple[str, ...] = ("equations", "convolution", "derivatives", "lattice", "profiling")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hpfracc._optional import import_optional
+from hpfracc._optional import import_optional, is_loaded
 from hpfracc.engine.backends.base import Adapter, Arm, DeviceTimer, KernelSpec
 from hpfracc.engine.backends.cupy import workspace
 from hpfracc.engine.backends.cupy.kernels._tiles import MOST_AXES
@@ -173,7 +173,7 @@ class CupyAdapter(Adapter):
 
     def release_memory(self, device: str) -> None:
         """Give back the unused part of CuPy's pool, and the work areas of this thread's kept cuFFT plans."""
-        cupy = sys.modules.get("cupy")
+        cupy = sys.modules["cupy"] if is_loaded("cupy") else None
         if cupy is not None:
             with cupy.cuda.Device(_index(device)):
                 cupy.fft.config.get_plan_cache().clear()
@@ -203,7 +203,7 @@ class CupyAdapter(Adapter):
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """CuPy's own error, or what cuFFT, cuBLAS and the driver say."""
-        cupy = sys.modules.get("cupy")
+        cupy = sys.modules["cupy"] if is_loaded("cupy") else None
         if isinstance(error, MemoryError) or (
             cupy is not None and isinstance(error, cupy.cuda.memory.OutOfMemoryError)
         ):

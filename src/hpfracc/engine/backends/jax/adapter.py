@@ -62,6 +62,7 @@ class JaxAdapter(Adapter):
     module: ClassVar[str] = "jax"
     import_seconds: ClassVar[float] = 1.0
     import_bytes: ClassVar[int] = 95 << 20
+    own_threads: ClassVar[bool] = True
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
             _spec("causal_convolution", "direct", INEXACT, refuses=_too_long, workspace=workspace.convolution_direct),
@@ -103,12 +104,21 @@ class JaxAdapter(Adapter):
         if "jax" not in sys.modules:
             os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
+    def is_running(self) -> bool:
+        """Whether JAX computes already: what its ``config`` refuses to change from then on says so."""
+        config = self._jax().config
+        set_now = config.jax_num_cpu_devices
+        other = 1 if set_now != 1 else -1  # both mean one device
+        try:
+            config.update("jax_num_cpu_devices", other)
+        except RuntimeError:
+            return True
+        config.update("jax_num_cpu_devices", set_now)
+        return False
+
     def _jax(self) -> Any:
-        jax = sys.modules.get("jax")
-        if jax is None:
-            self.before_import()
-            jax = import_optional("jax")
-        return jax
+        self.before_import()
+        return import_optional("jax")
 
     def _devices(self) -> dict[str, Any]:
         """JAX's own devices by our names; JAX_PLATFORMS, JAX_PLATFORM_NAME and CUDA_VISIBLE_DEVICES have their say."""

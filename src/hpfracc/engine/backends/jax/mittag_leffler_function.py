@@ -16,7 +16,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 from hpfracc._arrays import is_tracer
-from hpfracc.engine.primitives._mittag_leffler_numpy import evaluate
+from hpfracc.engine.primitives._mittag_leffler_numpy import evaluate, pairs_of
 from hpfracc.engine.primitives._mittag_leffler_plan import check_parameters, make_plan
 from hpfracc.engine.primitives._reciprocal_gamma import MOST_DERIVATIVES
 from hpfracc.errors import InvalidInputError
@@ -25,14 +25,19 @@ __all__ = ["of_parameters"]
 
 
 def of_parameters(z: Any, alpha: Any, beta: Any) -> jax.Array:
-    """E_{alpha,beta}(z); parameters that are traced and lie outside the definition give nan."""
+    """E_{alpha,beta}(z), all of which broadcast; parameters that are traced and lie outside the definition give nan."""
     if not any(map(is_tracer, (alpha, beta))):
-        check_parameters(float(alpha), float(beta))
+        for (a, b), _ in pairs_of(*np.broadcast_arrays(*(np.asarray(one, np.float64) for one in (alpha, beta)))):
+            check_parameters(a, b)
     with jax.enable_x64(True):
         z = jnp.asarray(z)
         if not jnp.issubdtype(z.dtype, jnp.inexact):
             z = z.astype(jnp.float64)
-        numbers = [jnp.asarray(value, dtype=jnp.float64).reshape(()) for value in (alpha, beta)]
+        numbers = [jnp.asarray(value, dtype=jnp.float64) for value in (alpha, beta)]
+        if all(number.size == 1 and number.ndim <= z.ndim for number in numbers):
+            numbers = [number.reshape(()) for number in numbers]
+        else:
+            z, *numbers = jnp.broadcast_arrays(z, *numbers)
         value: jax.Array = _function(0, 0, z, *numbers)
     return value
 
@@ -45,17 +50,25 @@ def _function(order: int, logs: int, z: jax.Array, alpha: jax.Array, beta: jax.A
             f"{MOST_DERIVATIVES}: differentiate it less often in alpha and beta"
         )
     shape = jax.ShapeDtypeStruct(z.shape, z.dtype)
-    value: jax.Array = jax.pure_callback(partial(_value, order, logs), shape, z, alpha, beta, vmap_method="sequential")
+    # A pair for each element of z goes into a batch with it.
+    method = "broadcast_all" if alpha.ndim else "sequential"
+    value: jax.Array = jax.pure_callback(partial(_value, order, logs), shape, z, alpha, beta, vmap_method=method)
     return value
 
 
 def _value(order: int, logs: int, z: Any, alpha: Any, beta: Any) -> np.ndarray:
-    points, a, b = np.asarray(z), float(alpha), float(beta)
-    try:
-        check_parameters(a, b)
-    except InvalidInputError:  # an error inside a callback would not be ours any more when it arrives
-        return np.full_like(points, math.nan)
-    return evaluate(points, make_plan(a, b, order, logs))
+    points = np.asarray(z)
+    result = np.full_like(points, math.nan)
+    for (a, b), where in pairs_of(np.asarray(alpha), np.asarray(beta)):
+        try:
+            check_parameters(a, b)
+        except InvalidInputError:  # an error inside a callback would not be ours any more when it arrives
+            continue
+        plan = make_plan(a, b, order, logs)
+        if not np.ndim(alpha):
+            return evaluate(points, plan)
+        result.flat[where] = evaluate(points.flat[where], plan)
+    return result
 
 
 @partial(_function.defjvp, symbolic_zeros=True)

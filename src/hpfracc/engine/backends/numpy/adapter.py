@@ -27,6 +27,12 @@ def _many_rounds(call: Call) -> str | None:
     return None
 
 
+def _no_polynomials(call: Call) -> str | None:
+    if call.facts["kernel"] == "tabulated":
+        return "a kernel with corners, as straight lines between knots have, is no polynomial far away"
+    return None
+
+
 @final
 class NumpyAdapter(HostAdapter):
     """Arrays stay where they are; the host's memory is the engine's own affair."""
@@ -72,7 +78,10 @@ class NumpyAdapter(HostAdapter):
             KernelSpec("stencil_relax", "csgraph", FLOATS),
             KernelSpec("stencil_relax", "relax", FLOATS, refuses=_many_rounds),
         ),
-        "history_sum": (KernelSpec("history_sum", "direct", INEXACT, threads=True, workspace=workspace.history_sum),),
+        "history_sum": (
+            KernelSpec("history_sum", "direct", INEXACT, threads=True, workspace=workspace.history_sum),
+            KernelSpec("history_sum", "tree", INEXACT, refuses=_no_polynomials, workspace=workspace.history_tree),
+        ),
         "exponential_recurrence": (
             KernelSpec("exponential_recurrence", "blocked", INEXACT, workspace=workspace.exponential_recurrence),
         ),

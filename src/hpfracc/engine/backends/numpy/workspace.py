@@ -14,6 +14,7 @@ from hpfracc.engine.backends.footprints import (
     recurrence,
     wide_bytes,
 )
+from hpfracc.engine.primitives._history_tree import LEAF, NODES
 from hpfracc.engine.primitives._history_weights import largest_block
 from hpfracc.engine.primitives._lengths import fast_length, row_scratch
 from hpfracc.engine.primitives._mittag_leffler_numpy import STRETCH
@@ -35,6 +36,7 @@ __all__ = [
     "exponential_recurrence",
     "fft_scipy",
     "history_sum",
+    "history_tree",
     "mittag_leffler",
     "scipy_rows",
     "spectral_multiply",
@@ -158,6 +160,18 @@ def history_sum(call: Call, arm: Arm) -> int:
     used = max(1, min(arm.workers, -(-call.length // HISTORY_ROWS)))
     threads = [(*kept, *((used * count, size) for count, size in stage[2:])) for stage in stages]
     return footprint(threads, True) - call.output_bytes
+
+
+def history_tree(call: Call, arm: Arm) -> int:
+    """The signal in double precision, positions, strengths of all clusters twice, and polynomials of some leaves."""
+    wide, n, batch = wide_bytes(call), call.length, max(1, call.batch)
+    clusters = 2 * (n // LEAF) + 1
+    strengths = clusters * (NODES * wide * batch + 48)
+    together = min(n, 64 * LEAF)
+    polynomials = together * (NODES + 4) * (NODES // 2) * 8
+    # Of one block of outputs: weights of what is near, and the kernel at the nodes of what is far, some sixty clusters.
+    block = LEAF * 8 * (5 * min(n, 8 * LEAF) + 4 * NODES * min(clusters, 60))
+    return batch * n * wide + 24 * n + 2 * strengths + polynomials + 2 * together * batch * wide + block
 
 
 def exponential_recurrence(call: Call, arm: Arm) -> int:

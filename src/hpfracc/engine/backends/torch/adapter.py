@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from collections import deque
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hpfracc._optional import import_optional
+from hpfracc._optional import import_optional, is_loaded
 from hpfracc.engine.backends.base import Adapter, Arm, DeviceTimer, KernelSpec
 from hpfracc.engine.backends.torch import workspace
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
@@ -18,6 +19,8 @@ from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["ADAPTER", "TorchAdapter"]
+
+logger = logging.getLogger("hpfracc.engine")
 
 #: Elements of the matrices of the direct sum, n x n for each row of weights: 8 MiB in float64.
 _MOST_ELEMENTS = 1024 * 1024
@@ -74,6 +77,7 @@ class TorchAdapter(Adapter):
     module: ClassVar[str] = "torch"
     import_seconds: ClassVar[float] = 2.0
     import_bytes: ClassVar[int] = 165 << 20
+    own_threads: ClassVar[bool] = True
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
             _model("causal_convolution", "direct", workspace.convolution_direct, _too_long),
@@ -169,9 +173,16 @@ class TorchAdapter(Adapter):
         held, used = (int(counts[name]["all"]["current"]) for name in ("reserved_bytes", "allocated_bytes"))
         return int(free) + held - used
 
+    def begin_in_child(self) -> None:
+        """One thread: PyTorch would wait for ever for those that its parent may have used, as in its own loaders."""
+        torch = import_optional("torch")
+        if torch.get_num_threads() != 1:
+            torch.set_num_threads(1)
+            logger.warning("PyTorch was imported before this process was forked: it runs with one thread here")
+
     def release_memory(self, device: str) -> None:
         """Give the unused part of PyTorch's pool back to the driver."""
-        torch = sys.modules.get("torch")
+        torch = sys.modules["torch"] if is_loaded("torch") else None
         if device != "cpu" and torch is not None and torch.cuda.is_initialized():
             with torch.cuda.device(device):
                 torch.cuda.empty_cache()
@@ -216,7 +227,7 @@ class TorchAdapter(Adapter):
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """PyTorch's own error, or one of the messages by which its parts say the same."""
-        torch = sys.modules.get("torch")
+        torch = sys.modules["torch"] if is_loaded("torch") else None
         if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
             return True
         return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)

@@ -1,7 +1,7 @@
 """E_{a,b} and its derivatives in PyTorch: an autograd function of z, and of the two parameters where they are tensors.
 
 Each rule calls the same function one order higher, so that autograd keeps z alone and goes on, forwards and backwards;
-``vmap`` folds an axis of z into the batch, the function being elementwise, and takes parameters one after the other.
+``vmap`` folds an axis of z and of the parameters into the batch, the function being elementwise.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from hpfracc.engine.primitives._mittag_leffler_numpy import STRETCH
+from hpfracc.engine.primitives._mittag_leffler_numpy import STRETCH, pairs_of
 from hpfracc.engine.primitives._mittag_leffler_plan import Plan, check_parameters, make_plan
 from hpfracc.engine.primitives._mittag_leffler_poles import Namespace
 from hpfracc.engine.primitives._mittag_leffler_sum import band_value, taylor_value, values_together
@@ -55,10 +56,15 @@ class _MittagLeffler(torch.autograd.Function):
 
 
 class _OfParameters(torch.autograd.Function):
-    """Differentiable in z, alpha and beta: ``order`` times in z so far, ``logs`` times in beta."""
+    """Differentiable in z, alpha and beta: ``order`` times in z so far, ``logs`` times in beta.
+
+    The parameters are both numbers without axes, or both of the shape of z, a pair for each of its elements.
+    """
 
     @staticmethod
     def forward(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: int) -> Tensor:
+        if alpha.ndim:
+            return _evaluate_pairs(z, alpha, beta, order, logs)
         a, b = float(alpha), float(beta)
         check_parameters(a, b)
         return _evaluate(z, make_plan(a, b, order, logs))
@@ -78,7 +84,8 @@ class _OfParameters(torch.autograd.Function):
             slopes[0] = gradient * _OfParameters.apply(z, alpha, beta, ctx.order + 1, ctx.logs).conj()
         for i, slope, parameter in ((1, _slope_in_alpha, alpha), (2, _slope_in_beta, beta)):
             if ctx.needs_input_grad[i]:
-                total = (gradient * slope(z, alpha, beta, ctx.order, ctx.logs).conj()).sum()
+                total = gradient * slope(z, alpha, beta, ctx.order, ctx.logs).conj()
+                total = total if parameter.ndim else total.sum()
                 slopes[i] = (total.real if total.is_complex() else total).to(parameter)
         return (*slopes, None, None)
 
@@ -95,13 +102,17 @@ class _OfParameters(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int | None]:
-        if in_dims[1] is None and in_dims[2] is None:
+        z, alpha, beta, order, logs = inputs
+        if in_dims[1] is None and in_dims[2] is None and not alpha.ndim:
             return _OfParameters.apply(*inputs), in_dims[0]
-        rows = []
-        for i in range(info.batch_size):
-            row = [part if dim is None else part.select(dim, i) for part, dim in zip(inputs, in_dims, strict=True)]
-            rows.append(_OfParameters.apply(*row))
-        return torch.stack(rows), 0
+        # All with the batch first and then the axes of z.
+        parts = [
+            part.unsqueeze(0) if dim is None else part.movedim(dim, 0)
+            for part, dim in zip((z, alpha, beta), in_dims[:3], strict=True)
+        ]
+        shape = (info.batch_size, *parts[0].shape[1:])
+        whole = [part.reshape(part.shape + (1,) * (len(shape) - part.ndim)).expand(shape) for part in parts]
+        return _OfParameters.apply(*whole, order, logs), 0
 
 
 def _slope_in_beta(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: int) -> Tensor:
@@ -122,18 +133,33 @@ def of_z(z: Tensor, alpha: float, beta: float, order: int) -> Tensor:
 
 
 def of_parameters(z: Any, alpha: Any, beta: Any) -> Tensor:
-    """E_{alpha,beta}(z) where a parameter is a tensor of one element, through which derivatives flow."""
+    """E_{alpha,beta}(z) where a parameter is an array, through which derivatives flow; all broadcast."""
     owner = next(value for value in (z, alpha, beta) if isinstance(value, Tensor))
     if not isinstance(z, Tensor):
         z = torch.as_tensor(z, device=owner.device)
     if not (z.is_floating_point() or z.is_complex()):
         z = z.to(torch.float64)
     numbers = [
-        value.reshape(()) if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64)
+        value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value, dtype=np.float64))
         for value in (alpha, beta)
     ]
+    if all(number.numel() == 1 and number.ndim <= z.ndim for number in numbers):
+        numbers = [number.reshape(()) for number in numbers]
+    else:
+        z, *numbers = torch.broadcast_tensors(z, *(number.to(z.device) for number in numbers))
     value: Tensor = _OfParameters.apply(z, *numbers, 0, 0)
     return value
+
+
+def _evaluate_pairs(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: int) -> Tensor:
+    flat = z.detach().reshape(-1)
+    result = torch.empty_like(flat)
+    host = (number.detach().to("cpu", torch.float64).numpy() for number in (alpha, beta))
+    for (a, b), where in pairs_of(*host):
+        check_parameters(a, b)
+        place = torch.as_tensor(where, device=z.device)
+        result[place] = _evaluate(flat[place], make_plan(a, b, order, logs))
+    return result.reshape(z.shape)
 
 
 def _evaluate(z: Tensor, plan: Plan) -> Tensor:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import math
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import trail
-from hpfracc.engine.execution.batching.overlap import BlockPlan, choose_blocks, convolve_block, time_blocks
+from hpfracc.engine.execution.batching.overlap import BlockPlan, convolve_block
 from hpfracc.engine.execution.batching.pieces import Job, PieceTooLargeError
-from hpfracc.engine.execution.batching.sizes import ChunkSizer, largest_that_fits, round_size
+from hpfracc.engine.execution.batching.sizes import ChunkSizer
+from hpfracc.engine.execution.batching.ways import Way, check_speed, choose_way, ideal_verdict, time_plan
 from hpfracc.engine.execution.failure import Failure, classify
 from hpfracc.engine.execution.planning import make_request
-from hpfracc.engine.memory.relief import relief
+from hpfracc.engine.execution.pressure.ladder import ladder
+from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.primitives._cuts import Cut
-from hpfracc.engine.primitives._operands import shape_of
-from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
+from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.candidates import Request
 from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.errors import HpfraccError, OutOfMemoryError
@@ -29,8 +30,10 @@ __all__ = ["decision_in_pieces", "describe_shortage", "run_in_chunks"]
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: A cut within a cut within a cut: more than a call has axes.
-_DEEPEST = 8
+#: Times that pieces which ran out of memory are made smaller.
+_MOST_FAILURES = 40
+#: Share of what is free that kept transforms of the weights may take.
+_KEPT_SHARE = 0.1
 
 
 def run_in_chunks(
@@ -41,9 +44,9 @@ def run_in_chunks(
     backend: Any,
     why: str,
     fallbacks: tuple[Fallback, ...] = (),
-    depth: int = 0,
+    whole: float | None = None,
 ) -> Any:
-    """The result of the call, put together from pieces; None where it cannot be cut, or not any further.
+    """The result of the call, put together from pieces; None where it cannot be cut, or is quicker whole.
 
     Parameters
     ----------
@@ -55,27 +58,71 @@ def run_in_chunks(
         Why it is not done whole; becomes part of the decision.
     fallbacks : tuple of Fallback
         Arms that failed before.
-    depth : int
-        How many cuts this one is inside of.
+    whole : float, optional
+        Seconds that the call is predicted to take whole, inf where it cannot be done so; asked for if not given.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the only way that fits is very slow; see :func:`~hpfracc.engine.execution.batching.ways.check_speed`.
     """
-    plain = {name: value for name, value in params.items() if name != "weights_key"}
-    request = make_request(primitive, arrays, plain, backend=backend)
-    if request.placement.gradient or request.placement.traced or depth > _DEEPEST:
+    job = _job(primitive, arrays, params, backend)
+    if job.request.placement.gradient or job.request.placement.traced:
         return None
-    job = Job(primitive, params, request)
-    for cut in primitive.cuts(request.call, *arrays, **plain):
-        done = _in_time(job, cut, arrays) if cut.before or _is_time(primitive, cut) else _along(job, cut, arrays, depth)
-        if done is not None:
-            result, words = done
-            decision = decision_in_pieces(job, f"in {job.pieces} pieces ({words}): {why}", fallbacks)
-            logger.info("%s %s: %s", decision.operation, decision.shape, decision.reason)
-            trail.note(decision)
-            return result
-    return None
+    way = _plan(job, arrays, whole)
+    done = None if way is None or way.cut is None else _run_way(job, way, arrays)
+    if done is None:
+        return None
+    result, words = done
+    decision = decision_in_pieces(job, f"in {job.pieces} pieces ({words}): {why}", fallbacks)
+    logger.info("%s %s: %s", decision.operation, decision.shape, decision.reason)
+    trail.note(decision)
+    return result
 
 
-def _is_time(primitive: Primitive, cut: Cut) -> bool:
-    return primitive.name == "causal_convolution" and cut.axis == -1
+def _job(primitive: Primitive, arrays: tuple[Any, ...], params: dict[str, Any], backend: Any) -> Job:
+    plain = {name: value for name, value in params.items() if name != "weights_key"}
+    job = Job(primitive, params, make_request(primitive, arrays, plain, backend=backend))
+    job.short = True
+    return job
+
+
+def _plan(job: Job, arrays: tuple[Any, ...], whole: float | None, times: int = 1) -> Way | None:
+    """The quickest way, after what is kept for later was given up where that helps; None where none fits."""
+    ideal = ideal_verdict(job, arrays)
+    way = choose_way(job, arrays, ideal, whole)
+    if (way is None or way.slow) and ladder.climb(job.request.placement.device, highest="own caches").freed:
+        way = choose_way(job, arrays, ideal, whole)
+    if way is not None:
+        check_speed(job, ideal, way.seconds, str(way), times)
+    return way
+
+
+def _run_way(job: Job, way: Way, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
+    assert way.cut is not None
+    return _in_time(job, way, arrays) if way.blocks is not None else _along(job, way, arrays)
+
+
+def _run_smaller(job: Job, arrays: tuple[Any, ...], key: Any, way: Way | None, short: PieceTooLargeError | None) -> Any:
+    """A piece that is cut further: as planned, or because there was no room for it; None where that cannot be."""
+    params = job.params if key is None else {**job.params, "weights_key": key}
+    own = _job(job.primitive, arrays, params, job.backend)
+    own.limit = job.limit
+    if way is None:
+        assert short is not None
+        left = max(1, job.request.call.batch // max(1, own.request.call.batch) - job.pieces)
+        way = _plan(own, arrays, None if short.slow else math.inf, left)
+    if way is None:
+        return None
+    try:
+        done = (own.run(arrays, key), "") if way.cut is None else _run_way(own, way, arrays)
+    except PieceTooLargeError:
+        return None
+    if done is None:
+        return None
+    job.decision = own.decision
+    job.pieces += own.pieces
+    return done[0]
 
 
 def decision_in_pieces(job: Job, reason: str, fallbacks: tuple[Fallback, ...] = ()) -> Decision:
@@ -102,29 +149,10 @@ def _piece(arrays: tuple[Any, ...], cut: Cut, begin: int, end: int) -> tuple[Any
     )
 
 
-def _specs(arrays: tuple[Any, ...], cut: Cut, count: int) -> tuple[ArraySpec, ...]:
-    found = []
-    for array, axis in zip(arrays, cut.operands, strict=True):
-        shape = list(shape_of(array))
-        if axis is not None:
-            shape[axis] = count
-        found.append(ArraySpec(tuple(shape), dtype_of(array)))
-    return tuple(found)
-
-
-def _along(job: Job, cut: Cut, arrays: tuple[Any, ...], depth: int) -> tuple[Any, str] | None:
-    call = job.request.call
-    reserved = 0 if cut.merges else call.output_bytes
-
-    def most_that_fit(beside: int, quick: bool = False) -> int:
-        return largest_that_fits(
-            lambda count: job.fits(_specs(arrays, cut, count), beside, quick=quick), cut.length - 1
-        )
-
-    # Where nothing fits beside the result, which the caller asked for whatever it takes, pieces are kept small alone.
-    most = most_that_fit(reserved, quick=True) or most_that_fit(reserved) or most_that_fit(0)
-    # Where not even one fits by prediction, one is tried all the same: it may be cut further.
-    sizer = ChunkSizer(round_size(max(1, int(most * relief.chunk_scale()))), cut.length)
+def _along(job: Job, way: Way, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
+    cut = way.cut
+    assert cut is not None
+    sizer = ChunkSizer(way.count, cut.length)
     prepared = job.primitive.prepared_operand
     key = job.key if prepared is not None and cut.operands[prepared] is None else None
     target = _Target(job.request, cut)
@@ -132,33 +160,22 @@ def _along(job: Job, cut: Cut, arrays: tuple[Any, ...], depth: int) -> tuple[Any
     while begin < cut.length:
         end = min(cut.length, begin + sizer.size)
         piece = _piece(arrays, cut, begin, end)
-        try:
-            result = job.run(piece, key)
-        except PieceTooLargeError as short:
-            if sizer.failed(end - begin):
-                continue
-            result = run_in_chunks(
-                job.primitive,
-                piece,
-                job.params if key is None else {**job.params, "weights_key": key},
-                backend=job.backend,
-                why=str(short),
-                depth=depth + 1,
-            )
-            if result is None:
-                return None
-            job.decision = _last(job.decision)
-            job.pieces += 1 if job.decision is None else job.decision.chunks
+        if way.inner is not None:
+            result = _run_smaller(job, piece, key, way.inner, None)
+        else:
+            try:
+                result = job.run(piece, key, quick=not way.slow)
+            except PieceTooLargeError as short:
+                if sizer.failed(end - begin):
+                    continue
+                result = _run_smaller(job, piece, key, None, short)
+        if result is None:
+            return None
         target.put(begin, end, result)
         sizer.succeeded(end - begin)
         begin = end
     result = target.finished(job)
     return result, f"up to {sizer.good} of {cut.length:,} along axis {cut.axis}"
-
-
-def _last(before: Decision | None) -> Decision | None:
-    last = trail.last_decision()
-    return last if isinstance(last, Decision) else before
 
 
 class _Target:
@@ -211,45 +228,49 @@ def _empty_result(request: Request, dtype: str) -> Any:
 # Pieces of time, for a causal convolution.
 
 
-def _in_time(job: Job, cut: Cut, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
+def _in_time(job: Job, way: Way, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
     weights, signal, *starts = arrays
+    cut, plan = way.cut, way.blocks
+    assert cut is not None and plan is not None
     call = job.request.call
-    taps: int = call.facts["taps"]
     first = job.params.get("starts_from", 0)
     job.params = {name: value for name, value in job.params.items() if name != "starts_from"}
-
-    def fits(beside: int, some: int, samples: int, quick: bool) -> bool:
-        rows, points = shape_of(weights)[:-1], shape_of(signal)[:-1]
-        kinds = ArraySpec((*rows, some), dtype_of(weights)), ArraySpec((*points, samples), dtype_of(signal))
-        return job.fits(kinds, beside, quick=quick)
-
-    plan = next(
-        (
-            found
-            for beside in (call.output_bytes, 0)
-            if (found := choose_blocks(call.length, taps, partial(fits, beside), relief.chunk_scale())) is not None
-        ),
-        None,
-    )
-    if plan is None or (plan.blocks == 1 and plan.parts == 1):
-        return None
     target = _Target(job.request, cut)
-    failures = 0
-    while True:
+    begin = failures = 0
+    while begin < call.length:
+        end = min(call.length, begin + plan.block)
         try:
-            _blocks(job, weights, signal, plan, taps, target.put)
-        except PieceTooLargeError:
+            target.put(begin, end, _one_block(job, weights, signal, plan, (begin, end)))
+        except PieceTooLargeError as short:
             failures += 1
-            part = max(1, plan.part // 2) if plan.part * 2 > plan.block else plan.part
-            smaller = BlockPlan(max(1, plan.block // 2), part, plan.blocks * 2, -(-taps // part))
-            if plan.block <= 1 or failures > 40:
+            smaller = _smaller_blocks(plan, time_plan(job, arrays, whole=False), short)
+            if smaller is None or failures > _MOST_FAILURES:
                 return None
-            plan, target = smaller, _Target(job.request, cut)
+            plan = smaller
             continue
-        result = target.finished(job)
-        for some in starts:
-            result = _add_starts(job, result, signal, some, first)
-        return result, f"{plan.blocks} blocks of time, {plan.parts} parts of the weights"
+        begin = end
+    result = target.finished(job)
+    for some in starts:
+        result = _add_starts(job, result, signal, some, first)
+    return result, f"{plan.blocks} blocks of time, {plan.parts} parts of the weights"
+
+
+def _smaller_blocks(plan: BlockPlan, again: BlockPlan | None, short: PieceTooLargeError) -> BlockPlan | None:
+    """What to go on with after a piece for which there was no room; None where there is nothing smaller.
+
+    ``again`` is the best plan now: there is less room than there was. After a real failure blocks are at most half as
+    long.
+    """
+    if short.slow and again is not None:
+        # Where the best now is what has just been tried, it is run as it is.
+        return replace(again, quick=again.quick and (again.block, again.part) != (plan.block, plan.part))
+    if plan.block <= 1:
+        return None
+    block = plan.block // 2 if again is None else min(plan.block // 2, again.block)
+    part = plan.part if again is None else min(plan.part, again.part)
+    part = max(1, part // 2) if part > block else part
+    length, taps = plan.block * plan.blocks, plan.part * plan.parts
+    return BlockPlan(block, part, -(-length // block), -(-taps // part), quick=plan.quick)
 
 
 def _add_starts(job: Job, result: Any, signal: Any, starts: Any, first: int) -> Any:
@@ -267,25 +288,28 @@ def _add_starts(job: Job, result: Any, signal: Any, starts: Any, first: int) -> 
     return result
 
 
-def _blocks(
-    job: Job, weights: Any, signal: Any, plan: BlockPlan, taps: int, put: Callable[[int, int, Any], None]
-) -> None:
+def _one_block(job: Job, weights: Any, signal: Any, plan: BlockPlan, block: tuple[int, int]) -> Any:
+    call = job.request.call
+    taps, extra, begin = call.facts["taps"], int(call.facts["differences"]), block[0]
+    size = fast_length(plan.block + 2 * plan.part) * call.itemsize * call.facts["weight_rows"]
+    free = get_budget().free(job.request.placement.device)
+    # Kept for the next block where all parts fit: of more, each would be gone before it is wanted again.
+    keeps = job.key is not None and (free is None or plan.parts * size <= _KEPT_SHARE * free)
+
     def convolve(some: Any, samples: Any, first: int) -> Any:
         # A kept transform belongs to a part of the weights and to one length of samples.
-        key = None if job.key is None else (job.key, "part", first, some.shape[-1])
-        return job.run((some, samples), key)
+        key = (job.key, "part", first, some.shape[-1]) if keeps else None
+        return job.run((some, samples), key, quick=plan.quick)
 
-    for begin, end in time_blocks(job.request.call.length, plan.block):
-        total = None
-        extra = int(job.request.call.facts["differences"])
-        for start, result in convolve_block(convolve, weights, signal, begin, end, plan.part, taps, extra):
-            if total is None:
-                total = result
-            elif job.request.placement.library == "jax":
-                total = total.at[..., start - begin :].add(result)
-            else:
-                total[..., start - begin :] += result
-        put(begin, end, total)
+    total = None
+    for start, result in convolve_block(convolve, weights, signal, *block, plan.part, taps, extra):
+        if total is None:
+            total = result
+        elif job.request.placement.library == "jax":
+            total = total.at[..., start - begin :].add(result)
+        else:
+            total[..., start - begin :] += result
+    return total
 
 
 def describe_shortage(error: BaseException) -> str:

@@ -10,10 +10,11 @@ import numpy as np
 from hpfracc.engine.execution import trail
 from hpfracc.engine.execution.batching.chunked import decision_in_pieces
 from hpfracc.engine.execution.batching.mapped import SHARE, check_host, forget_pages, same_place, target_of
-from hpfracc.engine.execution.batching.overlap import choose_blocks, convolve_block
+from hpfracc.engine.execution.batching.overlap import convolve_block
 from hpfracc.engine.execution.batching.pieces import Job, PieceTooLargeError
 from hpfracc.engine.execution.batching.progress import Progress, progress_of
 from hpfracc.engine.execution.batching.sizes import ChunkSizer, largest_that_fits, round_size
+from hpfracc.engine.execution.batching.ways import check_speed, ideal_verdict, time_plan
 from hpfracc.engine.execution.planning import make_request
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import HOST, get_budget
@@ -24,6 +25,7 @@ from hpfracc.engine.primitives._cuts import Cut
 from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives._operands import shape_of
 from hpfracc.engine.primitives.base import ArraySpec, dtype_of
+from hpfracc.engine.selection.decide import Verdict
 from hpfracc.errors import OutOfMemoryError
 
 __all__ = ["convolve_blocks", "evaluate_blocks"]
@@ -106,8 +108,9 @@ def convolve_blocks(
     job = Job(PRIMITIVES[name], {}, request, limit)
     with progress_of(progress, target.size, name) as advance:
         try:
-            for rows in _row_groups(job, weights, signal):
-                _convolve_rows(job, weights, signal, target, rows, backwards, advance)
+            ideal, groups = ideal_verdict(job, (weights, signal)), list(_row_groups(job, weights, signal))
+            for rows in groups:
+                _convolve_rows(job, weights, signal, target, rows, backwards, advance, ideal, len(groups))
         finally:
             prepared_operands.forget(job)
     forget_pages(weights, signal, target)
@@ -152,23 +155,20 @@ def _convolve_rows(
     rows: tuple[Any, ...],
     backwards: bool,
     advance: Callable[[int], None],
+    ideal: Verdict | None,
+    groups: int,
 ) -> None:
     shape, taps = job.request.call.shape, job.request.call.facts["taps"]
     some, samples, result = _rows_of(weights, shape, rows), _rows_of(signal, shape, rows), target[rows]
 
-    def fits(count: int, points: int, quick: bool) -> bool:
-        kinds = (
-            ArraySpec((*some.shape[:-1], count), dtype_of(some)),
-            ArraySpec((*samples.shape[:-1], points), dtype_of(samples)),
-        )
-        return job.fits(kinds, quick=quick)
-
     limit = job.limit
     assert limit is not None
     job.limit = int((1.0 - _KEPT_SHARE) * limit)
-    plan = choose_blocks(shape[-1], taps, fits)
+    plan = time_plan(job, (some, samples))
     if plan is None:
         raise _no_room("causal_convolution", limit)
+    words = f"{plan.blocks:,} blocks and {plan.parts:,} parts of the weights"
+    check_speed(job, ideal, plan.seconds * groups, words)
     block, part, quick = plan.block, plan.part, plan.quick
     position = shape[-1] if backwards else 0
     while position > 0 if backwards else position < shape[-1]:
@@ -181,7 +181,7 @@ def _convolve_rows(
                 raise OutOfMemoryError(f"causal_convolution: {short}") from None
             # There is less room than there was: what is best now, but at most half of what did not go.
             get_budget().invalidate()
-            again = choose_blocks(shape[-1], taps, fits)
+            again = time_plan(job, (some, samples))
             quick = again is not None and again.quick
             block = max(1, min(block // 2, block if again is None else again.block))
             part = min(part, taps if again is None else again.part)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
+import os
+import shutil
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.primitives._operands import shape_of
-from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError
+from hpfracc.errors import DiskFullError, InvalidInputError, OutOfMemoryError, ShapeError
 
 __all__ = ["SHARE", "check_host", "forget_pages", "same_place", "target_of"]
 
@@ -18,6 +21,8 @@ Array = np.ndarray[Any, Any]
 
 #: Share of what is free that a streamed job takes where no budget was given: pages of files need room too.
 SHARE = 0.5
+#: The smallest blocks in which disks are given out.
+_BLOCK = 512
 
 
 def check_host(operation: str, name: str, array: Any) -> None:
@@ -47,7 +52,63 @@ def target_of(operation: str, out: Any, shape: tuple[int, ...], dtype: str, size
         raise InvalidInputError(f"{operation}: a result of {dtype} does not go into {out.dtype}; use dtype {dtype}")
     if not out.flags.writeable:
         raise InvalidInputError(f"{operation}: out is read-only; open the memmap with mode 'r+' or 'w+'")
+    _reserve_file(operation, out)
     return out
+
+
+def _reserve_file(operation: str, out: Array) -> None:
+    """Reserve the room of a mapped file before anything is computed.
+
+    A new memmap is a file of holes. On a full disk, writing to a hole of a mapped file raises no error: the system ends
+    the process. A file without a path, or that is gone, cannot be reserved.
+    """
+    path = getattr(out, "filename", None)
+    if not isinstance(out, np.memmap) or out.mode == "c" or not isinstance(path, str | os.PathLike):
+        return
+    try:
+        file = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        size = os.fstat(file).st_size
+        need, free = size - _held_bytes(file), shutil.disk_usage(folder).free
+        if need <= 0:
+            return
+        try:
+            if need > free:  # asked first: a disk that becomes full on the way keeps what was reserved so far
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            _allocate(file, size)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            raise DiskFullError(
+                error.errno,
+                f"{operation}: the file of out needs {need / 2**20:,.1f} MiB more, and {free / 2**20:,.1f} MiB are "
+                f"free in {folder}; free some, or make the memmap in another folder",
+            ) from None
+    finally:
+        os.close(file)
+
+
+def _held_bytes(file: int) -> int:
+    """Bytes of a file that have room on the disk; 0 where the system does not tell."""
+    return 512 * getattr(os.fstat(file), "st_blocks", 0)
+
+
+def _allocate(file: int, size: int) -> None:
+    """Give every byte of a file room on the disk; what is in it stays."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, size)
+        return
+    # Writing a byte of each block where it is makes the block, and changes nothing.
+    with os.fdopen(os.dup(file), "r+b", buffering=0) as stream:
+        for place in range(0, size, _BLOCK):
+            stream.seek(place)
+            byte = stream.read(1)
+            stream.seek(place)
+            stream.write(byte)
+        os.fsync(file)
 
 
 def same_place(operation: str, out: Array, array: Any) -> bool:

@@ -10,85 +10,102 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from hpfracc.engine.execution.batching.sizes import largest_that_fits
+from hpfracc.engine.execution.batching.sizes import PIECE_SECONDS, Prediction
 
-__all__ = ["BlockPlan", "choose_blocks", "convolve_block", "time_blocks"]
+__all__ = ["BlockPlan", "choose_blocks", "convolve_block"]
 
-#: ``fits(weights, samples, quick)`` says whether a convolution of so many fits into memory; ``quick`` asks that no arm
-#: without room for it would be much quicker.
-Fits = Callable[..., bool]
+#: ``predict(weights, samples)`` says what a convolution of so many takes.
+Predict = Callable[[int, int], Prediction]
 #: ``convolve(weights, samples, first_weight)``; the number names the part of the weights.
 Convolve = Callable[[Any, Any, int], Any]
+
+
+#: Parts are at least this share of a block, or all weights.
+_LEAST_PART = 4
+#: Plans that transform this many times the points of one that fits are not quicker, whatever their size does to caches.
+_MORE_WORK = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
     """Outputs of a block, weights of a part, and how many there are of each.
 
-    ``quick`` says that no arm that lacks room for such a block would be much quicker.
+    ``seconds`` is what all blocks are predicted to take; ``quick`` says that no arm that lacks room for such a block
+    would be much quicker.
     """
 
     block: int
     part: int
     blocks: int
     parts: int
+    seconds: float = 0.0
     quick: bool = True
 
 
-def choose_blocks(length: int, taps: int, fits: Fits, scale: float = 1.0) -> BlockPlan | None:
-    """The cheapest blocks that fit, or None where not even one sample with one weight does.
+def choose_blocks(
+    length: int, taps: int, predict: Predict, scale: float = 1.0, *, whole: bool = True
+) -> BlockPlan | None:
+    """The blocks that are predicted to be quickest, or None where not even one sample with one weight fits.
+
+    Sizes of blocks and of parts halve. They are asked about in the order of the points they transform, until those that
+    are left transform so many more that they cannot be quicker.
 
     Parameters
     ----------
     length, taps : int
         Points of the signal and weights in all.
-    fits : callable
-        ``fits(weights, samples, quick)``.
+    predict : callable
+        ``predict(weights, samples)``.
     scale : float
         Share of what fits that may be used.
+    whole : bool
+        Whether one block with all weights is a plan.
     """
-    quick = True
-    plans = _possible(length, taps, partial(fits, quick=True))
-    if not plans:
-        quick = False
-        plans = _possible(length, taps, partial(fits, quick=False))
-    if not plans:
-        return None
-    best = replace(min(plans, key=lambda plan: _work(plan, length)), quick=quick)
-    if scale >= 1.0 or best.block <= 1:
+    best: BlockPlan | None = None
+    least_work = math.inf
+    refused: list[tuple[int, int]] = []
+    for work, pieces, block, part in sorted(_possible(length, taps)):
+        if work > _MORE_WORK * least_work:
+            break
+        if not whole and (block, part) == (length, taps):
+            continue
+        samples = min(length, block + part - 1)
+        if any(part >= some and samples >= points for some, points in refused):
+            continue  # a smaller one has no room, or only on a slow arm
+        found = predict(part, samples)
+        seconds = pieces * (found.seconds + PIECE_SECONDS)
+        if found.slow or found.seconds == math.inf:
+            refused.append((part, samples))
+        else:
+            least_work = min(least_work, work)
+        if seconds < (math.inf if best is None else best.seconds):
+            best = BlockPlan(block, part, -(-length // block), -(-taps // part), seconds, not found.slow)
+    if best is None or scale >= 1.0 or best.block <= 1:
         return best
     block = max(1, int(best.block * scale))
     return replace(best, block=block, blocks=-(-length // block))
 
 
-def _possible(length: int, taps: int, fits: Callable[[int, int], bool]) -> list[BlockPlan]:
-    """The longest blocks for all weights at once, and for as many weights as outputs."""
-    whole = largest_that_fits(lambda size: fits(taps, min(length, size + taps - 1)), length)
-    size = largest_that_fits(lambda size: fits(min(size, taps), min(length, size + min(size, taps) - 1)), length)
-    plans = (_plan(length, taps, whole, taps), _plan(length, taps, size, min(size, taps)))
-    return [plan for plan in plans if plan is not None]
+def _possible(length: int, taps: int) -> Iterator[tuple[float, float, int, int]]:
+    """Points transformed in all, times the logarithm; how many pieces that are; and the sizes of block and part."""
+    for block in _halves(length):
+        for part in _halves(taps):
+            if _LEAST_PART * part < block and part < taps:
+                break  # parts much shorter than a block only make pieces of it
+            blocks, parts = -(-length // block), -(-taps // part)
+            # The first blocks lie before the end of the weights: they meet some of the parts, or some samples only.
+            early = min(blocks, max(1, taps // block))
+            pieces = blocks * parts - early * (parts - 1) / 2
+            seen = min(length, block + part - 1) + part
+            yield pieces * seen * math.log2(seen + 1), pieces, block, part
 
 
-def _plan(length: int, taps: int, block: int, part: int) -> BlockPlan | None:
-    if block < 1 or part < 1:
-        return None
-    return BlockPlan(block, part, -(-length // block), max(1, -(-taps // part)))
-
-
-def _work(plan: BlockPlan, length: int) -> float:
-    """Points transformed in all, times the logarithm: blocks shorter than the weights they meet waste most of it."""
-    seen = plan.block + plan.part
-    return plan.blocks * plan.parts * seen * math.log2(seen + 1)
-
-
-def time_blocks(length: int, block: int, *, backwards: bool = False) -> Iterator[tuple[int, int]]:
-    """``(begin, end)`` of each block; ``backwards`` where results go where the samples were."""
-    starts = range(0, length, block)
-    for begin in reversed(starts) if backwards else starts:
-        yield begin, min(length, begin + block)
+def _halves(size: int) -> Iterator[int]:
+    while size >= 1:
+        yield size
+        size //= 2
 
 
 def convolve_block(

@@ -1,21 +1,20 @@
-"""Calls spread over the processor's cores, so many at a time that starting them is nothing beside them."""
+"""Calls spread over threads, or over processes, so many at a time that sending them is nothing beside them."""
 
 from __future__ import annotations
 
-import contextvars
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from hpfracc._optional import import_optional
 from hpfracc.engine.execution.batching.items import item_error
+from hpfracc.engine.workers import run_items
 from hpfracc.errors import BatchItemError
 
 __all__ = ["map_items"]
 
-#: Seconds that one task should take: long enough to hide what starting it costs, short enough to share work evenly.
-SHORTEST, BEST, LONGEST = 0.2, 0.5, 2.0
+#: Seconds that one task should take: long enough to hide what sending it costs, short enough to share work evenly.
+BEST = 0.5
 
 
 def calls_together(seconds: float, left: int, workers: int) -> int:
@@ -45,8 +44,10 @@ def map_items(
             results[index] = _one(call, index, len(indices))
             advance(1)
         return [results[index] for index in indices]
-    run = _by_processes if processes else _by_threads
-    short = run(call, rest, workers, seconds, results, advance, len(indices))
+    if processes:
+        short = _by_processes(call, rest, workers, seconds, results, advance, len(indices))
+    else:
+        short = _by_threads(call, rest, workers, results, advance, len(indices))
     for index in short:
         results[index] = _one(call, index, len(indices))
         advance(1)
@@ -88,33 +89,24 @@ def _by_threads(
     call: Callable[[int], Any],
     rest: list[int],
     workers: int,
-    seconds: float,
     results: dict[int, Any],
     advance: Callable[[int], None],
     count: int,
 ) -> list[int]:
     short: list[int] = []
-    begin = 0
-    with ThreadPoolExecutor(workers, thread_name_prefix="hpfracc-batch") as pool:
-        running: set[Future[Any]] = set()
+
+    def one(index: int) -> None:
         try:
-            while begin < len(rest) or running:
-                while begin < len(rest) and len(running) < workers:
-                    size = calls_together(seconds, len(rest) - begin, workers)
-                    task = rest[begin : begin + size]
-                    begin += size
-                    running.add(pool.submit(contextvars.copy_context().run, _several, call, task))
-                finished, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    done, missing, took = future.result()
-                    results.update(done)
-                    short += missing
-                    advance(len(done))
-                    if done:
-                        seconds = 0.5 * seconds + 0.5 * took / len(done)
-        except _ItemFailedError as failed:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise _named(failed, count) from failed.error
+            results[index] = call(index)
+        except MemoryError:
+            short.append(index)
+        except Exception as error:
+            raise _ItemFailedError(index, error) from error
+
+    try:
+        run_items(one, rest, workers, advance=advance, until_error=True)
+    except _ItemFailedError as failed:
+        raise _named(failed, count) from failed.error
     return short
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import Any
 
 from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.batching.sizes import Prediction
 from hpfracc.engine.execution.failure import Failure, classify, drop_frames
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.execution.planning import learns, make_plan, make_request
@@ -15,20 +17,27 @@ from hpfracc.engine.execution.recovery import recover
 from hpfracc.engine.primitives._operands import shape_of
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
 from hpfracc.engine.selection.candidates import Request
-from hpfracc.engine.selection.decide import decide
+from hpfracc.engine.selection.decide import WORTH_CUTTING, Verdict, decide
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import BackendUnavailableError, OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["Job", "PieceTooLargeError"]
+__all__ = ["Job", "PieceTooLargeError", "as_spec"]
 
 #: How much slower than an arm without room the one that is taken may be; else smaller pieces give that arm room.
 _HARDLY_SLOWER = 1.5
 
 
 class PieceTooLargeError(Exception):
-    """A piece ran out of memory; only seen inside the engine."""
+    """A piece for which there was no room; only seen inside the engine.
+
+    ``slow`` says that an arm has room, and that one without room would be much quicker.
+    """
+
+    def __init__(self, message: str, *, slow: bool = False) -> None:
+        super().__init__(message)
+        self.slow = slow
 
 
 class Job:
@@ -57,12 +66,14 @@ class Job:
         self.limit = limit
         #: The kernel that all pieces run on, as ``"numpy:fft"``, where that is fixed.
         self.kernel: str | None = None
+        #: Whether the call is cut because memory is short.
+        self.short = False
         self.pieces = 0
         self.decision: Decision | None = None
 
-    def fits(self, operands: tuple[Any, ...], reserved: int = 0, *, quick: bool = True) -> bool:
-        """Whether some arm takes this piece; ``quick`` asks that none without room for it would be much quicker."""
-        specs = tuple(ArraySpec(shape_of(array), dtype_of(array)) for array in operands)
+    def verdict(self, operands: tuple[Any, ...], reserved: int = 0, *, ignore_memory: bool = False) -> Verdict | None:
+        """What would be decided for this piece beside ``reserved`` bytes; None where no arm takes it."""
+        specs = tuple(as_spec(array) for array in operands)
         made = make_request(
             self.primitive,
             specs,
@@ -71,13 +82,26 @@ class Job:
             placement=self.request.placement,
             limit=self.limit,
             kernel=self.kernel,
+            short=self.short and not ignore_memory,
         )
-        request = replace(made, reserved=reserved)
+        request = replace(made, reserved=reserved, ignore_memory=ignore_memory)
         try:
-            verdict = decide(request, knowledge_for(request.settings), frozen=True)
+            return decide(request, knowledge_for(request.settings), frozen=True)
         except (OutOfMemoryError, BackendUnavailableError):
-            return False
-        return not quick or not verdict.expected > _HARDLY_SLOWER * verdict.rival
+            return None
+
+    def predict(self, operands: tuple[Any, ...], reserved: int = 0) -> Prediction:
+        """What this piece would take beside ``reserved`` bytes."""
+        verdict = self.verdict(operands, reserved)
+        if verdict is None:
+            return Prediction(math.inf)
+        seconds = verdict.expected if verdict.expected == verdict.expected else 0.0
+        return Prediction(seconds, verdict.slowdown > _HARDLY_SLOWER)
+
+    def fits(self, operands: tuple[Any, ...], reserved: int = 0, *, quick: bool = True) -> bool:
+        """Whether some arm takes this piece; ``quick`` asks that none without room for it would be much quicker."""
+        found = self.predict(operands, reserved)
+        return found.seconds < math.inf and not (quick and found.slow)
 
     def run(self, operands: tuple[Any, ...], key: Any = None, *, quick: bool = False) -> Any:
         """One piece; :class:`PieceTooLargeError` where its memory ran out.
@@ -85,20 +109,13 @@ class Job:
         ``quick`` treats a piece so, too, for which a much quicker arm has no room: a smaller piece gives it some.
         """
         params = self.params if key is None else {**self.params, "weights_key": key}
-        try:
-            plan = make_plan(
-                self.primitive,
-                operands,
-                self.params,
-                backend=self.backend,
-                prepared=key is not None,
-                limit=self.limit,
-                kernel=self.kernel,
-            )
-        except OutOfMemoryError as error:
-            raise PieceTooLargeError(str(error)) from None
-        if quick and plan.in_chunks is not None:
-            raise PieceTooLargeError(plan.in_chunks)
+        plan = self._plan(operands, key)
+        if quick and plan.slowdown > WORTH_CUTTING:
+            # What is kept for later is given up before time is.
+            ladder.climb(plan.bound.arm.device, highest="own caches")
+            plan = self._plan(operands, key)
+            if plan.slowdown > WORTH_CUTTING:
+                raise PieceTooLargeError(plan.in_chunks or f"{plan.bound.arm.name} has room alone", slow=True)
         bound = plan.bound
         begin = time.perf_counter()
         try:
@@ -121,6 +138,21 @@ class Job:
         self.decision = plan.decision
         return result
 
+    def _plan(self, operands: tuple[Any, ...], key: Any) -> Plan:
+        try:
+            return make_plan(
+                self.primitive,
+                operands,
+                self.params,
+                backend=self.backend,
+                prepared=key is not None,
+                limit=self.limit,
+                kernel=self.kernel,
+                short=self.short,
+            )
+        except OutOfMemoryError as error:
+            raise PieceTooLargeError(str(error)) from None
+
     def _learn(self, plan: Plan, seconds: float) -> None:
         """Pieces are calls like others, as far as the host's clock sees their end."""
         arm, request = plan.bound.arm, plan.request
@@ -128,3 +160,10 @@ class Job:
         if learns(request) and not (stays and registry.adapter(arm.backend).is_asynchronous(arm.device)):
             first = plan.knowledge.is_first(plan.option)
             plan.knowledge.observe(request, plan.option, seconds, first=first, calls=1)
+
+
+def as_spec(array: Any) -> Any:
+    """What is known of an operand without its values; plain numbers stay, for they take the dtype of the others."""
+    if isinstance(array, ArraySpec | bool | int | float | complex):
+        return array
+    return ArraySpec(shape_of(array), dtype_of(array))

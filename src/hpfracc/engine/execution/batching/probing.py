@@ -21,6 +21,8 @@ logger = logging.getLogger("hpfracc.memory")
 
 #: Elements of the largest operand in the two trials: enough that what is always there is nothing beside it.
 _SMALL, _LARGE = 2**14, 2**15
+#: Kinds of call whose need is remembered.
+_MOST_LINES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ class Probe:
         kinds = tuple((len(operand.shape), operand.dtype) for operand in operands)
         key = (kinds, tuple(sorted(map(repr, params.items()))))
         if key not in self._lines:
+            if len(self._lines) >= _MOST_LINES:
+                self._lines.clear()
             self._lines[key] = self._try(operands, params)
         line = self._lines[key]
         return None if line is None else size + line(size)

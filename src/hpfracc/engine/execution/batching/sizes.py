@@ -4,18 +4,38 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from hpfracc.engine.locks import Guarded
 
-__all__ = ["ChunkSizer", "Remembered", "largest_that_fits", "remembered_sizes", "round_size"]
+__all__ = [
+    "PIECE_SECONDS",
+    "ChunkSizer",
+    "Prediction",
+    "Remembered",
+    "largest_that_fits",
+    "remembered_sizes",
+    "round_size",
+]
 
 T = TypeVar("T")
 
 #: How close the search comes to what just fails, and how much of what just fits is left free.
 CLOSE_ENOUGH, SPARE = 1.1, 0.95
+#: What a piece takes beside its kernel: it is described, decided and bound as a call of its own.
+PIECE_SECONDS = 1e-3
 #: Kinds of work whose size is remembered.
 _MOST_REMEMBERED = 1024
+
+
+class Prediction(NamedTuple):
+    """What a piece is predicted to take: inf where no arm has room for it, 0 where nothing is known.
+
+    ``slow`` says that an arm without room for it would be much quicker.
+    """
+
+    seconds: float
+    slow: bool = False
 
 
 def round_size(count: int) -> int:

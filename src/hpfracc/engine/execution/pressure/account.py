@@ -158,8 +158,9 @@ def limit(device: str, size: int | str) -> Iterator[None]:
     if device != HOST and not device.startswith("cuda"):
         raise InvalidInputError(f"device={device!r} is no device; use 'cpu' or a card such as 'cuda:0'")
     name = "cuda:0" if device == "cuda" else device
-    before = get_budget().cap(name, parse_bytes("size", size))
+    cap, before = parse_bytes("size", size), get_budget().caps().get(name)
     try:
+        get_budget().cap(name, cap)
         yield
     finally:
         get_budget().cap(name, before)

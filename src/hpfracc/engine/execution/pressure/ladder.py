@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import logging
+import os
 import sys
 import threading
 import time
@@ -35,6 +36,8 @@ RUNGS = ("own caches", "garbage", "library caches", "smaller chunks", "device bu
 _COLLECT_EVERY = 2.0
 #: Seconds to wait for a thread that is cleaning up already.
 _PATIENCE = 1.0
+#: Seconds between two looks whether it is done.
+_LOOK_EVERY = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,8 @@ class Ladder(Guarded):
         self._callbacks: list[Callable[[], Any]] = []
         self._collected = -float("inf")
         self._inside = threading.local()
-        self._busy = threading.Lock()
+        #: Who climbs now. Not a lock: an interrupt after one was acquired with a timeout would leave it held.
+        self._climber: dict[str, object] = {}
 
     def register(self, callback: Callable[[], Any]) -> None:
         """Call ``callback()`` on the first rung: for caches of the user's own. An int it returns is its account."""
@@ -142,14 +146,20 @@ class Ladder(Guarded):
         """
         if getattr(self._inside, "climbing", False):
             return CleanupReport(device, skipped="called from inside a clean-up")
-        if not self._busy.acquire(timeout=_PATIENCE):
-            return CleanupReport(device, skipped="another thread is cleaning up")
-        self._inside.climbing = True
+        climb, climber = _Climb(device, need, force, enough or _has_room(device, need)), self._climber
+        until = time.monotonic() + _PATIENCE
         try:
-            return self._climb(_Climb(device, need, force, enough or _has_room(device, need)), highest)
+            while climber.setdefault("now", climb) is not climb:
+                if time.monotonic() > until:
+                    return CleanupReport(device, skipped="another thread is cleaning up")
+                time.sleep(_LOOK_EVERY)
+            self._inside.climbing = True
+            return self._climb(climb, highest)
         finally:
+            # No call in here before it is undone: an interrupt is raised after calls.
             self._inside.climbing = False
-            self._busy.release()
+            if "now" in climber and climber["now"] is climb:
+                del climber["now"]
 
     def _climb(self, climb: _Climb, highest: str) -> CleanupReport:
         device = climb.device
@@ -247,7 +257,11 @@ class Ladder(Guarded):
         with self._lock:
             self._callbacks.clear()
         self._collected = -float("inf")
-        self._busy = threading.Lock()
+        self.forget_climber()
+
+    def forget_climber(self) -> None:
+        """As if nobody were climbing: in a forked child the thread that did so is not there."""
+        self._climber = {}
         self._inside = threading.local()
 
 
@@ -281,3 +295,6 @@ def _trim_heap() -> bool:
 
 #: That of this process.
 ladder = Ladder()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=ladder.forget_climber)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import statistics
 import threading
 import time
@@ -10,8 +11,10 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, NoReturn
 
+from hpfracc._aside import Aside
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.pressure.growth import SLOWEST, WINDOW, Growth, find_growth
 from hpfracc.engine.execution.pressure.ladder import CleanupReport, ladder
@@ -122,6 +125,9 @@ class MemoryMonitor(Guarded):
     read : callable, optional
         How memory is read; for tests.
     """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a MemoryMonitor watches its own process; call get_memory_monitor() in the other one")
 
     def __init__(
         self,
@@ -280,7 +286,6 @@ class MemoryMonitor(Guarded):
             if self._sampler is None:
                 spans.watch(True)
                 self._sampler = _Sampler(self, interval)
-                self._sampler.start()
 
     def stop_sampling(self) -> None:
         """End the background thread; nothing happens if there is none."""
@@ -327,17 +332,25 @@ class MemoryMonitor(Guarded):
             ladder.unregister(callback)
 
 
-class _Sampler(threading.Thread):
-    """Looks again and again; ends with the monitor it looks for."""
+class _Sampler:
+    """Looks again and again from a thread of its own; ends with the monitor it looks for."""
 
     def __init__(self, monitor: MemoryMonitor, interval: float) -> None:
-        super().__init__(name="hpfracc-memory", daemon=True)
         self._monitor = weakref.ref(monitor)
         self._interval = interval
-        self._ended = threading.Event()
+        self._end: SimpleQueue[None] = SimpleQueue()
+        self._thread = 0
+        self._process = os.getpid()
+        self._work = Aside(self._run, awaited=False, name="hpfracc-memory")
 
-    def run(self) -> None:
-        while not self._ended.wait(self._interval):
+    def _run(self) -> None:
+        self._thread = threading.get_ident()
+        while True:
+            try:
+                self._end.get(timeout=self._interval)
+                return
+            except Empty:
+                pass
             monitor = self._monitor()
             if monitor is None:
                 return
@@ -347,10 +360,13 @@ class _Sampler(threading.Thread):
                 logger.warning("a memory snapshot failed", exc_info=True)
             del monitor
 
+    def is_alive(self) -> bool:
+        return not self._work.ended and self._process == os.getpid()
+
     def stop(self) -> None:
-        self._ended.set()
-        if threading.current_thread() is not self:  # a callback of its own may stop it
-            self.join(timeout=5.0)
+        self._end.put(None)
+        if self.is_alive() and threading.get_ident() != self._thread:  # a callback of its own may stop it
+            self._work.wait(5.0)
 
 
 def _check_threshold(share: float) -> None:

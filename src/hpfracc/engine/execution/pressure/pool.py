@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -55,6 +55,9 @@ class MemoryPool(Guarded):
         self._host = BufferPool(parse_bytes("max_bytes", max_bytes), _pinned if pinned else None)
         self._device: dict[int, tuple[weakref.ref[Any] | None, Any, int]] = {}
         self._hits = self._misses = 0
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a MemoryPool holds memory of its own process; call get_memory_pool() in the other one")
 
     def allocate(
         self,

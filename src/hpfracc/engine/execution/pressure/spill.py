@@ -43,6 +43,9 @@ class Spillable(Guarded):
         self._host: np.ndarray[Any, Any] | None = None
         _every.add(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Spillable, (self.get(),)
+
     @property
     def spilled(self) -> bool:
         """Whether it is on the host now."""

@@ -1,19 +1,21 @@
-"""Reading everything that lies in a wisdom folder, and writing merged files that are whole or not there at all."""
+"""Reading everything that lies in a wisdom folder, and setting aside what is damaged."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpfracc.engine.selection.records import Record
-from hpfracc.engine.selection.wisdom.document import Content, read_journal, read_merged
-from hpfracc.engine.selection.wisdom.location import PLAIN, FileKind, Layout, temporary
+from hpfracc._files import UnfitFileError, read_plain
+from hpfracc.engine.selection.records import Entry
+from hpfracc.engine.selection.wisdom.document import MOST_BYTES, Content, read_journal, read_merged
+from hpfracc.engine.selection.wisdom.location import FileKind, Layout
 from hpfracc.engine.selection.wisdom.retention import unite
 
-__all__ = ["Snapshot", "Source", "list_files", "read_folder", "remove_leftovers", "set_aside", "write_whole"]
+__all__ = ["Snapshot", "Source", "list_files", "read_folder", "remove_leftovers", "set_aside"]
 
 #: Times a folder is read again because a file went away meanwhile, which means that somebody merged.
 _ATTEMPTS = 16
@@ -23,12 +25,18 @@ _ABANDONED = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file that was read: all of its bytes, and what they hold."""
+    """One file that was read: all of its bytes, and what they hold. One that is not fit to be read has no bytes."""
 
     path: Path
     kind: FileKind
     data: bytes
     content: Content
+    status: os.stat_result
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a plain file, not a FIFO, a folder or a device."""
+        return stat.S_ISREG(self.status.st_mode)
 
 
 @dataclass(slots=True)
@@ -36,7 +44,7 @@ class Snapshot:
     """Everything in a folder at one moment."""
 
     sources: list[Source] = field(default_factory=list)
-    records: dict[str, Record] = field(default_factory=dict)
+    records: dict[str, Entry] = field(default_factory=dict)
 
     def of_kind(self, kind: FileKind) -> list[Source]:
         """The files of one kind."""
@@ -44,8 +52,8 @@ class Snapshot:
 
     @property
     def damaged(self) -> list[Source]:
-        """The files that are broken as a whole."""
-        return [source for source in self.sources if source.content.damage is not None]
+        """The files that are to be set aside."""
+        return [source for source in self.sources if source.content.fault is not None]
 
     @property
     def skipped(self) -> int:
@@ -75,20 +83,26 @@ def _read_once(layout: Layout, merged_only: bool) -> tuple[Snapshot, bool]:
         if kind not in (("merged",) if merged_only else ("merged", "generation", "journal")):
             continue
         try:
-            data = path.read_bytes()
+            snapshot.sources.append(_read_file(path, kind, contents))
         except FileNotFoundError:
             complete = False
-            continue
         except OSError:  # another user's, perhaps: it is neither read nor, therefore, removed
             continue
-        form: FileKind = "journal" if kind == "journal" else "merged"
-        content = contents.get((form, data))
-        if content is None:  # the merged file mostly is a copy of a generation: decoding is what takes time
-            content = read_journal(data) if form == "journal" else read_merged(data)
-            contents[form, data] = content
-        snapshot.sources.append(Source(path, kind, data, content))
     snapshot.records = unite(*(content.records for content in contents.values()))
     return snapshot, complete
+
+
+def _read_file(path: Path, kind: FileKind, contents: dict[tuple[FileKind, bytes], Content]) -> Source:
+    try:
+        data, status = read_plain(path, MOST_BYTES)
+    except UnfitFileError as error:
+        return Source(path, kind, b"", Content(damage=error.strerror), os.stat(path))
+    form: FileKind = "journal" if kind == "journal" else "merged"
+    content = contents.get((form, data))
+    if content is None:  # the merged file mostly is a copy of a generation: decoding is what takes time
+        content = read_journal(data) if form == "journal" else read_merged(data)
+        contents[form, data] = content
+    return Source(path, kind, data, content, status)
 
 
 def list_files(layout: Layout) -> list[tuple[Path, FileKind]]:
@@ -100,43 +114,20 @@ def list_files(layout: Layout) -> list[tuple[Path, FileKind]]:
     return [(layout.folder / name, kind) for name in names if (kind := layout.kind_of(name)) is not None]
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that whoever opens it, also after a crash, finds all of ``data`` or what was there before."""
-    new = temporary(path)
-    try:
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o666)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(new)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename last through a loss of power, before anything is removed that it replaces."""
-    with contextlib.suppress(OSError):  # some systems cannot open a folder
-        fd = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-
 def set_aside(source: Source, layout: Layout) -> Path | None:
     """Rename a damaged file, if it still is what was read; the new path, or None if it is gone or must stay."""
     aside = layout.aside(source.path)
     try:
-        if source.path.read_bytes() != source.data:  # someone has mended it meanwhile
+        if _identity(os.stat(source.path)) != _identity(source.status):  # someone has mended it meanwhile
             return None
         os.rename(source.path, aside)
     except OSError:
         return None
     return aside
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns
 
 
 def remove_leftovers(layout: Layout) -> None:

@@ -8,8 +8,9 @@ import sys
 import time
 from pathlib import Path
 
+from hpfracc._files import OPEN_FLAGS
 from hpfracc.engine.selection.wisdom.document import encode_journal_head
-from hpfracc.engine.selection.wisdom.location import PLAIN, Layout
+from hpfracc.engine.selection.wisdom.location import Layout
 
 if sys.platform != "win32":
     import fcntl
@@ -32,7 +33,7 @@ class Journal:
         self._fd = -1
         while self._fd < 0:
             self.path = layout.new_journal()
-            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | PLAIN, 0o666)
+            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666)
             if _hold(fd):
                 self._fd = fd
             else:  # someone looked at it between its making and our lock, and may be removing it
@@ -73,10 +74,13 @@ class Journal:
             self.close()
 
 
-def remove_if_abandoned(path: Path, size: int, layout: Layout) -> bool:
-    """Remove a journal of which ``size`` bytes were read and merged, unless it grew or its writer may still live."""
+def remove_if_abandoned(path: Path, size: int, layout: Layout, aside: Path | None = None) -> bool:
+    """Remove a journal of ``size`` bytes that was read and merged, unless it grew or its writer may still live.
+
+    With ``aside`` it is renamed to that instead.
+    """
     try:
-        fd = os.open(path, os.O_RDWR | PLAIN)
+        fd = os.open(path, os.O_RDWR | OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0))
     except OSError:
         return False
     try:
@@ -90,7 +94,10 @@ def remove_if_abandoned(path: Path, size: int, layout: Layout) -> bool:
         sure = locked is True and layout.is_from_here(path)
         if not sure and time.time() - status.st_mtime < UNTOUCHED_SECONDS:
             return False
-        os.unlink(path)
+        if aside is None:
+            os.unlink(path)
+        else:
+            os.rename(path, aside)
     except OSError:
         return False
     finally:

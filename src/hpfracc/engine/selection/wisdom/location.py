@@ -12,12 +12,9 @@ from typing import Literal
 from hpfracc.engine.selection.wisdom.notices import warn_once
 from hpfracc.errors import ConfigurationError
 
-__all__ = ["PLAIN", "FileKind", "Layout", "host_name", "resolve_path", "temporary"]
+__all__ = ["FileKind", "Layout", "host_name", "resolve_path"]
 
 FileKind = Literal["merged", "generation", "journal", "leftover", "damaged"]
-
-#: Flags for opening any of these files: bytes as they are, and not passed on to programs that are started.
-PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 _STEM = "wisdom"
 
@@ -43,6 +40,12 @@ def resolve_path(setting: str | None) -> Path | None:
     text = os.path.expanduser(setting.strip())
     if text.startswith("~"):
         raise ConfigurationError(f"wisdom={setting!r}: whose home that is cannot be told; write the whole path")
+    try:
+        valid = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        valid = False
+    if not valid:
+        raise ConfigurationError(f"wisdom={setting!r} holds characters that no path can have; name another folder")
     return Path(text).absolute()
 
 
@@ -78,7 +81,7 @@ class Layout:
     @classmethod
     def of(cls, path: Path) -> Layout:
         """The layout at a path from :func:`resolve_path`."""
-        if path.suffix == ".json" and not path.is_dir():
+        if path.suffix == ".json" and not os.path.isdir(path):  # unlike Path.is_dir, raises nothing
             return cls(path.parent, path.stem)
         return cls(path)
 
@@ -108,7 +111,7 @@ class Layout:
             "generation": rf"{stem}-[0-9a-f]{{16}}\.json",
             "journal": rf"{prefix}[^-]+-\d+-[0-9a-f]{{16}}\.jsonl",
             "leftover": rf"\.{stem}(-[0-9a-f]{{16}})?\.json\.[0-9a-f]{{16}}\.tmp",
-            "damaged": rf"{stem}(-[0-9a-f]{{16}})?\.json\.damaged-.+",
+            "damaged": rf"({stem}(-[0-9a-f]{{16}})?\.json|{prefix}[^-]+-\d+-[0-9a-f]{{16}}\.jsonl)\.damaged-.+",
         }
         return next((kind for kind, pattern in patterns.items() if re.fullmatch(pattern, name)), None)
 
@@ -119,11 +122,6 @@ class Layout:
     @property
     def _journal_prefix(self) -> str:
         return "journal-" if self.stem == _STEM else f"{self.stem}.journal-"
-
-
-def temporary(path: Path) -> Path:
-    """A name beside ``path`` under which it is written before it is renamed."""
-    return path.with_name(f".{path.name}.{_random()}.tmp")
 
 
 def host_name() -> str:

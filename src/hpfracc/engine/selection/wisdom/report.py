@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from hpfracc.engine.selection.records import Record
+from hpfracc.engine.selection.records import Entry, Record
 from hpfracc.engine.selection.wisdom.folder import list_files
-from hpfracc.engine.selection.wisdom.location import Layout
+from hpfracc.engine.selection.wisdom.location import FileKind, Layout
 
 __all__ = ["describe_files", "describe_records"]
 
 
-def describe_records(records: Sequence[Record]) -> dict[str, Any]:
-    """Counts by kind, and a row for each fingerprint, backend and operation, the most recent first."""
+def describe_records(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Counts by kind, and a row for each fingerprint, backend and operation, the most recent first.
+
+    Records of a later version are counted apart, as ``unknown``.
+    """
+    records = [entry for entry in entries if isinstance(entry, Record)]
     groups: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for record in records:
         groups[record.fingerprint, record.backend, record.operation].append(record)
@@ -32,13 +38,22 @@ def describe_records(records: Sequence[Record]) -> dict[str, Any]:
         for (fingerprint, backend, operation), group in groups.items()
     ]
     rows.sort(key=lambda row: (-row["newest"], row["fingerprint"], row["backend"], row["operation"]))
-    return {"records": len(records), "kinds": dict(Counter(record.kind for record in records)), "rows": rows}
+    return {
+        "records": len(records),
+        "unknown": len(entries) - len(records),
+        "kinds": dict(Counter(record.kind for record in records)),
+        "rows": rows,
+    }
 
 
 def describe_files(layout: Layout | None) -> dict[str, Any]:
     """Names, sizes and times of last change of the files on disk; ``changed`` is None where there are none."""
     files: list[dict[str, Any]] = []
-    for path, kind in list_files(layout) if layout is not None else []:
+    found: list[tuple[Path, FileKind]] = []
+    if layout is not None:
+        with contextlib.suppress(OSError):  # a folder that cannot be read; ``state`` says so
+            found = list_files(layout)
+    for path, kind in found:
         try:
             status = path.stat()
         except OSError:  # merged away meanwhile

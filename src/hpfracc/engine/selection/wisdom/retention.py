@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from hpfracc.engine.selection.records import Kind, Record
+from hpfracc.engine.selection.records import Entry, Kind, Record, UnknownRecord
 
 __all__ = ["retain", "unite"]
 
@@ -20,11 +20,13 @@ PER_GROUP: dict[Kind, int] = {"sample": 32, "knot": 4, "compile": 8, "transfer":
 #: Reading as many takes some 0.3 s.
 MOST_SAMPLES = 20_000
 MOST_OTHERS = 10_000
+#: The same of records that a later version wrote, whose groups are not known here.
+MOST_UNKNOWN = 10_000
 
 
-def unite(*collections: Iterable[Record]) -> dict[str, Record]:
+def unite(*collections: Iterable[Entry]) -> dict[str, Entry]:
     """All records by id. Of two that share one, which only tampering makes, the same is kept whatever the order."""
-    united: dict[str, Record] = {}
+    united: dict[str, Entry] = {}
     for records in collections:
         for record in records:
             known = united.setdefault(record.id, record)
@@ -33,21 +35,25 @@ def unite(*collections: Iterable[Record]) -> dict[str, Record]:
     return united
 
 
-def retain(records: Iterable[Record]) -> list[Record]:
+def retain(records: Iterable[Entry]) -> list[Entry]:
     """Those worth keeping, from the oldest to the newest."""
     groups: dict[Any, list[Record]] = defaultdict(list)
+    samples: list[Entry] = []
+    others: list[Entry] = []
+    unknown: list[Entry] = []
     for record in records:
-        groups[_group(record)].append(record)
-    samples: list[Record] = []
-    others: list[Record] = []
+        if isinstance(record, UnknownRecord):
+            unknown.append(record)
+        else:
+            groups[_group(record)].append(record)
     for group in groups.values():
         kind = group[0].kind
         group.sort(key=lambda record: record.age_order)
         (samples if kind == "sample" else others).extend(group[-PER_GROUP[kind] :])
-    for kept, most in ((samples, MOST_SAMPLES), (others, MOST_OTHERS)):
+    for kept, most in ((samples, MOST_SAMPLES), (others, MOST_OTHERS), (unknown, MOST_UNKNOWN)):
         kept.sort(key=lambda record: record.age_order)
         del kept[: max(0, len(kept) - most)]
-    return sorted(samples + others, key=lambda record: record.age_order)
+    return sorted(samples + others + unknown, key=lambda record: record.age_order)
 
 
 def _group(record: Record) -> tuple[Any, ...]:

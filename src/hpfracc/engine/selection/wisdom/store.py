@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hpfracc._files import write_whole
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection.records import Record
-from hpfracc.engine.selection.wisdom.document import encode_lines, encode_merged
+from hpfracc.engine.selection.records import Entry, Record
+from hpfracc.engine.selection.wisdom.document import MOST_BYTES, encode_lines, encode_merged
 from hpfracc.engine.selection.wisdom.exchange import read_import
-from hpfracc.engine.selection.wisdom.folder import Snapshot, list_files, read_folder, write_whole
+from hpfracc.engine.selection.wisdom.folder import Snapshot, list_files, read_folder
 from hpfracc.engine.selection.wisdom.journal import Journal
 from hpfracc.engine.selection.wisdom.location import Layout
 from hpfracc.engine.selection.wisdom.merging import merge_into_one
-from hpfracc.engine.selection.wisdom.notices import warn_once
+from hpfracc.engine.selection.wisdom.notices import continuing, warn_once
 from hpfracc.engine.selection.wisdom.report import describe_files, describe_records
 from hpfracc.engine.selection.wisdom.retention import retain, unite
 from hpfracc.errors import WisdomError
@@ -61,7 +62,7 @@ class Wisdom(Guarded):
         self.read_only = read_only
         self._layout = None if path is None else Layout.of(path)
         self._alone = read_only and path is not None and path == Layout.of(path).merged
-        self._pending: list[Record] = []
+        self._pending: list[Entry] = []
         self._journal: Journal | None = None
         self._retry_at: float | None = None  # set while the folder cannot be written
         _every.add(self)
@@ -74,7 +75,8 @@ class Wisdom(Guarded):
             self._pending.extend(records)
             full = len(self._pending) >= _GATHERED
         if full:
-            self.flush()
+            with continuing(self.path, "what is learned is kept in memory only"):
+                self.flush()
 
     def flush(self) -> bool:
         """Write what was appended: once this returns True it outlives the process, however that ends.
@@ -112,7 +114,13 @@ class Wisdom(Guarded):
     def tidy(self) -> None:
         """Write what is left, and merge once many files have gathered: what a process does at its end."""
         self.flush()
-        if self._layout is not None and len(list_files(self._layout)) > _SCATTERED:
+        if self._layout is None:
+            return
+        try:
+            scattered = len(list_files(self._layout)) > _SCATTERED
+        except OSError:  # a folder that cannot be read is not tidied
+            return
+        if scattered:
             self.merge()
 
     def load(self, valid: Validity | None = None) -> list[Record]:
@@ -125,9 +133,10 @@ class Wisdom(Guarded):
             hardware or with another version, are left out. Or a test of a record. All without it.
         """
         with self._lock:
-            records, snapshot = self._everything()
+            entries, snapshot = self._everything()
             if self._layout is not None and snapshot is not None and snapshot.damaged:
-                self._mend(self._layout, records, snapshot)
+                self._mend(self._layout, entries, snapshot)
+        records = [entry for entry in entries if isinstance(entry, Record)]
         if valid is None:
             return records
         if isinstance(valid, Mapping):
@@ -136,19 +145,32 @@ class Wisdom(Guarded):
 
     def export(self, path: str | os.PathLike[str]) -> int:
         """Write everything known into one file that :meth:`import_` takes elsewhere; how many records it holds."""
-        records = self.load()
+        data, count = self.encode()
         try:
-            write_whole(Path(path), encode_merged(records))
+            write_whole(path, [data])
         except OSError as error:
             raise WisdomError(
                 f"wisdom cannot be exported to {path} ({error.strerror or error}); name a file in a folder that exists "
                 "and can be written"
             ) from error
-        return len(records)
+        return count
+
+    def encode(self) -> tuple[bytes, int]:
+        """What :meth:`export` writes, and how many records it holds."""
+        with self._lock:
+            entries, snapshot = self._everything()
+        if self._layout is not None and snapshot is None:
+            raise WisdomError(
+                f"wisdom at {self.path} cannot be read, so it cannot be exported; let this user read the folder"
+            )
+        return encode_merged(entries), len(entries)
 
     def import_(self, path: str | os.PathLike[str]) -> int:
         """Take what a file from :meth:`export`, or a whole wisdom folder, holds; how many records were new."""
         imported = read_import(Path(path))
+        size = sum(len(record.to_line()) for record in imported)
+        if size > MOST_BYTES // 2:
+            raise WisdomError(f"{path} cannot be imported: its records have {size:,} bytes; export fewer at a time")
         with self._lock:
             if self.read_only:
                 raise WisdomError(
@@ -159,7 +181,15 @@ class Wisdom(Guarded):
             known = {record.id: record for record in self._everything()[0]}
             united = retain(unite(known.values(), imported).values())
             new = [record for record in united if record.id not in known]
-            self.append(new)
+            if new:
+                try:
+                    self._write(self._layout, encode_lines(new))
+                except OSError as error:
+                    reason = error.strerror or error
+                    raise WisdomError(
+                        f"{path} was not imported: wisdom at {self.path} cannot be written ({reason}); set "
+                        "HPFRACC_WISDOM to a folder that can be written"
+                    ) from error
             self.merge()
         return len(new)
 
@@ -174,7 +204,13 @@ class Wisdom(Guarded):
             self._pending = []
             self._close_journal()
             removed = 0
-            for path, _ in list_files(self._layout) if self._layout is not None else []:
+            try:
+                files = list_files(self._layout) if self._layout is not None else []
+            except OSError as error:
+                raise WisdomError(
+                    f"wisdom at {self.path} cannot be cleared ({error.strerror or error}); let this user read it"
+                ) from error
+            for path, _ in files:
                 try:
                     path.unlink(missing_ok=True)
                 except OSError as error:
@@ -187,13 +223,14 @@ class Wisdom(Guarded):
     def summary(self) -> dict[str, Any]:
         """Counts per fingerprint, backend and operation, the files with their sizes, and the last change.
 
-        ``state`` is ``"off"``, ``"read-only"``, ``"memory only"`` (the place cannot be written) or ``"kept"``.
+        ``state`` is ``"off"``, ``"unreadable"``, ``"read-only"``, ``"memory only"`` (the place cannot be written) or
+        ``"kept"``.
         """
         with self._lock:
             records, snapshot = self._everything()
             return {
                 "path": None if self.path is None else str(self.path),
-                "state": self._state(),
+                "state": self._state(readable=snapshot is not None),
                 "unwritten": len(self._pending),
                 "skipped": 0 if snapshot is None else snapshot.skipped,
                 **describe_records(records),
@@ -206,14 +243,16 @@ class Wisdom(Guarded):
             self.flush()
             self._close_journal()
 
-    def _state(self) -> str:
+    def _state(self, *, readable: bool) -> str:
         if self._layout is None:
             return "off"
+        if not readable:
+            return "unreadable"
         if self.read_only:
             return "read-only"
         return "kept" if self._retry_at is None else "memory only"
 
-    def _everything(self) -> tuple[list[Record], Snapshot | None]:
+    def _everything(self) -> tuple[list[Entry], Snapshot | None]:
         """What is on disk and in memory, trimmed, and the reading of the disk; None where it cannot be read."""
         if self._layout is None:
             return [], None
@@ -229,14 +268,14 @@ class Wisdom(Guarded):
                 self._warn("newer", f"holds {source.path.name}, which a later hpfracc wrote: it is left alone, unused")
         return retain(unite(snapshot.records.values(), self._pending).values()), snapshot
 
-    def _mend(self, layout: Layout, records: list[Record], snapshot: Snapshot) -> None:
+    def _mend(self, layout: Layout, records: list[Entry], snapshot: Snapshot) -> None:
         """Put damaged files aside once what is left of them is safe; in a place that is only read, say so."""
         if not self.read_only:
             self._unite_files(layout, records, snapshot)
             return
         for source in snapshot.damaged:
             kept = len(source.content.records)
-            self._warn("damaged", f"is damaged ({source.content.damage}); {kept} records could be read from it")
+            self._warn("damaged", f"is damaged ({source.content.fault}); {kept} records could be read from it")
 
     def _write(self, layout: Layout, lines: bytes) -> None:
         """Write into our journal; into a new one if the first is gone, idle for long, or fails."""
@@ -250,7 +289,7 @@ class Wisdom(Guarded):
         journal.write(lines)  # fails for good only here
         self._journal = journal
 
-    def _unite_files(self, layout: Layout, records: list[Record], snapshot: Snapshot) -> None:
+    def _unite_files(self, layout: Layout, records: list[Entry], snapshot: Snapshot) -> None:
         """Merge on disk, and say what was damaged once everything is in order again."""
         self._close_journal()  # all of it is in ``records``: like any other, it may go now
         notes: list[str] = []
@@ -260,8 +299,9 @@ class Wisdom(Guarded):
             self._give_up(error)
         else:
             self._retry_at = None
-        for note in notes:
-            warn_once("damaged", note, note)
+        if notes:
+            more = f"; so are {len(notes) - 1} other files there" if len(notes) > 1 else ""
+            warn_once("damaged", notes[0], f"{notes[0]}{more}")
 
     def _may_write(self) -> bool:
         return self._retry_at is None or time.monotonic() >= self._retry_at
@@ -305,7 +345,8 @@ def _at_exit() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nobody is left to act on it
         for wisdom in list(_every):
-            wisdom.close()
+            with continuing(wisdom.path, "what it held is not kept"):
+                wisdom.close()
 
 
 atexit.register(_at_exit)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._events import EventWatch
+from hpfracc.solvers.ode._interrupted import note_steps
 from hpfracc.solvers.ode._options import MAX_STEPS, Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._progress import Report, progress_report
@@ -106,7 +107,7 @@ class _Pass:
         self.states: list[Array] = []
         self.wanted = None if options.t_eval is None else options.t_eval - problem.t0 - self.system.offset
         self.next = 0
-        self.success, self.hopeless = True, False
+        self.success, self.hopeless, self.interrupted = True, False, False
         self.message = REACHED
         self.end: float | None = None
         self.largest_error = np.zeros(self.system.size)
@@ -154,6 +155,7 @@ class _Pass:
         except NotFiniteError as error:
             return self._fail(f"{error}: check the right-hand side and the initial values.")
         except KeyboardInterrupt:
+            self.interrupted = True
             reached = 0.0 if self.stepper is None else self.stepper.tau
             return self._fail(f"Interrupted at t = {self.system.time(reached):g}: here is the solution up to then.")
         return None
@@ -275,6 +277,7 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
             last = number == _MOST_PASSES or control == "local"
             current = _Pass(problem, options, share)
             current.run(report, math.inf if last else _HOPELESS, speed)
+            note_steps()
             nfev, njev = nfev + current.system.nfev, njev + current.system.njev
             if last or not current.success or current.ratio <= 1.0:
                 break
@@ -313,14 +316,16 @@ def _result(
         "switches": 0 if stepper is None else stepper.corrector.switches,
         "error_over_tolerance": current.ratio,
         "terminated": current.end is not None,
+        "interrupted": current.interrupted,
     }
     if stats["switches"]:
         notes.append(f"{stats['switches']} switches between iteration and Newton's method")
-    states = np.stack(current.states) if current.states else np.empty((0, current.system.size), current.system.dtype)
-    times = problem.t0 + (np.array(current.times) + current.system.offset)
+    known = min(len(current.times), len(current.states))  # an interrupt may come between one and the other
+    states = np.stack(current.states[:known]) if known else np.empty((0, current.system.size), current.system.dtype)
+    times = problem.t0 + (np.array(current.times[:known]) + current.system.offset)
     if options.t_eval is not None:
         times = options.t_eval[: times.size]
-    elif stepper is not None and current.times[-1] == stepper.length:
+    elif stepper is not None and known and current.times[known - 1] == stepper.length:
         times[-1] = problem.t1  # which t0 + (t1 - t0) need not be
     happened: tuple[Any, Any] = (None, None)
     if options.events:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc.solvers.ode import _compile_policy as policy
 from hpfracc.solvers.ode import compiled
-from hpfracc.solvers.ode._compilation import try_to_compile
+from hpfracc.solvers.ode._compilation import compile_problem
 from hpfracc.solvers.ode._engine import read_backend
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
@@ -71,8 +71,6 @@ class Speed:
         """Before the steps of a pass."""
         if self._fits and not self._kernels:
             asked = self._backend == "numba" or self._options.compile is True
-            if asked:
-                compiled.require()
             self._kernels = asked or policy.kernel_price("adaptive", self._dtype) == 0.0
         if self._kernels and self._options.compile is True and not self._tried:
             self._compile(stepper, must=True)
@@ -100,25 +98,21 @@ class Speed:
 
     def _use(self, stepper: Stepper) -> None:
         if self._kernels:
+            compiled.load("adaptive")
             from hpfracc.solvers.ode.compiled.adaptive import CompiledArithmetic
 
-            stepper.arithmetic = CompiledArithmetic(stepper.system, self._function)
+            stepper.arithmetic = CompiledArithmetic(stepper.system, self._function, self._abandon)
             policy.note_kernel("adaptive", self._dtype)
 
     def _compile(self, stepper: Stepper, *, must: bool) -> None:
         """Compile the right-hand side, or note why not."""
-        from hpfracc.solvers.ode.compiled.functions import compare, compile_function
-
         self._tried = True
-        problem, system = self._problem, stepper.system
-        here = system.time(stepper.tau), stepper.y.reshape(problem.shape)
+        here = stepper.system.time(stepper.tau), stepper.y.reshape(self._problem.shape)
+        found, self.compile_seconds = compile_problem(self._problem, [here], self.notes, must=must)
+        if found is not None:
+            self._function, self.compiled = found.fun, True
 
-        def make() -> CompiledFunction:
-            fun = compile_function(problem.fun, problem.args, *here, problem.shape)
-            compare(fun, system(stepper.tau, stepper.y).reshape(problem.shape), *here)
-            return fun
-
-        fun, self.compile_seconds = try_to_compile(make, self.notes, must=must)
-        if fun is None:
-            return
-        self._function, self.compiled = fun, True
+    def _abandon(self, why: str) -> None:
+        """The compiled right-hand side is not used any longer."""
+        self._function, self.compiled = None, False
+        self.notes.append(f"the right-hand side returned to Python: {why}")

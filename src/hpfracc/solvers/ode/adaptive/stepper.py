@@ -129,7 +129,8 @@ class Stepper:
 
     def _longest(self) -> float:
         """As told; and after a start at infinity the solution changes with t, and what it is at a step's end counts."""
-        return min(self.most_step, 0.5 * (self.tau + self.system.offset) if self.system.offset else math.inf)
+        least = 0.5 * (self.tau + self.system.offset) if self.system.offset else math.inf
+        return min(self.most_step, self.length, least)
 
     def continuation(self) -> Continuation:
         """The solution over the newest step."""

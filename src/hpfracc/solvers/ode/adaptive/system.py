@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.errors import ShapeError
+from hpfracc.solvers.ode._delays import history_at
 from hpfracc.solvers.ode._evaluation import NotFiniteError
 from hpfracc.solvers.ode._jacobian import JacobianSource
 from hpfracc.solvers.ode._problem import Problem, check_jacobian, check_value
@@ -49,7 +49,7 @@ class FlatSystem:
             self.groups = [(self.groups[0][0], slice(None))]
         #: For delays: the solution and its estimated error so far, and whether a jump at t0 is seen from before it.
         self.past: Callable[[float], Array] = self.start
-        self.past_error: Callable[[float], Array] = lambda then: np.zeros_like(self.initial[0])
+        self.past_error: Callable[[float], Array] = self._no_error
         self.from_left = False
         self._recent: dict[float, Array] = {}
         self._source = JacobianSource(
@@ -59,6 +59,23 @@ class FlatSystem:
             self._given if problem.jac is not None else None,
             problem.jac_sparsity,
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without functions: what was solved needs them no more."""
+        kept: dict[str, Any] = {
+            "problem": self.problem.without_functions(),
+            "past": None,
+            "past_error": None,
+            "_recent": {},
+        }
+        return self.__dict__ | kept
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.past, self.past_error = self.start, self._no_error
+
+    def _no_error(self, then: float) -> Array:
+        return np.zeros_like(self.initial[0])
 
     @property
     def size(self) -> int:
@@ -97,16 +114,7 @@ class FlatSystem:
         for lag in self.problem.delays:
             then = tau - lag
             if then < 0.0 or (self.from_left and then <= 1e-12 * tau):
-                assert self.problem.history is not None
-                given = np.asarray(self.problem.history(self.problem.t0 + min(then, 0.0)))
-                try:
-                    given = np.broadcast_to(given, self.shape)
-                except ValueError:
-                    raise ShapeError(
-                        f"history(t) returned shape {given.shape}, and y0 has shape {self.shape}: it has to return "
-                        "an array of the shape of y0"
-                    ) from None
-                state = check_value(given, self.shape, self.dtype, "history").reshape(-1)
+                state = history_at(self.problem, self.problem.t0 + min(then, 0.0))
             else:
                 state = self._remembered(then)
                 if shifted:

@@ -1,58 +1,122 @@
-"""The user's functions as pointers: compiled by Numba, or called back into Python."""
+"""The user's functions compiled by Numba: from source that was read, or as they are where that is asked for."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 import numba
-import numba.experimental.function_type  # teaches Numba to take pointers as arguments
 import numpy as np
 from numba import types
 
 from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
+from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel, uninterrupted
 from hpfracc.solvers.ode.compiled.kernels import call
+from hpfracc.solvers.ode.compiled.reading import Bound
 
-__all__ = ["CallBack", "CompiledFunction", "NotCompiledError", "compare", "compile_function"]
+__all__ = ["CompiledFunction", "compare", "compile_as_given", "compile_bound"]
 
 Array = np.ndarray[Any, Any]
 
 #: A compiled function may differ by this much, relative to its largest component: other order of operations.
 _AGREES = 1e-9
-
-
-class NotCompiledError(Exception):
-    """Numba cannot compile it; the message says why, in one line."""
+#: Compiled functions that are kept by their source.
+_MOST_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledFunction:
-    """A pointer for the kernels, and the numbers among the further arguments, which it reads at each call.
+    """A compiled ``f(t, y, out, parameters)`` for the kernels.
 
-    A 0 follows them: there is always something for the kernels to point at.
-
-    ``fresh``: whether it was compiled just now, and not found where it was kept.
+    Attributes
+    ----------
+    compiled : object
+        What Numba made; its code lives as long as this.
+    parameters : array
+        Numbers that it reads at each call, followed by a 0: there is always something to point at.
+    bound : Bound or None
+        What it was read from; None where it was compiled as it is.
+    fresh : bool
+        Whether it was compiled just now, and not found where it was kept.
     """
 
-    pointer: Any
+    compiled: Any
     parameters: Array
+    bound: Bound | None = None
     fresh: bool = True
+
+    @property
+    def address(self) -> int:
+        """Where its code is."""
+        return int(self.compiled.address)
+
+    def unchanged(self) -> bool:
+        """Whether all that a function which was read captures is still the same."""
+        return self.bound is None or self.bound.unchanged()
 
     def __call__(self, t: float, y: Array, shape: tuple[int, ...]) -> Array:
         """The value at one point, of ``shape``."""
         out = np.empty(math.prod(shape), y.dtype)
-        call(self.pointer, t, np.array(y).reshape(-1), out, self.parameters)
+        call_kernel(call, y.dtype.kind, self.address, t, np.array(y).reshape(-1), out, self.parameters)
         return out.reshape(shape)
 
 
-#: Compiled pointers of each function, by what they depend on; gone with the function.
-_compiled: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Any, tuple[Any, ...] | None]]] = weakref.WeakKeyDictionary()
+_MATHEMATICS = {
+    name: getattr(math, name)
+    for name in [
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "atan2",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "exp",
+        "expm1",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "sqrt",
+        "erf",
+        "erfc",
+        "gamma",
+        "lgamma",
+        "hypot",
+        "copysign",
+        "fabs",
+        "pow",
+        "isfinite",
+    ]
+}
+_SCOPE: dict[str, Any] = {
+    **_MATHEMATICS,
+    "carray": numba.carray,
+    "nan": math.nan,
+    "inf": math.inf,
+    "fmod": np.fmod,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "rint": np.rint,
+}
+
+#: By source and sizes. No two functions differ that have the same.
+_read: OrderedDict[tuple[str, int, int, int], Any] = OrderedDict()
+#: Of functions compiled as they are, by what they depend on; gone with the function.
+_given: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Any, tuple[Any, ...] | None]]] = weakref.WeakKeyDictionary()
 
 
 @functools.cache
@@ -61,36 +125,61 @@ def _signature(kind: str) -> Any:
     return types.void(types.float64, pointer, pointer, types.CPointer(types.float64))
 
 
-@functools.cache
-def _function_type(kind: str) -> Any:
-    """The type of such a pointer. Numba finds it out at every call of a kernel, which takes 9 us, unless it is told."""
-    return types.FunctionType(_signature(kind))
+def compile_bound(bound: Bound, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> CompiledFunction:
+    """A function that was read, for a state of ``shape``."""
+    parameters = np.array([*bound.parameters, 0.0])
+    key = (bound.source, math.prod(shape), math.prod(out_shape), parameters.size)
+    found = _read.get(key)
+    fresh = found is None
+    if found is None:
+        found = _compile_source(*key)
+        _read[key] = found
+        while len(_read) > _MOST_KEPT:
+            _read.popitem(last=False)
+    return CompiledFunction(found, parameters, bound, fresh)
 
 
-def compile_function(
+def _compile_source(source: str, size: int, out_size: int, count: int) -> Any:
+    lines = [
+        "def call(t, y_pointer, out_pointer, parameter_pointer):",
+        f"    y = carray(y_pointer, ({size},))",
+        f"    out = carray(out_pointer, ({out_size},))",
+        f"    p = carray(parameter_pointer, ({count},))",
+    ]
+    for line in source.splitlines():
+        text = line.lstrip()
+        margin = "    " + line[: len(line) - len(text)]
+        lines += [f"{margin}out[:] = nan", f"{margin}return"] if text == "bail" else [margin + text]
+    scope = dict(_SCOPE)
+    exec(compile("\n".join(lines), "<hpfracc right-hand side>", "exec"), scope)
+    # Divisions by zero give infinities, as in NumPy; where Python would raise, the source says so.
+    return _numba_compile(scope["call"], "f", error_model="numpy")
+
+
+def compile_as_given(
     fun: Callable[..., Any], args: tuple[Any, ...], t: float, y: Array, out_shape: tuple[int, ...]
 ) -> CompiledFunction:
-    """``fun(t, y, *args)`` compiled; plain floats among ``args`` stay changeable, everything else is built in.
+    """``fun(t, y, *args)`` as Numba understands it; plain floats among ``args`` stay changeable, all else is built in.
 
     It is called once at ``(t, y)`` as it is, to see whether it gives an array or a list.
     """
     shape, dtype = y.shape, y.dtype
-    listed = not isinstance(fun(t, y, *args), np.ndarray)
+    listed = not isinstance(fun(t, y.copy(), *args), np.ndarray)
     numbers = tuple(isinstance(each, float) for each in args)
     parameters = np.array([*(each for each, is_number in zip(args, numbers, strict=True) if is_number), 0.0])
     fixed = tuple(each for each, is_number in zip(args, numbers, strict=True) if not is_number)
     around = surroundings(fun, *fixed)
     key = (numbers, shape, out_shape, dtype, listed)
     try:
-        known = _compiled.setdefault(fun, {})
+        known = _given.setdefault(fun, {})
     except TypeError:  # cannot be referred to weakly: compiled each time
         known = {}
     found = known.get(key)
     if found is not None and same_surroundings(found[1], around):
         return CompiledFunction(found[0], parameters, fresh=False)
-    pointer = _build(fun, (numbers, fixed), (shape, out_shape), dtype, listed)
-    known[key] = (pointer, around)
-    return CompiledFunction(pointer, parameters)
+    compiled = _build(fun, (numbers, fixed), (shape, out_shape), dtype, listed)
+    known[key] = (compiled, around)
+    return CompiledFunction(compiled, parameters)
 
 
 def _build(
@@ -127,7 +216,10 @@ def _build(
             "    out = carray(out_pointer, out_shape)",
             "    parameters = carray(parameter_pointer, (count,))",
             "    try:",
-            f"        out[...] = {wrapped.format(', '.join(('t', 'y', *terms)))}",
+            f"        value = {wrapped.format(', '.join(('t', 'y', *terms)))}",
+            "        if value.shape != out_shape:",  # assignment would broadcast it
+            "            raise ValueError",
+            "        out[...] = value",
             # An exception cannot leave a pointer. What is not finite is looked at again in Python, where it can.
             "    except Exception:",
             "        out[...] = nan",
@@ -144,16 +236,15 @@ def _build(
         **constants,
     }
     exec(compile(source, "<hpfracc right-hand side>", "exec"), scope)
+    return _numba_compile(scope["call"], np.dtype(dtype).kind)
+
+
+def _numba_compile(function: Any, kind: str, **options: Any) -> Any:
     try:
-        pointer = numba.cfunc(_signature(np.dtype(dtype).kind))(scope["call"])
+        return uninterrupted(lambda: numba.cfunc(_signature(kind), **options)(function))
     except Exception as error:  # whatever Numba raises: its own errors, or those of its parts
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise NotCompiledError(f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}") from error
-    # Told once: at every call of a kernel Numba would look up the type and compare signatures.
-    pointer._numba_type_ = _function_type(np.dtype(dtype).kind)
-    address = pointer.address
-    pointer.__wrapper_address__ = lambda: address
-    return pointer
 
 
 def compare(fun: CompiledFunction, expected: Array, t: float, y: Array) -> None:
@@ -164,38 +255,3 @@ def compare(fun: CompiledFunction, expected: Array, t: float, y: Array) -> None:
     worst = float(np.max(np.abs(found - expected)))
     if not worst <= _AGREES * float(np.max(np.abs(expected))):
         raise NotCompiledError(f"compiled, it differs by {worst:.3g} from the function as given at t={t:g}")
-
-
-class CallBack(types.WrapperAddressProtocol):
-    """A Python function of t as a pointer: it reads from and writes to arrays that the kernel uses as scratch.
-
-    ``make(fail)`` makes it. An exception cannot pass through compiled code: it is handed to ``fail`` and kept in
-    ``error``, and ``flag`` tells the kernel to end.
-    """
-
-    def __init__(self, make: Callable[[Callable[[BaseException], None]], Any], dtype: Any, flag: Array) -> None:
-        self.error: BaseException | None = None
-        kind = np.dtype(dtype).kind
-        self._signature, self._numba_type_ = _signature(kind), _function_type(kind)
-
-        def fail(error: BaseException) -> None:
-            self.error = error
-            flag[0] = 1
-
-        # The kernel passes three pointers after t. The arrays they point to are known here, so they are not even looked
-        # at: arguments travel in registers or are removed by the caller, and to turn each into an object takes 0.1 us.
-        # Kept with this object: the address is good for as long as the pointer lives.
-        self._pointer = ctypes.PYFUNCTYPE(None, ctypes.c_double)(make(fail))
-        self.address = ctypes.cast(self._pointer, ctypes.c_void_p).value
-
-    def check(self) -> None:
-        """Raise what the function raised."""
-        if self.error is not None:
-            raise self.error
-
-    def __wrapper_address__(self) -> Any:
-        return self.address
-
-    def signature(self) -> Any:
-        """What Numba has to know of it."""
-        return self._signature

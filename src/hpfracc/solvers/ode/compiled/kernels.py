@@ -1,7 +1,12 @@
-"""Steps within one block, compiled. The right-hand side comes as a pointer, so that one compilation serves them all.
+"""Steps within one block, compiled.
 
-``fun(t, y, out, parameters)`` writes ``f(t, y)`` to ``out``. All kernels return the number of points known when they
-end: ``stop``, or less where ``flag`` was raised by the right-hand side or Newton's method did not settle (``flag`` 2).
+Each scheme is a generator: it writes the state at which it needs the right-hand side to a row of ``points``, yields the
+time, and finds the value in ``value`` when it goes on. The next time it takes the next row, and after the last the
+first. A right-hand side in Python is evaluated by an ordinary loop over the generator. :func:`run_explicit`,
+:func:`run_corrected` and :func:`run_implicit` are the same steps with a compiled right-hand side; to drive a generator
+by compiled code takes 1.5 to 2 times as long.
+
+``state`` is an array of integers that both sides read: see the names below.
 """
 
 from __future__ import annotations
@@ -10,17 +15,67 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba import types
+from numba.extending import intrinsic
 
-__all__ = ["call", "corrected", "explicit", "implicit"]
+__all__ = [
+    "EVALUATIONS",
+    "ITERATIONS",
+    "JACOBIAN",
+    "JACOBIANS",
+    "KNOWN",
+    "REQUEST",
+    "STATE_SIZE",
+    "STUCK",
+    "call",
+    "call_by_address",
+    "corrected",
+    "explicit",
+    "implicit",
+    "run_corrected",
+    "run_explicit",
+    "run_implicit",
+]  # fmt: skip
+
+#: Places in ``state``: points known, what the generator asks for (0 the right-hand side, or one of the next two), and
+#: counters.
+KNOWN, REQUEST, EVALUATIONS, ITERATIONS, JACOBIANS = range(5)
+STATE_SIZE = 5
+JACOBIAN, STUCK = 1, 2
 
 # Sums may be added up in any order and with fused products; NaN and infinity keep their meaning.
 _compile = numba.njit(cache=True, fastmath={"reassoc", "contract"})
 
 
+@intrinsic
+def call_by_address(typing: Any, address: Any, t: Any, y: Any, out: Any, parameters: Any) -> Any:
+    """Call a function compiled with ``numba.cfunc`` by its address.
+
+    An address is a plain integer: to unbox anything else Numba runs Python code at each call, in which an interrupt
+    becomes another error.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word, number = context.get_value_type(types.intp), context.get_value_type(types.float64)
+        kind = type(builder.function.function_type)(context.get_value_type(types.void), (number, word, word, word))
+        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), arguments[1:])
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.float64, types.intp, types.intp, types.intp), generate
+
+
 @_compile
-def call(fun: Any, t: float, y: Any, out: Any, parameters: Any) -> None:
+def call(fun: int, t: float, y: Any, out: Any, parameters: Any) -> None:
     """One evaluation."""
-    fun(t, y.ctypes, out.ctypes, parameters.ctypes)
+    call_by_address(fun, t, y.ctypes.data, out.ctypes.data, parameters.ctypes.data)
+
+
+@_compile
+def _is_finite(values: Any) -> bool:
+    for value in values:  # noqa: SIM110 - compiled
+        if not np.isfinite(value):
+            return False
+    return True
 
 
 @_compile
@@ -35,213 +90,417 @@ def _fold(sums: Any, past: Any, which: Any, f: Any, k: int, row: int, begin: int
 
 
 @_compile
+def _fold_both(sums: Any, past: Any, which: Any, f: Any, begin: int, n: int, point: Any, partial: Any) -> None:
+    """``S_0[n]`` and ``S_1[n]`` of all rows; the values are read once for both."""
+    shift = past.shape[2] - (n - begin)
+    for row in range(len(point)):
+        one, two = sums[0, row, n], sums[1, row, n]
+        first_weights, second_weights = past[0, which[row], shift:], past[1, which[row], shift:]
+        seen = f[row, begin:n]
+        for j in range(len(seen)):
+            one += first_weights[j] * seen[j]
+            two += second_weights[j] * seen[j]
+        point[row] = one
+        partial[row] = two
+
+
+@_compile
+def _next(turn: int, points: Any) -> int:
+    return turn + 1 if turn + 1 < len(points) else 0
+
+
+@_compile
 def explicit(
-    fun: Any,
-    t0: float,
-    h: float,
+    grid: tuple[float, float],
     span: tuple[int, int, int],
     data: tuple[Any, Any, Any],
-    past: Any,
-    now: Any,
-    which: Any,
-    scratch: tuple[Any, Any, Any],
-    flag: Any,
-) -> int:
+    rules: tuple[Any, Any, Any],
+    points: Any,
+    value: Any,
+    state: Any,
+) -> Any:
     """``y_n = S_0[n]``."""
+    t0, h = grid
     begin, first, stop = span
     y, f, sums = data
-    point, value, parameters = scratch
-    rows = y.shape[0]
+    past, _, which = rules
+    rows, turn = len(value), 0
     for n in range(first, stop):
         for row in range(rows):
-            point[row] = _fold(sums, past, which, f, 0, row, begin, n)
-            y[row, n] = point[row]
-        fun(t0 + n * h, point.ctypes, value.ctypes, parameters.ctypes)
-        if flag[0] != 0:
-            return n
+            y[row, n] = points[turn, row] = _fold(sums, past, which, f, 0, row, begin, n)
+        turn = _next(turn, points)
+        yield t0 + n * h
         for row in range(rows):
             f[row, n] = value[row]
-    return stop
+        state[KNOWN] = n + 1
 
 
 @_compile
 def corrected(
-    fun: Any,
-    t0: float,
-    h: float,
+    grid: tuple[float, float],
     span: tuple[int, int, int],
     data: tuple[Any, Any, Any],
-    past: Any,
-    now: Any,
-    which: Any,
-    scratch: tuple[Any, Any, Any],
-    flag: Any,
+    rules: tuple[Any, Any, Any],
+    points: Any,
+    value: Any,
+    state: Any,
     corrections: int,
-) -> int:
+) -> Any:
     """``y_n = S_0[n]``, then ``y_n = S_1[n] + w_1[0] f(t_n, y_n)`` so many times."""
+    t0, h = grid
     begin, first, stop = span
     y, f, sums = data
-    point, value, parameters = scratch
-    rows = y.shape[0]
-    partial = np.empty(rows, y.dtype)
+    past, now, which = rules
+    partial = np.empty(len(value), y.dtype)
+    rows, turn = len(value), 0
     for n in range(first, stop):
-        shift = past.shape[2] - (n - begin)
-        for row in range(rows):
-            one, two = sums[0, row, n], sums[1, row, n]
-            first_weights, second_weights = past[0, which[row], shift:], past[1, which[row], shift:]
-            seen = f[row, begin:n]  # read once for both
-            for j in range(len(seen)):
-                one += first_weights[j] * seen[j]
-                two += second_weights[j] * seen[j]
-            point[row] = one
-            partial[row] = two
+        _fold_both(sums, past, which, f, begin, n, points[turn], partial)
+        turn = _next(turn, points)
         t = t0 + n * h
-        fun(t, point.ctypes, value.ctypes, parameters.ctypes)
-        if flag[0] != 0:
-            return n
+        yield t
         for _ in range(corrections):
             for row in range(rows):
-                point[row] = partial[row] + now[1, which[row]] * value[row]
-                y[row, n] = point[row]
-            fun(t, point.ctypes, value.ctypes, parameters.ctypes)
-            if flag[0] != 0:
-                return n
+                y[row, n] = points[turn, row] = partial[row] + now[1, which[row]] * value[row]
+            turn = _next(turn, points)
+            yield t
         for row in range(rows):
             f[row, n] = value[row]
-    return stop
+        state[KNOWN] = n + 1
+
+
+@_compile
+def run_explicit(
+    fun: int,
+    parameters: Any,
+    grid: tuple[float, float],
+    span: tuple[int, int, int],
+    data: tuple[Any, Any, Any],
+    rules: tuple[Any, Any, Any],
+    points: Any,
+    value: Any,
+    state: Any,
+) -> None:
+    """As :func:`explicit`, with a compiled right-hand side, as far as its values are finite."""
+    t0, h = grid
+    begin, first, stop = span
+    y, f, sums = data
+    past, _, which = rules
+    point, rows = points[0], len(value)
+    for n in range(first, stop):
+        for row in range(rows):
+            y[row, n] = point[row] = _fold(sums, past, which, f, 0, row, begin, n)
+        call(fun, t0 + n * h, point, value, parameters)
+        if not _is_finite(value):
+            return
+        for row in range(rows):
+            f[row, n] = value[row]
+        state[KNOWN] = n + 1
+
+
+@_compile
+def run_corrected(
+    fun: int,
+    parameters: Any,
+    grid: tuple[float, float],
+    span: tuple[int, int, int],
+    data: tuple[Any, Any, Any],
+    rules: tuple[Any, Any, Any],
+    points: Any,
+    value: Any,
+    state: Any,
+    corrections: int,
+) -> None:
+    """As :func:`corrected`, with a compiled right-hand side, as far as its values are finite."""
+    t0, h = grid
+    begin, first, stop = span
+    y, f, sums = data
+    past, now, which = rules
+    point, rows = points[0], len(value)
+    partial = np.empty(rows, y.dtype)
+    for n in range(first, stop):
+        _fold_both(sums, past, which, f, begin, n, point, partial)
+        t = t0 + n * h
+        call(fun, t, point, value, parameters)
+        for _ in range(corrections):
+            for row in range(rows):
+                y[row, n] = point[row] = partial[row] + now[1, which[row]] * value[row]
+            if not _is_finite(value):
+                return
+            call(fun, t, point, value, parameters)
+        if not _is_finite(value):
+            return
+        for row in range(rows):
+            f[row, n] = value[row]
+        state[KNOWN] = n + 1
+
+
+@_compile
+def _begin_newton(
+    data: tuple[Any, Any, Any],
+    rules: tuple[Any, Any, Any],
+    begin: int,
+    n: int,
+    known: Any,
+    guess: Any,
+    scale: Any,
+    tolerance: tuple[float, Any, float, float],
+) -> None:
+    """What is known of step n, the first guess, and to what each component is to be found (as ``step_scale``)."""
+    y, f, sums = data
+    past, _, which = rules
+    rtol, atol, part, digits = tolerance
+    largest = 0.0
+    for row in range(len(known)):
+        known[row] = _fold(sums, past, which, f, 0, row, begin, n)
+        guess[row] = y[row, n - 1]
+        if not np.isfinite(guess[row]):  # a Riemann-Liouville solution may begin at infinity
+            guess[row] = known[row]
+        scale[row] = max(abs(known[row]), abs(guess[row]))
+        largest = max(largest, scale[row])
+    for row in range(len(known)):
+        wanted = part * (atol[row] + rtol * scale[row])
+        scale[row] = min(wanted, digits * (largest if largest > 0.0 else 1.0)) + 1e-15 * largest + 1e-290
+
+
+@_compile
+def _is_old(matrices: tuple[Any, Any, Any], price: int) -> bool:
+    """Whether there are no factors, or those that there are have cost as much as new ones would."""
+    kept, rows = matrices[2], len(matrices[0])
+    return bool(kept[rows] == 0 or kept[rows + 2] >= price)
+
+
+@_compile
+def _move(guess: Any, i: int, point: Any) -> float:
+    """The guess with component i moved a little, for a difference; by how much."""
+    size = 0.0
+    for row in range(len(guess)):
+        size = max(size, abs(guess[row]))
+        point[row] = guess[row]
+    least = 1e-3 * size if size > 0.0 else 1.0
+    point[i] = guess[i] + 1.5e-8 * max(abs(guess[i]), least)
+    return float(abs(point[i] - guess[i]))
+
+
+@_compile
+def _renew(rules: tuple[Any, Any, Any], matrices: tuple[Any, Any, Any], most: int) -> bool:
+    """Factorise ``1 - w J``; whether it is regular."""
+    _, now, which = rules
+    derivative, factors, kept = matrices
+    rows = len(derivative)
+    for row in range(rows):
+        for i in range(rows):
+            factors[row, i] = -now[0, which[row]] * derivative[row, i]
+        factors[row, row] += 1.0
+    kept[rows] = 0
+    if not _factorise(factors, kept):
+        return False
+    kept[rows], kept[rows + 1], kept[rows + 2] = 1, most, 0
+    return True
+
+
+@_compile
+def _correct(
+    y: Any,
+    n: int,
+    known: Any,
+    rules: tuple[Any, Any, Any],
+    matrices: tuple[Any, Any, Any],
+    value: Any,
+    change: Any,
+    scale: Any,
+    point: Any,
+) -> float:
+    """One iteration with the factors that there are; the size of the correction."""
+    _, now, which = rules
+    rows = len(known)
+    for row in range(rows):
+        change[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
+    _substitute(matrices[1], matrices[2], change)
+    size = 0.0
+    for row in range(rows):
+        y[row, n] -= change[row]
+        point[row] = y[row, n]
+        ratio = abs(change[row]) / scale[row]
+        size += ratio * ratio
+    return float(np.sqrt(size / rows))
+
+
+@_compile
+def _judge(turn: int, size: float, last: float, limits: tuple[int, float, int]) -> int:
+    """What a correction says: 0 go on, 1 that was the last, 2 it converges too slowly."""
+    most, least_rate, _ = limits
+    rate = size / last if turn > 0 else 0.5
+    if size * max(rate, least_rate) <= 1.0:
+        return 1
+    if not rate <= 0.9 or (turn > 1 and size * rate ** (most - turn) > 1.0):
+        return 2
+    return 0
+
+
+@_compile
+def _end_newton(
+    data: tuple[Any, Any, Any], n: int, known: Any, rules: tuple[Any, Any, Any], kept: Any, turn: int, anew: bool
+) -> None:
+    """Keep the step, and what the age of the factors has cost."""
+    y, f, _ = data
+    _, now, which = rules
+    rows = len(known)
+    if not anew:
+        kept[rows + 1] = min(kept[rows + 1], turn)
+        kept[rows + 2] += turn - kept[rows + 1]
+    for row in range(rows):
+        # Not f(y): where the equation is stiff, that would magnify what is left of the error.
+        f[row, n] = (y[row, n] - known[row]) / now[0, which[row]]
+
+
+@_compile
+def _to_guess(y: Any, n: int, guess: Any, point: Any) -> None:
+    for row in range(len(guess)):
+        y[row, n] = point[row] = guess[row]
 
 
 @_compile
 def implicit(
-    fun: Any,
-    t0: float,
-    h: float,
+    grid: tuple[float, float],
     span: tuple[int, int, int],
     data: tuple[Any, Any, Any],
-    past: Any,
-    now: Any,
-    which: Any,
-    scratch: tuple[Any, Any, Any],
-    flag: Any,
-    jac: Any,
+    rules: tuple[Any, Any, Any],
+    points: Any,
+    value: Any,
+    state: Any,
     has_jac: bool,
     matrices: tuple[Any, Any, Any],
     tolerance: tuple[float, Any, float, float],
     limits: tuple[int, float, int],
-    counts: Any,
-) -> int:
+) -> Any:
     """``y_n = S_0[n] + w_0[0] f(t_n, y_n)`` by Newton's method with a matrix that is kept while it converges quickly.
 
-    As ``Newton.solve`` without its damping: a step for which a new matrix does not do either is left to that, with
-    ``flag`` 2. ``matrices``: the Jacobian, its factors, row exchanges; after these whether there are factors, the
-    fewest iterations with them, and how many more were taken since. ``counts``: f, iterations, Jacobians.
+    As ``Newton.solve`` without its damping: at a step for which a new matrix does not do either it ends, with ``STUCK``
+    as its request. ``matrices``: the Jacobian, its factors, row exchanges; after these whether there are factors, the
+    fewest iterations with them, and how many more were taken since.
     """
+    t0, h = grid
     begin, first, stop = span
-    y, f, sums = data
-    point, value, parameters = scratch
-    derivative, factors, exchanges = matrices
-    rtol, atol, part, digits = tolerance
-    most, least_rate, price = limits
-    rows = y.shape[0]
-    known = np.empty(rows, y.dtype)
-    residual = np.empty(rows, y.dtype)
-    guess = np.empty(rows, y.dtype)
-    here = np.empty(rows, y.dtype)
+    y = data[0]
+    derivative, point, rows = matrices[0], points[0], len(value)
+    known, guess, change, here = np.empty((4, rows), y.dtype)
     scale = np.empty(rows)
     for n in range(first, stop):
         t = t0 + n * h
-        largest = 0.0
-        for row in range(rows):
-            known[row] = _fold(sums, past, which, f, 0, row, begin, n)
-            guess[row] = y[row, n - 1]
-            if not np.isfinite(guess[row]):  # a Riemann-Liouville solution may begin at infinity
-                guess[row] = known[row]
-            scale[row] = max(abs(known[row]), abs(guess[row]))
-            largest = max(largest, scale[row])
-        for row in range(rows):
-            wanted = part * (atol[row] + rtol * scale[row])
-            scale[row] = min(wanted, digits * (largest if largest > 0.0 else 1.0)) + 1e-15 * largest + 1e-290
-        settled = False
-        for fresh in range(2):
-            for row in range(rows):
-                y[row, n] = guess[row]
-                point[row] = guess[row]
-            if fresh == 1 or exchanges[rows] == 0 or exchanges[rows + 2] >= price:
-                fun(t, point.ctypes, value.ctypes, parameters.ctypes)
-                counts[0] += 1
-                if flag[0] != 0:
-                    return n
-                fresh = 1
-                counts[2] += 1
+        _begin_newton(data, rules, begin, n, known, guess, scale, tolerance)
+        verdict, turn, anew = 0, 0, _is_old(matrices, limits[2])
+        while True:
+            _to_guess(y, n, guess, point)
+            if anew:
+                state[JACOBIANS] += 1
                 if has_jac:
-                    for row in range(rows):  # the right-hand side may have changed it
-                        point[row] = guess[row]
-                    jac(t, point.ctypes, derivative.ctypes, parameters.ctypes)
-                    if flag[0] != 0:
-                        return n
+                    state[REQUEST] = JACOBIAN
+                    yield t
+                    state[REQUEST] = 0
                 else:
-                    size_y = 0.0
-                    for row in range(rows):
-                        here[row] = value[row]
-                        size_y = max(size_y, abs(guess[row]))
-                    least = 1e-3 * size_y if size_y > 0.0 else 1.0
+                    state[EVALUATIONS] += 1
+                    yield t
+                    here[:] = value
                     for i in range(rows):
-                        for row in range(rows):
-                            point[row] = guess[row]
-                        point[i] = guess[i] + 1.5e-8 * max(abs(guess[i]), least)
-                        added = abs(point[i] - guess[i])
-                        fun(t, point.ctypes, value.ctypes, parameters.ctypes)
-                        counts[0] += 1
-                        if flag[0] != 0:
-                            return n
+                        added = _move(guess, i, point)
+                        state[EVALUATIONS] += 1
+                        yield t
                         for row in range(rows):
                             derivative[row, i] = (value[row] - here[row]) / added
-                for row in range(rows):
-                    for i in range(rows):
-                        factors[row, i] = -now[0, which[row]] * derivative[row, i]
-                    factors[row, row] += 1.0
-                exchanges[rows] = 0
-                if not _factorise(factors, exchanges):
+                if not _renew(rules, matrices, limits[0]):
+                    verdict = 2
                     break
-                exchanges[rows], exchanges[rows + 1], exchanges[rows + 2] = 1, most, 0
-                for row in range(rows):
-                    point[row] = guess[row]
+                _to_guess(y, n, guess, point)
             last = np.inf
-            for turn in range(most):
-                fun(t, point.ctypes, value.ctypes, parameters.ctypes)
-                counts[0] += 1
-                counts[1] += 1
-                if flag[0] != 0:
-                    return n
-                for row in range(rows):
-                    residual[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
-                _substitute(factors, exchanges, residual)
-                size = 0.0
-                for row in range(rows):
-                    y[row, n] -= residual[row]
-                    point[row] = y[row, n]
-                    ratio = abs(residual[row]) / scale[row]
-                    size += ratio * ratio
-                size = np.sqrt(size / rows)
-                rate = size / last if turn > 0 else 0.5
-                if size * max(rate, least_rate) <= 1.0:
-                    settled = True
-                    if fresh == 0:
-                        exchanges[rows + 1] = min(exchanges[rows + 1], turn)
-                        exchanges[rows + 2] += turn - exchanges[rows + 1]
-                    break
-                if not rate <= 0.9 or (turn > 1 and size * rate ** (most - turn) > 1.0):
+            for count in range(limits[0]):
+                turn = count
+                state[EVALUATIONS] += 1
+                state[ITERATIONS] += 1
+                yield t
+                size = _correct(y, n, known, rules, matrices, value, change, scale, point)
+                verdict = _judge(turn, size, last, limits)
+                if verdict != 0:
                     break
                 last = size
-            if settled or fresh == 1:
+            if verdict == 1 or anew:
                 break
-        if not settled:
-            exchanges[rows] = 0
-            flag[0] = 2
-            return n
-        for row in range(rows):
-            f[row, n] = (y[row, n] - known[row]) / now[0, which[row]]
-    return stop
+            anew = True
+        if verdict != 1:
+            matrices[2][rows] = 0
+            state[REQUEST] = STUCK
+            return
+        _end_newton(data, n, known, rules, matrices[2], turn, anew)
+        state[KNOWN] = n + 1
+
+
+@_compile
+def run_implicit(
+    fun: int,
+    parameters: Any,
+    grid: tuple[float, float],
+    span: tuple[int, int, int],
+    data: tuple[Any, Any, Any],
+    rules: tuple[Any, Any, Any],
+    points: Any,
+    value: Any,
+    state: Any,
+    jac: int,
+    jac_parameters: Any,
+    matrices: tuple[Any, Any, Any],
+    tolerance: tuple[float, Any, float, float],
+    limits: tuple[int, float, int],
+) -> None:
+    """As :func:`implicit`, with a compiled right-hand side; ``jac`` is 0 where there is no Jacobian."""
+    t0, h = grid
+    begin, first, stop = span
+    y = data[0]
+    derivative, point, rows = matrices[0], points[0], len(value)
+    known, guess, change, here = np.empty((4, rows), y.dtype)
+    scale = np.empty(rows)
+    for n in range(first, stop):
+        t = t0 + n * h
+        _begin_newton(data, rules, begin, n, known, guess, scale, tolerance)
+        verdict, turn, anew = 0, 0, _is_old(matrices, limits[2])
+        while True:
+            _to_guess(y, n, guess, point)
+            if anew:
+                state[JACOBIANS] += 1
+                if jac:
+                    call_by_address(jac, t, point.ctypes.data, derivative.ctypes.data, jac_parameters.ctypes.data)
+                else:
+                    state[EVALUATIONS] += 1
+                    call(fun, t, point, value, parameters)
+                    here[:] = value
+                    for i in range(rows):
+                        added = _move(guess, i, point)
+                        state[EVALUATIONS] += 1
+                        call(fun, t, point, value, parameters)
+                        for row in range(rows):
+                            derivative[row, i] = (value[row] - here[row]) / added
+                if not _renew(rules, matrices, limits[0]):
+                    verdict = 2
+                    break
+                _to_guess(y, n, guess, point)
+            last = np.inf
+            for count in range(limits[0]):
+                turn = count
+                state[EVALUATIONS] += 1
+                state[ITERATIONS] += 1
+                call(fun, t, point, value, parameters)
+                size = _correct(y, n, known, rules, matrices, value, change, scale, point)
+                verdict = _judge(turn, size, last, limits)
+                if verdict != 0:
+                    break
+                last = size
+            if verdict == 1 or anew:
+                break
+            anew = True
+        if verdict != 1:
+            matrices[2][rows] = 0
+            state[REQUEST] = STUCK
+            return
+        _end_newton(data, n, known, rules, matrices[2], turn, anew)
+        state[KNOWN] = n + 1
 
 
 @_compile

@@ -1,45 +1,36 @@
-"""Walks through blocks with the compiled kernels."""
+"""Walks through blocks with the compiled kernels; the right-hand side compiled too, or called in Python."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hpfracc.solvers.ode._evaluation import RightHandSide
 from hpfracc.solvers.ode._newton import DIGITS, KEPT_ITERATIONS, LEAST_RATE, PART, Newton
+from hpfracc.solvers.ode._problem import check_value
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
 from hpfracc.solvers.ode._stepping import NumpyStepper
-from hpfracc.solvers.ode.compiled import kernels
-from hpfracc.solvers.ode.compiled.functions import CallBack, CompiledFunction
-from hpfracc.solvers.ode.compiled.interpreter import PythonCall, reads_arrays
+from hpfracc.solvers.ode.compiled import call_kernel, kernels
+from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 
-__all__ = ["CompiledStepper", "python_pointer"]
+__all__ = ["CompiledStepper"]
 
 Array = np.ndarray[Any, Any]
 
 
-def python_pointer(
-    evaluate: RightHandSide, point: Array, value: Array, flag: Array
-) -> tuple[Any, Array, CallBack | PythonCall]:
-    """A pointer to a function that stays in Python, its parameters, and what holds it and raises its exceptions."""
-    if reads_arrays():
-        call = PythonCall(evaluate.fun, evaluate.args, point, value, flag)
-        return call.pointer, call.parameters, call
-    back = CallBack(evaluate.writer(point, value), point.dtype, flag)
-    return back, np.zeros(1), back
-
-
 class CompiledStepper:
-    """The same as :class:`NumpyStepper`, with the loop over steps compiled.
+    """The same as :class:`NumpyStepper`, with the arithmetic of the steps compiled.
+
+    A right-hand side in Python is called from an ordinary loop: what it raises, and an interrupt, are raised as they
+    are, and leave the steps that were completed.
 
     Parameters
     ----------
     tableau, scheme, block
         As there.
     evaluate : RightHandSide or CompiledFunction
-        The right-hand side: called back into Python, or compiled.
+        The right-hand side.
     newton : Newton or None
         For an implicit scheme: its Jacobian and its counters.
     jacobian : CompiledFunction or None
@@ -59,87 +50,151 @@ class CompiledStepper:
         self.scheme = scheme
         self.newton = newton
         self.evaluations = 0
+        self._evaluate, self._jacobian = evaluate, jacobian
         weights, rows = tableau.weights, len(tableau.y)
         reach = min(block, weights.shape[2] - 1)
-        self._past = np.zeros((*weights.shape[:2], block))  # newest last
-        self._past[:, :, block - reach :] = weights[:, :, reach:0:-1]
-        self._now = np.ascontiguousarray(weights[:, :, 0])
-        self._which = np.zeros(rows, np.int64) if tableau.which is None else tableau.which
-        self._flag = np.zeros(1, np.int64)
-        self._counts = np.zeros(3, np.int64)
-        dtype, shape = tableau.y.dtype, tableau.problem.shape
-        self._point, self._value = np.zeros(rows, dtype), np.zeros(rows, dtype)
-        self._backs: list[CallBack | PythonCall] = []
-        if isinstance(evaluate, CompiledFunction):
-            self._fun, self._parameters = evaluate.pointer, evaluate.parameters
-        else:
-            self._fun, self._parameters, back = python_pointer(
-                evaluate, self._point.reshape(shape), self._value.reshape(shape), self._flag
-            )
-            self._backs.append(back)
-        self.compiled = isinstance(evaluate, CompiledFunction)
-        self._jac, self._has_jac = self._fun, False
+        past = np.zeros((*weights.shape[:2], block))  # newest last
+        past[:, :, block - reach :] = weights[:, :, reach:0:-1]
+        which = np.zeros(rows, np.int64) if tableau.which is None else tableau.which
+        self._rules = (past, np.ascontiguousarray(weights[:, :, 0]), which)
+        dtype = tableau.y.dtype
+        self._state = np.zeros(kernels.STATE_SIZE, np.int64)
+        self._points, self._value = np.zeros((1, rows), dtype), np.zeros(rows, dtype)
         d = rows if newton is not None else 0
         self._derivative = np.zeros((d, d), dtype)
-        self._factors, self._exchanges = np.zeros((d, d), dtype), np.zeros(d + 3, np.int64)
+        self._matrices = (self._derivative, np.zeros((d, d), dtype), np.zeros(d + 3, np.int64))
+        #: For steps that the compiled iteration cannot solve.
+        self._damped: NumpyStepper | None = None
         self.block = block
-        if jacobian is not None:
-            self._jac, self._has_jac = jacobian.pointer, True
-        elif newton is not None and newton.jacobian is not None:
-            write = newton.jacobian.writer(self._point.reshape(shape), self._derivative)
-            self._jac, self._has_jac = self._call_back(write), True
 
-    def _call_back(self, make: Callable[[Callable[[BaseException], None]], Any]) -> CallBack:
-        back = CallBack(make, self._point.dtype, self._flag)
-        self._backs.append(back)
-        return back
+    @property
+    def compiled(self) -> bool:
+        """Whether the right-hand side is."""
+        return isinstance(self._evaluate, CompiledFunction)
+
+    def unchanged(self) -> bool:
+        """Whether compiled functions are still those that were given."""
+        functions = (self._evaluate, self._jacobian)
+        return all(each.unchanged() for each in functions if isinstance(each, CompiledFunction))
 
     def run(self, begin: int, first: int, stop: int) -> int:
         """Steps ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
         while True:
             reached = self._run(begin, first, stop)
-            if reached == stop or self._flag[0] != 2:
-                self._flag[0] = 0
+            if reached == stop or self._state[kernels.REQUEST] != kernels.STUCK:
                 return reached
-            self._flag[0] = 0
-            first = self._solve_damped(begin, reached)
+            first = self._damped_stepper().run(begin, reached, reached + 1)
             if first in (reached, stop):
                 return first
 
-    def _solve_damped(self, begin: int, first: int) -> int:
-        """One step by :class:`Newton`, which the compiled iteration could not solve."""
-        newton = self.newton
-        assert newton is not None
-
-        def evaluate(t: float, y: Array) -> Array:
-            return newton.evaluate(t, y.reshape(-1)).reshape(y.shape)
-
-        return NumpyStepper(self.tableau, self.scheme, self.block, evaluate, newton).run(begin, first, first + 1)
+    def _damped_stepper(self) -> NumpyStepper:
+        if self._damped is None:
+            assert self.newton is not None
+            evaluate = self.newton.evaluate
+            flat = lambda t, y: evaluate(t, y.reshape(-1)).reshape(y.shape)  # noqa: E731
+            self._damped = NumpyStepper(self.tableau, self.scheme, self.block, flat, self.newton)
+        return self._damped
 
     def _run(self, begin: int, first: int, stop: int) -> int:
+        table, state = self.tableau, self._state
+        state[:] = 0
+        state[kernels.KNOWN] = first
+        try:
+            if isinstance(self._evaluate, CompiledFunction):
+                self._run_compiled(self._evaluate, (begin, first, stop))
+            elif self.scheme.kind == "implicit":
+                self._run_implicit(self._evaluate, (begin, first, stop))
+            else:
+                self._run_python(self._evaluate, (begin, first, stop))
+        finally:
+            table.known = int(state[kernels.KNOWN])
+            self._count(table.known - first)
+        return table.known
+
+    def _common(self, span: tuple[int, int, int], points: Array) -> tuple[Any, ...]:
         table, grid = self.tableau, self.tableau.grid
         data = (table.y, table.f, table.sums)
-        scratch = (self._point, self._value, self._parameters)
-        common: tuple[Any, ...] = (self._fun, grid.t0, grid.step, (begin, first, stop), data)
-        common = (*common, self._past, self._now, self._which, scratch, self._flag)
+        return ((grid.t0, grid.step), span, data, self._rules, points, self._value, self._state)
+
+    def _newton_rules(self) -> tuple[Any, ...]:
+        """Matrices, tolerance and limits of the iteration."""
+        assert self.newton is not None
+        atol = np.array(np.broadcast_to(self.newton.atol, len(self._value)), dtype=float)
+        tolerance = (float(self.newton.rtol), atol, PART, DIGITS)
+        return self._matrices, tolerance, (KEPT_ITERATIONS, LEAST_RATE, int(self.newton.price))
+
+    def _run_compiled(self, fun: CompiledFunction, span: tuple[int, int, int]) -> None:
+        common = (fun.address, fun.parameters, *self._common(span, self._points))
+        kind = self._value.dtype.kind
         if self.scheme.kind == "explicit":
-            reached = kernels.explicit(*common)
-            self.evaluations += reached - first
+            call_kernel(kernels.run_explicit, kind, *common)
         elif self.scheme.kind == "corrected":
-            reached = kernels.corrected(*common, self.scheme.corrections)
-            self.evaluations += (reached - first) * (1 + self.scheme.corrections)
+            call_kernel(kernels.run_corrected, kind, *common, self.scheme.corrections)
         else:
-            assert self.newton is not None
-            matrices = (self._derivative, self._factors, self._exchanges)
-            atol = np.array(np.broadcast_to(self.newton.atol, len(self._point)), dtype=float)
-            tolerance = (self.newton.rtol, atol, PART, DIGITS)
-            limits = (KEPT_ITERATIONS, LEAST_RATE, self.newton.price)
-            reached = kernels.implicit(*common, self._jac, self._has_jac, matrices, tolerance, limits, self._counts)
-            self.evaluations += int(self._counts[0])
-            self.newton.iterations += int(self._counts[1])
-            self.newton.jacobians += int(self._counts[2])
-            self._counts[:] = 0
-        table.known = int(reached)
-        for back in self._backs:
-            back.check()
-        return int(reached)
+            jac = self._jacobian
+            address, parameters = (0, fun.parameters) if jac is None else (jac.address, jac.parameters)
+            call_kernel(kernels.run_implicit, kind, *common, address, parameters, *self._newton_rules())
+
+    def _run_python(self, evaluate: RightHandSide, span: tuple[int, int, int]) -> None:
+        """Every evaluation has a row of its own for the state: the function may keep or change it."""
+        _, first, stop = span
+        corrections = self.scheme.corrections if self.scheme.kind == "corrected" else 0
+        shape, dtype = self.tableau.problem.shape, self._value.dtype
+        points = np.empty(((stop - first) * (1 + corrections), self._value.size), dtype)
+        common = self._common(span, points)
+        if corrections:
+            steps = call_kernel(kernels.corrected, dtype.kind, *common, corrections)
+        else:
+            steps = call_kernel(kernels.explicit, dtype.kind, *common)
+        fun, value = evaluate.bare, self._value.reshape(shape)
+        store = _memory(value)
+        for t, point in zip(steps, points.reshape(-1, *shape), strict=False):
+            found = fun(t, point)
+            try:
+                store[:] = found
+            except (TypeError, ValueError):
+                value[...] = check_value(found, shape, dtype, "fun")
+
+    def _run_implicit(self, evaluate: RightHandSide, span: tuple[int, int, int]) -> None:
+        assert self.newton is not None
+        shape, dtype = self.tableau.problem.shape, self._value.dtype
+        jacobian = self.newton.jacobian
+        common = (*self._common(span, self._points), jacobian is not None, *self._newton_rules())
+        fun, copy, value, state = evaluate.bare, self._points[0].copy, self._value, self._state
+        store = _memory(value)
+        for t in call_kernel(kernels.implicit, dtype.kind, *common):
+            if jacobian is not None and state[kernels.REQUEST] == kernels.JACOBIAN:
+                self._derivative[...] = jacobian(t, copy())
+                continue
+            found = fun(t, copy())
+            try:
+                store[:] = found
+            except (TypeError, ValueError):
+                value[...] = check_value(found, shape, dtype, "fun")
+
+    def _count(self, steps: int) -> None:
+        state = self._state
+        if self.newton is None:
+            self.evaluations += steps * (1 + (self.scheme.corrections if self.scheme.kind == "corrected" else 0))
+            return
+        self.evaluations += int(state[kernels.EVALUATIONS])
+        self.newton.iterations += int(state[kernels.ITERATIONS])
+        self.newton.jacobians += int(state[kernels.JACOBIANS])
+
+
+def _memory(value: Array) -> Any:
+    """Something whose ``[:]`` takes an array of the same shape and dtype, and raises TypeError or ValueError otherwise.
+
+    A memoryview does that quicker than the two could be asked for, for real numbers along one axis.
+    """
+    return memoryview(value) if value.ndim == 1 and value.dtype.kind == "f" else _Memory(value)
+
+
+class _Memory:
+    def __init__(self, value: Array) -> None:
+        self._value = value
+
+    def __setitem__(self, index: slice, found: Any) -> None:
+        if type(found) is not np.ndarray or found.shape != self._value.shape or found.dtype != self._value.dtype:
+            raise TypeError
+        self._value[...] = found

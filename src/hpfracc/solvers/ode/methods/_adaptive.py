@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -15,11 +16,14 @@ from hpfracc.solvers.ode._result import FODEResult
 from hpfracc.solvers.ode._singular import GrowthError
 from hpfracc.solvers.ode.adaptive.driver import beginning, solve_adaptive
 from hpfracc.solvers.ode.adaptive.speed import refuse_numba
+from hpfracc.solvers.ode.tensors.mesh import refuse_adaptive_tensors, solve_adaptive_tensors
 
 __all__ = ["Adaptive", "AdaptiveLocal"]
 
 #: Shorter times have no room for the steps before them.
 _EARLIEST = 1e-270
+#: Steps are no longer than the shortest delay; more of them than this take minutes.
+_MOST_DELAYS = 1e5
 
 
 @register_method
@@ -52,6 +56,7 @@ class Adaptive(Method):
     name: ClassVar[str] = "adaptive"
     aliases: ClassVar[tuple[str, ...]] = ("soe",)
     order: ClassVar[str] = "2 to 6, chosen from step to step; the error follows rtol and atol"
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     fixed: ClassVar[bool] = False
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
@@ -60,6 +65,8 @@ class Adaptive(Method):
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Pass over the interval until the estimated global error is below the tolerance."""
+        if problem.library != "numpy":
+            return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=True)
         return solve_adaptive(problem, options, name=self.name, reason="asked for", control="global")
 
 
@@ -74,6 +81,7 @@ class AdaptiveLocal(Method):
 
     name: ClassVar[str] = "adaptive_local"
     order: ClassVar[str] = "2 to 6, chosen from step to step; each step's error follows rtol and atol"
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     fixed: ClassVar[bool] = False
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
@@ -82,14 +90,24 @@ class AdaptiveLocal(Method):
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Pass over the interval once."""
+        if problem.library != "numpy":
+            return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=False)
         return solve_adaptive(problem, options, name=self.name, reason="asked for", control="local")
 
 
 def _refuses(problem: Problem, options: Options, name: str) -> str | None:
+    if problem.library != "numpy":
+        return refuse_adaptive_tensors(problem, options, name)
     if problem.orders.function is not None:
         return f"method={name!r} takes constant orders; use method='variable_order'"
     if options.step is not None:
         return f"method={name!r} chooses its steps, and step={options.step:g} was given; leave step out"
+    shortest, length = min(problem.delays, default=math.inf), problem.t1 - problem.t0
+    if length > _MOST_DELAYS * shortest:
+        return (
+            f"method={name!r} takes no step longer than the shortest delay, {shortest:g}, and would need more than "
+            f"{length / shortest:.2g} of them; give step=, which may be longer than a delay, or leave that delay out"
+        )
     if starts_infinite(problem):
         if problem.delays or problem.terms:
             return (

@@ -16,6 +16,7 @@ from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult
+from hpfracc.solvers.ode.tensors.mesh import refuse_graded_tensors, solve_graded_tensors
 
 __all__ = ["L1"]
 
@@ -33,12 +34,14 @@ class L1(Method):
 
     Order :math:`\min(2-\alpha, r\alpha)` in the largest error over the mesh for solutions that begin like
     :math:`t^\alpha`; a uniform mesh (r = 1) has order alpha there. Robust: monotone, for stiff equations too.
-    ``step`` is the mean step. O(N log N) time.
+    ``step`` is the mean step. O(N log N) time. For PyTorch and JAX, on their own device, with derivatives of the
+    discrete equations with respect to ``y0``, the order, and whatever ``fun`` depends on.
 
     Parameters
     ----------
     grading : float, optional
-        r, from 1 on; by default :math:`(2-\alpha)/\alpha` for the smallest order, at most 10.
+        r, from 1 on; by default :math:`(2-\alpha)/\alpha` for the smallest order, at most 10; 4 where the
+        order is traced by JAX.
 
     References
     ----------
@@ -50,6 +53,7 @@ class L1(Method):
     name: ClassVar[str] = "l1"
     aliases: ClassVar[tuple[str, ...]] = ("graded_l1",)
     order: ClassVar[str] = "2 - alpha on the graded mesh, for solutions like t^alpha too"
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     implicit: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -58,13 +62,19 @@ class L1(Method):
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Needs orders below 1."""
+        if problem.library != "numpy":
+            return refuse_graded_tensors(problem, options, self.name)
         return refuse_graded(problem, options, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One implicit equation a step."""
-        assert problem.orders.known is not None
-        least = float(problem.orders.known.min())
-        grading = min((2.0 - least) / least, 10.0) if self.grading is None else self.grading
+        grading = self.grading
+        if grading is None and problem.orders.known is not None:
+            least = float(problem.orders.known.min())
+            grading = min((2.0 - least) / least, 10.0)
+        if problem.library != "numpy":
+            return solve_graded_tensors(problem, options, self.name, grading)
+        assert grading is not None
         return solve_graded(problem, options, self.name, grading, _steps, 1)
 
 

@@ -16,6 +16,7 @@ from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult
+from hpfracc.solvers.ode.tensors.mesh import refuse_graded_tensors, solve_graded_tensors
 
 __all__ = ["L2Sigma"]
 
@@ -32,12 +33,12 @@ class L2Sigma(Method):
     is quadratic on each past interval and linear on the newest. Order :math:`\min(2, r\alpha)` in the largest error
     over the mesh for solutions that begin like :math:`t^\alpha`. Implicit; ``step`` is the mean step, and one order
     for all components is needed. O(N log N) time. Like the trapezoid rule it rings where a stiff transient is not
-    resolved: L1 does not.
+    resolved: L1 does not. For PyTorch and JAX as :class:`L1`.
 
     Parameters
     ----------
     grading : float, optional
-        r, from 1 on; by default :math:`2/\alpha`, at most 10.
+        r, from 1 on; by default :math:`2/\alpha`, at most 10; 4 where the order is traced by JAX.
 
     References
     ----------
@@ -50,6 +51,7 @@ class L2Sigma(Method):
     name: ClassVar[str] = "l2_1sigma"
     aliases: ClassVar[tuple[str, ...]] = ("alikhanov", "graded_l2")
     order: ClassVar[str] = "2 on the graded mesh, for solutions like t^alpha too"
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     implicit: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -58,6 +60,8 @@ class L2Sigma(Method):
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Needs one order below 1."""
+        if problem.library != "numpy":
+            return refuse_graded_tensors(problem, options, self.name)
         refusal = refuse_graded(problem, options, self.name)
         if refusal is None and problem.orders.single is None:
             return f"method={self.name!r} takes one order for all components; use method='l1'"
@@ -65,9 +69,12 @@ class L2Sigma(Method):
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One implicit equation a step."""
-        alpha = problem.orders.single
-        assert alpha is not None
-        grading = min(2.0 / alpha, 10.0) if self.grading is None else self.grading
+        grading = self.grading
+        if grading is None and problem.orders.single is not None:
+            grading = min(2.0 / problem.orders.single, 10.0)
+        if problem.library != "numpy":
+            return solve_graded_tensors(problem, options, self.name, grading)
+        assert grading is not None
         return solve_graded(problem, options, self.name, grading, _steps, 2)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.problems._base import TestEquation
+from hpfracc.solvers.ode.problems._base import TestEquation, equation
 from hpfracc.special import mittag_leffler_matrix
 
 __all__ = ["bagley_torvik"]
@@ -14,6 +14,7 @@ __all__ = ["bagley_torvik"]
 Array = np.ndarray[Any, Any]
 
 
+@equation
 def bagley_torvik(
     mass: float = 1.0,
     drag: float = 0.5,
@@ -56,11 +57,13 @@ def bagley_torvik(
     def fun(t: float, y: Array) -> Array:
         return np.stack([y[..., 1], y[..., 2], (load - drag * y[..., 2] - stiffness * y[..., 0]) / mass], axis=-1)
 
-    matrix = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-stiffness / mass, 0.0, -drag / mass]])
+    def jac(t: float, y: Array) -> Array:
+        return np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-stiffness / mass, 0.0, -drag / mass]])
+
     return TestEquation(
         name="bagley_torvik",
         fun=fun,
-        jac=lambda t, y: matrix,
+        jac=jac,
         t_span=(0.0, t_end),
         y0=np.array([y0, v0, 0.0]),
         alpha=(1.0, 0.5, 0.5),

@@ -7,11 +7,11 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-__all__ = ["Reference", "TestEquation", "stored_reference"]
+__all__ = ["Reference", "TestEquation", "equation", "stored_reference"]
 
 Array = np.ndarray[Any, Any]
 
@@ -80,6 +80,11 @@ class TestEquation:
     source: str = ""
     parameters: dict[str, float] = field(default_factory=dict)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """One of the library's is made again by its function: its own functions are closures, which do not travel."""
+        made_by = self.__dict__.get("_made_by")
+        return super().__reduce_ex__(protocol) if made_by is None else (_make_again, made_by)
+
     def known(self) -> tuple[Array, Array]:
         """Times after the start, and the solution there: of the closed form, or the stored ones."""
         if self.solution is not None:
@@ -89,6 +94,25 @@ class TestEquation:
         if self.reference is not None:
             return self.reference.t, self.reference.y
         raise LookupError(f"no solution of {self.name!r} is stored for the order {self.alpha}; see stored_reference()")
+
+
+Maker = TypeVar("Maker", bound=Callable[..., TestEquation])
+
+
+def equation(make: Maker) -> Maker:
+    """Decorate a function that makes a test equation: what it makes can be pickled and copied."""
+
+    @functools.wraps(make)
+    def made(*args: Any, **params: Any) -> TestEquation:
+        found = make(*args, **params)
+        object.__setattr__(found, "_made_by", (made, args, params))
+        return found
+
+    return cast(Maker, made)
+
+
+def _make_again(make: Callable[..., TestEquation], args: tuple[Any, ...], params: dict[str, Any]) -> TestEquation:
+    return make(*args, **params)
 
 
 @functools.cache

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.problems._base import TestEquation, stored_reference
+from hpfracc.solvers.ode.problems._base import TestEquation, equation, stored_reference
 
 __all__ = ["brusselator"]
 
 Array = np.ndarray[Any, Any]
 
 
+@equation
 def brusselator(
     alpha: float | tuple[float, float] = 0.8, a: float = 1.0, mu: float = 4.0, t_end: float = 20.0
 ) -> TestEquation:

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.problems._base import TestEquation
+from hpfracc.solvers.ode.problems._base import TestEquation, equation
 
 __all__ = ["diethelm"]
 
 Array = np.ndarray[Any, Any]
 
 
+@equation
 def diethelm(alpha: float = 0.5) -> TestEquation:
     r"""Diethelm's nonlinear test on [0, 1], solved by :math:`y = t^8 - 3 t^{4+\alpha/2} + \frac94 t^\alpha`.
 

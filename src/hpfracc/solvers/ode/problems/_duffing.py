@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.problems._base import TestEquation, stored_reference
+from hpfracc.solvers.ode.problems._base import TestEquation, equation, stored_reference
 
 __all__ = ["duffing"]
 
 Array = np.ndarray[Any, Any]
 
 
+@equation
 def duffing(
     alpha: float = 0.9, damping: float = 0.3, cubic: float = 1.0, load: float = 0.5, frequency: float = 1.2
 ) -> TestEquation:

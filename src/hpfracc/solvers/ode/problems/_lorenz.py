@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.problems._base import TestEquation, stored_reference
+from hpfracc.solvers.ode.problems._base import TestEquation, equation, stored_reference
 
 __all__ = ["lorenz"]
 
 Array = np.ndarray[Any, Any]
 
 
+@equation
 def lorenz(alpha: float = 0.995, t_end: float = 4.0) -> TestEquation:
     r"""Lorenz's equations with :math:`\sigma = 10, \rho = 28, \beta = 8/3` from (1, 1, 1).
 

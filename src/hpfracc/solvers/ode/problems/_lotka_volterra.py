@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.problems._base import TestEquation, stored_reference
+from hpfracc.solvers.ode.problems._base import TestEquation, equation, stored_reference
 
 __all__ = ["lotka_volterra"]
 
 Array = np.ndarray[Any, Any]
 
 
+@equation
 def lotka_volterra(
     alpha: float = 0.8, growth: float = 2.0, hunt: float = 1.0, death: float = 1.5, feed: float = 1.0
 ) -> TestEquation:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.problems._base import TestEquation
+from hpfracc.solvers.ode.problems._base import TestEquation, equation
 from hpfracc.special import mittag_leffler_matrix
 
 __all__ = ["pharmacokinetics"]
@@ -14,6 +14,7 @@ __all__ = ["pharmacokinetics"]
 Array = np.ndarray[Any, Any]
 
 
+@equation
 def pharmacokinetics(
     alpha: float = 0.6,
     to_tissue: float = 1.2,
@@ -50,14 +51,24 @@ def pharmacokinetics(
     )
     y0 = np.array([dose, 0.0, 0.0])
 
+    def fun(t: float, y: Array) -> Array:
+        blood, tissue = y[..., 0], y[..., 1]
+        moved, left = to_tissue * blood - to_blood * tissue, excreted * blood
+        return np.stack([-moved - left, moved, left], axis=-1)
+
+    def jac(t: float, y: Array) -> Array:
+        return np.array(
+            [[-(to_tissue + excreted), to_blood, 0.0], [to_tissue, -to_blood, 0.0], [excreted, 0.0, 0.0]],
+        )
+
     def solution(t: Array) -> Array:
         powers = np.asarray(t, dtype=float)[:, np.newaxis, np.newaxis] ** alpha
         return np.asarray((mittag_leffler_matrix(matrix * powers, alpha) @ y0).T)
 
     return TestEquation(
         name="pharmacokinetics",
-        fun=lambda t, y: y @ matrix.T,
-        jac=lambda t, y: matrix,
+        fun=fun,
+        jac=jac,
         t_span=(0.0, t_end),
         y0=y0,
         alpha=alpha,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.problems._base import TestEquation
+from hpfracc.solvers.ode.problems._base import TestEquation, equation
 from hpfracc.special import mittag_leffler
 
 __all__ = ["relaxation"]
@@ -14,6 +14,7 @@ __all__ = ["relaxation"]
 Array = np.ndarray[Any, Any]
 
 
+@equation
 def relaxation(
     alpha: float = 0.5, rate: float = 1.0, y0: float = 1.0, v0: float = 0.0, t_end: float = 10.0
 ) -> TestEquation:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.problems._base import TestEquation, stored_reference
+from hpfracc.solvers.ode.problems._base import TestEquation, equation, stored_reference
 from hpfracc.special import mittag_leffler_matrix
 
 __all__ = ["viscoelastic_oscillator"]
@@ -14,6 +14,7 @@ __all__ = ["viscoelastic_oscillator"]
 Array = np.ndarray[Any, Any]
 
 
+@equation
 def viscoelastic_oscillator(
     beta: float = 0.5, mass: float = 1.0, damping: float = 0.4, stiffness: float = 4.0, t_end: float = 20.0
 ) -> TestEquation:
@@ -49,13 +50,15 @@ def viscoelastic_oscillator(
     def fun(t: float, y: Array) -> Array:
         return np.stack([y[..., 1], y[..., 2], -(damping * y[..., 1] + stiffness * y[..., 0]) / mass], axis=-1)
 
-    matrix = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-stiffness / mass, -damping / mass, 0.0]])
+    def jac(t: float, y: Array) -> Array:
+        return np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-stiffness / mass, -damping / mass, 0.0]])
+
     orders = (beta, 1.0 - beta, 1.0)
     usual = (mass, damping, stiffness, t_end) == (1.0, 0.4, 4.0, 20.0)
     return TestEquation(
         name="viscoelastic_oscillator",
         fun=fun,
-        jac=lambda t, y: matrix,
+        jac=jac,
         t_span=(0.0, t_end),
         y0=np.array([1.0, 0.0, 0.0]),
         alpha=orders,

@@ -20,7 +20,7 @@ from hpfracc.solvers.ode.tensors.between import states_at
 from hpfracc.solvers.ode.tensors.rule import Rule, Sums
 from hpfracc.solvers.ode.tensors.weights import make_weights
 
-__all__ = ["refuse", "solve_tensors"]
+__all__ = ["check_jax_functions", "first_bad", "order_of", "refuse", "solve_tensors", "time_last", "torch_functions"]
 
 Array = np.ndarray[Any, Any]
 
@@ -65,12 +65,12 @@ def solve_tensors(problem: Problem, options: Options, rule: Rule, started: float
         first = problem.y0[..., None]
         times = np.array([problem.t0])
         return FODEResult(times, first, False, message, 0, stats={"steps": 0, "step": grid.step}, decision=decision)
-    sums = rule.sums(make_weights(_order(problem), grid.steps, grid.step, problem.y0))
+    sums = rule.sums(make_weights(order_of(problem), grid.steps, grid.step, problem.y0))
     calls = [0]
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
         states = _run(problem, grid, sums, rule, report, calls)
     known = states.shape[0] - 1
-    bad = _first_bad(states)
+    bad = first_bad(states)
     success, message = True, REACHED
     if known < grid.steps:
         success = False
@@ -84,10 +84,10 @@ def solve_tensors(problem: Problem, options: Options, rule: Rule, started: float
         )
     times = grid.times()[: states.shape[0]]
     if options.t_eval is not None:
-        times, states = states_at(options.t_eval, grid, states, _order(problem), problem.dy0)
+        times, states = states_at(options.t_eval, grid, states, order_of(problem), problem.dy0)
     return FODEResult(
         t=times,
-        y=_last(states),
+        y=time_last(states),
         success=success,
         message=message,
         nfev=calls[0] or rule.evaluations(known),
@@ -101,7 +101,7 @@ def solve_tensors(problem: Problem, options: Options, rule: Rule, started: float
     )
 
 
-def _order(problem: Problem) -> Any:
+def order_of(problem: Problem) -> Any:
     """As given, with numbers as numbers: one that all share lets sums over the past be matrix products."""
     value = problem.orders.value
     if library_of(value) in ("torch", "jax"):
@@ -111,30 +111,43 @@ def _order(problem: Problem) -> Any:
 
 def _run(problem: Problem, grid: UniformGrid, sums: Sums, rule: Rule, report: Report, calls: list[int]) -> Any:
     """All states; ``calls`` counts evaluations where they can be seen."""
-    initial, jac = [problem.y0, *problem.dy0], problem.jac
+    initial = [problem.y0, *problem.dy0]
     if problem.library == "torch":
         from hpfracc.solvers.ode.tensors.on_torch.blocks import solve_blocks as on_torch
 
-        def fun(t: float, y: Any) -> Any:
-            calls[0] += 1
-            before = _version(y)
-            value = _checked(problem.fun(t, y, *problem.args), problem)
-            if _version(y) != before:
-                raise InvalidInputError("fun(t, y) changes y in place, which is the solution itself; work on y.clone()")
-            return value
-
-        def jacobian(t: float, y: Any) -> Any:
-            assert jac is not None
-            return _checked(jac(t, y, *problem.args), problem, "jac")
-
-        slopes = None if jac is None else jacobian
+        fun, slopes = torch_functions(problem, calls)
         return on_torch(fun, slopes, rule, grid.t0, grid.step, grid.steps, initial, sums, report)
     from hpfracc.solvers.ode.tensors.on_jax.blocks import solve_blocks as on_jax
 
+    check_jax_functions(problem)
+    return on_jax(problem.fun, problem.jac, rule, grid.t0, grid.step, grid.steps, initial, sums, problem.args)
+
+
+def torch_functions(
+    problem: Problem, calls: list[int]
+) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any] | None]:
+    """``fun(t, y)`` and ``jac(t, y)``, with what they return checked, and calls of the first counted."""
+
+    def fun(t: Any, y: Any) -> Any:
+        calls[0] += 1
+        before = _version(y)
+        value = _checked(problem.fun(t, y, *problem.args), problem)
+        if _version(y) != before:
+            raise InvalidInputError("fun(t, y) changes y in place, which is the solution itself; work on y.clone()")
+        return value
+
+    def jacobian(t: Any, y: Any) -> Any:
+        assert problem.jac is not None
+        return _checked(problem.jac(t, y, *problem.args), problem, "jac")
+
+    return fun, None if problem.jac is None else jacobian
+
+
+def check_jax_functions(problem: Problem) -> None:
+    """Look at the shapes that ``fun`` and ``jac`` return."""
     _checked(_shape_of(problem, problem.fun), problem)
-    if jac is not None:
-        _checked(_shape_of(problem, jac), problem, "jac")
-    return on_jax(problem.fun, jac, rule, grid.t0, grid.step, grid.steps, initial, sums, problem.args)
+    if problem.jac is not None:
+        _checked(_shape_of(problem, problem.jac), problem, "jac")
 
 
 def _shape_of(problem: Problem, fun: Callable[..., Any]) -> Any:
@@ -161,7 +174,7 @@ def _checked(value: Any, problem: Problem, name: str = "fun") -> Any:
     return value
 
 
-def _first_bad(states: Any) -> int | None:
+def first_bad(states: Any) -> int | None:
     """The first step that is not finite; None, also where it cannot be known because the values are traced."""
     library = library_of(states)
     if library == "torch":
@@ -183,7 +196,7 @@ def _first_bad(states: Any) -> int | None:
     return int(np.argmin(good))
 
 
-def _last(states: Any) -> Any:
+def time_last(states: Any) -> Any:
     """Time as the last axis."""
     if library_of(states) == "torch":
         return states.movedim(0, -1)

@@ -1,4 +1,4 @@
-"""History sum in NumPy: blocks of weights, each made, used and forgotten."""
+"""History sum in NumPy: blocks of weights, each made, used and forgotten; or by a tree of clusters."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numpy.nonfinite import all_finite
 from hpfracc.engine.backends.numpy.workspace import HISTORY_BLOCK, HISTORY_ROWS
+from hpfracc.engine.primitives._history_tree import HistoryTree
 from hpfracc.engine.primitives._history_weights import block_of_weights, output_blocks
 from hpfracc.engine.primitives._recurrence_blocks import Tools
 from hpfracc.engine.workers import run_blocks
 
-__all__ = ["KERNELS", "sum_direct"]
+__all__ = ["KERNELS", "sum_by_tree", "sum_direct"]
 
 Array = np.ndarray[Any, Any]
 
@@ -55,4 +56,29 @@ def sum_direct(
     return result
 
 
-KERNELS: dict[str, Kernel] = {"direct": Kernel(sum_direct)}
+@np.errstate(all="ignore")
+def sum_by_tree(times: Array, signal: Array, *parameters: Array, kernel: str = "power", scaled: bool = False) -> Array:
+    """The sum in O(n log n): what is far away acts through polynomials, to rounding."""
+    times = np.asarray(times, np.float64)
+    n = signal.shape[-1]
+    if n < 2 or not (np.diff(times) > 0.0).all() or not np.isfinite(times[-1]):
+        return sum_direct(times, signal, *parameters, kernel=kernel, scaled=scaled)
+    kind = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
+    x = signal.astype(np.complex128 if kind.kind == "c" else np.float64)
+    result = np.zeros(x.shape, kind)
+    if not result.size:
+        return result
+    x[..., 0] = 0.0
+    clean = all_finite(x)
+    operand = x if clean else np.where(np.isfinite(x), x, 0)
+    options = tuple(float(np.asarray(parameter).reshape(())) for parameter in parameters)
+    tree = HistoryTree(kernel, times, operand, options, scaled)
+    for block in range(tree.blocks):
+        place, value = tree.sum_block(block)
+        result[..., place] = value
+    if not clean:
+        result[np.logical_or.accumulate(~np.isfinite(x), -1)] = np.nan
+    return result
+
+
+KERNELS: dict[str, Kernel] = {"direct": Kernel(sum_direct), "tree": Kernel(sum_by_tree)}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
 from hpfracc.solvers.ode.tensors.on_jax.newton import solve_step
+from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
 from hpfracc.solvers.ode.tensors.rule import Rule, Sums
 
 __all__ = ["solve_blocks"]
@@ -37,49 +36,12 @@ def solve_blocks(
     sums: Sums,
     args: tuple[Any, ...],
 ) -> Any:
-    """All states, shape (steps + 1, ..., d).
-
-    Compiled once for a function with what it sees around it, its shapes and the number of steps. A function that sees
-    what may be changed in place, such as an object or a dictionary, is compiled for each call.
-    """
-    program = _program_of(fun, jacobian)
-    return program(steps, rule, t0, step, tuple(initial), sums, args)
-
-
-#: The newest program of each function and the surroundings it was made in; gone with the function.
-_programs: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictionary()
-
-
-def _program_of(fun: Callable[..., Any], jacobian: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    around = surroundings(fun, *(() if jacobian is None else (jacobian,)))
-    if around is None:
-        return _compiled(partial(_solve, fun, jacobian))
-    try:
-        found = _programs.get(fun)
-        if found is not None and same_surroundings(found[0], around):
-            return cast(Callable[..., Any], found[1])
-        refer = weakref.ref(fun)
-    except TypeError:  # neither to be hashed nor to be referred to
-        return _compiled(partial(_solve, fun, jacobian))
-
-    def solve(*given: Any) -> Any:
-        known = refer()
-        assert known is not None  # the caller holds it
-        return _solve(known, jacobian, *given)
-
-    program = _compiled(solve)
-    _programs[fun] = (around, program)
-    return program
-
-
-def _compiled(solve: Callable[..., Any]) -> Callable[..., Any]:
-    """The program of a function, for each number of steps and each rule."""
-    return cast(Callable[..., Any], jax.jit(solve, static_argnums=(0, 1)))
+    """All states, shape (steps + 1, ..., d)."""
+    return run_program(_solve, (fun, jacobian), (steps, rule), (t0, step, tuple(initial), sums, args))
 
 
 def _solve(
-    fun: Callable[..., Any],
-    jacobian: Callable[..., Any] | None,
+    functions: tuple[Callable[..., Any], Callable[..., Any] | None],
     steps: int,
     rule: Rule,
     t0: Any,
@@ -88,6 +50,7 @@ def _solve(
     sums: Sums,
     args: tuple[Any, ...],
 ) -> Any:
+    fun, jacobian = functions
     block = GROUP * -(-max(FEWEST, -(-(steps + 1) // MOST_BLOCKS)) // GROUP)
     count = -(-(steps + 1) // block)
     run = jax.checkpoint(partial(_block, fun, jacobian, rule, block))

@@ -1,0 +1,119 @@
+"""``hf.explain``: the engine's own, with the names of operators, and what a solver would do."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any, overload
+
+import numpy as np
+
+from hpfracc.engine.execution import api
+from hpfracc.engine.execution.catalogue import all_operations
+from hpfracc.engine.selection.explain import Explanation
+from hpfracc.engine.workload import WorkloadCharacteristics, as_shape
+from hpfracc.errors import InvalidInputError, UnknownOperationError
+from hpfracc.operators._fractional_difference import fractional_difference
+from hpfracc.operators._fractional_fft import fractional_fft
+from hpfracc.operators._frft import frft
+from hpfracc.operators._registry import all_operators
+from hpfracc.solvers.ode._explain import explain_solve
+from hpfracc.solvers.ode._solve import solve_fode
+
+__all__ = ["explain", "named_operators"]
+
+#: Functions of samples and an order alone: they know of no grid.
+_WITHOUT_GRID: dict[str, Callable[..., Any]] = {
+    "fractional_difference": fractional_difference,
+    "fractional_fft": fractional_fft,
+    "frft": frft,
+}
+
+
+@overload
+def explain(what: str | WorkloadCharacteristics | api.Operation, *args: Any, **kwargs: Any) -> Explanation: ...
+@overload
+def explain(what: Any, *args: Any, **kwargs: Any) -> Any: ...
+def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
+    """Say what would be done and why, without running anything.
+
+    Parameters
+    ----------
+    what : WorkloadCharacteristics, Operation, str or callable
+        A workload; an operation with its operands following; the name of an operation or of an operator, with
+        ``shape=`` and optionally ``dtype=``, ``gradient=``, ``on=``, ``backend=``, for an operator also ``alpha=`` (0.5
+        by default) and what it takes besides; :func:`hpfracc.solve_fode` with its arguments; or any function that makes
+        engine calls, with its arguments: it is walked through with the engine's results replaced by zeros.
+
+    Returns
+    -------
+    Explanation or SolveExplanation
+        Print it, or use ``to_dict()``.
+
+    Examples
+    --------
+    >>> import hpfracc as hf
+    >>> hf.explain("causal_convolution", shape=(1000,)).decision.operation
+    'causal_convolution'
+    >>> hf.explain("caputo", shape=(1000,), alpha=0.3).decision.operation
+    'causal_convolution'
+    >>> print(hf.explain(hf.solve_fode, lambda t, y: -y, (0.0, 1.0), [1.0], 0.5, step=0.01).method)
+    pece
+    """
+    if what is solve_fode:
+        return explain_solve(solve_fode, *args, **kwargs)
+    if isinstance(what, str) and what not in all_operations():
+        function = named_operators().get(what)
+        if function is not None:
+            return _explain_operator(what, function, *args, **kwargs)
+        if what == "solve_fode":
+            raise InvalidInputError("solve_fode needs its equation: hf.explain(hf.solve_fode, fun, t_span, y0, alpha)")
+        raise _unknown(what)
+    return api.explain(what, *args, **kwargs)
+
+
+def named_operators() -> dict[str, Callable[..., Any]]:
+    """The functions that apply an operator to samples, by name."""
+    found = dict(_WITHOUT_GRID)
+    for operator in all_operators():
+        home = importlib.import_module(operator.__module__)
+        functions = {name: getattr(home, name) for name in home.__all__ if name.islower()}
+        found |= {name: each for name, each in functions.items() if "f" in inspect.signature(each).parameters}
+    return dict(sorted(found.items()))
+
+
+def _unknown(name: str) -> UnknownOperationError:
+    operations, operators = sorted(all_operations()), list(named_operators())
+    close = difflib.get_close_matches(name, [*operations, *operators], n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, close))}? There are" if close else "there are"
+    return UnknownOperationError(
+        f"unknown operation or operator {name!r}; {hint} the operations {', '.join(operations)}, and the operators "
+        f"{', '.join(operators)}"
+    )
+
+
+def _explain_operator(
+    name: str,
+    function: Callable[..., Any],
+    shape: Any = None,
+    dtype: str = "float64",
+    *,
+    alpha: Any = 0.5,
+    gradient: bool = False,
+    on: str | None = None,
+    backend: Any = None,
+    **options: Any,
+) -> Explanation:
+    if shape is None:
+        raise InvalidInputError(f"explain({name!r}) needs the shape of the samples; add shape=(1000,)")
+    if gradient or on not in (None, "cpu", "host"):
+        raise InvalidInputError(
+            f"explain({name!r}) takes samples on the host without a gradient; give others to the function itself: "
+            f"hf.explain(hf.{name}, samples, ...)"
+        )
+    samples = np.zeros(as_shape(shape), dtype)
+    if name in _WITHOUT_GRID:
+        return api.explain(function, samples, alpha, backend=backend, **options)
+    return api.explain(function, samples, step=1.0, alpha=alpha, backend=backend, **options)

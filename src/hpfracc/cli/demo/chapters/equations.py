@@ -1,0 +1,190 @@
+"""Equations of fractional order: solved beside their exact solutions, and how long many steps take."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
+from hpfracc.cli.demo.chapters import Context
+from hpfracc.cli.demo.chart import Chart, Line
+from hpfracc.engine.selection.explain import format_seconds
+from hpfracc.solvers.ode import solve_fode
+from hpfracc.special import mittag_leffler
+
+__all__ = ["build", "relaxation_chart"]
+
+Array = np.ndarray[Any, Any]
+
+_ALPHA, _END = 0.6, 10.0
+_ORDERS = (0.3, 0.5, 0.7, 0.9, 1.0)
+_TOLERANCES = (1e-3, 1e-6, 1e-9)
+_STEPS = (1_000, 10_000, 100_000, 1_000_000)
+_QUICK_STEPS = (1_000, 10_000)
+#: Orders of the Brusselator. Its equilibrium has eigenvalues of argument pi/3: stable below order 2/3 (Matignon 1996).
+_CYCLES = (0.6, 0.8, 1.0)
+_LAST = 30.0
+
+
+def build(context: Context) -> Chapter:
+    """Solve, compare with the exact solution, draw, and time many steps."""
+    context.report(0.0, "equations: tolerances")
+    tolerances = [_to_tolerance(rtol) for rtol in _TOLERANCES]
+    context.report(0.3, "equations: the Brusselator")
+    cycles = _cycles()
+    counts = _QUICK_STEPS if context.quick else _STEPS
+    steps = []
+    for number, count in enumerate(counts):
+        context.report(0.5 + 0.5 * number / len(counts), f"equations: {count:,} steps")
+        steps.append(_many_steps(count))
+    middle, longest = tolerances[1], steps[-1]
+    blocks: list[Block] = [
+        Words(
+            (
+                "A body that cools obeys y' = -y: its rate depends on the present alone. With a derivative of order "
+                "alpha below 1 it depends on the whole past. The solution of D^alpha y = -y, y(0) = 1, is a "
+                "Mittag-Leffler function, so the errors below are measured against it.",
+            )
+        ),
+        Figures(
+            (
+                (f"{middle['error']:.0e}", f"is the largest error at rtol = {middle['rtol']:g}"),
+                (f"{middle['estimate']:.0e}", "is the error that the solver itself estimates"),
+                (format_seconds(longest["seconds"]), f"is what {longest['steps']:,} steps with full memory took"),
+            )
+        ),
+        Code(
+            f"solution = hf.solve_fode(lambda t, y: -y, (0, {_END:g}), [1.0], alpha={_ALPHA:g})\n"
+            f"exact = hf.mittag_leffler(-(solution.t**{_ALPHA:g}), {_ALPHA:g})"
+        ),
+        Heading("Relaxation with memory", "Fast at first, then slow: the smaller the order, the longer the tail."),
+        relaxation_chart(),
+        Grid(
+            f"D^{_ALPHA:g} y = -y on [0, {_END:g}]: error against the tolerance that was asked for",
+            (">rtol", ">largest error", ">estimated by the solver", ">steps", ">evaluations", ">time"),
+            [
+                [
+                    Cell(f"{row['rtol']:.0e}"),
+                    Cell(f"{row['error']:.1e}"),
+                    Cell(f"{row['estimate']:.1e}"),
+                    Cell(f"{row['steps']:,}"),
+                    Cell(f"{row['evaluations']:,}"),
+                    Cell(format_seconds(row["seconds"])),
+                ]
+                for row in tolerances
+            ],
+        ),
+        Heading(
+            "A chemical clock",
+            "The Brusselator. Its oscillation needs an order above 2/3: with more memory it comes to rest.",
+        ),
+        _clock(cycles),
+        Heading("Many steps", "Each step remembers all before it; sums by FFT keep n steps at O(n log² n)."),
+        Grid(
+            "D^0.8 of the Brusselator by the predictor-corrector method, first calls and compilation included",
+            (">steps", ">time", ">a step"),
+            [
+                [
+                    Cell(f"{row['steps']:,}"),
+                    Cell(format_seconds(row["seconds"])),
+                    Cell(format_seconds(row["seconds"] / row["steps"])),
+                ]
+                for row in steps
+            ],
+        ),
+    ]
+    data = {"alpha": _ALPHA, "tolerances": tolerances, "steps": steps, "orders_of_the_clock": list(_CYCLES)}
+    return Chapter("equations", "Equations that remember", blocks, data)
+
+
+def _decay(t: float, y: Array) -> Array:
+    return -y
+
+
+def _brusselator(t: float, y: Array) -> Array:
+    return np.array([1.0 - 4.0 * y[0] + y[0] ** 2 * y[1], 3.0 * y[0] - y[0] ** 2 * y[1]])
+
+
+def _exact(t: Array, alpha: float) -> Array:
+    return np.asarray(mittag_leffler(-(t**alpha), alpha))
+
+
+def _to_tolerance(rtol: float) -> dict[str, Any]:
+    begin = time.perf_counter()
+    solution = solve_fode(_decay, (0.0, _END), [1.0], _ALPHA, rtol=rtol, atol=1e-3 * rtol)
+    seconds = time.perf_counter() - begin
+    error = float(np.abs(solution.y[0] - _exact(solution.t, _ALPHA)).max())
+    estimate = float(np.max(solution.error_estimate))
+    return {
+        "rtol": rtol,
+        "error": error,
+        "estimate": estimate,
+        "steps": len(solution.t) - 1,
+        "evaluations": int(solution.nfev),
+        "seconds": seconds,
+    }
+
+
+def _many_steps(count: int) -> dict[str, Any]:
+    begin = time.perf_counter()
+    solution = solve_fode(_brusselator, (0.0, 50.0), [1.2, 2.8], 0.8, step=50.0 / count, method="pece")
+    return {"steps": count, "seconds": time.perf_counter() - begin, "success": bool(solution.success)}
+
+
+def _cycles() -> dict[float, Array]:
+    times = np.linspace(0.0, _LAST, 400)
+    return {
+        alpha: np.asarray(solve_fode(_brusselator, (0.0, _LAST), [1.2, 2.8], alpha, rtol=1e-5, t_eval=times).y[0])
+        for alpha in _CYCLES
+    }
+
+
+def _curve(name: str, kind: str, xs: Array, ys: Array) -> Line:
+    return Line(name, kind, [(float(x), float(y), "") for x, y in zip(xs, ys, strict=True)])
+
+
+def _ticks(low: float, high: float, step: float) -> Sequence[tuple[float, str]]:
+    return [(step * k, f"{step * k:g}") for k in range(math.floor(low / step), math.ceil(high / step) + 1)]
+
+
+def relaxation_chart() -> Chart:
+    """Solutions of ``D^alpha y = -y`` for several orders."""
+    times = np.linspace(0.0, _END, 200)
+    lines = []
+    for number, alpha in enumerate(_ORDERS):
+        solution = solve_fode(_decay, (0.0, _END), [1.0], alpha, t_eval=times)
+        lines.append(_curve(f"{alpha:g}", f"order{2 * number}", times, solution.y[0]))
+    return Chart(
+        title="Relaxation of order 0.3 to 1",
+        description="All begin at 1. The lower the order, the steeper the start and the higher the end.",
+        x_name="t",
+        y_name="y(t), named by alpha",
+        lines=lines,
+        x_ticks=_ticks(0.0, _END, 2.0),
+        y_ticks=_ticks(0.0, 1.0, 0.25),
+        linear=True,
+        dots=False,
+    )
+
+
+def _clock(cycles: dict[float, Array]) -> Chart:
+    times = np.linspace(0.0, _LAST, 400)
+    lines = [
+        _curve(f"{alpha:g}", kind, times, values)
+        for (alpha, values), kind in zip(cycles.items(), ("order0", "order4", "order8"), strict=True)
+    ]
+    return Chart(
+        title="The Brusselator at orders 0.6, 0.8 and 1",
+        description="Order 1 oscillates most, order 0.8 less, order 0.6 comes to rest.",
+        x_name="t",
+        y_name="first concentration, named by alpha",
+        lines=lines,
+        x_ticks=_ticks(0.0, _LAST, 5.0),
+        y_ticks=_ticks(0.0, max(float(values.max()) for values in cycles.values()), 1.0),
+        linear=True,
+        dots=False,
+    )

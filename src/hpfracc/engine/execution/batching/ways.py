@@ -1,0 +1,245 @@
+"""Ways to do a call that does not fit as a whole, compared by predicted time.
+
+Pieces of each axis, in sizes that halve, on whichever arm is quickest for that size; pieces of one row that are cut
+further; blocks of time. Where only a slow way fits, that is logged, and a very slow one is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hpfracc.engine.execution.batching.overlap import BlockPlan, choose_blocks
+from hpfracc.engine.execution.batching.pieces import Job, as_spec
+from hpfracc.engine.execution.batching.sizes import PIECE_SECONDS, Prediction, round_size
+from hpfracc.engine.memory.budget import HOST, get_budget
+from hpfracc.engine.memory.relief import relief
+from hpfracc.engine.primitives._cuts import Cut
+from hpfracc.engine.primitives._operands import shape_of
+from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
+from hpfracc.engine.selection.candidates import HOST_SHARE
+from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Verdict
+from hpfracc.engine.selection.explain import format_bytes, format_seconds
+from hpfracc.engine.selection.needs import predicted_bytes
+from hpfracc.errors import OutOfMemoryError
+
+__all__ = ["Way", "check_speed", "choose_way", "ideal_verdict", "is_time", "time_plan"]
+
+logger = logging.getLogger("hpfracc.engine")
+
+#: A way within this factor of what the call takes with memory enough is good: no other one is looked for.
+_GOOD = 1.5
+#: A way that takes this many times as long as with memory enough is logged; above so many seconds it is refused.
+SLOW, REFUSED_SECONDS = 10.0, 60.0
+#: Below so many seconds a slow way is no warning.
+_WORTH_A_WARNING = 1.0
+#: A cut within a cut within a cut: more than a call has axes.
+_DEEPEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to do a call, with its predicted time.
+
+    Attributes
+    ----------
+    seconds : float
+        What all of it is predicted to take.
+    cut : Cut or None
+        How it is cut; None for the whole call on one arm.
+    count : int
+        Points of the axis in a piece.
+    blocks : BlockPlan or None
+        Blocks of time and parts of the weights, for a cut of time.
+    inner : Way or None
+        How each piece is cut further.
+    slow : bool
+        Whether an arm without room for such a piece would be much quicker.
+    """
+
+    seconds: float
+    cut: Cut | None = None
+    count: int = 0
+    blocks: BlockPlan | None = None
+    inner: Way | None = None
+    slow: bool = False
+
+    def __str__(self) -> str:
+        if self.cut is None:
+            return "a slower arm"
+        if self.blocks is not None:
+            return f"{self.blocks.blocks:,} blocks of time and {self.blocks.parts:,} parts of the weights"
+        inside = "" if self.inner is None else f", each in {self.inner}"
+        return f"pieces of {self.count:,} of {self.cut.length:,} along axis {self.cut.axis}{inside}"
+
+
+def is_time(primitive: Primitive, cut: Cut) -> bool:
+    """Whether pieces along this cut need what came before them."""
+    return primitive.name == "causal_convolution" and cut.axis == -1
+
+
+def choose_way(job: Job, arrays: tuple[Any, ...], ideal: Verdict | None, whole: float | None = None) -> Way | None:
+    """The way of a call that is predicted to be quickest, or None where none fits.
+
+    Parameters
+    ----------
+    job : Job
+        The call.
+    arrays : tuple
+        Its operands, or specs of them.
+    ideal : Verdict or None
+        What would be decided with memory enough: a way that is nearly as quick ends the search.
+    whole : float, optional
+        Seconds that the call is predicted to take whole, inf where it cannot be done so; asked for if not given.
+    """
+    specs = tuple(as_spec(array) for array in arrays)
+    enough = _GOOD * ideal.expected if ideal is not None and ideal.expected > 0.0 else math.inf
+    beside = job.request.call.output_bytes
+    within = _quickest(job, specs, beside, enough, whole) if _has_room(job, beside) else None
+    if within is not None and within.seconds <= enough:
+        return within
+    # The caller asked for the result whatever it takes: beside one that leaves too little room, pieces are kept small
+    # by themselves.
+    alone = _quickest(job, specs, 0, enough, whole)
+    if within is None or alone is None:
+        return within or alone
+    worth = within.seconds > WORTH_CUTTING * alone.seconds and within.seconds - alone.seconds > LEAST_SAVED
+    return alone if worth else within
+
+
+def _has_room(job: Job, size: int) -> bool:
+    """Whether so many bytes are allowed where the operands are."""
+    device, library = job.request.placement.device, job.request.placement.library
+    on_host = device == HOST
+    share = HOST_SHARE if on_host else job.request.settings.gpu_memory_limit
+    return get_budget().fits(size, device, share, None if on_host else library)
+
+
+def ideal_verdict(job: Job, arrays: tuple[Any, ...]) -> Verdict | None:
+    """What would be decided for the whole call if there were room."""
+    return job.verdict(arrays, ignore_memory=True)
+
+
+def check_speed(job: Job, ideal: Verdict | None, seconds: float, words: str, times: int = 1) -> None:
+    """Log a way that is slow for want of memory; refuse one that is very slow, unless it was asked for.
+
+    Parameters
+    ----------
+    job : Job
+        The call.
+    ideal : Verdict or None
+        What would be decided with memory enough.
+    seconds : float
+        What the way is predicted to take.
+    words : str
+        The way in words.
+    times : int
+        How many such calls there are to do.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If no backend was asked for and ``config(allow_slow=True)`` is not set.
+    """
+    if ideal is None or not seconds > SLOW * ideal.expected:
+        return
+    request, arm = job.request, ideal.arm
+    free = get_budget().free(arm.device, None if arm.on_host else arm.backend)
+    need = predicted_bytes(request.primitive, request.call, arm)
+    allowed = job.limit if job.limit is not None else free
+    have = "an unknown amount" if allowed is None else format_bytes(allowed)
+    found = (
+        f"{request.call.operation} {request.call.shape}: only {words} fits into memory, and is predicted to take "
+        f"{format_seconds(seconds * times)}; {ideal.arm.name} would take {format_seconds(ideal.expected * times)} "
+        f"but needs {format_bytes(need)}, and {have} may be used on {arm.device}"
+    )
+    if seconds * times > REFUSED_SECONDS and request.wish is None and not request.settings.allow_slow:
+        raise OutOfMemoryError(
+            f"{found}. Free memory or raise the limit, use smaller arrays or float32, or run it all the same with "
+            "hpfracc.config(allow_slow=True)"
+        )
+    logger.log(logging.WARNING if seconds * times >= _WORTH_A_WARNING else logging.INFO, "%s", found)
+
+
+def _quickest(
+    job: Job, specs: tuple[Any, ...], reserved: int, enough: float, whole: float | None, depth: int = 0
+) -> Way | None:
+    best: Way | None = None
+    for way in _ways(job, specs, reserved, enough, whole, depth):
+        if way.seconds < (math.inf if best is None else best.seconds):
+            best = way
+        if best is not None and best.cut is not None and best.seconds <= enough:
+            break
+    return best
+
+
+def _ways(
+    job: Job, specs: tuple[Any, ...], reserved: int, enough: float, whole: float | None, depth: int
+) -> Iterator[Way]:
+    if whole is None:
+        found = job.predict(specs, reserved)
+        yield Way(found.seconds, slow=found.slow)
+    else:
+        yield Way(whole)
+    call = job.primitive.describe(*specs, **job.params)
+    for cut in job.primitive.cuts(call, *specs, **job.params):
+        if is_time(job.primitive, cut):
+            plan = time_plan(job, specs, reserved, whole=False)
+            if plan is not None:
+                yield Way(plan.seconds, cut, plan.block, plan, slow=not plan.quick)
+            continue
+        beside = 0 if cut.merges else reserved
+        yield _along(job, specs, cut, beside)
+        if depth < _DEEPEST:
+            inner = _quickest(job, _piece_specs(specs, cut, 1), beside, enough / cut.length, math.inf, depth + 1)
+            if inner is not None:
+                yield Way(cut.length * inner.seconds, cut, 1, inner=inner, slow=inner.slow)
+
+
+def _along(job: Job, specs: tuple[Any, ...], cut: Cut, reserved: int) -> Way:
+    """The best size of pieces along one axis: sizes halve, and the best is compared with half as much again."""
+    best = Way(math.inf, cut, 1)
+    count = round_size(cut.length - 1)
+    while count >= 1 and best.seconds * count >= cut.length * PIECE_SECONDS:
+        best = _better(best, job, specs, cut, reserved, count)
+        count //= 2
+    if best.seconds < math.inf and best.count + best.count // 2 < cut.length:
+        best = _better(best, job, specs, cut, reserved, round_size(best.count + best.count // 2))
+    return replace(best, count=round_size(max(1, int(best.count * relief.chunk_scale()))))
+
+
+def _better(best: Way, job: Job, specs: tuple[Any, ...], cut: Cut, reserved: int, count: int) -> Way:
+    found = job.predict(_piece_specs(specs, cut, count), reserved)
+    seconds = -(-cut.length // count) * (found.seconds + PIECE_SECONDS)
+    return Way(seconds, cut, count, slow=found.slow) if seconds < best.seconds else best
+
+
+def _piece_specs(specs: tuple[Any, ...], cut: Cut, count: int) -> tuple[Any, ...]:
+    found = []
+    for spec, axis in zip(specs, cut.operands, strict=True):
+        if axis is None:
+            found.append(spec)
+            continue
+        shape = list(spec.shape)
+        shape[axis] = count
+        found.append(ArraySpec(tuple(shape), spec.dtype))
+    return tuple(found)
+
+
+def time_plan(job: Job, arrays: tuple[Any, ...], reserved: int = 0, *, whole: bool = True) -> BlockPlan | None:
+    """The blocks of time that are predicted to be quickest; the first two operands are weights and signal.
+
+    ``whole`` says whether one block with all weights counts.
+    """
+    weights, signal = arrays[:2]
+    rows, points = shape_of(weights)[:-1], shape_of(signal)[:-1]
+    length = shape_of(signal)[-1]
+
+    def predict(taps: int, samples: int) -> Prediction:
+        kinds = ArraySpec((*rows, taps), dtype_of(weights)), ArraySpec((*points, samples), dtype_of(signal))
+        return job.predict(kinds, reserved)
+
+    return choose_blocks(length, min(shape_of(weights)[-1], length), predict, relief.chunk_scale(), whole=whole)

@@ -1,0 +1,257 @@
+"""One adaptive step for arrays of any library: the right-hand side as a polynomial through its newest values.
+
+The formulae are those of :mod:`hpfracc.solvers.ode.adaptive`, written so that steps and degrees may be traced: all
+arrays have a fixed size, and what is not there yet is masked. ``xp`` is ``jax.numpy``, or NumPy for the small arrays of
+a step and ``torch`` for the state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hpfracc.solvers.ode.tensors.exponentials import Memory, combined, moments, product, remember, remembered
+
+__all__ = [
+    "CORRECTIONS",
+    "HIGHEST",
+    "NODES",
+    "Error",
+    "Judged",
+    "Past",
+    "Rule",
+    "correct",
+    "initial_polynomial",
+    "judge",
+    "make_rule",
+    "propagate",
+    "push",
+    "shortest_step",
+    "sizes",
+    "terms_of",
+]
+
+#: Highest degree of the polynomials, and the points that a step knows: its end, and those before.
+HIGHEST = 5
+NODES = HIGHEST + 2
+#: Evaluations with which the equation of a step is solved.
+CORRECTIONS = 2
+#: A step is refused where the last of them changes it by more than this part of the tolerance.
+_SETTLED = 0.1
+_SAFETY, _MOST_GROWTH, _LEAST = 0.85, 2.0, 0.1
+
+Function = Callable[[Any, Any], Any]
+
+
+class Past(NamedTuple):
+    """What a step needs of the steps before.
+
+    Attributes
+    ----------
+    y : array, shape (..., d)
+        The newest state.
+    values : array, shape (NODES - 1, ..., d)
+        Of the right-hand side, the newest first; zeros where there are fewer.
+    states : array, shape (m + 1, E, ..., d)
+        Of the exponentials.
+    """
+
+    y: Any
+    values: Any
+    states: Any
+
+
+class Rule(NamedTuple):
+    """The small arrays of a step.
+
+    Attributes
+    ----------
+    weights : array, shape (NODES, ...)
+        Of the values in the integral over the step, that at its end first; the order's shape behind.
+    ahead : array, shape (NODES - 1,)
+        The weights of the past values in an extrapolation to the end.
+    coefficients : array, shape (NODES, NODES)
+        From values to the coefficients of their polynomial.
+    differences : array, shape (NODES, NODES)
+        From values to divided differences.
+    integrals : array, shape (NODES, ...)
+        What each divided difference weighs in the integral.
+    defect : array, shape (NODES,)
+        Coefficients of the polynomial that belongs to the first difference which is left out, and which row it is.
+    """
+
+    weights: Any
+    ahead: Any
+    coefficients: Any
+    differences: Any
+    integrals: Any
+    defect: Any
+    row: Any
+
+
+def make_rule(xp: Any, order: Any, rgamma: Any, lengths: Any, step: Any, count: Any, degree: Any) -> Rule:
+    """The rule of a step.
+
+    Parameters
+    ----------
+    order, rgamma : array
+        alpha, and ``1/Gamma(alpha)``.
+    lengths : array, shape (NODES - 2,)
+        Of the steps before, the newest first.
+    count : int
+        Values that are known.
+    degree : int
+        At most ``count``.
+    """
+    index = xp.arange(NODES)
+    lengths = xp.where(index[: NODES - 2] < count - 1, lengths, step)
+    zero = 0.0 * lengths[:1]
+    nodes = xp.concatenate([zero, zero + 1.0, 1.0 + xp.cumsum(lengths, 0) / step])
+    apart = nodes[:, None] - nodes[None, :] + xp.eye(NODES, dtype=nodes.dtype)
+    below = index[:, None] >= index[None, :]
+    differences = xp.where(below, 1.0 / xp.cumprod(apart, 1).T, 0.0)
+    rows = [xp.where(index == 0, 1.0, 0.0 * nodes)]
+    for r in range(1, NODES):
+        before = rows[-1]
+        rows.append(xp.concatenate([zero, before[:-1]]) - nodes[r - 1] * before)
+    polynomials = xp.stack(rows)
+    taken = xp.where(index[:, None] <= degree, polynomials, 0.0)
+    coefficients = (taken[:, :, None] * differences[:, None, :]).sum(0)
+    inverse = 1.0 / (order[None] + index.reshape(-1, *(1,) * order.ndim))
+    scale = xp.exp(order * xp.log(step)) * rgamma
+    integrals = _tensordot(polynomials, inverse) * scale
+    weights = _tensordot(coefficients.T, inverse) * scale
+    row = xp.minimum(degree + 1, count)
+    chosen = differences[row]
+    return Rule(weights, -chosen[1:] / chosen[0], coefficients, differences, integrals, polynomials[row], row)
+
+
+def _tensordot(matrix: Any, columns: Any) -> Any:
+    """``sum_q matrix[r, q] columns[q]``, in full precision on every device."""
+    return (matrix.reshape(*matrix.shape, *(1,) * (columns.ndim - 1)) * columns[None]).sum(1)
+
+
+def correct(xp: Any, fun: Function, memory: Memory, past: Past, rule: Rule, step: Any, end: Any, start: Any) -> Any:
+    """The state at the end of a step, f there, and the change that the last correction made.
+
+    ``start`` is the polynomial of the initial values at ``end``.
+    """
+    known = start + remembered(xp, memory, past.states, step) + combined(xp, rule.weights[1:], past.values)
+    y = known + rule.weights[0] * combined(xp, rule.ahead, past.values)
+    before = y
+    for _ in range(CORRECTIONS):
+        f, before = fun(end, y), y
+        y = known + rule.weights[0] * f
+    return y, f, y - before
+
+
+def push(xp: Any, memory: Memory, past: Past, rule: Rule, step: Any, y: Any, f: Any, integrals: Any = None) -> Past:
+    """The past after the step."""
+    values = xp.concatenate([f[None], past.values])
+    coefficients = product(xp, rule.coefficients[: HIGHEST + 1], values)
+    integrals = moments(xp, memory, step) if integrals is None else integrals
+    return Past(y, values[:-1], remember(xp, memory, past.states, step, integrals, coefficients))
+
+
+class Error(NamedTuple):
+    """The estimated global error: the states of its memory, and the response of f to it at the newest step."""
+
+    states: Any
+    moved: Any
+
+
+def sizes(xp: Any, changes: Any, scale: Any) -> Any:
+    """Of each of some changes in units of ``scale``: root mean square over a member, the largest over the batch."""
+    ratios = abs(changes) / scale
+    return xp.amax(xp.sqrt(xp.mean(ratios * ratios, -1)).reshape(changes.shape[0], -1), 1)
+
+
+def terms_of(xp: Any, rule: Rule, past: Past, f: Any) -> tuple[Any, Any]:
+    """The divided differences of the values, and what each adds to the integral over the step."""
+    differences = product(xp, rule.differences, xp.concatenate([f[None], past.values]))
+    missing = differences.ndim - rule.integrals.ndim
+    factor = rule.integrals.reshape(NODES, *(1,) * missing, *rule.integrals.shape[1:])
+    return differences, factor * differences
+
+
+def propagate(
+    xp: Any, fun: Function, memory: Memory, error: Error, rule: Rule, step: Any, end: Any, y: Any, f: Any,
+    difference: Any, term: Any, integrals: Any,
+) -> tuple[Any, Error]:  # fmt: skip
+    """The estimated global error after a step, from its defect, the past's errors, and f's response to them."""
+    newest, before = rule.integrals[0] - rule.integrals[1], rule.integrals[1]
+    known = remembered(xp, memory, error.states, step) + term + before * error.moved
+    moved = fun(end, y + known + newest * error.moved) - f
+    moved = xp.where(xp.isfinite(moved), moved, error.moved)
+    wrong = rule.defect.reshape(-1, *(1,) * y.ndim) * difference[None]
+    wrong = wrong + xp.stack([moved, error.moved - moved, *[0.0 * moved] * (NODES - 2)])
+    states = remember(xp, memory, error.states, step, integrals, wrong)
+    return known + newest * moved, Error(states, moved)
+
+
+class Judged(NamedTuple):
+    """Whether a step is taken, how much longer the next may be, its degree, and what the controller keeps."""
+
+    accept: Any
+    factor: Any
+    degree: Any
+    previous: Any
+
+
+def judge(xp: Any, errors: Any, change: Any, degree: Any, count: Any, previous: Any, order: Any) -> Judged:
+    """A proportional-integral controller, and the degree that would allow the longest step, as in ``Stepper``.
+
+    Parameters
+    ----------
+    errors : array, shape (NODES,)
+        Size of what each divided difference adds, in units of the tolerance.
+    change : number
+        That of the last correction.
+    order : number
+        The smallest order: the error of degree k behaves like ``step^(k + order)``.
+    """
+
+    def growth(k: Any) -> Any:
+        return _SAFETY * xp.maximum(errors[k], 1e-10) ** (-1.0 / (k + order))
+
+    error = errors[degree]
+    settled = change <= _SETTLED
+    accept = (error <= 1.0) & settled
+    shorter = xp.clip(xp.where(xp.isfinite(error), growth(degree), _LEAST), _LEAST, 0.8)
+    shorter = xp.where(settled, shorter, xp.minimum(shorter, 0.5))
+    lower = xp.where((degree > 1) & (errors[degree - 1] <= error), degree - 1, degree)
+    highest = xp.minimum(count, HIGHEST)
+    best = xp.minimum(degree, highest)
+    possible = growth(best)
+    # A little in favour of what is: degrees that jump about disturb the estimates.
+    down = (best > 1) & (growth(xp.maximum(best - 1, 1)) > 1.1 * possible)
+    new = xp.where(down, best - 1, best)
+    possible = xp.where(down, growth(xp.maximum(best - 1, 1)), possible)
+    above = xp.minimum(best + 1, highest)
+    new = xp.where((above > best) & (growth(above) > 1.1 * possible), above, new)
+    power = 1.0 / (new + order)
+    error = xp.maximum(errors[new], 1e-10)
+    longer = xp.clip(_SAFETY * error ** (-0.7 * power) * previous ** (0.4 * power), _LEAST, _MOST_GROWTH)
+    return Judged(
+        accept,
+        xp.where(accept, longer, shorter),
+        xp.where(accept, new, lower),
+        xp.where(accept, xp.maximum(error, 1e-4), previous),
+    )
+
+
+def initial_polynomial(tau: Any, initial: Any) -> Any:
+    """The polynomial of the initial values at a time after t0."""
+    total = initial[0]
+    for number, value in enumerate(initial[1:], start=1):
+        total = total + value * (tau**number / math.factorial(number))
+    return total
+
+
+def shortest_step(length: float, rtol: float, order: float | None, wide: bool) -> float:
+    """A step no adaptive solve goes below: the first is so short that ``step^(2 alpha)`` is about the tolerance."""
+    least = 1e-80 if wide else 1e-24
+    if order is None:  # traced
+        return length * max(1e-30, least)
+    return length * max(min(math.exp(0.5 / order * math.log(1e-3 * rtol)), 1e-9), least)

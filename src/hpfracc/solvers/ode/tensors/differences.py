@@ -1,0 +1,108 @@
+"""Steps of L1 and L2-1sigma on a given mesh, for arrays of any library: the memory is one of y'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpfracc.operators._namespace import namespace_of
+from hpfracc.solvers.ode.tensors.exponentials import Memory, moments, remember, remembered
+from hpfracc.solvers.ode.tensors.weights import convert
+
+__all__ = ["DifferenceTables", "make_tables", "step_l1", "step_l2_sigma"]
+
+Array = np.ndarray[Any, Any]
+
+#: ``solve(t, known, weight, guess)`` gives y with ``y = known + weight f(t, y)``.
+Solve = Callable[[Any, Any, Any, Any], Any]
+
+
+class DifferenceTables(NamedTuple):
+    """What each step takes from the mesh and the order, each of shape (N, ...).
+
+    Attributes
+    ----------
+    at : array
+        Times after t0 at which the equation is held.
+    step, width : arrays
+        Lengths of the interval and of the one before it, 0 at first.
+    distance : array
+        From the end of what is remembered to ``at``.
+    weight : array
+        L1: of f; L2-1sigma: of the newest difference of y.
+    level, bend : array or None
+        L2-1sigma: what the interval before adds, its mean slope and its change.
+    sigma : array or None
+        L2-1sigma: where in the interval the equation is held.
+    """
+
+    at: Any
+    step: Any
+    width: Any
+    distance: Any
+    weight: Any
+    level: Any = None
+    bend: Any = None
+    sigma: Any = None
+
+
+def make_tables(name: str, order: Any, mesh: Array, like: Any) -> DifferenceTables:
+    """The tables of ``"l1"`` or ``"l2_1sigma"``, made in float64, then of the dtype and on the device of ``like``."""
+    xp = namespace_of(order)
+    step = np.diff(mesh)
+    width = np.concatenate([[0.0], step[:-1]])
+    with xp.scope():
+        alpha = xp.array(order)
+        power = 1.0 - alpha
+        if name == "l1":
+            column = (slice(None), *(None,) * alpha.ndim)
+            weight = xp.exp(alpha * xp.array(np.log(step)[column])) * xp.exp(xp.lgamma(2.0 - alpha))
+            made: tuple[Any, ...] = (mesh[1:], step, width, step, weight)
+            return DifferenceTables(*(convert(each, like) for each in made))
+        sigma = 1.0 - 0.5 * alpha
+        scale = xp.rgamma(1.0 + power)
+        steps, widths = xp.array(step), xp.array(width)
+        near = sigma * steps
+        far = near + widths
+        level = (xp.exp(power * xp.log(far)) - xp.exp(power * xp.log(near))) / power
+        first = (xp.exp((power + 1.0) * xp.log(far)) - xp.exp((power + 1.0) * xp.log(near))) / (power + 1.0)
+        tilt = (near + 0.5 * widths) * level - first
+        bend = 2.0 * scale * power * tilt / (widths + steps)
+        newest = xp.exp(power * xp.log(near)) * scale / steps
+        made = (
+            xp.array(mesh[:-1]) + near, steps, widths, far, newest + bend / steps, level * scale * power, bend,
+            sigma + 0.0 * steps,
+        )  # fmt: skip
+        return DifferenceTables(*(convert(each, like) for each in made))
+
+
+def step_l1(xp: Any, memory: Memory, solve: Solve, carried: tuple[Any, ...], row: DifferenceTables) -> tuple[Any, ...]:
+    """One step of L1: y' is constant on each interval."""
+    y, slope, states = carried
+    known = y - row.weight * remembered(xp, memory, states, row.distance)
+    new = solve(row.at, known, row.weight, y + row.step * slope)
+    slope = (new - y) / row.step
+    states = remember(xp, memory, states, row.step, moments(xp, memory, row.step), slope[None])
+    return new, slope, states
+
+
+def step_l2_sigma(
+    xp: Any, memory: Memory, solve: Solve, carried: tuple[Any, ...], row: DifferenceTables
+) -> tuple[Any, ...]:
+    """One step of L2-1sigma: y is quadratic on past intervals and linear on the newest.
+
+    The slope over the interval before is carried, and enters the memory when the next one is known.
+    """
+    y, rise, states = carried
+    past = remembered(xp, memory, states, row.distance) + rise * (row.level - row.bend)
+    # weight (y_n - y) + past = f(at, y_sigma), y_sigma = sigma y_n + (1 - sigma) y: solved for y_sigma.
+    known = y - row.sigma * past / row.weight
+    middle = solve(row.at, known, row.sigma / row.weight, y + row.sigma * row.step * rise)
+    new = y + (middle - y) / row.sigma
+    slope = (new - y) / row.step
+    curve = 2.0 * (slope - rise) / (row.width + row.step)
+    coefficients = xp.stack([rise + 0.5 * row.width * curve, -row.width * curve])
+    states = remember(xp, memory, states, row.width, moments(xp, memory, row.width), coefficients)
+    return new, slope, states

@@ -1,0 +1,441 @@
+"""Solves of tensors and JAX arrays on meshes that are not uniform: graded, or chosen by a tolerance."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpfracc._arrays import is_tracer, library_of, tracks_gradient
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators._namespace import namespace_of
+from hpfracc.solvers.ode._options import Options
+from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode._progress import progress_report
+from hpfracc.solvers.ode._result import FODEResult, SolveDecision
+from hpfracc.solvers.ode._uniform import make_grid
+from hpfracc.solvers.ode.tensors import adams
+from hpfracc.solvers.ode.tensors.differences import make_tables
+from hpfracc.solvers.ode.tensors.exponentials import make_memory
+from hpfracc.solvers.ode.tensors.solve import (
+    REACHED,
+    check_jax_functions,
+    first_bad,
+    order_of,
+    refuse,
+    time_last,
+    torch_functions,
+)
+from hpfracc.solvers.ode.tensors.weights import convert
+
+__all__ = [
+    "MOST_PASSES",
+    "Chosen",
+    "Tolerance",
+    "next_share",
+    "refuse_adaptive_tensors",
+    "refuse_graded_tensors",
+    "solve_adaptive_tensors",
+    "solve_graded_tensors",
+]
+
+Array = np.ndarray[Any, Any]
+
+#: Passes that may be tried to bring the global error below the tolerance.
+MOST_PASSES = 6
+#: Steps that a traced program has room for beside two for each time that is asked for.
+_TRACED_STEPS = 2048
+#: The estimate is one: an error so many times the tolerance still counts as reached.
+_TOLERATED = 10.0
+#: The grading of a mesh whose order is traced.
+_TRACED_GRADING = 4.0
+
+
+class Chosen(NamedTuple):
+    """A mesh that was chosen.
+
+    Attributes
+    ----------
+    taus : array, shape (N + 1,)
+        Times after t0.
+    degrees : array of int, shape (N,)
+        Of the polynomials of each step.
+    ratio, error : float
+        The estimated global error over the tolerance, and itself.
+    passes, rejected : int
+        Passes over the interval, and steps that were too long in the last of them.
+    message : str or None
+        Why the end was not reached.
+    hopeless : bool
+        Whether the pass was broken off because its error was too large.
+    rules : tuple
+        The rule of each step, where they are kept.
+    interrupted : bool
+        Whether the user broke it off.
+    """
+
+    taus: Array
+    degrees: Array
+    ratio: float
+    error: float
+    passes: int
+    rejected: int
+    message: str | None = None
+    hopeless: bool = False
+    rules: tuple[Any, ...] = ()
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tolerance:
+    """What steps are chosen by."""
+
+    rtol: float
+    atol: Any
+    first_step: float | None
+    max_step: float
+    max_steps: int
+    shortest: float
+    rounding: float
+    globally: bool
+    share: float = 1.0
+
+    def too_short(self, t: float, step: float, stiff: bool) -> str:
+        """The message where steps became too short."""
+        return (
+            f"The tolerance cannot be reached beyond t = {t:.6g}: steps of {step:.1e} would be needed there. "
+            f"Loosen rtol={self.rtol:g} or atol, or look whether the solution ends there{_STIFF if stiff else '.'}"
+        )
+
+    def too_many(self, t: float, stiff: bool) -> str:
+        """The message where there were too many steps."""
+        return (
+            f"max_steps={self.max_steps} steps reach t = {t:g}: raise max_steps, or loosen rtol={self.rtol:g}"
+            f"{_STIFF if stiff else '.'}"
+        )
+
+
+_STIFF = "; the equation seems stiff, for which method='l1', 'l2_1sigma' or 'implicit_trapezoid' with a step is made."
+
+
+def next_share(share: float, ratio: float) -> float:
+    """The part of the tolerance that a step may spend after a pass whose error was ``ratio`` times the tolerance."""
+    return share * min(max(0.5 / ratio, 0.02), 0.7)
+
+
+def _is_wide(like: Any) -> bool:
+    """Whether an array is of double precision."""
+    return str(like.dtype).rpartition(".")[2] in ("float64", "complex128")
+
+
+def refuse_graded_tensors(problem: Problem, options: Options, name: str) -> str | None:
+    """Needs one plain equation of Caputo's derivative, with orders below 1."""
+    refusal = refuse(problem, options, name)
+    if refusal is not None:
+        return refusal
+    known = problem.orders.known
+    if problem.orders.ceiling > 1 or (known is not None and np.any(known >= 1.0)):
+        shown = "" if known is None else f", and alpha reaches {float(known.max()):g}"
+        return f"method={name!r} takes orders below 1{shown}"
+    value = problem.orders.value
+    several = int(np.prod(value.shape)) != 1 if library_of(value) in ("torch", "jax") else problem.orders.single is None
+    if name == "l2_1sigma" and several:
+        return f"method={name!r} takes one order for all components; use method='l1'"
+    return None
+
+
+def solve_graded_tensors(problem: Problem, options: Options, name: str, grading: float | None) -> FODEResult:
+    """L1 or L2-1sigma on the mesh ``t_j = t0 + T (j/N)^r``, with derivatives.
+
+    Where ``grading`` is None and the order is traced, r is 4.
+    """
+    started = time.perf_counter()
+    assert options.step is not None
+    steps, length = make_grid(problem.t0, problem.t1, options.step).steps, problem.t1 - problem.t0
+    wide, order = _is_wide(problem.y0), order_of(problem)
+    if name == "l2_1sigma" and problem.orders.single is not None and library_of(order) == "numpy":
+        order = np.asarray(problem.orders.single)
+    notes: list[str] = []
+    if grading is None:
+        grading = _TRACED_GRADING
+        notes.append(f"the order is traced: the mesh is graded by {grading:g}; give grading= for another")
+    # In single precision the first step has to be a number too.
+    grading = grading if wide else min(grading, 28.0 / max(math.log10(steps), 1.0))
+    notes.insert(0, f"steps grow like those of t_j = T (j/{steps})^{grading:.4g}")
+    decision = SolveDecision(name, "asked for", "exponentials", problem.library == "jax", tuple(notes))
+    if steps > options.max_steps:
+        message = f"{steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
+        return FODEResult(
+            np.array([problem.t0]), problem.y0[..., None], False, message, 0, stats={"steps": 0}, decision=decision
+        )
+    mesh = length * (np.arange(steps + 1) / steps) ** grading
+    shortest, eps, count = float(np.diff(mesh).min()), 1e-14 if wide else 1e-8, 1 if name == "l1" else 2
+    memory = make_memory(1.0 - order, 0, shortest, length, eps, problem.y0, count)
+    tables = make_tables(name, order, mesh, problem.y0)
+    calls = [0]
+    with progress_report(options.progress, problem.t0, problem.t1, name) as report:
+        if problem.library == "torch":
+            from hpfracc.solvers.ode.tensors.on_torch.mesh import solve_differences as on_torch
+
+            fun, jacobian = torch_functions(problem, calls)
+            times = None
+            if not (library_of(order) == "torch" and tracks_gradient(order)):
+                at = mesh[1:] if name == "l1" else mesh[:-1] + (1.0 - 0.5 * float(order)) * np.diff(mesh)
+                times = (problem.t0 + at).tolist()
+
+            def told(share: float, newest: Any) -> None:
+                report(problem.t0 + float(mesh[round(share * steps)]), newest)
+
+            states = on_torch(name, fun, jacobian, problem.t0, times, problem.y0, memory, tables, told)
+        else:
+            from hpfracc.solvers.ode.tensors.on_jax.mesh import solve_differences as on_jax
+
+            check_jax_functions(problem)
+            states = on_jax(name, problem.fun, problem.jac, problem.t0, problem.y0, memory, tables, problem.args)
+    known = states.shape[0] - 1
+    success, message = True, REACHED
+    if known < steps:
+        success = False
+        message = f"Interrupted at t = {problem.t0 + mesh[known]:g}: here is the solution up to then."
+    bad = first_bad(states)
+    if bad is not None:
+        success = False
+        message = (
+            f"The solution is not finite at t = {problem.t0 + mesh[bad]:g}, or Newton's method did not converge there: "
+            "take a smaller step, or look whether the solution ends there."
+        )
+    times_out = problem.t0 + mesh[: known + 1]
+    if known == steps:
+        times_out[-1] = problem.t1
+    if options.t_eval is not None:
+        place = steps * ((options.t_eval - problem.t0) / length) ** (1.0 / grading)
+        times_out = options.t_eval[place <= known + 1e-9]
+        states = _interpolated(states, place[: times_out.size])
+    return FODEResult(
+        t=times_out, y=time_last(states), success=success, message=message, nfev=calls[0] or None,
+        stats={
+            "steps": known, "step": float(np.diff(mesh).max()), "seconds": time.perf_counter() - started,
+            "interrupted": known < steps,
+        },
+        decision=decision,
+    )  # fmt: skip
+
+
+def _interpolated(states: Any, place: Array) -> Any:
+    """The cubic in the number of the step through the four nearest, at these places."""
+    known = states.shape[0]
+    width = min(4, known)
+    first = np.clip(np.floor(place).astype(np.int64) - 1, 0, known - width)
+    total: Any = None
+    for j in range(width):
+        factor = np.prod([(place - first - i) / (j - i) for i in range(width) if i != j], axis=0)
+        column = convert(np.asarray(factor).reshape(-1, *(1,) * (states.ndim - 1)), states)
+        part = column * states[first + j]
+        total = part if total is None else total + part
+    return total
+
+
+def refuse_adaptive_tensors(problem: Problem, options: Options, name: str) -> str | None:
+    """Needs constant orders and Caputo's derivative, and times to answer at where it is traced."""
+    refusal = refuse(problem, options, name)
+    if refusal is not None:
+        return refusal
+    if options.step is not None:
+        return f"method={name!r} chooses its steps, and step={options.step:g} was given; leave step out"
+    if np.any(np.asarray(options.atol) <= 0.0):
+        return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
+    if problem.jac is not None:
+        return f"method={name!r} takes no jac for arrays of {problem.library}; leave it out, or use method='l1'"
+    return None
+
+
+def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason: str, *, globally: bool) -> FODEResult:
+    """Choose steps without derivatives, then take the same steps with them.
+
+    The derivatives are those of the discrete solution on the mesh that was chosen, as if that did not depend on what is
+    differentiated: they differ from those of the solution by as much as the solution is wrong.
+    """
+    started = time.perf_counter()
+    length, y0 = problem.t1 - problem.t0, problem.y0
+    rounding = 2.3e-16 if _is_wide(y0) else 1.2e-7
+    rtol = max(options.rtol, 32.0 * rounding)
+    known = problem.orders.known
+    shortest = adams.shortest_step(length, rtol, None if known is None else float(known.min()), _is_wide(y0))
+    tolerance = Tolerance(
+        rtol, options.atol, options.first_step, min(options.max_step, length), options.max_steps, shortest, rounding,
+        globally,
+    )  # fmt: skip
+    order, power = order_of(problem), problem.orders.ceiling - 1
+    eps = min(max(1e-5 * rtol, 1e-14), 1e-8)
+    memory = make_memory(order, power, 0.5 * shortest, length, eps, y0, adams.NODES + power)
+    asked = np.array([length]) if options.t_eval is None else options.t_eval - problem.t0
+    stops = np.unique(np.append(asked[asked > 0.0], length))
+    solve = _adapt_torch if problem.library == "torch" else _adapt_jax
+    with progress_report(options.progress, problem.t0, problem.t1, name) as report:
+        found = solve(problem, options, tolerance, order, memory, stops, report)
+    if options.t_eval is None:
+        times, states = problem.t0 + found.taus, found.states
+        if found.message is None:
+            times[-1] = problem.t1
+    else:
+        which = np.searchsorted(stops, asked)
+        kept = (which < found.reached) | (asked <= 0.0)
+        times = options.t_eval[kept]
+        states = found.states[_places(found.landed, np.where(asked > 0.0, which, -1)[kept])]
+    success, message = found.message is None, found.message or REACHED
+    if success and globally and found.ratio > _TOLERATED:
+        success = False
+        message = (
+            f"The end was reached, but the error may be {found.ratio:.2g} times the tolerance: the equation amplifies "
+            f"errors, or rtol={options.rtol:g} is below reach. Loosen it, shorten the interval, or, for a chaotic "
+            "solution that no method can follow, use method='adaptive_local'."
+        )
+    notes = [] if rtol == options.rtol else [f"rtol={options.rtol:g} is below single precision: {rtol:.2g} was taken"]
+    return FODEResult(
+        t=times,
+        y=time_last(states),
+        success=success,
+        message=message,
+        nfev=found.calls,
+        stats={**found.stats, "seconds": time.perf_counter() - started},
+        error_estimate=found.error,
+        decision=SolveDecision(name, reason, "exponentials", problem.library == "jax", tuple(notes)),
+    )
+
+
+def _places(landed: Any, which: Array) -> Any:
+    """The step at which each stop was reached; 0 for t0 itself, which is -1."""
+    if library_of(landed) == "jax":
+        return sys.modules["jax"].numpy.where(which < 0, 0, landed[np.maximum(which, 0)])
+    return np.where(which < 0, 0, np.append(landed, 0)[which])
+
+
+class _Found(NamedTuple):
+    """The solution on a mesh that was chosen; ``landed`` is the step at which each of the stops was reached."""
+
+    taus: Any
+    states: Any
+    landed: Any
+    reached: int
+    ratio: Any
+    error: Any
+    message: str | None
+    calls: int | None
+    stats: dict[str, Any]
+
+
+def _adapt_torch(
+    problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Any, stops: Array, report: Any
+) -> _Found:
+    from hpfracc.solvers.ode.tensors.on_torch.mesh import choose_mesh, replay
+
+    torch = sys.modules["torch"]
+    calls = [0]
+    fun, _ = torch_functions(problem, calls)
+    initial = [problem.y0, *problem.dy0]
+    seen = [fun(problem.t0, problem.y0), *initial, memory.weights]
+    try:
+        for each in seen:
+            each.detach().reshape(-1)[0].tolist()
+        numbers = np.asarray(order.detach().tolist() if library_of(order) == "torch" else order)
+    except RuntimeError:  # under vmap there is no one value
+        raise InvalidInputError(
+            "adaptive steps cannot be chosen under torch.func.vmap: give y0 a leading axis instead, or a step with "
+            "method='l1', 'l2_1sigma' or 'pece'"
+        ) from None
+    with torch.no_grad():
+        detached = memory._replace(weights=memory.weights.detach())
+        chosen, states, rules = choose_mesh(
+            fun, problem.t0, [each.detach() for each in initial], numbers, detached, stops, tolerance,
+            lambda tau, newest: report(problem.t0 + tau, newest),
+        )  # fmt: skip
+    if rules and any(map(tracks_gradient, seen)):
+        weights = _rule_weights(order, chosen, problem.y0)
+        states = replay(fun, problem.t0, initial, memory, weights, chosen, lambda share, newest: None)
+    stats = {
+        "steps": len(chosen.degrees), "rejected": chosen.rejected, "passes": chosen.passes,
+        "exponentials": int(memory.rates.shape[0]), "error_over_tolerance": chosen.ratio,
+        "interrupted": chosen.interrupted,
+    }  # fmt: skip
+    landed = np.searchsorted(chosen.taus, stops[stops <= chosen.taus[-1]])
+    return _Found(chosen.taus, states, landed, landed.size, chosen.ratio, chosen.error, chosen.message, calls[0], stats)
+
+
+def _rule_weights(order: Any, chosen: Chosen, like: Any) -> Any:
+    """The weights of the values in each step, shape (N, NODES, ...), with the derivative of the order."""
+    xp = namespace_of(order)
+    with xp.scope():
+        alpha = xp.array(order)
+        powers = xp.array(np.arange(adams.NODES).reshape(-1, *(1,) * alpha.ndim))
+        inverse = 1.0 / (alpha + powers)
+        shapes = xp.array(np.stack([rule.coefficients.T for rule in chosen.rules]))
+        logs = xp.array(np.log(np.diff(chosen.taus)).reshape(-1, 1, *(1,) * alpha.ndim))
+        flat = xp.matmul(shapes, inverse.reshape(adams.NODES, -1)).reshape(*shapes.shape[:2], *alpha.shape)
+        return convert(flat * xp.exp(alpha * logs) * xp.rgamma(alpha), like)
+
+
+def _adapt_jax(
+    problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Any, stops: Array, report: Any
+) -> _Found:
+    from hpfracc.solvers.ode.tensors.on_jax.mesh import choose_mesh, replay
+
+    check_jax_functions(problem)
+    jnp = sys.modules["jax"].numpy
+    initial = (problem.y0, *problem.dy0)
+    xp = namespace_of(order)
+    with xp.scope():
+        alpha = xp.array(order)
+        orders, rgamma = convert(alpha, problem.y0), convert(xp.rgamma(alpha), problem.y0)
+    real = memory.rates.dtype
+    tolerance = dataclasses.replace(tolerance, atol=jnp.asarray(tolerance.atol, real))
+    ends = jnp.asarray(stops, real)
+    seen = (initial, order, problem.args, problem.fun(problem.t0, problem.y0, *problem.args))
+    traced = any(map(is_tracer, sys.modules["jax"].tree_util.tree_leaves(seen)))
+    if traced and options.t_eval is None:
+        raise InvalidInputError("traced adaptive steps have no shape: give t_eval, the times to answer at")
+    most = min(options.max_steps, _TRACED_STEPS + 2 * len(stops))
+    while True:
+        mesh = choose_mesh(
+            problem.fun, problem.t0, initial, orders, rgamma, memory, ends, tolerance, most, problem.args
+        )
+        full = not is_tracer(mesh.count) and bool((mesh.stop < len(stops)) & (mesh.count >= most))
+        if not full or most == options.max_steps:
+            break
+        most = min(8 * most, options.max_steps)
+    stats: dict[str, Any] = {"exponentials": int(memory.rates.shape[0]), "interrupted": False}
+    if is_tracer(mesh.count):
+        states = replay(problem.fun, problem.t0, initial, orders, rgamma, memory, mesh, problem.args)
+        landed = mesh.landed
+        if tolerance.globally:  # nobody can be told but by NaN
+            landed = jnp.where(mesh.ratio <= _TOLERATED, landed, most + 1)
+        return _Found(None, states, landed, len(stops), 0.0, mesh.error, None, None, stats)
+    count, reached = int(mesh.count), int(mesh.stop)
+    message = None
+    t = problem.t0 + float(mesh.tau)
+    unsettled, rejected = int(mesh.unsettled), int(mesh.rejected)
+    if reached < len(stops):
+        if count >= most or rejected >= most:
+            message = tolerance.too_many(t, unsettled > 0.25 * count)
+        else:
+            message = tolerance.too_short(t, float(mesh.step), unsettled > 0.5 * rejected)
+    stats |= {"steps": count, "rejected": rejected, "error_over_tolerance": float(mesh.ratio)}
+    if options.t_eval is not None and not traced:
+        states = jnp.concatenate([problem.y0[None].astype(mesh.answers.dtype), mesh.answers])
+        landed = np.arange(1, len(stops) + 1)
+        return _Found(None, states, landed, reached, float(mesh.ratio), float(mesh.error), message, None, stats)
+    # As long as need be, in a few lengths: each is a program of its own.
+    room = min(most, 1 << max(6, (count - 1).bit_length()))
+    kept = mesh._replace(lengths=mesh.lengths[:room], degrees=mesh.degrees[:room], taus=mesh.taus[: room + 1])
+    states = replay(problem.fun, problem.t0, initial, orders, rgamma, memory, kept, problem.args)
+    taus = np.array(mesh.taus[: count + 1], dtype=np.float64)
+    if message is None:
+        taus[np.asarray(mesh.landed)] = stops  # in single precision they were rounded
+    return _Found(
+        taus, states[: count + 1], np.asarray(mesh.landed), reached, float(mesh.ratio), float(mesh.error), message,
+        None, stats,
+    )  # fmt: skip

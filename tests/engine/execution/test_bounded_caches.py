@@ -1,0 +1,98 @@
+"""What is remembered of orders, shapes and functions is bounded in number: a long program does not grow."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.engine.execution import binding
+from hpfracc.engine.execution.batching import probing
+from hpfracc.engine.execution.prepared import MOST_ENTRIES, PreparedOperands, prepared_operands
+from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.engine.selection import compile_times, savings
+from hpfracc.engine.selection.compile_times import CompileTimes
+from hpfracc.engine.selection.savings import Savings
+from hpfracc.operators._weights import kept_weights
+
+X = np.linspace(0.0, 1.0, 16)
+
+
+def new_orders(count: int, first: float = 0.2) -> None:
+    """Operators of so many orders that were never met before."""
+    for order in np.linspace(first, first + 0.09, count):
+        hf.caputo(X, X, float(order))
+        hf.riemann_liouville(X, X, float(order))
+
+
+def test_entries_are_counted_as_well_as_bytes() -> None:
+    """Thousands of entries of a few bytes each are dropped in the order in which they were used last."""
+    cache = PreparedOperands()
+    for number in range(MOST_ENTRIES + 500):
+        cache.get(number, lambda: np.zeros(2))
+        cache.get(0, lambda: np.zeros(2))
+    assert len(cache) == MOST_ENTRIES and cache.bytes == 16 * MOST_ENTRIES
+    misses = cache.misses
+    cache.get(0, lambda: np.zeros(2))
+    assert cache.misses == misses
+
+
+def test_new_orders_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the weights of operators nor their transforms."""
+    monkeypatch.setattr(prepared_operands, "most", 20)
+    monkeypatch.setattr(kept_weights, "most", 20)
+    with hf.config(deterministic=True, wisdom="off"):
+        new_orders(60)
+    assert len(prepared_operands) <= 20 and 0 < len(kept_weights) <= 20
+
+
+def test_new_shapes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compilations, the accounts of what they would save, tags of kept transforms, and probes of functions."""
+    times, accounts = CompileTimes(), Savings()
+    for number in range(20_000):
+        times.learn("key", ("shape", number), 1.0, None, done=True)
+        accounts.credit(SimpleNamespace(compile_gains={number: 1.0}, library_gains={}), 1)  # type: ignore[arg-type]
+    assert len(list(times)) == compile_times._MOST_SEEN and len(times._done) == compile_times._MOST_DONE
+    assert times.is_done(("shape", 19_999)) and not times.is_done(("shape", 0))
+    assert len(accounts._compile) == savings._MOST_ACCOUNTS
+
+    monkeypatch.setattr(binding, "_tags", {})
+    numbers = [binding._tag_number(("tag", number)) for number in range(10_000)]
+    assert len(set(numbers)) == 10_000 and len(binding._tags) <= binding._MOST_TAGS
+    assert binding._tag_number(("tag", 9_999)) == numbers[-1]
+    assert binding._tag_number(("tag", 0)) not in numbers
+
+    monkeypatch.setattr(probing.Probe, "_try", lambda *_: None)
+    probe = probing.Probe(np.sin)
+    for number in range(1000):
+        probe.bytes_for((ArraySpec((4,)),), {"order": number})
+    assert len(probe._lines) <= probing._MOST_LINES
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_orders_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 20,000 calls with new orders nothing is left but what the bounded caches hold."""
+    for cache in (prepared_operands, kept_weights):
+        monkeypatch.setattr(cache, "most", 200)
+    with hf.config(deterministic=True, wisdom="off"):
+        new_orders(2000)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            new_orders(1000, 0.3)
+            before = _held()
+            new_orders(10_000, 0.4)
+            grown = _held() - before
+        finally:
+            tracemalloc.stop()
+    assert grown < 20 * 10_000, f"{grown / 10_000:.0f} bytes for each new order"
+
+
+def _held() -> Any:
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]

@@ -1,0 +1,185 @@
+"""A process that is interrupted again and again: run as a script with the number of interrupts and a job's name.
+
+Each round arms a timer that ends in a SIGINT somewhere within one call, and then makes the same call undisturbed: its
+result is compared. A call that hangs is ended by the watchdog, with the stacks of all threads. Prints the counts as
+JSON.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import hpfracc as hf
+from hpfracc.engine import workers
+from hpfracc.engine.execution import trail
+from hpfracc.engine.locks import Guarded, _guarded
+
+#: Seconds after which a call that has not ended hangs.
+HANGS = 60.0
+
+
+def blocks() -> Callable[[], Any]:
+    data = np.arange(4000.0)
+    return lambda: workers.run_blocks(lambda part: float(np.exp(-data[part::7]).sum()), range(7), 4)
+
+
+def batches() -> Callable[[], Any]:
+    rows = np.random.default_rng(1).standard_normal((12, 300))
+    weights = rows[0]
+    from hpfracc import batch
+
+    def call() -> Any:
+        alone = batch.run(lambda row: float(row.sum()), rows, workers=3)
+        return alone, np.array(batch.run(hf.causal_convolution, rows, common=(weights,)))
+
+    return call
+
+
+def convolutions() -> Callable[[], Any]:
+    rng = np.random.default_rng(2)
+    pairs = [(rng.standard_normal(n), rng.standard_normal(n)) for n in (16, 200, 3000, 40_000)]
+
+    def call() -> Any:
+        chosen = [hf.causal_convolution(*pair) for pair in pairs]
+        chosen += [hf.causal_convolution(*pairs[1], backend=name) for name in ("numpy", "numba", "torch", "jax")]
+        return np.concatenate(chosen)
+
+    return call
+
+
+def learning() -> Callable[[], Any]:
+    from hpfracc.engine.execution.catalogue import get_operation
+
+    rng = np.random.default_rng(3)
+    pairs = [(rng.standard_normal(n), rng.standard_normal(n)) for n in (64, 500)]
+
+    def call() -> Any:
+        get_operation("causal_convolution").reset_plans()  # so that it is chosen, timed and learned anew
+        found = [hf.causal_convolution(*pair) for pair in pairs for _ in range(3)]
+        hf.explain(hf.caputo, pairs[0][0], step=0.1, alpha=0.5)
+        return np.concatenate(found)
+
+    return call
+
+
+def calibrations() -> Callable[[], Any]:
+    from hpfracc.engine.execution.calibration.runner import calibrate
+
+    def call() -> Any:
+        calibrate(["matmul"], backends=["numpy", "numba"], budget_seconds=0.02)
+        return hf.matmul(np.eye(3), np.eye(3))
+
+    return call
+
+
+def compiling() -> Callable[[], Any]:
+    numbers = iter(range(10**9))
+    x = np.linspace(0.0, 1.0, 500)
+
+    def call() -> Any:
+        # A new expression each time, so that Numba and JAX compile within the call.
+        number = next(numbers)
+        for backend in ("numba", "jax"):
+            hf.elementwise(f"x*{number} + y", x=x, y=x, backend=backend)
+        return hf.elementwise("x + y", x=x, y=x, backend="numba")
+
+    return call
+
+
+def operators() -> Callable[[], Any]:
+    t = np.linspace(0.0, 1.0, 64)
+    return lambda: np.concatenate(
+        [hf.caputo(np.sin(t), t, 0.5), hf.riemann_liouville(np.sin(t), t, 0.3), hf.caputo(np.cos(t), t, 0.7)]
+    )
+
+
+JOBS = {
+    "blocks": blocks,
+    "batches": batches,
+    "convolutions": convolutions,
+    "learning": learning,
+    "calibrations": calibrations,
+    "compiling": compiling,
+    "operators": operators,
+}
+
+
+def interrupt_often(name: str, wanted: int, seed: int = 0) -> dict[str, Any]:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored when this process began
+    armed = False
+
+    def strike(number: int, frame: Any) -> None:
+        if armed:  # another thread may have been given the signal, and told of it late
+            signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGALRM, strike)
+    call = JOBS[name]()
+    for _ in range(3):
+        expected = call()
+    begin = time.perf_counter()
+    call()
+    usual = max(50e-6, time.perf_counter() - begin)
+    chance = random.Random(seed)
+    raised = late = 0
+    while raised < wanted:
+        faulthandler.dump_traceback_later(HANGS, exit=True)
+        try:
+            armed = True
+            signal.setitimer(signal.ITIMER_REAL, max(1e-6, 1.1 * usual * chance.random()))
+            call()
+            armed = False
+            late += 1
+        except KeyboardInterrupt:
+            armed = False
+            raised += 1
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        begin = time.perf_counter()
+        found = call()
+        usual += 0.02 * (time.perf_counter() - begin - usual)
+        if name in ("blocks", "batches"):
+            assert repr(found) == repr(expected), "a result differs after an interrupt"
+        else:
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        if raised % 50 == 0:
+            check_locks()
+    faulthandler.cancel_dump_traceback_later()
+    check_locks()
+    leave = time.monotonic() + 30.0
+    while time.monotonic() < leave and any(each.name == "hpfracc-aside" for each in threading.enumerate()):
+        time.sleep(0.05)
+    left = [each.name for each in threading.enumerate() if each.name.startswith(("hpfracc-aside", "hpfracc-batch"))]
+    assert not left, f"threads that have not ended: {left}"
+    assert type(trail.current()) is not trail.Mode or trail.current().is_over, "a block was left open"
+    return {"job": name, "interrupts": raised, "calls without": late, "pool": workers.started_workers()}
+
+
+def check_locks() -> None:
+    """Every lock of ours can be taken, from another thread."""
+    held: list[str] = []
+
+    def take() -> None:
+        owners: list[Guarded] = list(_guarded)
+        for owner in owners:
+            if owner._lock.acquire(timeout=5.0):
+                owner._lock.release()
+            else:
+                held.append(type(owner).__name__)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    assert not held, f"locks left held: {held}"
+
+
+if __name__ == "__main__":
+    print(json.dumps(interrupt_often(sys.argv[2], int(sys.argv[1]), seed=int(sys.argv[3]) if sys.argv[3:] else 0)))

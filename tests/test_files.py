@@ -1,0 +1,128 @@
+"""Files are read within bounds and written as a whole; nothing but plain files is opened or replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpfracc._files import UnfitFileError, _nesting, parse_json, read_plain, write_whole
+
+
+def test_written_and_read_back(tmp_path: Path):
+    """What was written is read; a file that was there is replaced, its permissions kept, and nothing is left over."""
+    path = tmp_path / "a"
+    write_whole(path, [b"one"])
+    path.chmod(0o640)
+    write_whole(path, [b"two", b" three"])
+    found = read_plain(path, 9)
+    assert found.data == b"two three"
+    assert stat.S_IMODE(found.status.st_mode) == 0o640
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(UnfitFileError, match="9 bytes, more than the 8"):
+        read_plain(path, 8)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_and_its_target_is_written(tmp_path: Path, there: bool):
+    """Also through two links, and where the target is not there yet."""
+    folder = tmp_path / "real"
+    folder.mkdir()
+    if there:
+        (folder / "target").write_bytes(b"old")
+    (tmp_path / "second").symlink_to(folder / "target")
+    (tmp_path / "first").symlink_to("second")
+    write_whole(tmp_path / "first", [b"new"])
+    assert (tmp_path / "first").is_symlink()
+    assert (tmp_path / "second").is_symlink()
+    assert (folder / "target").read_bytes() == b"new"
+    assert os.listdir(folder) == ["target"]
+
+
+def test_what_is_no_plain_file_is_left_alone(tmp_path: Path):
+    """Folders, FIFOs and devices, also behind a link, are neither opened nor replaced."""
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "null").symlink_to(os.devnull)
+    (tmp_path / "loop").symlink_to("loop")
+    before = sorted(os.listdir(tmp_path))
+    for name in ("folder", "pipe", "null"):
+        for attempt in (lambda path: read_plain(path, 100), lambda path: write_whole(path, [b"new"])):
+            with pytest.raises(UnfitFileError, match="not a plain file"):
+                attempt(tmp_path / name)
+    for name in ("loop", "nul\0byte", "lone\ud800"):
+        for attempt in (lambda path: read_plain(path, 100), lambda path: write_whole(path, [b"new"])):
+            with pytest.raises(OSError, match="."):
+                attempt(tmp_path / name)
+    assert sorted(os.listdir(tmp_path)) == before
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path):
+    """An error while the new content is made touches nothing."""
+    path = tmp_path / "a"
+    write_whole(path, [b"old"])
+
+    def pieces():
+        yield b"new"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_whole(path, pieces())
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "data", [b"NaN", b"[1, Infinity]", b"1e999", b"[[[[1]]]]", b'["]", ["]", ["]", [1]]]]', b"\xff", b"[1", b""]
+)
+def test_what_is_not_taken_for_json(data: bytes):
+    """No constant that JSON lacks, no infinite number, no more depth than allowed, brackets in texts aside."""
+    with pytest.raises(ValueError, match="."):
+        parse_json(data, 3)
+
+
+def test_what_is_json():
+    """Brackets in texts count for nothing; a byte order mark is passed over."""
+    assert parse_json(b'\xef\xbb\xbf["[[[[\\"[[[[", [1.5]]', 3) == ['[[[["[[[[', [1.5]]
+
+
+def depth_of(text: str) -> int:
+    """Brackets open at once, counted character by character."""
+    depth = deepest = 0
+    inside = escaped = False
+    for each in text:
+        if inside:
+            inside, escaped = escaped or each != '"', each == "\\" and not escaped
+        elif each in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif each in "]}":
+            depth -= 1
+        else:
+            inside = each == '"'
+    return deepest
+
+
+def test_the_depth_is_found_exactly():
+    """As counting character by character finds it, in JSON and in what was cut off."""
+    rng = random.Random(7)
+
+    def value(depth: int) -> Any:
+        text = "".join(rng.choices('[]{}"\\a,', k=rng.randrange(6)))
+        if depth == 0:
+            return text
+        inner = [value(depth - 1), *(value(0) for _ in range(rng.randrange(3)))]
+        return inner if rng.random() < 0.5 else {f"{text}{number}": each for number, each in enumerate(inner)}
+
+    for _ in range(500):
+        text = json.dumps(value(rng.randrange(12)))
+        text = text[: rng.choice((len(text), rng.randrange(len(text) + 1)))]
+        depth = depth_of(text)
+        assert _nesting(text.encode(), depth) <= depth
+        assert depth == 0 or _nesting(text.encode(), depth - 1) > depth - 1
