@@ -117,7 +117,8 @@ class StagingRing:
     """A fixed number of pinned slots through which arrays of any size pass, in either direction.
 
     Threads may share one: a slot belongs to whoever took it until its copy is queued, and who takes it next waits for
-    that copy. A taker that an interrupt ends before it gives its slot back is gone, and the slot is free. A thread that waits for a slot holds none, so that they cannot wait for each other in a circle.
+    that copy. A taker that an interrupt ends before it gives its slot back is gone, and the slot is free. A thread that
+    waits for a slot holds none, so that they cannot wait for each other in a circle.
     """
 
     def __init__(
