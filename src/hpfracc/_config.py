@@ -66,6 +66,7 @@ class SettingsOptions(TypedDict, total=False):
     enable_learning: bool
     exploration_budget: float
     deterministic: bool
+    allow_slow: bool
     wisdom: str | PathLike[str] | None
     pin: Mapping[str, str]
     never: Mapping[str, str | Sequence[str]]

@@ -110,11 +110,17 @@ def solve_fode(
     history : callable or array_like, optional
         ``history(t)``, the state before t0, for delays; or a constant that broadcasts to the shape of ``y0``.
     backend : str, default "auto"
-        For NumPy problems ``"numpy"`` or ``"numba"``; tensors and JAX arrays stay in their own library.
+        For NumPy problems ``"numpy"`` or ``"numba"``, which is an error where Numba is not installed; tensors and JAX
+        arrays stay in their own library.
     compile : bool or "auto"
-        Whether ``fun`` is compiled with Numba: when that pays, always, or never. It is compared with the function as
-        given before it is used. With ``hf.config(deterministic=True)`` nothing is compiled unless asked for here or by
-        ``backend="numba"``: whether it pays is told by clocks, and the last digits depend on it.
+        Whether ``fun`` is compiled with Numba. ``"auto"``: when that pays, and when reading its source shows that the
+        numbers cannot differ from Python's beyond rounding: float arithmetic, listed functions of NumPy and ``math``,
+        known loops, and captured numbers. Otherwise it stays in Python, and ``decision.notes`` says why. ``True``:
+        always, as Numba understands it where it cannot be read. Then integers may overflow, captured arrays and objects
+        are frozen at the start of the solve, ``np.random`` is Numba's own generator, a name that is not bound may have
+        any value, intermediate infinities may raise or errors may be missed, and an evaluation that takes long cannot
+        be interrupted. ``False``: never. With ``hf.config(deterministic=True)`` nothing is compiled unless asked for
+        here or by ``backend="numba"``: whether it pays is told by clocks, and the last digits depend on it.
     progress : bool or callable
         A bar with the time left, or ``progress(t, y)``, called now and then with the newest point.
     estimate : bool or "auto"

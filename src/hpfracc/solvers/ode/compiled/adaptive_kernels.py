@@ -196,7 +196,7 @@ def newton(
     tools: Any,
     y: Any,
     f: Any,
-) -> int:
+) -> Any:
     """By Newton's method with a matrix that stays, into ``y`` and ``f``."""
     y[:] = guess
     last = np.inf

@@ -17,7 +17,6 @@ Captured floats, and those among the further arguments, become parameters, which
 from __future__ import annotations
 
 import ast
-import builtins
 import math
 import types
 import weakref
@@ -27,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.solvers.ode.compiled.captures import Bound, Captures, Lookup, Same, find_captured, is_listed, signature_of
 from hpfracc.solvers.ode.compiled.emitting import Emitter, ForkError
-from hpfracc.solvers.ode.compiled.source import NoSourceError, syntax_of
+from hpfracc.solvers.ode.compiled.source import NoSourceError
 from hpfracc.solvers.ode.compiled.values import Array, BailError, Known, RefusedError, Scalar, Truth, Value
 from hpfracc.solvers.ode.compiled.vocabulary import FUNCTIONS, attribute, method
 
@@ -48,145 +48,25 @@ _TAKES_ONCE = (sum, max, min, tuple, list)
 _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
-# -- captured values --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Lookup:
-    """Where a captured value is found.
-
-    Attributes
-    ----------
-    kind : str
-        ``"global"``, ``"cell"``, ``"default"`` or ``"attribute"``.
-    name : str or int
-        Its name, or its number among the defaults.
-    owner : function, module or None
-        Whose; None for the function that is read.
-    """
-
-    kind: str
-    name: Any
-    owner: Any
-
-    def fetch(self, function: types.FunctionType) -> Any:
-        """The value now; LookupError where there is none."""
-        owner = function if self.owner is None else self.owner
-        if self.kind == "attribute":
-            return owner.__dict__[self.name]
-        if self.kind == "default":
-            return (owner.__defaults__ or ())[self.name]
-        if self.kind == "cell":
-            cell = (owner.__closure__ or ())[owner.__code__.co_freevars.index(self.name)]
-            try:
-                return cell.cell_contents
-            except ValueError:
-                raise LookupError(self.name) from None
-        space = owner.__globals__
-        return space[self.name] if self.name in space else builtins.__dict__[self.name]
-
-
-class _Same:
-    """An object that counts by its identity, and a function by its code too."""
-
-    __slots__ = ("code", "object")
-
-    def __init__(self, given: Any) -> None:
-        self.object, self.code = given, getattr(given, "__code__", None)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.object is other.object and self.code is other.code
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _is_same(value: Any, kept: Any) -> bool:
-    return _Same(value) == kept if isinstance(kept, _Same) else value is kept
-
-
-def _signature(value: Any, floats: list[float], name: Any) -> Any:
-    """All of a captured value that the source depends on; its floats are added to ``floats``."""
-    kind = type(value)
-    if kind in (float, np.float64):
-        floats.append(float(value))
-        return kind
-    if kind in (int, bool, types.NoneType):
-        return (kind, value)
-    if kind is tuple:
-        return (kind, tuple(_signature(each, floats, name) for each in value))
-    if isinstance(value, types.ModuleType | types.FunctionType) or _is_listed(value):
-        return _Same(value)
-    if isinstance(value, type | types.BuiltinFunctionType | np.ufunc):
-        raise RefusedError(f"{name!r} is not among the functions that can be read")
-    raise RefusedError(f"{name!r} is of the type {kind.__name__}, whose value may change")
-
-
-def _is_listed(value: Any) -> bool:
-    try:
-        return value in FUNCTIONS
-    except TypeError:  # cannot be hashed
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """The source of a function with the numbers of one solve.
-
-    Attributes
-    ----------
-    source : str
-        The body of a compiled function of ``t``, ``y`` and ``p`` that writes ``out``.
-    parameters : tuple of float
-        ``p``.
-    """
-
-    source: str
-    parameters: tuple[float, ...]
-    _function: types.FunctionType
-    _code: types.CodeType
-    _captured: tuple[tuple[_Lookup, Any], ...]
-
-    def unchanged(self) -> bool:
-        """Whether every captured value is still the object that it was."""
-        if self._function.__code__ is not self._code:
-            return False
-        try:
-            return all(_is_same(lookup.fetch(self._function), value) for lookup, value in self._captured)
-        except LookupError:
-            return False
-
-
 @dataclass(slots=True)
 class _Reading:
     """What was found by reading, and the captured values that it holds for."""
 
     refusal: str = ""
     source: str = ""
-    captured: list[tuple[_Lookup, Any]] = field(default_factory=list)  # with their signatures
+    captured: list[tuple[Lookup, Any]] = field(default_factory=list)  # with their signatures
 
     def bind(self, function: types.FunctionType, more: list[float]) -> Bound | str | None:
         """For the captured values of now; None where they are of another kind than those it was read with."""
         floats, objects = list(more), []
         for lookup, signature in self.captured:
-            value, found = _captured(lookup, function, floats)
+            value, found = find_captured(lookup, function, floats)
             if found != signature:
                 return None
-            objects.append((lookup, signature if isinstance(signature, _Same) else value))
+            objects.append((lookup, signature if isinstance(signature, Same) else value))
         if self.refusal:
             return self.refusal
         return Bound(self.source, tuple(floats), function, function.__code__, tuple(objects))
-
-
-def _captured(lookup: _Lookup, function: types.FunctionType, floats: list[float]) -> tuple[Any, Any]:
-    """A captured value and its signature; one that cannot be taken has one as well, so that a refusal can be kept."""
-    try:
-        value = lookup.fetch(function)
-    except LookupError:
-        return None, f"{lookup.name!r} is not defined"
-    try:
-        return value, _signature(value, floats, lookup.name)
-    except RefusedError as error:
-        return value, str(error)
 
 
 _readings: weakref.WeakKeyDictionary[types.CodeType, list[tuple[Any, _Reading]]] = weakref.WeakKeyDictionary()
@@ -204,7 +84,7 @@ def read_function(
         return f"its result has {math.prod(out_shape)} components, more than {_MOST_COMPONENTS}"
     floats: list[float] = []
     try:
-        signature = tuple(_signature(value, floats, f"args[{n}]") for n, value in enumerate(args))
+        signature = tuple(signature_of(value, floats, f"args[{n}]") for n, value in enumerate(args))
     except RefusedError as error:
         return str(error)
     key = (signature, shape, out_shape)
@@ -221,7 +101,7 @@ def read_function(
 def _read(
     function: types.FunctionType, args: tuple[Any, ...], shape: tuple[int, ...], out_shape: tuple[int, ...]
 ) -> _Reading:
-    captures = _Captures(function, args)
+    captures = Captures(function, args)
     reading = _Reading(captured=captures.found)
     try:
         reading.source = "\n".join(_explore(captures, shape, out_shape, ()))
@@ -233,7 +113,7 @@ def _read(
 
 
 def _explore(
-    captures: _Captures, shape: tuple[int, ...], out_shape: tuple[int, ...], decisions: tuple[bool, ...]
+    captures: Captures, shape: tuple[int, ...], out_shape: tuple[int, ...], decisions: tuple[bool, ...]
 ) -> list[str]:
     """The lines of all paths that begin with ``decisions``, without those before the last of them."""
     e = Emitter(decisions)
@@ -250,7 +130,7 @@ def _explore(
     return [*e.lines, *ending]
 
 
-def _follow(e: Emitter, captures: _Captures, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> list[str]:
+def _follow(e: Emitter, captures: Captures, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> list[str]:
     """One path to its end; what comes back are its last lines."""
     state = np.empty(math.prod(shape), object)
     for n in range(state.size):
@@ -265,46 +145,6 @@ def _follow(e: Emitter, captures: _Captures, shape: tuple[int, ...], out_shape: 
     if items.shape != out_shape:
         raise RefusedError(f"it returns the shape {items.shape}, and {out_shape} is expected")
     return [*(f"out[{n}] = {e.scalar(each).code}" for n, each in enumerate(items.reshape(-1))), "return"]
-
-
-class _Captures:
-    """Captured values as they are met, with the parameters that stand for their floats."""
-
-    def __init__(self, function: types.FunctionType, args: tuple[Any, ...]) -> None:
-        self.function = function
-        self.found: list[tuple[_Lookup, Any]] = []
-        self._values: dict[_Lookup, Value] = {}
-        self._syntax: dict[types.CodeType, ast.FunctionDef | ast.Lambda] = {}
-        self._count = 0
-        self.arguments = [self._value(value) for value in args]
-
-    def _value(self, given: Any) -> Value:
-        if type(given) in (float, np.float64):
-            self._count += 1
-            return Scalar(f"p[{self._count - 1}]", numpy=type(given) is np.float64)
-        if type(given) is tuple:
-            return tuple(self._value(each) for each in given)
-        if given is None or isinstance(given, int):
-            return given
-        return Known(given)
-
-    def look(self, kind: str, name: Any, owner: types.FunctionType | types.ModuleType) -> Value:
-        """The value of a name."""
-        lookup = _Lookup(kind, name, None if owner is self.function else owner)
-        if lookup not in self._values:
-            given, signature = _captured(lookup, self.function, [])
-            self.found.append((lookup, signature))
-            if isinstance(signature, str):
-                raise RefusedError(signature)
-            self._values[lookup] = self._value(given)
-        return self._values[lookup]
-
-    def syntax(self, function: types.FunctionType) -> ast.FunctionDef | ast.Lambda:
-        """The definition of a function."""
-        code = function.__code__
-        if code not in self._syntax:
-            self._syntax[code] = syntax_of(function)
-        return self._syntax[code]
 
 
 # -- the syntax tree --------------------------------------------------------------------------------------------------
@@ -327,7 +167,7 @@ class _ContinueError(Exception):
 class _Reader:
     """Follows the syntax tree of a function, and of those that it calls."""
 
-    def __init__(self, e: Emitter, captures: _Captures) -> None:
+    def __init__(self, e: Emitter, captures: Captures) -> None:
         self.e = e
         self.captures = captures
         self._function = captures.function
@@ -632,7 +472,7 @@ class _Reader:
             raise RefusedError("it calls what is no function")
         once = any(called.object is each for each in _TAKES_ONCE)
         arguments = [self.value(each, lazy=once) for each in node.args]
-        if _is_listed(called.object):
+        if is_listed(called.object):
             if called.object in (zip, enumerate) and not lazy:
                 raise RefusedError("an iterator is kept")
             return self._apply(FUNCTIONS[called.object], arguments, node.keywords)

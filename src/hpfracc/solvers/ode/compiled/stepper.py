@@ -63,8 +63,6 @@ class CompiledStepper:
         d = rows if newton is not None else 0
         self._derivative = np.zeros((d, d), dtype)
         self._matrices = (self._derivative, np.zeros((d, d), dtype), np.zeros(d + 3, np.int64))
-        #: For steps that the compiled iteration cannot solve.
-        self._damped: NumpyStepper | None = None
         self.block = block
 
     @property
@@ -83,17 +81,19 @@ class CompiledStepper:
             reached = self._run(begin, first, stop)
             if reached == stop or self._state[kernels.REQUEST] != kernels.STUCK:
                 return reached
-            first = self._damped_stepper().run(begin, reached, reached + 1)
+            first = self._solve_damped(begin, reached)
             if first in (reached, stop):
                 return first
 
-    def _damped_stepper(self) -> NumpyStepper:
-        if self._damped is None:
-            assert self.newton is not None
-            evaluate = self.newton.evaluate
-            flat = lambda t, y: evaluate(t, y.reshape(-1)).reshape(y.shape)  # noqa: E731
-            self._damped = NumpyStepper(self.tableau, self.scheme, self.block, flat, self.newton)
-        return self._damped
+    def _solve_damped(self, begin: int, first: int) -> int:
+        """One step by :class:`Newton`, which the compiled iteration could not solve."""
+        newton = self.newton
+        assert newton is not None
+
+        def evaluate(t: float, y: Array) -> Array:
+            return newton.evaluate(t, y.reshape(-1)).reshape(y.shape)
+
+        return NumpyStepper(self.tableau, self.scheme, self.block, evaluate, newton).run(begin, first, first + 1)
 
     def _run(self, begin: int, first: int, stop: int) -> int:
         table, state = self.tableau, self._state
@@ -187,7 +187,7 @@ def _memory(value: Array) -> Any:
 
     A memoryview does that quicker than the two could be asked for, for real numbers along one axis.
     """
-    return memoryview(value) if value.ndim == 1 and value.dtype.kind == "f" else _Memory(value)
+    return value.data if value.ndim == 1 and value.dtype.kind == "f" else _Memory(value)
 
 
 class _Memory:
