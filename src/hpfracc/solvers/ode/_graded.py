@@ -86,6 +86,8 @@ class DifferenceScheme:
         """``y = known + weight f(tau, y)``."""
         try:
             solved = self.newton.solve(tau, known, weight, guess)
+            if solved is None:
+                self.system(tau, guess)  # which may not be finite there
         except NotFiniteError as error:
             raise StepError(f"{error}: take a smaller step, or check the right-hand side there.") from None
         if solved is None:

@@ -177,7 +177,10 @@ class Newton:
         norm = Norm(step_scale(known, guess, self.components, self.rtol, self.atol), self.components)
         usable = self.matrix is not None and self._excess < self.price
         if usable and (self.fits(weight) or self.refactor(weight)):
-            found = self.keep(t, known, weight, guess, norm, 1.0, least_rate=LEAST_RATE)
+            try:
+                found = self.keep(t, known, weight, guess, norm, 1.0, least_rate=LEAST_RATE)
+            except NotFiniteError:  # at a point that was only tried
+                found = None
             if found is not None:
                 return found
         return self.solve_anew(t, known, weight, guess, norm, 1.0)
