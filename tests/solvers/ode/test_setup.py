@@ -73,7 +73,17 @@ def test_a_short_solve_calls_few_functions(calls_of: Callable[..., int], method:
 
 def test_a_function_in_python_adds_few_calls(calls_of: Callable[..., int]):
     """With a right-hand side that stays in Python too, each step calls nothing but that."""
-    assert calls_of("pece", 300, compile=False, backend="numba") <= BOUNDS["pece"]
+    assert calls_of("pece", 300, compile=False, backend="numba", estimate=False) <= BOUNDS["pece"]
+
+
+def test_an_error_estimate_adds_few_calls(calls_of: Callable[..., int]):
+    """It looks at few of the steps: as many calls as the rest of a short solve, and not ten times as many for more."""
+    options: dict[str, Any] = {"compile": False, "backend": "numba"}
+    short, long = (
+        calls_of("pece", steps, **options) - calls_of("pece", steps, estimate=False, **options) for steps in (300, 3000)
+    )
+    assert short <= 450
+    assert long <= 3 * short
 
 
 @pytest.mark.parametrize("method", ["pece", "implicit_trapezoid"])

@@ -45,6 +45,8 @@ JACOBIAN, STUCK = 1, 2
 
 # Sums may be added up in any order and with fused products; NaN and infinity keep their meaning.
 _compile = numba.njit(cache=True, fastmath={"reassoc", "contract"})
+# Parts of a step become part of the kernel: a call would count the references to each of its arrays.
+_inline = numba.njit(inline="always")
 
 
 @intrinsic
@@ -104,7 +106,7 @@ def _fold_both(sums: Any, past: Any, which: Any, f: Any, begin: int, n: int, poi
         partial[row] = two
 
 
-@_compile
+@_inline
 def _next(turn: int, points: Any) -> int:
     return turn + 1 if turn + 1 < len(points) else 0
 
@@ -234,21 +236,24 @@ def run_corrected(
         state[KNOWN] = n + 1
 
 
-@_compile
+@_inline
 def _begin_newton(
-    data: tuple[Any, Any, Any],
-    rules: tuple[Any, Any, Any],
+    y: Any,
+    f: Any,
+    sums: Any,
+    past: Any,
+    which: Any,
     begin: int,
     n: int,
     known: Any,
     guess: Any,
     scale: Any,
-    tolerance: tuple[float, Any, float, float],
+    rtol: float,
+    atol: Any,
+    part: float,
+    digits: float,
 ) -> None:
     """What is known of step n, the first guess, and to what each component is to be found (as ``step_scale``)."""
-    y, f, sums = data
-    past, _, which = rules
-    rtol, atol, part, digits = tolerance
     largest = 0.0
     for row in range(len(known)):
         known[row] = _fold(sums, past, which, f, 0, row, begin, n)
@@ -262,14 +267,13 @@ def _begin_newton(
         scale[row] = min(wanted, digits * (largest if largest > 0.0 else 1.0)) + 1e-15 * largest + 1e-290
 
 
-@_compile
-def _is_old(matrices: tuple[Any, Any, Any], price: int) -> bool:
+@_inline
+def _is_old(kept: Any, rows: int, price: int) -> bool:
     """Whether there are no factors, or those that there are have cost as much as new ones would."""
-    kept, rows = matrices[2], len(matrices[0])
     return bool(kept[rows] == 0 or kept[rows + 2] >= price)
 
 
-@_compile
+@_inline
 def _move(guess: Any, i: int, point: Any) -> float:
     """The guess with component i moved a little, for a difference; by how much."""
     size = 0.0
@@ -281,11 +285,9 @@ def _move(guess: Any, i: int, point: Any) -> float:
     return float(abs(point[i] - guess[i]))
 
 
-@_compile
-def _renew(rules: tuple[Any, Any, Any], matrices: tuple[Any, Any, Any], most: int) -> bool:
+@_inline
+def _renew(now: Any, which: Any, derivative: Any, factors: Any, kept: Any, most: int) -> bool:
     """Factorise ``1 - w J``; whether it is regular."""
-    _, now, which = rules
-    derivative, factors, kept = matrices
     rows = len(derivative)
     for row in range(rows):
         for i in range(rows):
@@ -298,24 +300,25 @@ def _renew(rules: tuple[Any, Any, Any], matrices: tuple[Any, Any, Any], most: in
     return True
 
 
-@_compile
+@_inline
 def _correct(
     y: Any,
     n: int,
     known: Any,
-    rules: tuple[Any, Any, Any],
-    matrices: tuple[Any, Any, Any],
+    now: Any,
+    which: Any,
+    factors: Any,
+    kept: Any,
     value: Any,
     change: Any,
     scale: Any,
     point: Any,
 ) -> float:
     """One iteration with the factors that there are; the size of the correction."""
-    _, now, which = rules
     rows = len(known)
     for row in range(rows):
         change[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
-    _substitute(matrices[1], matrices[2], change)
+    _substitute(factors, kept, change)
     size = 0.0
     for row in range(rows):
         y[row, n] -= change[row]
@@ -325,10 +328,9 @@ def _correct(
     return float(np.sqrt(size / rows))
 
 
-@_compile
-def _judge(turn: int, size: float, last: float, limits: tuple[int, float, int]) -> int:
+@_inline
+def _judge(turn: int, size: float, last: float, most: int, least_rate: float) -> int:
     """What a correction says: 0 go on, 1 that was the last, 2 it converges too slowly."""
-    most, least_rate, _ = limits
     rate = size / last if turn > 0 else 0.5
     if size * max(rate, least_rate) <= 1.0:
         return 1
@@ -337,13 +339,9 @@ def _judge(turn: int, size: float, last: float, limits: tuple[int, float, int]) 
     return 0
 
 
-@_compile
-def _end_newton(
-    data: tuple[Any, Any, Any], n: int, known: Any, rules: tuple[Any, Any, Any], kept: Any, turn: int, anew: bool
-) -> None:
+@_inline
+def _end_newton(y: Any, f: Any, n: int, known: Any, now: Any, which: Any, kept: Any, turn: int, anew: bool) -> None:
     """Keep the step, and what the age of the factors has cost."""
-    y, f, _ = data
-    _, now, which = rules
     rows = len(known)
     if not anew:
         kept[rows + 1] = min(kept[rows + 1], turn)
@@ -353,7 +351,7 @@ def _end_newton(
         f[row, n] = (y[row, n] - known[row]) / now[0, which[row]]
 
 
-@_compile
+@_inline
 def _to_guess(y: Any, n: int, guess: Any, point: Any) -> None:
     for row in range(len(guess)):
         y[row, n] = point[row] = guess[row]
@@ -381,14 +379,19 @@ def implicit(
     """
     t0, h = grid
     begin, first, stop = span
-    y = data[0]
-    derivative, point, rows = matrices[0], points[0], len(value)
+    # Taken from their tuples once: each time the references to an array are counted.
+    y, f, sums = data
+    past, now, which = rules
+    derivative, factors, kept = matrices
+    rtol, atol, part, digits = tolerance
+    most, least_rate, price = limits
+    point, rows = points[0], len(value)
     known, guess, change, here = np.empty((4, rows), y.dtype)
     scale = np.empty(rows)
     for n in range(first, stop):
         t = t0 + n * h
-        _begin_newton(data, rules, begin, n, known, guess, scale, tolerance)
-        verdict, turn, anew = 0, 0, _is_old(matrices, limits[2])
+        _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits)
+        verdict, turn, anew = 0, 0, _is_old(kept, rows, price)
         while True:
             _to_guess(y, n, guess, point)
             if anew:
@@ -407,18 +410,18 @@ def implicit(
                         yield t
                         for row in range(rows):
                             derivative[row, i] = (value[row] - here[row]) / added
-                if not _renew(rules, matrices, limits[0]):
+                if not _renew(now, which, derivative, factors, kept, most):
                     verdict = 2
                     break
                 _to_guess(y, n, guess, point)
             last = np.inf
-            for count in range(limits[0]):
+            for count in range(most):
                 turn = count
                 state[EVALUATIONS] += 1
                 state[ITERATIONS] += 1
                 yield t
-                size = _correct(y, n, known, rules, matrices, value, change, scale, point)
-                verdict = _judge(turn, size, last, limits)
+                size = _correct(y, n, known, now, which, factors, kept, value, change, scale, point)
+                verdict = _judge(turn, size, last, most, least_rate)
                 if verdict != 0:
                     break
                 last = size
@@ -426,10 +429,10 @@ def implicit(
                 break
             anew = True
         if verdict != 1:
-            matrices[2][rows] = 0
+            kept[rows] = 0
             state[REQUEST] = STUCK
             return
-        _end_newton(data, n, known, rules, matrices[2], turn, anew)
+        _end_newton(y, f, n, known, now, which, kept, turn, anew)
         state[KNOWN] = n + 1
 
 
@@ -453,14 +456,19 @@ def run_implicit(
     """As :func:`implicit`, with a compiled right-hand side; ``jac`` is 0 where there is no Jacobian."""
     t0, h = grid
     begin, first, stop = span
-    y = data[0]
-    derivative, point, rows = matrices[0], points[0], len(value)
+    # Taken from their tuples once: each time the references to an array are counted.
+    y, f, sums = data
+    past, now, which = rules
+    derivative, factors, kept = matrices
+    rtol, atol, part, digits = tolerance
+    most, least_rate, price = limits
+    point, rows = points[0], len(value)
     known, guess, change, here = np.empty((4, rows), y.dtype)
     scale = np.empty(rows)
     for n in range(first, stop):
         t = t0 + n * h
-        _begin_newton(data, rules, begin, n, known, guess, scale, tolerance)
-        verdict, turn, anew = 0, 0, _is_old(matrices, limits[2])
+        _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits)
+        verdict, turn, anew = 0, 0, _is_old(kept, rows, price)
         while True:
             _to_guess(y, n, guess, point)
             if anew:
@@ -477,18 +485,18 @@ def run_implicit(
                         call(fun, t, point, value, parameters)
                         for row in range(rows):
                             derivative[row, i] = (value[row] - here[row]) / added
-                if not _renew(rules, matrices, limits[0]):
+                if not _renew(now, which, derivative, factors, kept, most):
                     verdict = 2
                     break
                 _to_guess(y, n, guess, point)
             last = np.inf
-            for count in range(limits[0]):
+            for count in range(most):
                 turn = count
                 state[EVALUATIONS] += 1
                 state[ITERATIONS] += 1
                 call(fun, t, point, value, parameters)
-                size = _correct(y, n, known, rules, matrices, value, change, scale, point)
-                verdict = _judge(turn, size, last, limits)
+                size = _correct(y, n, known, now, which, factors, kept, value, change, scale, point)
+                verdict = _judge(turn, size, last, most, least_rate)
                 if verdict != 0:
                     break
                 last = size
@@ -496,10 +504,10 @@ def run_implicit(
                 break
             anew = True
         if verdict != 1:
-            matrices[2][rows] = 0
+            kept[rows] = 0
             state[REQUEST] = STUCK
             return
-        _end_newton(data, n, known, rules, matrices[2], turn, anew)
+        _end_newton(y, f, n, known, now, which, kept, turn, anew)
         state[KNOWN] = n + 1
 
 
