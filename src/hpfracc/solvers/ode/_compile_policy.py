@@ -137,6 +137,7 @@ def _library() -> float:
 def _is_cached(kind: str) -> bool:
     """Whether Numba has left such a kernel, compiled, beside its source."""
     folder = Path(__file__).parent / "compiled"
-    source, name = ("adaptive_kernels", "attempt") if kind == "adaptive" else ("kernels", kind)
+    others = {"adaptive": ("adaptive_kernels", "attempt"), "implicit": ("implicit_kernels", "implicit")}
+    source, name = others.get(kind, ("kernels", kind))
     written = (folder / f"{source}.py").stat().st_mtime
     return any(kept.stat().st_mtime >= written for kept in (folder / "__pycache__").glob(f"{source}.{name}-*.nbi"))

@@ -2,9 +2,9 @@
 
 Each scheme is a generator: it writes the state at which it needs the right-hand side to a row of ``points``, yields the
 time, and finds the value in ``value`` when it goes on. The next time it takes the next row, and after the last the
-first. A right-hand side in Python is evaluated by an ordinary loop over the generator. :func:`run_explicit`,
-:func:`run_corrected` and :func:`run_implicit` are the same steps with a compiled right-hand side; to drive a generator
-by compiled code takes 1.5 to 2 times as long.
+first. A right-hand side in Python is evaluated by an ordinary loop over the generator. :func:`run_explicit` and
+:func:`run_corrected` are the same steps with a compiled right-hand side; to drive a generator by compiled code takes
+1.5 to 2 times as long. Implicit steps are in ``implicit_kernels``.
 
 ``state`` is an array of integers that both sides read: see the names below.
 """
@@ -29,13 +29,14 @@ __all__ = [
     "STUCK",
     "call",
     "call_by_address",
+    "compile_kernel",
     "corrected",
     "explicit",
-    "implicit",
+    "fold",
+    "inline",
     "run_corrected",
     "run_explicit",
-    "run_implicit",
-]  # fmt: skip
+]
 
 #: Places in ``state``: points known, what the generator asks for (0 the right-hand side, or one of the next two), and
 #: counters.
@@ -44,9 +45,9 @@ STATE_SIZE = 5
 JACOBIAN, STUCK = 1, 2
 
 # Sums may be added up in any order and with fused products; NaN and infinity keep their meaning.
-_compile = numba.njit(cache=True, fastmath={"reassoc", "contract"})
+compile_kernel = numba.njit(cache=True, fastmath={"reassoc", "contract"})
 # Parts of a step become part of the kernel: a call would count the references to each of its arrays.
-_inline = numba.njit(inline="always")
+inline = numba.njit(inline="always")
 
 
 @intrinsic
@@ -66,13 +67,13 @@ def call_by_address(typing: Any, address: Any, t: Any, y: Any, out: Any, paramet
     return types.void(types.intp, types.float64, types.intp, types.intp, types.intp), generate
 
 
-@_compile
+@compile_kernel
 def call(fun: int, t: float, y: Any, out: Any, parameters: Any) -> None:
     """One evaluation."""
     call_by_address(fun, t, y.ctypes.data, out.ctypes.data, parameters.ctypes.data)
 
 
-@_compile
+@compile_kernel
 def _is_finite(values: Any) -> bool:
     for value in values:  # noqa: SIM110 - compiled
         if not np.isfinite(value):
@@ -80,8 +81,8 @@ def _is_finite(values: Any) -> bool:
     return True
 
 
-@_compile
-def _fold(sums: Any, past: Any, which: Any, f: Any, k: int, row: int, begin: int, n: int) -> Any:
+@compile_kernel
+def fold(sums: Any, past: Any, which: Any, f: Any, k: int, row: int, begin: int, n: int) -> Any:
     """``S_k[n]`` of a row: what was known of it, and the values since the block began."""
     total = sums[k, row, n]
     # Slices: where an index might be negative the loop is not vectorised, and takes three times as long.
@@ -91,7 +92,7 @@ def _fold(sums: Any, past: Any, which: Any, f: Any, k: int, row: int, begin: int
     return total
 
 
-@_compile
+@compile_kernel
 def _fold_both(sums: Any, past: Any, which: Any, f: Any, begin: int, n: int, point: Any, partial: Any) -> None:
     """``S_0[n]`` and ``S_1[n]`` of all rows; the values are read once for both."""
     shift = past.shape[2] - (n - begin)
@@ -106,12 +107,12 @@ def _fold_both(sums: Any, past: Any, which: Any, f: Any, begin: int, n: int, poi
         partial[row] = two
 
 
-@_inline
+@inline
 def _next(turn: int, points: Any) -> int:
     return turn + 1 if turn + 1 < len(points) else 0
 
 
-@_compile
+@compile_kernel
 def explicit(
     grid: tuple[float, float],
     span: tuple[int, int, int],
@@ -129,7 +130,7 @@ def explicit(
     rows, turn = len(value), 0
     for n in range(first, stop):
         for row in range(rows):
-            y[row, n] = points[turn, row] = _fold(sums, past, which, f, 0, row, begin, n)
+            y[row, n] = points[turn, row] = fold(sums, past, which, f, 0, row, begin, n)
         turn = _next(turn, points)
         yield t0 + n * h
         for row in range(rows):
@@ -137,7 +138,7 @@ def explicit(
         state[KNOWN] = n + 1
 
 
-@_compile
+@compile_kernel
 def corrected(
     grid: tuple[float, float],
     span: tuple[int, int, int],
@@ -170,7 +171,7 @@ def corrected(
         state[KNOWN] = n + 1
 
 
-@_compile
+@compile_kernel
 def run_explicit(
     fun: int,
     parameters: Any,
@@ -190,7 +191,7 @@ def run_explicit(
     point, rows = points[0], len(value)
     for n in range(first, stop):
         for row in range(rows):
-            y[row, n] = point[row] = _fold(sums, past, which, f, 0, row, begin, n)
+            y[row, n] = point[row] = fold(sums, past, which, f, 0, row, begin, n)
         call(fun, t0 + n * h, point, value, parameters)
         if not _is_finite(value):
             return
@@ -199,7 +200,7 @@ def run_explicit(
         state[KNOWN] = n + 1
 
 
-@_compile
+@compile_kernel
 def run_corrected(
     fun: int,
     parameters: Any,
@@ -234,317 +235,3 @@ def run_corrected(
         for row in range(rows):
             f[row, n] = value[row]
         state[KNOWN] = n + 1
-
-
-@_inline
-def _begin_newton(
-    y: Any,
-    f: Any,
-    sums: Any,
-    past: Any,
-    which: Any,
-    begin: int,
-    n: int,
-    known: Any,
-    guess: Any,
-    scale: Any,
-    rtol: float,
-    atol: Any,
-    part: float,
-    digits: float,
-) -> None:
-    """What is known of step n, the first guess, and to what each component is to be found (as ``step_scale``)."""
-    largest = 0.0
-    for row in range(len(known)):
-        known[row] = _fold(sums, past, which, f, 0, row, begin, n)
-        guess[row] = y[row, n - 1]
-        if not np.isfinite(guess[row]):  # a Riemann-Liouville solution may begin at infinity
-            guess[row] = known[row]
-        scale[row] = max(abs(known[row]), abs(guess[row]))
-        largest = max(largest, scale[row])
-    for row in range(len(known)):
-        wanted = part * (atol[row] + rtol * scale[row])
-        scale[row] = min(wanted, digits * (largest if largest > 0.0 else 1.0)) + 1e-15 * largest + 1e-290
-
-
-@_inline
-def _is_old(kept: Any, rows: int, price: int) -> bool:
-    """Whether there are no factors, or those that there are have cost as much as new ones would."""
-    return bool(kept[rows] == 0 or kept[rows + 2] >= price)
-
-
-@_inline
-def _move(guess: Any, i: int, point: Any) -> float:
-    """The guess with component i moved a little, for a difference; by how much."""
-    size = 0.0
-    for row in range(len(guess)):
-        size = max(size, abs(guess[row]))
-        point[row] = guess[row]
-    least = 1e-3 * size if size > 0.0 else 1.0
-    point[i] = guess[i] + 1.5e-8 * max(abs(guess[i]), least)
-    return float(abs(point[i] - guess[i]))
-
-
-@_inline
-def _renew(now: Any, which: Any, derivative: Any, factors: Any, kept: Any, most: int) -> bool:
-    """Factorise ``1 - w J``; whether it is regular."""
-    rows = len(derivative)
-    for row in range(rows):
-        for i in range(rows):
-            factors[row, i] = -now[0, which[row]] * derivative[row, i]
-        factors[row, row] += 1.0
-    kept[rows] = 0
-    if not _factorise(factors, kept):
-        return False
-    kept[rows], kept[rows + 1], kept[rows + 2] = 1, most, 0
-    return True
-
-
-@_inline
-def _correct(
-    y: Any,
-    n: int,
-    known: Any,
-    now: Any,
-    which: Any,
-    factors: Any,
-    kept: Any,
-    value: Any,
-    change: Any,
-    scale: Any,
-    point: Any,
-) -> float:
-    """One iteration with the factors that there are; the size of the correction."""
-    rows = len(known)
-    for row in range(rows):
-        change[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
-    _substitute(factors, kept, change)
-    size = 0.0
-    for row in range(rows):
-        y[row, n] -= change[row]
-        point[row] = y[row, n]
-        ratio = abs(change[row]) / scale[row]
-        size += ratio * ratio
-    return float(np.sqrt(size / rows))
-
-
-@_inline
-def _judge(turn: int, size: float, last: float, most: int, least_rate: float) -> int:
-    """What a correction says: 0 go on, 1 that was the last, 2 it converges too slowly."""
-    rate = size / last if turn > 0 else 0.5
-    if size * max(rate, least_rate) <= 1.0:
-        return 1
-    if not rate <= 0.9 or (turn > 1 and size * rate ** (most - turn) > 1.0):
-        return 2
-    return 0
-
-
-@_inline
-def _end_newton(y: Any, f: Any, n: int, known: Any, now: Any, which: Any, kept: Any, turn: int, anew: bool) -> None:
-    """Keep the step, and what the age of the factors has cost."""
-    rows = len(known)
-    if not anew:
-        kept[rows + 1] = min(kept[rows + 1], turn)
-        kept[rows + 2] += turn - kept[rows + 1]
-    for row in range(rows):
-        # Not f(y): where the equation is stiff, that would magnify what is left of the error.
-        f[row, n] = (y[row, n] - known[row]) / now[0, which[row]]
-
-
-@_inline
-def _to_guess(y: Any, n: int, guess: Any, point: Any) -> None:
-    for row in range(len(guess)):
-        y[row, n] = point[row] = guess[row]
-
-
-@_compile
-def implicit(
-    grid: tuple[float, float],
-    span: tuple[int, int, int],
-    data: tuple[Any, Any, Any],
-    rules: tuple[Any, Any, Any],
-    points: Any,
-    value: Any,
-    state: Any,
-    has_jac: bool,
-    matrices: tuple[Any, Any, Any],
-    tolerance: tuple[float, Any, float, float],
-    limits: tuple[int, float, int],
-) -> Any:
-    """``y_n = S_0[n] + w_0[0] f(t_n, y_n)`` by Newton's method with a matrix that is kept while it converges quickly.
-
-    As ``Newton.solve`` without its damping: at a step for which a new matrix does not do either it ends, with ``STUCK``
-    as its request. ``matrices``: the Jacobian, its factors, row exchanges; after these whether there are factors, the
-    fewest iterations with them, and how many more were taken since.
-    """
-    t0, h = grid
-    begin, first, stop = span
-    # Taken from their tuples once: each time the references to an array are counted.
-    y, f, sums = data
-    past, now, which = rules
-    derivative, factors, kept = matrices
-    rtol, atol, part, digits = tolerance
-    most, least_rate, price = limits
-    point, rows = points[0], len(value)
-    known, guess, change, here = np.empty((4, rows), y.dtype)
-    scale = np.empty(rows)
-    for n in range(first, stop):
-        t = t0 + n * h
-        _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits)
-        verdict, turn, anew = 0, 0, _is_old(kept, rows, price)
-        while True:
-            _to_guess(y, n, guess, point)
-            if anew:
-                state[JACOBIANS] += 1
-                if has_jac:
-                    state[REQUEST] = JACOBIAN
-                    yield t
-                    state[REQUEST] = 0
-                else:
-                    state[EVALUATIONS] += 1
-                    yield t
-                    here[:] = value
-                    for i in range(rows):
-                        added = _move(guess, i, point)
-                        state[EVALUATIONS] += 1
-                        yield t
-                        for row in range(rows):
-                            derivative[row, i] = (value[row] - here[row]) / added
-                if not _renew(now, which, derivative, factors, kept, most):
-                    verdict = 2
-                    break
-                _to_guess(y, n, guess, point)
-            last = np.inf
-            for count in range(most):
-                turn = count
-                state[EVALUATIONS] += 1
-                state[ITERATIONS] += 1
-                yield t
-                size = _correct(y, n, known, now, which, factors, kept, value, change, scale, point)
-                verdict = _judge(turn, size, last, most, least_rate)
-                if verdict != 0:
-                    break
-                last = size
-            if verdict == 1 or anew:
-                break
-            anew = True
-        if verdict != 1:
-            kept[rows] = 0
-            state[REQUEST] = STUCK
-            return
-        _end_newton(y, f, n, known, now, which, kept, turn, anew)
-        state[KNOWN] = n + 1
-
-
-@_compile
-def run_implicit(
-    fun: int,
-    parameters: Any,
-    grid: tuple[float, float],
-    span: tuple[int, int, int],
-    data: tuple[Any, Any, Any],
-    rules: tuple[Any, Any, Any],
-    points: Any,
-    value: Any,
-    state: Any,
-    jac: int,
-    jac_parameters: Any,
-    matrices: tuple[Any, Any, Any],
-    tolerance: tuple[float, Any, float, float],
-    limits: tuple[int, float, int],
-) -> None:
-    """As :func:`implicit`, with a compiled right-hand side; ``jac`` is 0 where there is no Jacobian."""
-    t0, h = grid
-    begin, first, stop = span
-    # Taken from their tuples once: each time the references to an array are counted.
-    y, f, sums = data
-    past, now, which = rules
-    derivative, factors, kept = matrices
-    rtol, atol, part, digits = tolerance
-    most, least_rate, price = limits
-    point, rows = points[0], len(value)
-    known, guess, change, here = np.empty((4, rows), y.dtype)
-    scale = np.empty(rows)
-    for n in range(first, stop):
-        t = t0 + n * h
-        _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits)
-        verdict, turn, anew = 0, 0, _is_old(kept, rows, price)
-        while True:
-            _to_guess(y, n, guess, point)
-            if anew:
-                state[JACOBIANS] += 1
-                if jac:
-                    call_by_address(jac, t, point.ctypes.data, derivative.ctypes.data, jac_parameters.ctypes.data)
-                else:
-                    state[EVALUATIONS] += 1
-                    call(fun, t, point, value, parameters)
-                    here[:] = value
-                    for i in range(rows):
-                        added = _move(guess, i, point)
-                        state[EVALUATIONS] += 1
-                        call(fun, t, point, value, parameters)
-                        for row in range(rows):
-                            derivative[row, i] = (value[row] - here[row]) / added
-                if not _renew(now, which, derivative, factors, kept, most):
-                    verdict = 2
-                    break
-                _to_guess(y, n, guess, point)
-            last = np.inf
-            for count in range(most):
-                turn = count
-                state[EVALUATIONS] += 1
-                state[ITERATIONS] += 1
-                call(fun, t, point, value, parameters)
-                size = _correct(y, n, known, now, which, factors, kept, value, change, scale, point)
-                verdict = _judge(turn, size, last, most, least_rate)
-                if verdict != 0:
-                    break
-                last = size
-            if verdict == 1 or anew:
-                break
-            anew = True
-        if verdict != 1:
-            kept[rows] = 0
-            state[REQUEST] = STUCK
-            return
-        _end_newton(y, f, n, known, now, which, kept, turn, anew)
-        state[KNOWN] = n + 1
-
-
-@_compile
-def _factorise(matrix: Any, exchanges: Any) -> bool:
-    """LU factors in place, with row exchanges; whether the matrix is regular."""
-    d = len(matrix)
-    for i in range(d):
-        best = i
-        for row in range(i + 1, d):
-            if abs(matrix[row, i]) > abs(matrix[best, i]):
-                best = row
-        exchanges[i] = best
-        if not abs(matrix[best, i]) > 0.0:
-            return False
-        if best != i:
-            for column in range(d):
-                matrix[i, column], matrix[best, column] = matrix[best, column], matrix[i, column]
-        for row in range(i + 1, d):
-            matrix[row, i] /= matrix[i, i]
-            for column in range(i + 1, d):
-                matrix[row, column] -= matrix[row, i] * matrix[i, column]
-    return True
-
-
-@_compile
-def _substitute(factors: Any, exchanges: Any, right: Any) -> None:
-    """Solve with the factors; ``right`` becomes the solution."""
-    d = len(factors)
-    for i in range(d):
-        best = exchanges[i]
-        if best != i:
-            right[i], right[best] = right[best], right[i]
-    for i in range(d):
-        for column in range(i):
-            right[i] -= factors[i, column] * right[column]
-    for i in range(d - 1, -1, -1):
-        for column in range(i + 1, d):
-            right[i] -= factors[i, column] * right[column]
-        right[i] /= factors[i, i]

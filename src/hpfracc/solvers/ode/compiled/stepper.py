@@ -11,7 +11,7 @@ from hpfracc.solvers.ode._newton import DIGITS, KEPT_ITERATIONS, LEAST_RATE, PAR
 from hpfracc.solvers.ode._problem import check_value
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
 from hpfracc.solvers.ode._stepping import NumpyStepper
-from hpfracc.solvers.ode.compiled import call_kernel, kernels
+from hpfracc.solvers.ode.compiled import call_kernel, implicit_kernels, kernels
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 
 __all__ = ["CompiledStepper"]
@@ -133,7 +133,7 @@ class CompiledStepper:
         else:
             jac = self._jacobian
             address, parameters = (0, fun.parameters) if jac is None else (jac.address, jac.parameters)
-            call_kernel(kernels.run_implicit, kind, *common, address, parameters, *self._newton_rules())
+            call_kernel(implicit_kernels.run_implicit, kind, *common, address, parameters, *self._newton_rules())
 
     def _run_python(self, evaluate: RightHandSide, span: tuple[int, int, int]) -> None:
         """Every evaluation has a row of its own for the state: the function may keep or change it."""
@@ -162,7 +162,7 @@ class CompiledStepper:
         common = (*self._common(span, self._points), jacobian is not None, *self._newton_rules())
         fun, copy, value, state = evaluate.bare, self._points[0].copy, self._value, self._state
         store = _memory(value)
-        for t in call_kernel(kernels.implicit, dtype.kind, *common):
+        for t in call_kernel(implicit_kernels.implicit, dtype.kind, *common):
             if jacobian is not None and state[kernels.REQUEST] == kernels.JACOBIAN:
                 self._derivative[...] = jacobian(t, copy())
                 continue

@@ -1,0 +1,342 @@
+"""Implicit steps within one block, compiled: by Newton's method with a matrix that is kept while it converges quickly.
+
+:func:`implicit` is a generator for a right-hand side in Python, :func:`run_implicit` the same with a compiled one; see
+``kernels`` for how they are driven.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpfracc.solvers.ode.compiled.kernels import (
+    EVALUATIONS,
+    ITERATIONS,
+    JACOBIAN,
+    JACOBIANS,
+    KNOWN,
+    REQUEST,
+    STUCK,
+    call,
+    call_by_address,
+    compile_kernel,
+    fold,
+    inline,
+)
+
+__all__ = ["implicit", "run_implicit"]
+
+
+@inline
+def _begin_newton(
+    y: Any,
+    f: Any,
+    sums: Any,
+    past: Any,
+    which: Any,
+    begin: int,
+    n: int,
+    known: Any,
+    guess: Any,
+    scale: Any,
+    rtol: float,
+    atol: Any,
+    part: float,
+    digits: float,
+) -> None:
+    """What is known of step n, the first guess, and to what each component is to be found (as ``step_scale``)."""
+    largest = 0.0
+    for row in range(len(known)):
+        known[row] = fold(sums, past, which, f, 0, row, begin, n)
+        guess[row] = y[row, n - 1]
+        if not np.isfinite(guess[row]):  # a Riemann-Liouville solution may begin at infinity
+            guess[row] = known[row]
+        scale[row] = max(abs(known[row]), abs(guess[row]))
+        largest = max(largest, scale[row])
+    for row in range(len(known)):
+        wanted = part * (atol[row] + rtol * scale[row])
+        scale[row] = min(wanted, digits * (largest if largest > 0.0 else 1.0)) + 1e-15 * largest + 1e-290
+
+
+@inline
+def _is_old(kept: Any, rows: int, price: int) -> bool:
+    """Whether there are no factors, or those that there are have cost as much as new ones would."""
+    return bool(kept[rows] == 0 or kept[rows + 2] >= price)
+
+
+@inline
+def _move(guess: Any, i: int, point: Any) -> float:
+    """The guess with component i moved a little, for a difference; by how much."""
+    size = 0.0
+    for row in range(len(guess)):
+        size = max(size, abs(guess[row]))
+        point[row] = guess[row]
+    least = 1e-3 * size if size > 0.0 else 1.0
+    point[i] = guess[i] + 1.5e-8 * max(abs(guess[i]), least)
+    return float(abs(point[i] - guess[i]))
+
+
+@inline
+def _renew(now: Any, which: Any, derivative: Any, factors: Any, kept: Any, most: int) -> bool:
+    """Factorise ``1 - w J``; whether it is regular."""
+    rows = len(derivative)
+    for row in range(rows):
+        for i in range(rows):
+            factors[row, i] = -now[0, which[row]] * derivative[row, i]
+        factors[row, row] += 1.0
+    kept[rows] = 0
+    if not _factorise(factors, kept):
+        return False
+    kept[rows], kept[rows + 1], kept[rows + 2] = 1, most, 0
+    return True
+
+
+@inline
+def _correct(
+    y: Any,
+    n: int,
+    known: Any,
+    now: Any,
+    which: Any,
+    factors: Any,
+    kept: Any,
+    value: Any,
+    change: Any,
+    scale: Any,
+    point: Any,
+) -> float:
+    """One iteration with the factors that there are; the size of the correction."""
+    rows = len(known)
+    for row in range(rows):
+        change[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
+    _substitute(factors, kept, change)
+    size = 0.0
+    for row in range(rows):
+        y[row, n] -= change[row]
+        point[row] = y[row, n]
+        ratio = abs(change[row]) / scale[row]
+        size += ratio * ratio
+    return float(np.sqrt(size / rows))
+
+
+@inline
+def _judge(turn: int, size: float, last: float, most: int, least_rate: float) -> int:
+    """What a correction says: 0 go on, 1 that was the last, 2 it converges too slowly."""
+    rate = size / last if turn > 0 else 0.5
+    if size * max(rate, least_rate) <= 1.0:
+        return 1
+    if not rate <= 0.9 or (turn > 1 and size * rate ** (most - turn) > 1.0):
+        return 2
+    return 0
+
+
+@inline
+def _end_newton(y: Any, f: Any, n: int, known: Any, now: Any, which: Any, kept: Any, turn: int, anew: bool) -> None:
+    """Keep the step, and what the age of the factors has cost."""
+    rows = len(known)
+    if not anew:
+        kept[rows + 1] = min(kept[rows + 1], turn)
+        kept[rows + 2] += turn - kept[rows + 1]
+    for row in range(rows):
+        # Not f(y): where the equation is stiff, that would magnify what is left of the error.
+        f[row, n] = (y[row, n] - known[row]) / now[0, which[row]]
+
+
+@inline
+def _to_guess(y: Any, n: int, guess: Any, point: Any) -> None:
+    for row in range(len(guess)):
+        y[row, n] = point[row] = guess[row]
+
+
+@compile_kernel
+def implicit(
+    grid: tuple[float, float],
+    span: tuple[int, int, int],
+    data: tuple[Any, Any, Any],
+    rules: tuple[Any, Any, Any],
+    points: Any,
+    value: Any,
+    state: Any,
+    has_jac: bool,
+    matrices: tuple[Any, Any, Any],
+    tolerance: tuple[float, Any, float, float],
+    limits: tuple[int, float, int],
+) -> Any:
+    """``y_n = S_0[n] + w_0[0] f(t_n, y_n)`` by Newton's method with a matrix that is kept while it converges quickly.
+
+    As ``Newton.solve`` without its damping: at a step for which a new matrix does not do either it ends, with ``STUCK``
+    as its request. ``matrices``: the Jacobian, its factors, row exchanges; after these whether there are factors, the
+    fewest iterations with them, and how many more were taken since.
+    """
+    t0, h = grid
+    begin, first, stop = span
+    # Taken from their tuples once: each time the references to an array are counted.
+    y, f, sums = data
+    past, now, which = rules
+    derivative, factors, kept = matrices
+    rtol, atol, part, digits = tolerance
+    most, least_rate, price = limits
+    point, rows = points[0], len(value)
+    known, guess, change, here = np.empty((4, rows), y.dtype)
+    scale = np.empty(rows)
+    for n in range(first, stop):
+        t = t0 + n * h
+        _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits)
+        verdict, turn, anew = 0, 0, _is_old(kept, rows, price)
+        while True:
+            _to_guess(y, n, guess, point)
+            if anew:
+                state[JACOBIANS] += 1
+                if has_jac:
+                    state[REQUEST] = JACOBIAN
+                    yield t
+                    state[REQUEST] = 0
+                else:
+                    state[EVALUATIONS] += 1
+                    yield t
+                    here[:] = value
+                    for i in range(rows):
+                        added = _move(guess, i, point)
+                        state[EVALUATIONS] += 1
+                        yield t
+                        for row in range(rows):
+                            derivative[row, i] = (value[row] - here[row]) / added
+                if not _renew(now, which, derivative, factors, kept, most):
+                    verdict = 2
+                    break
+                _to_guess(y, n, guess, point)
+            last = np.inf
+            for count in range(most):
+                turn = count
+                state[EVALUATIONS] += 1
+                state[ITERATIONS] += 1
+                yield t
+                size = _correct(y, n, known, now, which, factors, kept, value, change, scale, point)
+                verdict = _judge(turn, size, last, most, least_rate)
+                if verdict != 0:
+                    break
+                last = size
+            if verdict == 1 or anew:
+                break
+            anew = True
+        if verdict != 1:
+            kept[rows] = 0
+            state[REQUEST] = STUCK
+            return
+        _end_newton(y, f, n, known, now, which, kept, turn, anew)
+        state[KNOWN] = n + 1
+
+
+@compile_kernel
+def run_implicit(
+    fun: int,
+    parameters: Any,
+    grid: tuple[float, float],
+    span: tuple[int, int, int],
+    data: tuple[Any, Any, Any],
+    rules: tuple[Any, Any, Any],
+    points: Any,
+    value: Any,
+    state: Any,
+    jac: int,
+    jac_parameters: Any,
+    matrices: tuple[Any, Any, Any],
+    tolerance: tuple[float, Any, float, float],
+    limits: tuple[int, float, int],
+) -> None:
+    """As :func:`implicit`, with a compiled right-hand side; ``jac`` is 0 where there is no Jacobian."""
+    t0, h = grid
+    begin, first, stop = span
+    # Taken from their tuples once: each time the references to an array are counted.
+    y, f, sums = data
+    past, now, which = rules
+    derivative, factors, kept = matrices
+    rtol, atol, part, digits = tolerance
+    most, least_rate, price = limits
+    point, rows = points[0], len(value)
+    known, guess, change, here = np.empty((4, rows), y.dtype)
+    scale = np.empty(rows)
+    for n in range(first, stop):
+        t = t0 + n * h
+        _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits)
+        verdict, turn, anew = 0, 0, _is_old(kept, rows, price)
+        while True:
+            _to_guess(y, n, guess, point)
+            if anew:
+                state[JACOBIANS] += 1
+                if jac:
+                    call_by_address(jac, t, point.ctypes.data, derivative.ctypes.data, jac_parameters.ctypes.data)
+                else:
+                    state[EVALUATIONS] += 1
+                    call(fun, t, point, value, parameters)
+                    here[:] = value
+                    for i in range(rows):
+                        added = _move(guess, i, point)
+                        state[EVALUATIONS] += 1
+                        call(fun, t, point, value, parameters)
+                        for row in range(rows):
+                            derivative[row, i] = (value[row] - here[row]) / added
+                if not _renew(now, which, derivative, factors, kept, most):
+                    verdict = 2
+                    break
+                _to_guess(y, n, guess, point)
+            last = np.inf
+            for count in range(most):
+                turn = count
+                state[EVALUATIONS] += 1
+                state[ITERATIONS] += 1
+                call(fun, t, point, value, parameters)
+                size = _correct(y, n, known, now, which, factors, kept, value, change, scale, point)
+                verdict = _judge(turn, size, last, most, least_rate)
+                if verdict != 0:
+                    break
+                last = size
+            if verdict == 1 or anew:
+                break
+            anew = True
+        if verdict != 1:
+            kept[rows] = 0
+            state[REQUEST] = STUCK
+            return
+        _end_newton(y, f, n, known, now, which, kept, turn, anew)
+        state[KNOWN] = n + 1
+
+
+@compile_kernel
+def _factorise(matrix: Any, exchanges: Any) -> bool:
+    """LU factors in place, with row exchanges; whether the matrix is regular."""
+    d = len(matrix)
+    for i in range(d):
+        best = i
+        for row in range(i + 1, d):
+            if abs(matrix[row, i]) > abs(matrix[best, i]):
+                best = row
+        exchanges[i] = best
+        if not abs(matrix[best, i]) > 0.0:
+            return False
+        if best != i:
+            for column in range(d):
+                matrix[i, column], matrix[best, column] = matrix[best, column], matrix[i, column]
+        for row in range(i + 1, d):
+            matrix[row, i] /= matrix[i, i]
+            for column in range(i + 1, d):
+                matrix[row, column] -= matrix[row, i] * matrix[i, column]
+    return True
+
+
+@compile_kernel
+def _substitute(factors: Any, exchanges: Any, right: Any) -> None:
+    """Solve with the factors; ``right`` becomes the solution."""
+    d = len(factors)
+    for i in range(d):
+        best = exchanges[i]
+        if best != i:
+            right[i], right[best] = right[best], right[i]
+    for i in range(d):
+        for column in range(i):
+            right[i] -= factors[i, column] * right[column]
+    for i in range(d - 1, -1, -1):
+        for column in range(i + 1, d):
+            right[i] -= factors[i, column] * right[column]
+        right[i] /= factors[i, i]
