@@ -197,7 +197,7 @@ def test_vectors_are_kept_within_bounds():
     [
         (np.ones(4), 0.5, {"method": "fast"}, "'chirp' or 'eigen'"),
         (np.ones(4), float("inf"), {}, "order=inf"),
-        (np.ones(4), None, {}, "order=None"),
+        (np.ones(4), None, {}, "order is missing"),
         (np.ones(4), 0.5, {"axis": 1}, "axis=1"),
         (1.0, 0.5, {}, "single number"),
         (np.ones(MOST_POINTS + 1), 0.5, {"method": "eigen"}, "use method='chirp'"),

@@ -148,9 +148,10 @@ def test_parameters_broadcast_with_z():
     value = hf.mittag_leffler(Z, alpha, beta)
     assert value.shape == (3, 2, 5)
     for i, j in np.ndindex(3, 2):
-        np.testing.assert_array_equal(value[i, j], hf.mittag_leffler(Z, alpha.flat[i], beta.flat[j]))
-    np.testing.assert_array_equal(
-        hf.special.mittag_leffler_derivative(Z, [0.7] * 5), hf.special.mittag_leffler_derivative(Z, 0.7)
+        alone = hf.mittag_leffler(Z, alpha.flat[i], beta.flat[j])
+        np.testing.assert_allclose(value[i, j], alone, rtol=4e-15)  # perhaps by another backend
+    np.testing.assert_allclose(
+        hf.special.mittag_leffler_derivative(Z, [0.7] * 5), hf.special.mittag_leffler_derivative(Z, 0.7), rtol=4e-15
     )
     assert hf.mittag_leffler(Z + 1j, [0.5] * 5).dtype == np.complex128
     assert hf.mittag_leffler(-1.0, [0.5, 0.7], gamma=2.0).shape == (2,)

@@ -301,12 +301,12 @@ class FractionalOperator(ABC):
             return value
         converged, message = outcome.converged, outcome.message
         # Of a tolerance that nobody named only the loss of nearly all digits is worth a warning.
-        limit = outcome.rtol
+        limit, scale = outcome.rtol, 0.0
         if limit is not None and rtol is None and not full_output:
-            limit = LOST
-        if converged and limit is not None and not meets(value, estimate, limit, outcome.scale):
+            limit, scale = LOST, outcome.scale
+        if converged and limit is not None and not meets(value, estimate, limit, scale):
             converged = False
-            message += f"; rounding leaves an error above {limit:g} of the largest value"
+            message += f"; rounding leaves an error above rtol={limit:g} of the largest value"
         if not full_output:
             if not converged:
                 warn_of(self, value, estimate, message)

@@ -200,6 +200,8 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
         value = _with_origin(value, coefficients, series, order, _length(function), initial_terms)
 
     def error() -> float:
+        if series.looked and not initial_terms and order.ceiling > 0 and _is_constant(series.values):
+            return 0.0  # whose derivative is 0 without any rounding
         some = np.unique(np.linspace(0, len(distance) - 1, min(len(distance), 200)).astype(int))
         some = some[distance[some] > 0.0]
         # What was dropped as noise may have been all that the derivative has.
@@ -231,6 +233,11 @@ def _rounding_of(value: Any) -> float:
     """A rounding of the largest finite value."""
     size = np.abs(to_host(value))
     return float(np.finfo(real_dtype(value)).eps) * float(np.max(size[np.isfinite(size)], initial=0.0))
+
+
+def _is_constant(values: Any) -> bool:
+    found = to_host(values)
+    return bool(np.all(found == found[..., :1]))
 
 
 def _basis(series: _Series, order: Order, distance: np.ndarray[Any, Any], length: float, initial_terms: bool) -> Any:

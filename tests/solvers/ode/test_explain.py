@@ -35,10 +35,10 @@ def stiff(t: float, y: Any) -> Any:
     ids=str,
 )
 def test_says_what_would_be_done(options, method, steps):
-    """The method and the steps that a solve then takes, from calls of the right-hand side at t0 alone."""
+    """The method and the steps that a solve then takes, from calls of the right-hand side at t0 and one step ahead."""
     CALLS.clear()
     found = hf.explain(hf.solve_fode, decay, (0.0, 1.0), [1.0], 0.5, **options)
-    assert set(CALLS) <= {0.0} and len(CALLS) < 5
+    assert set(CALLS) <= {0.0, 0.01} and len(CALLS) < 9
     assert (found.method, found.steps) == (method, steps)
     solved = hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, **options)
     assert solved.success and solved.decision.method == method

@@ -196,10 +196,10 @@ def rounding_at_origin(x: Any, last: int) -> Any:
 def whole_at_origin(limit: Any, slope: Callable[[], Any], order: Order) -> Any:
     """The value at the origin of a derivative whose order is a tensor: that of a whole order, n, is the n-th slope.
 
-    Below n it is ``limit``, whatever the derivative of order n is.
+    Below n it is ``limit``, whatever the derivative of order n is; nan where a traced order lies elsewhere.
     """
     if not maybe_whole(order):
         return limit
     if order.known is not None:
         return slope()
-    return where(order.value == order.ceiling, slope(), limit)
+    return order.guard(where(order.value == order.ceiling, slope(), limit))

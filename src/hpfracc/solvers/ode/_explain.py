@@ -82,7 +82,7 @@ def explain_solve(solve_fode: Callable[..., FODEResult], *args: Any, **kwargs: A
     """The method that this call of ``solve_fode`` would take, and how.
 
     The question is read and checked as for a solve. With ``method="auto"`` and a step the right-hand side is called a
-    few times at t0, to see whether it is stiff there; nothing is stepped.
+    few times at t0 and one step ahead, to see whether it is stiff there; nothing is stepped.
     """
     noted: list[tuple[Method, Problem, Options]] = []
 
@@ -92,7 +92,14 @@ def explain_solve(solve_fode: Callable[..., FODEResult], *args: Any, **kwargs: A
         decision = SolveDecision(method.name, "it was asked for by its name")
         # As one that was interrupted at once, which nobody goes on with.
         return FODEResult(
-            np.empty(0), empty, True, "", 0, sol=_Nowhere(problem), stats={"interrupted": True}, decision=decision
+            np.empty(0),
+            empty,
+            True,
+            "",
+            0,
+            sol=_Nowhere(problem),
+            stats={"interrupted": True, "steps": 0},
+            decision=decision,
         )
 
     token = noting.set(note)

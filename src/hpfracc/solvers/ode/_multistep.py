@@ -26,6 +26,9 @@ from hpfracc.solvers.ode._weights import kept
 
 __all__ = ["refuse_multistep", "refuse_start", "series_power", "solve_multistep"]
 
+#: What rounding leaves of a sum, relative to the sum of its parts' sizes.
+_ROUNDING = 4e-16
+
 Array = np.ndarray[Any, Any]
 
 #: The lowest order for which the starting weights can be found in double precision.
@@ -175,7 +178,10 @@ def _solve_first(
     atol = flat(np.repeat(np.broadcast_to(options.atol, shape).reshape(-1, 1), last, axis=1))
     norm = Norm(step_scale(flat(known), start, last * d, options.rtol, atol), last * d)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found, left = solve_damped(residual, factors, start, norm, 1.0)
+        # The weights of the first steps are large and cancel: their sums have so many digits and no more.
+        residual(start)
+        parts = float((np.abs(known) + (np.abs(matrix) @ np.abs(f)[:, :, None])[:, :, 0]).max())
+        found, left = solve_damped(residual, factors, start, norm, 1.0, rounding=_ROUNDING * parts)
     if found is None:
         raise StartError(
             f"Newton's method did not converge for the first {last} steps, up to t = {times[-1]:g} (residual "

@@ -301,6 +301,7 @@ def solve_damped(
     target: float,
     *,
     damped: bool = True,
+    rounding: float = 0.0,
 ) -> tuple[Array | None, float]:
     """A zero of ``residual`` by damped Newton corrections, or None; and the largest residual seen last.
 
@@ -318,6 +319,8 @@ def solve_damped(
         To what a correction has to shrink.
     damped : bool
         Whether corrections are damped; those that lead where the residual is not finite are in any case.
+    rounding : float
+        What rounding leaves of the residual, where that is known: no less is asked for.
     """
     y = start
     left = residual(y)
@@ -326,6 +329,8 @@ def solve_damped(
     damping = np.ones(len(norm.members(y)))
     width = norm.components
     for _ in range(_MOST_NEW):
+        if float(np.abs(left).max()) <= rounding:
+            return y, float(np.abs(left).max())
         factors = matrix(y)
         if factors is None:
             break

@@ -56,6 +56,8 @@ CASES: list[tuple[str, str, list[tuple[int, ...]], str, dict[str, Any]]] = [
     ("history_sum", "direct", [(1500,), (70, 1500), ()], "float32", {"kernel": "logarithmic"}),
     ("history_sum", "direct", [(3000,), (3000,), (30,), (30,)], "float64", {"kernel": "tabulated"}),
     ("history_sum", "direct", [(3000,), (3000,), ()], "float64", {"kernel": "power"}),
+    ("history_sum", "tree", [(20_000,), (20_000,), ()], "float64", {"kernel": "power"}),
+    ("history_sum", "tree", [(6000,), (12, 6000), (), ()], "float64", {"kernel": "tempered"}),
     ("exponential_recurrence", "blocked", [(30,), (30,), (), (100_000,), (30,)], "float64", {}),
     ("exponential_recurrence", "blocked", [(150,), (150,), (), (60_000,), (150,)], "float64", {"lagged": True}),
     ("exponential_recurrence", "blocked", [(12,), (12,), (), (40, 1500), (12,)], "complex128", {}),

@@ -17,9 +17,9 @@ def test_a_sliding_mode_ends_with_its_cause():
 
 
 def test_steps_that_grow_are_not_taken_for_crawling():
-    """Over thirty decades of time steps begin tiny and grow: the end is reached."""
-    result = hf.solve_fode(lambda t, y: -y, (0.0, 1e30), [1.0], 0.5, rtol=1e-3)
-    assert result.success
+    """Over twenty decades of time steps begin tiny and grow: the end is reached."""
+    result = hf.solve_fode(lambda t, y: -y, (0.0, 1e20), [1.0], 0.5, rtol=1e-3)
+    assert result.t[-1] == 1e20 and "reached" in result.message
 
 
 @pytest.mark.parametrize("method", ["auto", "l1", "pece"])
@@ -31,9 +31,9 @@ def test_a_span_beyond_float64_is_refused(method: str):
         hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.5, method=method, step=1e-320)
 
 
-def test_a_short_delay_does_not_overflow():
-    """Steps stay below the delay; how many may be taken is for max_steps to say."""
-    result = hf.solve_fode(
-        lambda t, y, past: -past[0], (0.0, 1.0), [1.0], 0.5, delays=[1e-6], history=lambda t: 1.0, max_steps=300
-    )
-    assert not result.success and "max_steps=300" in result.message
+def test_a_short_delay_is_refused():
+    """Adaptive steps stay below the delay, and so many are not begun; the message names the remedy."""
+    with pytest.raises(InvalidInputError, match="shortest delay, 1e-06"):
+        hf.solve_fode(
+            lambda t, y, past: -past[0], (0.0, 1.0), [1.0], 0.5, delays=[1e-6], history=lambda t: 1.0, max_steps=300
+        )

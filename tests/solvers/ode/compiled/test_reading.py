@@ -99,7 +99,7 @@ def documented() -> dict[str, tuple[Any, int]]:
 
 
 def test_those_of_the_documentation_are_compiled(tmp_path: Path):
-    """All but those that hold an array, which can change."""
+    """All but those that hold an array, which can change, or call what is not among the known functions."""
     names: dict[str, str] = {}
     lines = ["import math", "import numpy as np", "matrix = table = np.eye(1)", ""]
     for n, (key, (text, _)) in enumerate(documented().items()):
@@ -110,7 +110,7 @@ def test_those_of_the_documentation_are_compiled(tmp_path: Path):
     space: dict[str, Any] = {"__name__": "documented_functions"}
     exec(compile(path.read_text(), str(path), "exec"), space)
     refused = {key for key, (_, d) in documented().items() if not isinstance(read(space[names[key]], (), d), Bound)}
-    assert len(names) > 8 and all("matrix" in key or "table" in key for key in refused), refused
+    assert len(names) > 8 and all("matrix" in key or "table" in key or "np.pad" in key for key in refused), refused
 
 
 def changing(t: float, y: Any) -> Any:

@@ -163,15 +163,16 @@ def history_sum(call: Call, arm: Arm) -> int:
 
 
 def history_tree(call: Call, arm: Arm) -> int:
-    """The signal in double precision, positions, strengths of all clusters twice, and polynomials of some leaves."""
+    """Strengths of all clusters with the polynomials of some leaves, or twice with the signal in double precision."""
     wide, n, batch = wide_bytes(call), call.length, max(1, call.batch)
     clusters = 2 * (n // LEAF) + 1
     strengths = clusters * (NODES * wide * batch + 48)
     together = min(n, 64 * LEAF)
     polynomials = together * (NODES + 4) * (NODES // 2) * 8
-    # Of one block of outputs: weights of what is near, and the kernel at the nodes of what is far, some sixty clusters.
-    block = LEAF * 8 * (5 * min(n, 8 * LEAF) + 4 * NODES * min(clusters, 60))
-    return batch * n * wide + 24 * n + 2 * strengths + polynomials + 2 * together * batch * wide + block
+    # Positions and remainders a point, and the weights of one block of outputs, as tracemalloc sees them.
+    upward = strengths + polynomials + 2 * together * batch * wide + n * (14 + wide * batch // 4) + 180_000
+    downward = 2 * strengths + batch * n * wide + 24 * n + 180_000
+    return max(upward, downward)
 
 
 def exponential_recurrence(call: Call, arm: Arm) -> int:

@@ -55,7 +55,7 @@ class FlatSystem:
         self._source = JacobianSource(
             self.shape,
             self.dtype,
-            lambda tau, y: self(tau, y.reshape(-1)).reshape(self.shape),
+            self._shaped,
             self._given if problem.jac is not None else None,
             problem.jac_sparsity,
         )
@@ -67,12 +67,16 @@ class FlatSystem:
             "past": None,
             "past_error": None,
             "_recent": {},
+            "_source": None,
         }
         return self.__dict__ | kept
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.past, self.past_error = self.start, self._no_error
+
+    def _shaped(self, tau: float, y: Array) -> Array:
+        return self(tau, y.reshape(-1)).reshape(self.shape)
 
     def _no_error(self, then: float) -> Array:
         return np.zeros_like(self.initial[0])
