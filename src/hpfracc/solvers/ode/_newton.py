@@ -259,8 +259,8 @@ class Newton:
 
         That is where the equation itself would go, as when a reaction ignites or dies within the step (pseudo-transient
         continuation: C. T. Kelley, D. E. Keyes, SIAM J. Numer. Anal. 35 (1998) 508-523). A step is linearly implicit,
-        and as long as the residual is nearly linear over it. A bound on its length alone would not do: where the
-        branch that is left has just ended, the residual is small, and long steps from there lead anywhere.
+        no longer than the residual is nearly linear and half the state: where the branch that is left has just ended,
+        the residual is small and steps that are merely short lead anywhere; where the state grows, long ones do.
         """
         y, left, pace = start, residual(start), 1e-3
         if left is None or not np.isfinite(left).all():
@@ -277,7 +277,8 @@ class Newton:
                     return None
                 change = self.apply(left) / shift
                 trial = y - change
-                after = residual(trial)
+                far = float(np.abs(change).max() / (np.abs(y).max() + 1e-300))
+                after = residual(trial) if far <= 0.5 else None
                 if after is not None and np.isfinite(after).all():
                     moved = float(np.abs(change / units).max())
                     bent = float(np.abs(self.apply(after - change / pace) / (shift * units)).max())
@@ -289,7 +290,7 @@ class Newton:
             y, left = trial, after
             if pace > 1e4 or (pace > 10.0 and moved < 1e-6):
                 return y
-            pace *= 4.0 if bent < 0.05 * moved else 2.0 if bent < 0.15 * moved else 1.0
+            pace *= 0.5 if far > 0.25 else 1.0 if far > 0.1 or bent > 0.15 * moved else 3.0
         return None
 
 
