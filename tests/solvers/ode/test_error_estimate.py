@@ -61,6 +61,26 @@ def test_what_cannot_be_trusted_is_told():
     assert np.allclose(np.diff(result.t), 0.005)
 
 
+def robertson(t: float, y: Any) -> Any:
+    fast, slow = 3e7 * y[1] ** 2, 1e4 * y[1] * y[2]
+    return np.array([-0.04 * y[0] + slow, 0.04 * y[0] - slow - fast, fast])
+
+
+def test_the_estimate_is_close_where_steps_skip_a_boundary_layer():
+    """Robertson's reaction: within a factor of 4, for the fast component too; the message says which of them rings."""
+    span, y0 = (0.0, 4.0), [1.0, 0.0, 0.0]
+    reference = hf.solve_fode(robertson, span, y0, 0.9, rtol=1e-6, atol=1e-9, dense_output=True, compile=False)
+    for method in ("implicit_trapezoid", "implicit_rectangle", "bdf2"):
+        result = hf.solve_fode(robertson, span, y0, 0.9, method=method, step=0.05, compile=False)
+        errors = np.abs(result.y - reference.sol(result.t)).max(axis=1)
+        assert errors.max() / 4.0 < result.error_estimate < 4.0 * errors.max()
+        sizes = np.abs(result.y).max(axis=1)
+        assert (result.stats["component_errors"] < 4.0 * errors + 0.05 * sizes).all()
+        assert (result.stats["component_errors"] > errors / 4.0 - 0.05 * sizes).all()
+        rings = "component 1 may be" in result.message and "from t = 0.05 to t = 0.05" in result.message
+        assert rings == ("cannot be trusted" in result.message) == (errors[1] > 0.1 * sizes[1])
+
+
 def test_the_estimate_is_an_option():
     """Beside compiled steps it is made only when asked for, and the message says so."""
 

@@ -7,16 +7,21 @@ solutions begin with (known in closed form) and of the curvature of the rest (se
 solved on few of the steps, dense at the start: this takes one or two evaluations for each of at most 24 of them, and no
 second solve. Step doubling would cost half as much again and, for small orders, see nothing: there the error hardly
 depends on the step.
+
+Where the equation is stiff, the equation for e is linearised. The defect of a boundary layer that the steps skip is
+much larger than the fast components, and f at ``y + delta`` belongs to other states (to negative concentrations, say).
+The defect is damped there, and the integrals between the nodes are taken by the product rectangle, which does not ring.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import gamma, rgamma
 
-from hpfracc.solvers.ode._evaluation import NotFiniteError, RightHandSide
+from hpfracc.solvers.ode._evaluation import Jacobian, RightHandSide
 from hpfracc.solvers.ode._jacobian import JacobianSource
 from hpfracc.solvers.ode._newton import Newton, Norm
 from hpfracc.solvers.ode._problem import Problem
@@ -24,16 +29,34 @@ from hpfracc.solvers.ode._scheme import Tableau
 from hpfracc.solvers.ode._uniform import initial_part, order_groups
 from hpfracc.solvers.ode._weights import trapezoid_weights
 
-__all__ = ["estimate_errors"]
+__all__ = ["Estimate", "estimate_errors"]
 
 Array = np.ndarray[Any, Any]
 
 #: Of so many steps one is looked at, and how many of them at least and at most.
 _EVERY, _FEWEST, _MOST = 32, 8, 24
+#: f's response to an error is linearised by a change of this part of the state.
+_SMALL = 1e-3
 
 
-def estimate_errors(table: Tableau, fun: RightHandSide) -> Array | None:
-    """The largest estimated error of each component, of the problem's shape; None where none can be had."""
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The estimated errors at some of the steps.
+
+    Attributes
+    ----------
+    times : array, shape (nodes,)
+        Where.
+    errors : array, shape (rows, nodes)
+        Their magnitudes, of the flat state.
+    """
+
+    times: Array
+    errors: Array
+
+
+def estimate_errors(table: Tableau, fun: RightHandSide) -> Estimate | None:
+    """The estimated errors of the components; None where none can be had."""
     problem, last = table.problem, table.known - 1
     if last < _FEWEST or not (np.isfinite(table.y[:, : last + 1]).all() and np.isfinite(table.f[:, : last + 1]).all()):
         return None
@@ -46,7 +69,7 @@ def estimate_errors(table: Tableau, fun: RightHandSide) -> Array | None:
         errors = _propagate(problem, table, nodes, defects, fun)
     if errors is None or not np.isfinite(errors).all():
         return None
-    return np.asarray(np.abs(errors).max(axis=1).reshape(problem.shape))
+    return Estimate(problem.t0 + table.grid.elapsed(0, last + 1)[nodes], np.abs(errors))
 
 
 def _nodes(last: int) -> Array:
@@ -57,20 +80,25 @@ def _nodes(last: int) -> Array:
     return np.unique(np.round(np.concatenate([dense, even])).astype(np.int64))
 
 
-def _defects(table: Tableau, nodes: Array, first_value: Array) -> Array:
-    """What the Volterra equation leaves at the nodes, shape (rows, nodes)."""
+def _defects(table: Tableau, nodes: Array, first_value: Array | None) -> Array:
+    """What the Volterra equation leaves at the nodes, shape (rows, nodes).
+
+    Without ``first_value`` the right-hand side is taken to be constant over the first step, as after a boundary layer
+    that is much shorter: with its value at t0, and with powers of t, it has nothing in common there.
+    """
     problem, grid, last = table.problem, table.grid, table.known - 1
     h = grid.step
     elapsed = grid.elapsed(0, last + 1)
     start = initial_part(problem, elapsed[nodes])
     found = start - table.y[:, nodes]
-    values = np.concatenate([first_value.reshape(-1, 1), table.f[:, 1 : last + 1]], axis=1)
+    first = table.f[:, 1:2] if first_value is None else first_value.reshape(-1, 1)
+    values = np.concatenate([first, table.f[:, 1 : last + 1]], axis=1)
     for alpha, mine in order_groups(problem):
         f = values[mine]
-        weights, first = trapezoid_weights(alpha, last + 1)
+        weights, first_weights = trapezoid_weights(alpha, last + 1)
         scale = h**alpha
         # f begins with powers of t, of which t^alpha is the first; what the rule misses of powers is known.
-        exponents = _exponents(table, alpha)
+        exponents = np.empty(0) if first_value is None else _exponents(table, alpha)
         count = exponents.size
         powers = elapsed ** exponents[:, None]
         fitted = np.linalg.solve(np.arange(1.0, count + 1.0)[:, None] ** exponents, (f[:, 1 : count + 1] - f[:, :1]).T)
@@ -83,7 +111,7 @@ def _defects(table: Tableau, nodes: Array, first_value: Array) -> Array:
         part = np.empty((len(f), nodes.size), f.dtype)
         stacked = np.concatenate([f - bend / 12.0, powers])
         for k, n in enumerate(nodes):
-            sums = scale * (stacked[:, : n + 1] @ weights[n::-1] + stacked[:, 0] * first[n])
+            sums = scale * (stacked[:, : n + 1] @ weights[n::-1] + stacked[:, 0] * first_weights[n])
             part[:, k] = sums[: len(f)] + slopes @ (exact[k] - sums[len(f) :])
         found[mine] += part
     return found
@@ -97,59 +125,81 @@ def _exponents(table: Tableau, alpha: float) -> Array:
 
 
 def _propagate(problem: Problem, table: Tableau, nodes: Array, defects: Array, fun: RightHandSide) -> Array | None:
-    """The errors at the nodes, by the implicit product trapezoid on these."""
+    """The errors at the nodes: by the implicit product trapezoid on these, by the rectangle where that is stiff."""
     shape, d = problem.shape, problem.shape[-1]
     times = table.grid.elapsed(0, table.known)[nodes]
-    at: list[Array] = [np.empty(0), np.empty(0)]
+    largest = np.abs(table.y[:, : table.known]).max(axis=1)
+    given = Jacobian(problem) if problem.jac is not None else None
+    source = JacobianSource(shape, problem.dtype, fun, given, problem.jac_sparsity)
+    y: Array = np.empty(0)
+    value: Array = np.empty(0)  # f(t, y)
+    f: Array = np.empty(0)  # as the solution has it: of a state that solves the equation of its step exactly
 
-    def change(t: float, e: Array) -> Array:
-        return fun(t, (at[0] + e).reshape(shape)).reshape(-1) - at[1]
+    def evaluate(t: float, state: Array) -> Array:
+        return fun(t, state.reshape(shape)).reshape(-1)
 
-    source = JacobianSource(
-        shape, problem.dtype, lambda t, e: change(t, e.reshape(-1)).reshape(shape), None, problem.jac_sparsity
-    )
-    newton = Newton(change, source, d)
+    def linear(t: float, e: Array) -> Array:
+        """Response of f to e, as if f were linear about y."""
+        sizes = np.abs(y) + 1e-4 * largest
+        part = float(np.max(np.abs(e[sizes > 0.0]) / sizes[sizes > 0.0], initial=0.0))
+        if part == 0.0:
+            return value - f
+        factor = min(_SMALL / part, 1.0)
+        return np.asarray((evaluate(t, y + factor * e) - value) / factor + (value - f))
+
+    newton = Newton(linear, lambda t, _e, _f: source(t, y, value), d)
     groups = order_groups(problem)
     rows = len(defects)
     errors, moved = np.zeros_like(defects), np.zeros_like(defects)
+    flat = np.zeros(nodes.size, bool)  # the steps to these nodes are taken by the rectangle
     weight = np.empty(rows)
-    for k, n in enumerate(nodes):
+
+    def past(k: int) -> Array:
+        """What is known of the equation at a node; sets the weight of what is not."""
         known = defects[:, k].copy()
         for alpha, mine in groups:
-            weights = _trapezoid(alpha, times, k)
+            weights = _product_weights(alpha, times[: k + 1], flat[: k + 1])
             weight[mine] = weights[-1]
             known[mine] += moved[mine, :k] @ weights[:-1]
-        at[0], at[1] = table.y[:, n], table.f[:, n]
-        t = table.grid.time(int(n))
-        guess = known if k == 0 else errors[:, k - 1]
-        value = change(t, guess)
-        size = float(max(np.abs(known).max(), np.abs(guess).max()))
-        if float(np.abs(weight * value).max()) <= 0.3 * size:  # not stiff: one iteration is close enough
-            errors[:, k] = known + weight * value
-            moved[:, k] = value
-            continue
-        norm = Norm(np.full(rows, 0.05 * size + 1e-300), d)
-        try:
-            solved = None
-            if newton.matrix is not None and (newton.fits(weight) or newton.refactor(weight)):
-                solved = newton.keep(t, known, weight, guess, norm, 1.0, least_rate=0.1)
-            if solved is None:
-                solved = newton.solve_anew(t, known, weight, guess, norm, 1.0)
-        except NotFiniteError:
-            return None
+        return known
+
+    for k, n in enumerate(nodes):
+        y, f, t = table.y[:, n], table.f[:, n], table.grid.time(int(n))
+        known = past(k)
+        size = float(np.abs(known).max())
+        if newton.matrix is None:
+            change = evaluate(t, y + known) - f
+            if float(np.abs(weight * change).max()) <= 0.3 * size:  # not stiff: one iteration is close enough
+                errors[:, k] = known + weight * change
+                moved[:, k] = change
+                continue
+        if k == 0:
+            defects = _defects(table, nodes, None)
+        flat[k] = k > 0  # the error begins with 0
+        known, value = past(k), evaluate(t, y)
+        guess = errors[:, max(k - 1, 0)]
+        norm = Norm(np.minimum(0.05 * size, 0.01 * largest) + (1e-9 * size + 1e-300), d)
+        solved = None
+        if newton.matrix is not None and (newton.fits(weight) or newton.refactor(weight)):
+            solved = newton.keep(t, known, weight, guess, norm, 1.0, least_rate=0.1)
+        if solved is None and newton.renew(t, y, value, weight):
+            solved = newton.keep(t, known, weight, newton.apply(known), norm, 1.0, least_rate=0.1)
         if solved is None:
             return None
         errors[:, k], moved[:, k] = solved
     return errors
 
 
-def _trapezoid(alpha: float, times: Array, k: int) -> Array:
-    """Weights of the values at ``times[0 .. k]`` in the fractional integral at the last; the value at 0 is 0."""
-    grid = np.concatenate([[0.0], times[: k + 1]])
+def _product_weights(alpha: float, times: Array, flat: Array) -> Array:
+    """Weights of the values at ``times`` in the fractional integral at the last; the value at 0 is 0.
+
+    Between two times the values are linear, or, where ``flat`` says so of the later one, constant.
+    """
+    grid = np.concatenate([[0.0], times])
     far, near = grid[-1] - grid[:-1], grid[-1] - grid[1:]
     length = far - near
     whole = (far**alpha - near**alpha) / alpha
     right = (far * whole - (far ** (alpha + 1.0) - near ** (alpha + 1.0)) / (alpha + 1.0)) / length
-    weights = right.copy()
-    weights[:-1] += (whole - right)[1:]
+    weights = np.where(flat, whole, right)
+    weights[:-1] += (whole - weights)[1:]
     return np.asarray(weights * float(rgamma(alpha)))

@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc.solvers.ode._delays import DelayedStates, without_delays
 from hpfracc.solvers.ode._dense import FixedSolution
 from hpfracc.solvers.ode._engine import Engine
-from hpfracc.solvers.ode._error_estimate import estimate_errors
+from hpfracc.solvers.ode._error_estimate import Estimate, estimate_errors
 from hpfracc.solvers.ode._evaluation import RightHandSide
 from hpfracc.solvers.ode._events import EventWatch
 from hpfracc.solvers.ode._history import BLOCK, DIRECT_BELOW
@@ -250,20 +250,32 @@ def _judge(result: FODEResult, table: Tableau, options: Options) -> None:
         return
     fun = RightHandSide(table.problem)
     started = time.perf_counter()
-    errors = estimate_errors(table, fun)
+    found = estimate_errors(table, fun)
     result.stats["estimate_evaluations"] = fun.count
     result.stats["estimate_seconds"] = time.perf_counter() - started
-    if errors is None:
+    if found is None:
         result.message += " No error estimate could be made."
         return
+    errors = found.errors.max(axis=1)
     result.error_estimate = float(errors.max())
-    result.stats["component_errors"] = errors
-    sizes = np.abs(table.y[:, : table.known]).max(axis=1).reshape(table.problem.shape)
+    result.stats["component_errors"] = errors.reshape(table.problem.shape)
+    sizes = np.abs(table.y[:, : table.known]).max(axis=1)
     if np.any(errors > DOUBTFUL * sizes):
-        result.message += (
-            f" The solution cannot be trusted: its error may be {result.error_estimate:.2g}. Take a smaller step, a "
-            "graded mesh (method='l1' or 'l2_1sigma'), or no step."
-        )
+        result.message += _doubt(found, sizes, table)
+
+
+def _doubt(found: Estimate, sizes: Array, table: Tableau) -> str:
+    """Which component cannot be trusted, when, and what to do."""
+    shares = found.errors / np.maximum(sizes, 1e-300)[:, None]
+    row = int(shares.max(axis=1).argmax())
+    index = np.unravel_index(row, table.problem.shape)
+    name = str(index[0]) if len(index) == 1 else str(tuple(int(each) for each in index))
+    when = found.times[shares[row] > DOUBTFUL]
+    return (
+        f" The solution cannot be trusted: the error of component {name} may be {found.errors[row].max():.2g}, and its "
+        f"largest value is {sizes[row]:.2g}; this was found from t = {when[0]:g} to t = {when[-1]:g}. Take a smaller "
+        "step, a graded mesh (method='l1' or 'l2_1sigma'), or no step."
+    )
 
 
 def walk_grid(

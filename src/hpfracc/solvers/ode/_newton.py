@@ -257,33 +257,40 @@ class Newton:
     ) -> Array | None:
         """A point near the stable solution that ``dy/ds = known + weight f(t, y) - y`` runs to; None if it does not.
 
-        That is where the equation itself would go, as when a reaction ignites within the step (pseudo-transient
-        continuation: C. T. Kelley, D. E. Keyes, SIAM J. Numer. Anal. 35 (1998) 508-523).
+        That is where the equation itself would go, as when a reaction ignites or dies within the step (pseudo-transient
+        continuation: C. T. Kelley, D. E. Keyes, SIAM J. Numer. Anal. 35 (1998) 508-523). A step is linearly implicit,
+        no longer than the residual is nearly linear and half the state: where the branch that is left has just ended,
+        the residual is small and steps that are merely short lead anywhere; where the state grows, long ones do.
         """
         y, left, pace = start, residual(start), 1e-3
         if left is None or not np.isfinite(left).all():
             return None
+        units = np.abs(start) + np.abs(left)
+        units = units + (1e-9 * units.max() + 1e-300)
         for _ in range(_MOST_FOLLOWED):
             if matrix(y) is None:
                 return None
             while True:
-                # (1/pace + 1 - weight J) change = residual
+                # (1/pace + 1 - weight J) change = residual, of which change / pace is left if that is linear.
                 shift = 1.0 + 1.0 / pace
                 if not self.refactor(weight / shift):
                     return None
                 change = self.apply(left) / shift
                 trial = y - change
-                moved = float(np.abs(change).max() / (np.abs(y).max() + 1e-300))
-                after = residual(trial) if moved <= 0.5 else None
+                far = float(np.abs(change).max() / (np.abs(y).max() + 1e-300))
+                after = residual(trial) if far <= 0.5 else None
                 if after is not None and np.isfinite(after).all():
-                    break
+                    moved = float(np.abs(change / units).max())
+                    bent = float(np.abs(self.apply(after - change / pace) / (shift * units)).max())
+                    if bent <= max(0.3 * moved, 1e-6):
+                        break
                 pace *= 0.25
                 if not pace > 1e-12:
                     return None
             y, left = trial, after
-            if pace > 1e4:
+            if pace > 1e4 or (pace > 10.0 and moved < 1e-6):
                 return y
-            pace *= 3.0 if moved < 0.1 else 1.0 if moved < 0.25 else 0.5
+            pace *= 0.5 if far > 0.25 else 1.0 if far > 0.1 or bent > 0.15 * moved else 3.0
         return None
 
 

@@ -62,9 +62,13 @@ class FODEResult:
     stats : dict
         Figures of the solve: steps, step, seconds, and what the method counts besides.
     error_estimate : float or array
-        An estimate of the largest error of y; nan where there is none. With a given step it is made from the defect of
-        the solution and is within a factor of a few of the error for product rules; for methods with starting weights
-        and orders up to 0.5 it may be much larger than the error.
+        An estimate of the largest error of y, over all times and components, not relative to anything; nan where
+        there is none. With adaptive steps the error is integrated along with the solution, and
+        ``stats["error_over_tolerance"]`` is its largest ratio to ``atol + rtol Y(t)``, with ``Y(t)`` the largest
+        ``|y(s)| s / t`` up to t: near a zero of y the error may be many times ``atol + rtol |y(t)|``. With a given step
+        it is made from the defect of the solution (``stats["component_errors"]``: of each component) and is within a
+        factor of a few of the error for product rules; for methods with starting weights and orders up to 0.5 it may
+        be much larger than the error.
     decision : SolveDecision
         Which method ran, how, and why.
     t_events : list of arrays or None

@@ -73,6 +73,9 @@ def solve_fode(
         ``"variable_order"`` and what :func:`hpfracc.solvers.ode._method.all_methods` lists besides.
     rtol, atol : float
         The error asked for is ``atol + rtol |y|``, where no ``step`` is given; ``atol`` may have the shape of ``y0``.
+        With adaptive steps ``|y|`` is, for each component, the largest ``|y(s)| s / t`` up to the time t (counted from
+        t0): where a solution oscillates, the error at its zeros is measured by its swings before, and exceeds
+        ``rtol |y(t)|`` there. Other methods measure it by ``|y(t)|`` itself.
     step : float, optional
         A fixed step; the largest not above it that divides the interval is taken.
     t_eval : array_like, optional
@@ -126,8 +129,9 @@ def solve_fode(
     estimate : bool or "auto"
         Whether a solution with a given ``step`` gets an ``error_estimate``, from its own defect at up to 24 of its
         steps (``stats["estimate_evaluations"]`` evaluations, a few per cent of a long solve). ``"auto"``: unless the
-        right-hand side runs compiled, beside which that would be slow. Where the estimate exceeds a tenth of the
-        solution, ``message`` says so.
+        right-hand side runs compiled, beside which that would be slow. Where the estimate exceeds a tenth of a
+        component's largest value, ``message`` names the component and the times. (With ``terms``, it counts the
+        components of the system that is solved: those of y, then those of its derivatives.)
 
     Returns
     -------

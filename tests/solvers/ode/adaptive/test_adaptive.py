@@ -106,6 +106,72 @@ def test_the_estimate_is_about_the_error():
         assert 0.1 * true < result.error_estimate < 1000.0 * true
 
 
+def claimed_and_true(alpha: float, rate: float, end: float, rtol: float, k: int) -> None:
+    """The true error of ``D^alpha y = -rate y`` with the k-th derivative 1 at 0 is at most three times the claims."""
+    dy0 = [[float(k == j)] for j in range(1, math.ceil(alpha))]
+    result = hf.solve_fode(
+        lambda t, y: -rate * y,
+        (0.0, end),
+        [float(k == 0)],
+        alpha,
+        dy0=dy0,
+        method="adaptive",
+        rtol=rtol,
+        dense_output=True,
+        compile=False,
+    )
+    assert result.success, result.message
+    t = np.union1d(result.t[1:], np.linspace(0.0, end, 2001)[1:])
+    exact = t**k * mittag_leffler(-rate * t**alpha, alpha, k + 1.0)
+    error = np.abs(result.sol(t)[0] - exact)
+    size = np.maximum.accumulate(t * np.abs(exact)) / t  # the largest |y(s)| s/t before
+    assert error.max() < 3.0 * result.error_estimate
+    assert (error / (1e-9 + rtol * size)).max() < 3.0 * result.stats["error_over_tolerance"]
+
+
+@pytest.mark.parametrize(
+    ("alpha", "rate", "end", "rtol", "k"),
+    [(2.26, 31.9, 22.5, 1e-3, 2), (2.5, 15.3, 4.1, 1e-5, 0), (1.6, 5.9, 4.2, 1e-5, 1)],
+)
+def test_the_claims_hold_for_oscillations(alpha: float, rate: float, end: float, rtol: float, k: int):
+    """Growing and decaying ones: the error estimate, and its ratio to the tolerance as the documentation defines it."""
+    claimed_and_true(alpha, rate, end, rtol, k)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_the_claims_hold_for_random_oscillations(seed: int):
+    """Orders from 1 to 3, rates up to 50, intervals up to 25."""
+    rng = np.random.default_rng(seed)
+    alpha, end = rng.uniform(1.01, 2.99), rng.uniform(1.0, 25.0)
+    rate, rtol = 50.0 ** rng.uniform(), 10.0 ** rng.uniform(-6.0, -3.0)
+    claimed_and_true(alpha, rate, end, rtol, int(rng.integers(math.ceil(alpha))))
+
+
+def oregonator(t: float, y: Any) -> Any:
+    x, z, w = y
+    return np.array([77.27 * (z + x * (1 - 8.375e-6 * x - z)), (w - (1 + x) * z) / 77.27, 0.161 * (x - w)])
+
+
+def test_steps_do_not_depend_on_units():
+    """A reaction whose components differ in size by six orders takes the steps that it takes in other units."""
+    steps = []
+    for units in (np.ones(3), np.array([1e4, 1.0, 1e3])):
+        result = hf.solve_fode(
+            lambda t, y, units=units: oregonator(t, y * units) / units,
+            (0.0, 26.0),
+            np.array([1.0, 2.0, 3.0]) / units,
+            0.95,
+            method="adaptive_local",
+            rtol=1e-6,
+            atol=1e-6 / units,
+            compile=False,
+        )
+        assert result.success and result.y[0].max() * units[0] > 1e5
+        steps.append(result.stats["steps"])
+    assert 0.8 < steps[0] / steps[1] < 1.25
+
+
 def test_time_is_counted_from_the_start():
     """A start at t0 = 1000 has the tiny first steps of one at 0, and gives the same solution."""
     here = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.3, rtol=1e-8, atol=1e-11)

@@ -94,15 +94,20 @@ class Corrector:
         error = guess - self.newton.apply(guess - known - weight * moved)
         return error, (error - known) / weight
 
-    def accepted(self, weight: Any) -> None:
+    def accepted(self, weight: Any, scale: Array) -> None:
         """Tell that a step was taken: Jacobians grow old, and stiff equations may have become gentle."""
         self._age += 1
         slopes = self.newton.matrix
         if not self.stiff or slopes is None:
             return
-        d = self.system.components
-        largest = np.asarray(abs(slopes).sum(axis=-1)).reshape(-1, d)
-        self.contraction = float((np.abs(np.broadcast_to(weight, self.system.size).reshape(-1, d)) * largest).max())
+        # Two bounds of the spectral radius, of which either may be far too large where components differ in size: the
+        # row sums, as they are and in units of the tolerance.
+        d, size = self.system.components, abs(slopes)
+        rows = np.asarray(size.sum(axis=-1)).reshape(-1, d)
+        units = scale.reshape(-1, d)
+        scaled = np.asarray(size @ (units[..., np.newaxis] if size.ndim == 3 else scale)).reshape(-1, d) / units
+        weights = np.abs(np.broadcast_to(weight, self.system.size).reshape(-1, d))
+        self.contraction = float(np.minimum((weights * rows).max(axis=1), (weights * scaled).max(axis=1)).max())
         self._gentle = self._gentle + 1 if self.contraction < _GENTLE else 0
         if self._gentle >= _GENTLE_STEPS:
             self._switch(False)

@@ -188,7 +188,7 @@ class Stepper:
         self.steps = [step, *self.steps[: HIGHEST + 1]]
         self.levels = [level, *self.levels[: HIGHEST + 1]]
         self.accepted += 1
-        self.corrector.accepted(trial.weights[: degree + 1, 0].sum(axis=0))
+        self.corrector.accepted(trial.weights[: degree + 1, 0].sum(axis=0), trial.scale)
 
     def _choose_degree(self, errors: list[float], degree: int, between: Between | None) -> None:
         ahead = int(self.corrector.stiff)
