@@ -213,7 +213,7 @@ def rooms() -> str:
     found: dict[str, list[str]] = {}
     for name in hpfracc.__all__:
         room = hpfracc._HOMES.get(name, "").split(".")[1:2]
-        if room and room[0] not in ("engine", "_config") and name not in PRIMITIVES:
+        if room and room[0] not in ("engine", "_config", "_explain") and name not in PRIMITIVES:
             kind = "class" if inspect.isclass(getattr(hpfracc, name)) else "function"
             found.setdefault(room[0], []).append(f".. auto{kind}:: hpfracc.{name}")
     return "\n\n".join(
