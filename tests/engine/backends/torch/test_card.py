@@ -148,7 +148,7 @@ def test_what_is_told_is_what_lives(
         ([(60, 48, 40), (5, 60, 48, 40)], "float32", {"neighbourhood": "moore"}),
     ],
 )
-@pytest.mark.parametrize("sources", ["one", "many"])
+@pytest.mark.parametrize("sources", ["one", pytest.param("many", marks=pytest.mark.slow)])
 def test_tiles_take_what_is_told_whatever_they_hold(shapes: Shapes, dtype: str, params: Any, sources: str) -> None:
     """With many sources that, and never more; tiles go the same way on the host, but values decide which are active."""
     random = np.random.default_rng(0)

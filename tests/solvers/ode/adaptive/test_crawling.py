@@ -17,9 +17,9 @@ def test_a_sliding_mode_ends_with_its_cause():
 
 
 def test_steps_that_grow_are_not_taken_for_crawling():
-    """Over twenty decades of time steps begin tiny and grow: the end is reached."""
-    result = hf.solve_fode(lambda t, y: -y, (0.0, 1e20), [1.0], 0.5, rtol=1e-3)
-    assert result.t[-1] == 1e20 and "reached" in result.message
+    """Over ten decades of time steps begin tiny and grow: the end is reached."""
+    result = hf.solve_fode(lambda t, y: -y, (0.0, 1e10), [1.0], 0.5, rtol=1e-3)
+    assert result.t[-1] == 1e10 and "reached" in result.message
 
 
 @pytest.mark.parametrize("method", ["auto", "l1", "pece"])

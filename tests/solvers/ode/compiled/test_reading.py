@@ -60,7 +60,7 @@ def test_the_library_s_problems_are_compiled(name: str):
     assert equation.jac is not None and isinstance(read_function(equation.jac, (), (d,), (d, d), np.float64), Bound)
 
 
-@pytest.mark.parametrize("name", ["pharmacokinetics", "duffing"])
+@pytest.mark.parametrize("name", [pytest.param("pharmacokinetics", marks=pytest.mark.slow), "duffing"])
 def test_a_problem_is_solved_by_its_compiled_functions(name: str):
     """By default once it pays, here because Numba is asked for; the same solution as in Python."""
     equation = EQUATIONS[name]

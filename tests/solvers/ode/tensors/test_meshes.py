@@ -155,6 +155,7 @@ def test_derivatives_of_adaptive_steps_on_torch():
         assert float(found) == pytest.approx((sides[0] - sides[1]) / (2 * change), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_derivatives_of_adaptive_steps_in_jax_are_those_of_torch():
     """Under jit, in the order, the start and the parameters."""
 
@@ -222,6 +223,7 @@ def test_log_spaced_times_take_few_evaluations(library: str):
     assert calls < 2000
 
 
+@pytest.mark.slow
 def test_a_solve_that_stops_says_where():
     """Blow-up, too few steps, a stiff equation: no short answer in silence, and NaN where it is traced."""
     for array in ARRAYS.values():
@@ -288,6 +290,7 @@ def test_jax_differentiates_in_the_order_in_single_precision(method: str):
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("method", ["l1", "l2_1sigma", "adaptive"])
 def test_meshes_on_a_gpu(method: str):
     """The answers and the derivatives of the host, on the device, for tensors and JAX arrays."""
