@@ -1,0 +1,1 @@
+"""Stochastic equations of fractional order and the noise that drives them."""

@@ -1,0 +1,86 @@
+"""Strikes and maturities as the models take them, and pictures of the smile."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from hpfracc._optional import import_optional
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["Estimate", "Smile", "plot_smile", "read_strikes"]
+
+#: Strikes of a plotted smile lie within so many standard deviations.
+_WIDTH = 3.0
+_STRIKES = 41
+
+
+class Estimate(NamedTuple):
+    """A value and its error, of the same shape.
+
+    Attributes
+    ----------
+    value : ndarray or float
+        The estimate.
+    error : ndarray or float
+        Its absolute error: one standard error for Monte Carlo methods, an estimate of the error otherwise.
+    """
+
+    value: Any
+    error: Any
+
+
+class Smile(Protocol):
+    """A model whose smile can be drawn."""
+
+    def forward(self, T: Any) -> Any:
+        """Forward price."""
+
+    def implied_volatility(self, K: Any, T: Any) -> Estimate:
+        """Black-Scholes volatility of a strike and a maturity."""
+
+
+def read_strikes(K: Any, T: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Strikes and maturities as float64 arrays of one shape, checked to be positive."""
+    arrays = []
+    for name, given in (("K", K), ("T", T)):
+        try:
+            array = np.asarray(given, dtype=float)
+        except (TypeError, ValueError):
+            raise InvalidInputError(f"{name}={given!r} is not made of numbers") from None
+        if not (np.isfinite(array) & (array > 0.0)).all():
+            raise InvalidInputError(f"{name} has values that are not finite and positive: {given!r}")
+        arrays.append(array)
+    try:
+        strikes, maturities = np.broadcast_arrays(*arrays)
+    except ValueError:
+        raise ShapeError(f"K of shape {arrays[0].shape} and T of shape {arrays[1].shape} do not broadcast") from None
+    return strikes, maturities
+
+
+def plot_smile(model: Smile, T: Any, K: Any, ax: Any, style: dict[str, Any]) -> Any:
+    """Draw implied volatilities over log-moneyness, with a band of two errors where it can be seen."""
+    pyplot = import_optional("matplotlib.pyplot")
+    if ax is None:
+        _, ax = pyplot.subplots()
+    maturities = np.atleast_1d(np.asarray(T, dtype=float))
+    for maturity in maturities:
+        forward = model.forward(maturity)
+        if K is None:
+            at_the_money = float(model.implied_volatility(forward, maturity).value)
+            reach = _WIDTH * at_the_money * np.sqrt(maturity)
+            strikes = forward * np.exp(np.linspace(-reach, 0.7 * reach, _STRIKES))
+        else:
+            strikes = np.sort(np.atleast_1d(np.asarray(K, dtype=float)))
+        found = model.implied_volatility(strikes, maturity)
+        x = np.log(strikes / forward)
+        (line,) = ax.plot(x, found.value, label=f"T = {maturity:g}", **style)
+        if np.nanmax(found.error) > 1e-3 * np.nanmax(found.value):
+            low, high = found.value - 2.0 * found.error, found.value + 2.0 * found.error
+            ax.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0.0)
+    ax.set_xlabel("log-moneyness ln(K / F)")
+    ax.set_ylabel("implied volatility")
+    if maturities.size > 1:
+        ax.legend()
+    return ax
