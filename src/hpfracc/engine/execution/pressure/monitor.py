@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any, NoReturn
 
-from hpfracc._aside import Aside
+from hpfracc._shielded import ShieldedCall
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.pressure.growth import SLOWEST, WINDOW, Growth, find_growth
 from hpfracc.engine.execution.pressure.ladder import CleanupReport, ladder
@@ -341,7 +341,7 @@ class _Sampler:
         self._end: SimpleQueue[None] = SimpleQueue()
         self._thread = 0
         self._process = os.getpid()
-        self._work = Aside(self._run, awaited=False, name="hpfracc-memory")
+        self._work = ShieldedCall(self._run, awaited=False, name="hpfracc-memory")
 
     def _run(self) -> None:
         self._thread = threading.get_ident()
