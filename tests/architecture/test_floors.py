@@ -18,7 +18,7 @@ FLOORS = {
     "_config": 0,
     "_arrays": 0,
     "_frames": 0,
-    "_aside": 0,
+    "_shielded": 0,
     "_optional": 0,
     "_files": 0,
     "_signatures": 0,

@@ -13,7 +13,7 @@ from tests.helpers.source import SOURCE, find_modules
 FORBIDDEN = {"Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier", "Thread", "Timer"}
 MODULES = {"threading", "concurrent.futures", "multiprocessing"}
 #: The one file that starts threads, from a thread that no interrupt reaches.
-STARTS_THREADS = "hpfracc._aside"
+STARTS_THREADS = "hpfracc._shielded"
 
 
 def problems(source: Path) -> list[str]:

@@ -161,8 +161,8 @@ def bind_verdict(
             knowledge.note_fallback(request.call.operation, verdict.arm.name, "another", "cannot be imported", error)
             continue
         key = compile_key(request, verdict.arm)
-        if key not in _compiled_here and registry.compiles_aside(request.call.operation, verdict.arm):
-            bound.compile_aside(partial(_is_new, key, _compiled_here))
+        if key not in _compiled_here and registry.shields_compilation(request.call.operation, verdict.arm):
+            bound.compile_shielded(partial(_is_new, key, _compiled_here))
         if verdict.arm not in registry.arms(request.call.operation):
             # Only now imported, the library knows no such device: the machine's own word was wrong.
             continue

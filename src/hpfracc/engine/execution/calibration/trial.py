@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._aside import run_aside
+from hpfracc._shielded import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.binding import bind
@@ -120,9 +120,9 @@ class Trial:
             wait = partial(worker.synchronize, arm.device)
         begun = 0.0
         if compiles:
-            aside = registry.compiles_aside(request.call.operation, arm)
+            shielded = registry.shields_compilation(request.call.operation, arm)
             with box.pause():
-                begun = clock(partial(run_aside, call) if aside else call, wait)
+                begun = clock(partial(run_shielded, call) if shielded else call, wait)
         samples = repeat(call, wait, effort=effort, limit=box.left)
         seconds = lower_quartile(samples)
         first = None

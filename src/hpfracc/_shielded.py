@@ -1,4 +1,4 @@
-"""Work that an interrupt must not break, done in a thread of its own while the caller waits.
+"""Calls that Ctrl-C cannot interrupt half way: they run in a thread of their own while the caller waits.
 
 Ctrl-C raises ``KeyboardInterrupt`` in the main thread, between any two instructions of Python. An import or a
 compilation that it breaks may stay broken: a lock that was just taken stays held, a library stays half imported. Other
@@ -21,17 +21,17 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-__all__ = ["LOOK_EVERY", "Aside", "run_aside", "start_thread"]
+__all__ = ["POLL_INTERVAL", "ShieldedCall", "run_shielded", "start_thread"]
 
 T = TypeVar("T")
 
-#: Seconds after which a waiting thread looks again although nobody woke it: an interrupt may have lost it the wake-up.
-LOOK_EVERY = 0.05
-#: Seconds that the end of the process waits for work that was left behind.
-_AT_EXIT = 60.0
+#: Longest wait in seconds before a waiting thread polls again: an interrupt may have swallowed its wake-up.
+POLL_INTERVAL = 0.05
+#: Seconds that process exit waits for calls still running.
+_EXIT_TIMEOUT = 60.0
 
-#: Work under way, for the end of the process.
-_under_way: set[Aside] = set()
+#: Calls still running, for process exit.
+_running: set[ShieldedCall] = set()
 
 
 def start_thread(target: Callable[[], Any], name: str) -> None:
@@ -50,7 +50,7 @@ def _start(target: Callable[[], Any], name: str) -> None:
         target()
 
 
-class Aside:
+class ShieldedCall:
     """A call that runs in a thread of its own, in a copy of the caller's context.
 
     Parameters
@@ -69,7 +69,7 @@ class Aside:
         If no thread can be started.
     """
 
-    def __init__(self, function: Callable[[], Any], *, awaited: bool = True, name: str = "hpfracc-aside") -> None:
+    def __init__(self, function: Callable[[], Any], *, awaited: bool = True, name: str = "hpfracc-shielded") -> None:
         self.ended = False
         self._value: Any = None
         self._error: BaseException | None = None
@@ -78,7 +78,7 @@ class Aside:
 
     def _run(self, function: Callable[[], Any], awaited: bool) -> None:
         if awaited:
-            _under_way.add(self)
+            _running.add(self)
         try:
             self._value = function()
         except BaseException as error:  # handed to whoever asks for the result
@@ -86,7 +86,7 @@ class Aside:
         finally:
             self.ended = True
             self._wake.put(None)
-            _under_way.discard(self)
+            _running.discard(self)
 
     def wait(self, seconds: float = float("inf")) -> bool:
         """Wait for its end, that long at most; whether it has ended."""
@@ -96,7 +96,7 @@ class Aside:
             if left <= 0.0:
                 return False
             try:
-                self._wake.get(timeout=min(left, LOOK_EVERY))
+                self._wake.get(timeout=min(left, POLL_INTERVAL))
             except Empty:
                 continue
             self._wake.put(None)  # another thread may wait too
@@ -109,28 +109,28 @@ class Aside:
         return self._value
 
 
-def run_aside(function: Callable[[], T]) -> T:
-    """``function()``, out of the reach of interrupts: they reach the caller at once, and never the function.
+def run_shielded(function: Callable[[], T]) -> T:
+    """Call ``function()`` so that an interrupt reaches the caller at once and never the function.
 
     In threads other than the main one, and where no thread can be started, it is simply called.
     """
     if threading.current_thread() is not threading.main_thread():
         return function()
     try:
-        aside = Aside(function)
+        call = ShieldedCall(function)
     except RuntimeError:  # no room for another stack, or the interpreter is shutting down
         return function()
-    aside.wait()
-    found: T = aside.result()
+    call.wait()
+    found: T = call.result()
     return found
 
 
 @atexit.register
 def _finish() -> None:
-    until = time.monotonic() + _AT_EXIT
-    for aside in list(_under_way):
-        aside.wait(until - time.monotonic())
+    until = time.monotonic() + _EXIT_TIMEOUT
+    for call in list(_running):
+        call.wait(until - time.monotonic())
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_under_way.clear)
+    os.register_at_fork(after_in_child=_running.clear)
