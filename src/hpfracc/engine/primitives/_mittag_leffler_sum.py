@@ -22,13 +22,13 @@ from hpfracc.engine.primitives._mittag_leffler_poles import (
 
 __all__ = ["band_value", "leibniz", "mirrored", "taylor_value", "values_together"]
 
-#: Values of z that a card takes at once: enough to fill it, and no more than make some hundred megabytes of fractions;
+#: Values of z that a GPU takes at once: enough to fill it, and no more than make some hundred megabytes of fractions;
 #: between those a sixth of all, which is rarely less than the largest band has.
 _LEAST_TOGETHER, _MOST_TOGETHER, _SHARE_TOGETHER = 1 << 14, 1 << 18, 6
 
 
 def values_together(count: int) -> int:
-    """Of ``count`` values, those of one band that a card takes at once: however they lie, the memory is the same."""
+    """Of ``count`` values, those of one band that a GPU takes at once: however they lie, the memory is the same."""
     return max(_LEAST_TOGETHER, min(_MOST_TOGETHER, count // _SHARE_TOGETHER))
 
 

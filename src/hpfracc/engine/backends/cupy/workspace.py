@@ -39,9 +39,9 @@ __all__ = [
     "toeplitz_fft",
 ]
 
-#: Weights of a block of a history sum, 128 MiB of them: enough to fill a card.
+#: Weights of a block of a history sum, 128 MiB of them: enough to fill a GPU.
 HISTORY_BLOCK = 1 << 24
-#: States of a recurrence that go side by side: enough to fill a card, few enough that the passes over them stay small.
+#: States of a recurrence that go side by side: enough to fill a GPU, few enough that the passes over them stay small.
 STATES_TOGETHER = 1 << 19
 #: Bytes of the fractions of one value of the Mittag-Leffler function.
 _FRACTIONS = 1430

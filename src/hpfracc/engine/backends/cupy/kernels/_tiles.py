@@ -1,4 +1,4 @@
-r"""Relaxation by tiles on a card: the source of its kernel, and the rounds around it. Imports no CuPy.
+r"""Relaxation by tiles on a GPU: the source of its kernel, and the rounds around it. Imports no CuPy.
 
 A tile of 1,024 points is lowered in shared memory until nothing in it changes, however many steps that takes; only then
 is it written back. Its neighbours come next, but only those in which a point can now be lowered: so a wave crosses 32

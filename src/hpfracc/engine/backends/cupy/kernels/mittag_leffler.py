@@ -1,4 +1,4 @@
-"""``mittag_leffler`` in CuPy: z sorted into the plan's bands, each evaluated in blocks that fit the card."""
+"""``mittag_leffler`` in CuPy: z sorted into the plan's bands, each evaluated in blocks that fit the GPU."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ __all__ = ["KERNELS"]
 
 #: Rounds between two looks; what is queued after the last useful one finds nothing to do.
 _ROUNDS = 64
-#: Blocks for each processor of the card; frontiers longer than all threads are walked through in strides.
+#: Blocks for each processor of the GPU; frontiers longer than all threads are walked through in strides.
 _BLOCKS = 8
 
 _SOURCE = r"""

@@ -1,4 +1,4 @@
-"""What PyTorch's kernels take on a card beyond operands and result, told stage by stage; imports no PyTorch.
+"""What PyTorch's kernels take on a GPU beyond operands and result, told stage by stage; imports no PyTorch.
 
 Checked on an H200 against PyTorch's own counter and the blocks alive at each peak (``benchmarks/memory.py``). cuFFT's
 work areas are PyTorch's there, and asked from cuFFT. Non-finite samples are always repaired, which takes copies.
@@ -37,10 +37,10 @@ __all__ = [
 #: Bytes of the fractions of one value of the Mittag-Leffler function, real and complex: of some fifty nodes, and what
 #: their poles take.
 _FRACTIONS, _COMPLEX_FRACTIONS = 1450, 1700
-#: Side of a tile of a lattice by the number of axes: as many points as fill a card with a few tiles, and few steps to
+#: Side of a tile of a lattice by the number of axes: as many points as fill a GPU with a few tiles, and few steps to
 #: cross it; and that of a tile of more axes.
 _SIDES, _SMALLEST_SIDE = {1: 4096, 2: 64, 3: 16}, 8
-#: Tiles that are worked on together: as many as fill a card, and of many a share that a wave mostly has.
+#: Tiles that are worked on together: as many as fill a GPU, and of many a share that a wave mostly has.
 _LEAST_TILES, _SHARE_OF_TILES = 256, 8
 #: Axes that one plan of cuFFT takes.
 _MOST_AXES = 3

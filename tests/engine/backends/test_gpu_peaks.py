@@ -1,10 +1,10 @@
-"""Models of PyTorch's and CuPy's kernels on a card against peaks that were measured on one.
+"""Models of PyTorch's and CuPy's kernels on a GPU against peaks that were measured on one.
 
 These rows were seen: models were corrected at them, so that they tell that a model still says what it said, not how
 good it is for other shapes. For that there are ``held_out`` and ``fresh`` in ``benchmarks/_memory_cases.py``. Peaks are
 in MiB, of an H200 with PyTorch 2.11 and CuPy 14.2; those of complex Mittag-Leffler functions in PyTorch without the one
 block of fractions that the kernel has not made since. PyTorch's tiles, which have been taken some at a time since, are
-looked at in ``torch/test_card.py``.
+looked at in ``torch/test_gpu_memory.py``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.candidates import modelled_bytes
 
 MIB = 2**20
-ROWS = json.loads((Path(__file__).parent / "data" / "card_peaks.json").read_text())
+ROWS = json.loads((Path(__file__).parent / "data" / "gpu_peaks.json").read_text())
 #: What cuFFT said there, or what was among the blocks of a peak, in MiB, where the rule says something else.
 ANSWERS = {
     ("R2C", (2000,), 4166): 63.6,

@@ -1,7 +1,7 @@
-"""What is told of PyTorch's kernels on a card is what they hold when they run on tensors without data.
+"""What is told of PyTorch's kernels on a GPU is what they hold when they run on tensors without data.
 
-Tensors of the device ``meta`` take the ways of a card, for they are not on the host, and no memory: so every tensor
-that lives at once is counted, at sizes that fill a card. What an operation takes inside is not seen: cuFFT's work
+Tensors of the device ``meta`` take the ways of a GPU, for they are not on the host, and no memory: so every tensor
+that lives at once is counted, at sizes that fill a GPU. What an operation takes inside is not seen: cuFFT's work
 areas, which are left out here, and the copy that a transform back to real numbers spoils, which is added.
 """
 
@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from hpfracc.engine.backends import registry  # noqa: E402
 from hpfracc.engine.backends.base import Arm  # noqa: E402
-from hpfracc.engine.backends.torch import card, mittag_leffler_function  # noqa: E402
+from hpfracc.engine.backends.torch import gpu_memory, mittag_leffler_function  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
 from hpfracc.engine.primitives._mittag_leffler_sum import values_together  # noqa: E402
 from hpfracc.engine.primitives.base import ArraySpec, Call  # noqa: E402
@@ -126,7 +126,7 @@ def test_what_is_told_is_what_lives(
     monkeypatch: pytest.MonkeyPatch, name: str, algorithm: str, shapes: Shapes, dtype: str, params: dict[str, Any]
 ) -> None:
     """Within a few per cent, and rather more than less."""
-    monkeypatch.setattr(card, "scratch", lambda *plan: 0)
+    monkeypatch.setattr(gpu_memory, "scratch", lambda *plan: 0)
     primitive, dtypes = PRIMITIVES[name], _dtypes(name, len(shapes), dtype)
     call = primitive.describe(*map(ArraySpec, shapes, dtypes), **params)
     operands = [
@@ -168,7 +168,7 @@ def test_tiles_take_what_is_told_whatever_they_hold(shapes: Shapes, dtype: str, 
 def test_fractions_take_what_is_told_wherever_z_lies(
     monkeypatch: pytest.MonkeyPatch, dtype: str, alpha: float, width: float
 ) -> None:
-    """Spread over all bands, or all in one of them; values decide, so that they are taken on the host as on a card."""
+    """Spread over all bands, or all in one of them; values decide, so that they are taken on the host as on a GPU."""
     n = 100_000
     monkeypatch.setattr(mittag_leffler_function, "_HOST_BLOCK", values_together(n))
     z = torch.from_numpy((-3.0 - width * (np.random.default_rng(0).random(n) - 0.5)).astype(dtype))
