@@ -9,9 +9,9 @@ import pytest
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import footprint, recurrence
+from hpfracc.engine.numerics.history_weights import largest_block, output_blocks
+from hpfracc.engine.numerics.lengths import fast_length, row_scratch
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives._history_weights import largest_block, output_blocks
-from hpfracc.engine.primitives._lengths import fast_length, row_scratch
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.candidates import modelled_bytes
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.primitives._lengths import power_of_two
+from hpfracc.engine.numerics.lengths import power_of_two
 
 __all__ = ["LEAST_ASKED", "Layout", "scratch", "transform_kind", "work_area"]
 

@@ -20,8 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from hpfracc.engine.backends import registry  # noqa: E402
 from hpfracc.engine.backends.base import Arm  # noqa: E402
 from hpfracc.engine.backends.torch import gpu_memory, mittag_leffler_function  # noqa: E402
+from hpfracc.engine.numerics.mittag_leffler_sum import values_together  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
-from hpfracc.engine.primitives._mittag_leffler_sum import values_together  # noqa: E402
 from hpfracc.engine.primitives.base import ArraySpec, Call  # noqa: E402
 from hpfracc.engine.selection.candidates import modelled_bytes  # noqa: E402
 

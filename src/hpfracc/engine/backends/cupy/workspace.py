@@ -14,11 +14,11 @@ import math
 
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, made_weights, recurrence, wide_bytes
-from hpfracc.engine.primitives._lengths import fast_length
-from hpfracc.engine.primitives._mittag_leffler_sum import values_together
-from hpfracc.engine.primitives._operands import dtype_bytes
+from hpfracc.engine.numerics.lengths import fast_length
+from hpfracc.engine.numerics.mittag_leffler_sum import values_together
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes
+from hpfracc.engine.primitives.operands import dtype_bytes
 from hpfracc.engine.primitives.toeplitz_apply import padded_sizes
 
 __all__ = [

@@ -9,11 +9,11 @@ import math
 
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import recurrence, wide_bytes
-from hpfracc.engine.primitives._lengths import fast_length
-from hpfracc.engine.primitives._operands import dtype_bytes
+from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
 from hpfracc.engine.primitives.chirp_transform import transform_length
+from hpfracc.engine.primitives.operands import dtype_bytes
 from hpfracc.engine.primitives.toeplitz_apply import padded_sizes
 
 __all__ = [

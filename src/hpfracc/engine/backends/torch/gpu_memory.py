@@ -10,12 +10,12 @@ import math
 
 from hpfracc.engine.backends.cufft import scratch, transform_kind
 from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, wide_bytes
-from hpfracc.engine.primitives._lengths import fast_length
-from hpfracc.engine.primitives._mittag_leffler_sum import values_together
-from hpfracc.engine.primitives._operands import dtype_bytes
+from hpfracc.engine.numerics.lengths import fast_length
+from hpfracc.engine.numerics.mittag_leffler_sum import values_together
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
 from hpfracc.engine.primitives.chirp_transform import transform_length
+from hpfracc.engine.primitives.operands import dtype_bytes
 from hpfracc.engine.primitives.toeplitz_apply import padded_sizes
 
 __all__ = [

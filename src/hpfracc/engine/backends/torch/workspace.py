@@ -11,13 +11,13 @@ import math
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, made_weights, recurrence, wide_bytes
 from hpfracc.engine.backends.torch import gpu_memory
-from hpfracc.engine.primitives._history_weights import largest_block, output_blocks
-from hpfracc.engine.primitives._lengths import fast_length, largest_factor, power_of_two, row_scratch
-from hpfracc.engine.primitives._mittag_leffler_numpy import STRETCH
-from hpfracc.engine.primitives._operands import dtype_bytes
+from hpfracc.engine.numerics.history_weights import largest_block, output_blocks
+from hpfracc.engine.numerics.lengths import fast_length, largest_factor, power_of_two, row_scratch
+from hpfracc.engine.numerics.mittag_leffler_numpy import STRETCH
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
 from hpfracc.engine.primitives.chirp_transform import transform_length
+from hpfracc.engine.primitives.operands import dtype_bytes
 from hpfracc.engine.primitives.toeplitz_apply import padded_sizes
 from hpfracc.engine.workers import available_cores
 
