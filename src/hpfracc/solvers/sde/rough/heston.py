@@ -10,9 +10,15 @@ import numpy as np
 from scipy import special
 
 from hpfracc.errors import InvalidInputError, SolveError
-from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_volatility
 from hpfracc.solvers.sde.rough.riccati import solve_riccati
-from hpfracc.solvers.sde.rough.smile import Estimate, plot_smile, read_strikes
+from hpfracc.solvers.sde.rough.smile import (
+    Estimate,
+    check_parameters,
+    plot_smile,
+    price_of,
+    read_strikes,
+    volatility_of,
+)
 
 __all__ = ["Heston"]
 
@@ -86,19 +92,12 @@ class Heston:
     q: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("H", "v0", "theta", "kappa", "sigma", "rho", "S0", "r", "q"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-                raise InvalidInputError(f"{name}={value!r} is not a finite number")
+        check_parameters(self, finite=("H", "v0", "theta", "kappa", "sigma", "rho", "r", "q"), positive=("S0",))
         if not 0.0 < self.H <= 0.5:
             raise InvalidInputError(f"H={self.H!r} is outside (0, 1/2]; the model is Heston's at 1/2 and rough below")
         for name in ("v0", "theta", "kappa", "sigma"):
             if getattr(self, name) < 0.0:
                 raise InvalidInputError(f"{name}={getattr(self, name)!r} is negative; use a number of at least 0")
-        if not -1.0 <= self.rho <= 1.0:
-            raise InvalidInputError(f"rho={self.rho!r} is no correlation; use a number from -1 to 1")
-        if not self.S0 > 0.0:
-            raise InvalidInputError(f"S0={self.S0!r} is no price; use a number above 0")
         if self.v0 == 0.0 and self.kappa * self.theta == 0.0:
             raise InvalidInputError(
                 "v0 and kappa * theta are both 0, so the variance stays 0; make one of them positive"
@@ -150,42 +149,13 @@ class Heston:
         Estimate
             ``value`` and ``error``, an estimate of the absolute error, in the broadcast shape.
         """
-        check_kind(kind)
         strikes, maturities = read_strikes(K, T)
-        if not 1e-14 <= tol < 1.0:
-            raise InvalidInputError(f"tol={tol!r} is out of reach; use a number from 1e-14 up to 1, such as 1e-8")
-        value, error = np.empty(strikes.shape), np.empty(strikes.shape)
-        for maturity in np.unique(maturities):
-            here = maturities == maturity
-            value[here], error[here] = self._call(strikes[here], float(maturity), tol)
-        if kind == "put":
-            discount = np.exp(-self.r * maturities)
-            value = value - discount * (self.forward(maturities) - strikes)
-        return Estimate(value[()], error[()])
+        return price_of(self, kind, strikes, maturities, self._out_of_money(strikes, maturities, tol))
 
     def implied_volatility(self, K: Any, T: Any, *, tol: float = 1e-10) -> Estimate:
         """Black-Scholes volatilities of the prices, with their errors; see :meth:`price` for the parameters."""
         strikes, maturities = read_strikes(K, T)
-        forward = self.forward(maturities)
-        discount = np.exp(-self.r * maturities)
-        calls = self.price(strikes, maturities, tol=tol)
-        # The option out of the money has the digits that the volatility needs.
-        in_money = strikes < forward
-        value = np.asarray(calls.value) / discount
-        error = np.asarray(calls.error) / discount
-        puts = value - (forward - strikes)
-        volatility = np.where(
-            in_money,
-            implied_volatility(np.where(in_money, puts, 0.0), forward, strikes, maturities, "put"),
-            implied_volatility(np.where(in_money, 0.0, value), forward, strikes, maturities, "call"),
-        )
-        step = 1e-4 * volatility
-        vega = (
-            black_price(forward, strikes, maturities, volatility + step)
-            - black_price(forward, strikes, maturities, volatility - step)
-        ) / (2.0 * step)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return Estimate(volatility[()], (error / vega)[()])
+        return volatility_of(self, strikes, maturities, self._out_of_money(strikes, maturities, tol))
 
     def plot(self, T: Any, *, K: Any = None, ax: Any = None, **style: Any) -> Any:
         """Draw the smile: implied volatility over log-moneyness, a line for each maturity.
@@ -229,8 +199,20 @@ class Heston:
         values = np.exp(exponent)
         return values, np.abs(values) * np.minimum(solution.error, 1.0)
 
-    def _call(self, K: np.ndarray[Any, Any], T: float, tol: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Prices of calls at one maturity and their errors."""
+    def _out_of_money(self, strikes: np.ndarray[Any, Any], maturities: np.ndarray[Any, Any], tol: float) -> Estimate:
+        """Undiscounted prices of puts below the forward and of calls above it."""
+        if not 1e-14 <= tol < 1.0:
+            raise InvalidInputError(f"tol={tol!r} is out of reach; use a number from 1e-14 up to 1, such as 1e-8")
+        value, error = np.empty(strikes.shape), np.empty(strikes.shape)
+        for maturity in np.unique(maturities):
+            here = maturities == maturity
+            value[here], error[here] = self._invert(strikes[here], float(maturity), tol)
+        return Estimate(value, error)
+
+    def _invert(
+        self, K: np.ndarray[Any, Any], T: float, tol: float
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Lewis' formula at one maturity: undiscounted prices out of the money and their errors."""
         forward = float(self.forward(T))
         log_moneyness = np.log(forward / K)
         target = tol * self.S0
@@ -257,13 +239,13 @@ class Heston:
                 # Halving the step squares an error that falls exponentially; the power 3/2 leaves room for strikes
                 # at which the integrand oscillates, where it falls more slowly at first.
                 quadrature = np.minimum(change, 30.0 * change**1.5)
-                size = np.sqrt(forward * K) / math.pi * math.exp(-self.r * T)
+                size = np.sqrt(forward * K) / math.pi
                 error_of_price = size * (quadrature + step * inside + last) + 1e-15 * forward
                 if np.all(error_of_price <= target):
                     break
-        value = math.exp(-self.r * T) * (forward - np.sqrt(forward * K) / math.pi * sums[-1])
+        smaller = np.minimum(forward, K)
         # Bounds of arbitrage hold for the price; rounding may leave them by a little.
-        return np.clip(value, 0.0, math.exp(-self.r * T) * forward), error_of_price
+        return np.clip(smaller - np.sqrt(forward * K) / math.pi * sums[-1], 0.0, smaller), error_of_price
 
     def _cutoff(self, T: float) -> float:
         """Frequency beyond which the transform is negligible, from an approximation with half its exponent."""

@@ -1,4 +1,4 @@
-"""Strikes and maturities as the models take them, and pictures of the smile."""
+"""What the models share: strikes and maturities, prices and volatilities from one another, pictures of the smile."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_volatility
 
-__all__ = ["Estimate", "Smile", "plot_smile", "read_strikes"]
+__all__ = ["Estimate", "Smile", "check_parameters", "plot_smile", "price_of", "read_strikes", "volatility_of"]
 
 #: Strikes of a plotted smile lie within so many standard deviations.
 _WIDTH = 3.0
@@ -34,6 +35,10 @@ class Estimate(NamedTuple):
 class Smile(Protocol):
     """A model whose smile can be drawn."""
 
+    @property
+    def r(self) -> float:
+        """Interest rate."""
+
     def forward(self, T: Any) -> Any:
         """Forward price."""
 
@@ -57,6 +62,40 @@ def read_strikes(K: Any, T: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, 
     except ValueError:
         raise ShapeError(f"K of shape {arrays[0].shape} and T of shape {arrays[1].shape} do not broadcast") from None
     return strikes, maturities
+
+
+def check_parameters(model: Any, *, finite: tuple[str, ...], positive: tuple[str, ...] = ()) -> None:
+    """Raise :class:`InvalidInputError` unless the named fields are finite numbers, and the positive ones above 0."""
+    for name in (*finite, *positive):
+        value = getattr(model, name)
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
+            raise InvalidInputError(f"{name}={value!r} is not a finite number")
+        if name in positive and not value > 0.0:
+            raise InvalidInputError(f"{name}={value!r} is not positive")
+    if not -1.0 <= model.rho <= 1.0:
+        raise InvalidInputError(f"rho={model.rho!r} is no correlation; use a number from -1 to 1")
+
+
+def price_of(model: Smile, kind: str, strikes: Any, maturities: Any, out_of_money: Estimate) -> Estimate:
+    """Discounted prices of calls or puts, from undiscounted ones of the options out of the money."""
+    check_kind(kind)
+    forward = model.forward(maturities)
+    inside = np.maximum(forward - strikes, 0.0) if kind == "call" else np.maximum(strikes - forward, 0.0)
+    discount = np.exp(-model.r * maturities)
+    return Estimate((discount * (out_of_money.value + inside))[()], (discount * out_of_money.error)[()])
+
+
+def volatility_of(model: Smile, strikes: Any, maturities: Any, out_of_money: Estimate) -> Estimate:
+    """Implied volatilities of undiscounted prices of the options out of the money, with their errors."""
+    forward = model.forward(maturities)
+    # By symmetry, Black's put at strike K has the price of the call with forward and strike exchanged.
+    low, high = np.minimum(forward, strikes), np.maximum(forward, strikes)
+    volatility = np.asarray(implied_volatility(out_of_money.value, low, high, maturities))
+    step = 1e-4 * volatility
+    up, down = (black_price(low, high, maturities, volatility + change) for change in (step, -step))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = out_of_money.error * 2.0 * step / (up - down)
+    return Estimate(volatility[()], np.asarray(error)[()])
 
 
 def plot_smile(model: Smile, T: Any, K: Any, ax: Any, style: dict[str, Any]) -> Any:
