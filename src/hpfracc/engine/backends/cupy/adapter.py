@@ -110,6 +110,7 @@ class CupyAdapter(Adapter):
             KernelSpec("mittag_leffler", "contour", INEXACT, compiles="signature", workspace=workspace.mittag_leffler),
         ),
         "chirp_transform": (_compiled("chirp_transform", "fft", INEXACT, workspace.chirp_transform),),
+        "random": (_compiled("random", "fused", FLOATS, workspace.random),),
     }
 
     def __init__(self) -> None:
