@@ -285,8 +285,8 @@ def test_a_disabled_backend_is_refused_by_name(monkeypatch: pytest.MonkeyPatch):
         calibrate(["fft"], backends=["numba"])
 
 
-class FakeCard:
-    """Stands for an adapter whose library has one card, on which copies take a given time."""
+class FakeGPU:
+    """Stands for an adapter whose library has one GPU, on which copies take a given time."""
 
     name = "torch"
 
@@ -309,8 +309,8 @@ class FakeCard:
 
 
 def test_copies_are_timed_each_way(clock: Clock, monkeypatch: pytest.MonkeyPatch):
-    """Every card's two routes are learned, so that an arm on it can be priced before it was ever run."""
-    monkeypatch.setattr(registry, "adapter", lambda name: FakeCard(clock))
+    """Every GPU's two routes are learned, so that an arm on it can be priced before it was ever run."""
+    monkeypatch.setattr(registry, "adapter", lambda name: FakeGPU(clock))
     report = CalibrationReport(1.0, False)
     runner._Runner([], ["torch"], report, lambda step: None)._copies()
     assert {route for route, _, _ in report.transfers} == {"host->cuda:0", "cuda:0->host"}
@@ -319,9 +319,9 @@ def test_copies_are_timed_each_way(clock: Clock, monkeypatch: pytest.MonkeyPatch
     assert transfers.estimate("cuda:0->host", 2**16) == pytest.approx(2e-3, rel=0.2)
 
 
-def test_series_with_a_card_cover_operands_there(clock: Clock, monkeypatch: pytest.MonkeyPatch):
-    """With a card every operation is calibrated twice: operands on the host, and operands that lie on the card."""
-    monkeypatch.setattr(registry, "adapter", lambda name: FakeCard(clock))
+def test_series_with_a_gpu_cover_operands_there(clock: Clock, monkeypatch: pytest.MonkeyPatch):
+    """With a GPU every operation is calibrated twice: operands on the host, and operands that lie on the GPU."""
+    monkeypatch.setattr(registry, "adapter", lambda name: FakeGPU(clock))
     made = make_series(None, ["torch"], thorough=False)
     for name in DEFAULT_OPERATIONS:
         assert {series.placement.start for series in made if series.operation == name} == {"host", "device"}

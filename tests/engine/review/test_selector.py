@@ -94,7 +94,7 @@ def test_a_monitored_fallback_is_logged_once(caplog: pytest.LogCaptureFixture) -
 
 
 def test_explaining_a_resident_call_that_the_engine_may_choose() -> None:
-    """``backend="auto"`` is no library whose arrays could lie on a card."""
+    """``backend="auto"`` is no library whose arrays could lie on a GPU."""
     with pytest.raises(BackendUnavailableError) as caught:
         hf.explain("fft", shape=(5,), on="cuda:7", backend="auto")
     assert "belong to auto" not in str(caught.value)

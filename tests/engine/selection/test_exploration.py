@@ -124,7 +124,7 @@ def test_a_best_far_below_its_curve_opens_the_others():
 @pytest.mark.parametrize(
     ("rival", "seconds", "waking"),
     [("rival", 1e-5, 2), ("rival", 5e-3, 1), ("rival", 0.2, 0), ("x:y@cuda:0", 1e-5, 12), ("x:y@cuda:0", 1e-3, 3)],
-    ids=["short", "threads", "long", "card, short", "card"],
+    ids=["short", "threads", "long", "gpu, short", "gpu"],
 )
 def test_an_alternative_is_timed_once_it_is_awake(rival: str, seconds: float, waking: int):
     """Its first calls after another arm's find cold caches, sleeping threads, a slow clock, and do not count."""

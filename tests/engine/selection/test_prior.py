@@ -59,7 +59,7 @@ def test_another_dtype_is_taken_in_proportion():
 
 
 def test_names_do_not_depend_on_the_machine():
-    """Neither the number of a card nor the number of workers is part of what is looked up."""
+    """Neither the number of a GPU nor the number of workers is part of what is looked up."""
     assert general_name(arm("torch", "fft", "cuda:3")) == "torch:fft@cuda"
     assert general_name(arm("numba", "direct", workers=16)) == "numba:direct@cpux*"
 

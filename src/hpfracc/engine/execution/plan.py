@@ -152,7 +152,7 @@ class Plan:
     def warms_up(self, arm: Arm) -> bool:
         """Whether this is an arm's first call here, and takes longer than those to come; asking counts it.
 
-        Then weights are transformed that will be kept, and a card's library makes its plans for the shape.
+        Then weights are transformed that will be kept, and a GPU's library makes its plans for the shape.
         """
         if arm.name in self.warm:
             return False

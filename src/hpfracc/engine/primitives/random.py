@@ -7,10 +7,18 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut
-from hpfracc.engine.primitives._operands import dtype_bytes, elements, read_dtype, shape_of, whole_number
-from hpfracc.engine.primitives._samples import reversed_view, strided_view
-from hpfracc.engine.primitives.base import FLOATS, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.engine.primitives.base import (
+    FLOATS,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut
+from hpfracc.engine.primitives.operands import dtype_bytes, elements, read_dtype, shape_of, whole_number
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = ["KINDS", "Random"]

@@ -83,8 +83,8 @@ class Knowledge(Guarded):
 
     def _take_transfer(self, record: Record) -> None:
         if record.route is not None and record.nbytes is not None:
-            device = _card_of(record.route)
-            if record.fingerprint == _card_fingerprint(device):
+            device = _gpu_of(record.route)
+            if record.fingerprint == _gpu_fingerprint(device):
                 self.transfers.observe(record.route, record.nbytes, record.seconds)
 
     def option(self, request: Request, arm: Arm) -> Option:
@@ -202,7 +202,7 @@ class Knowledge(Guarded):
             kind="transfer",
             operation="",
             arm="",
-            fingerprint=_card_fingerprint(_card_of(route)),
+            fingerprint=_gpu_fingerprint(_gpu_of(route)),
             start="",
             dtype="",
             seconds=seconds,
@@ -278,14 +278,14 @@ def _arm_of(request: Request, option: Option) -> Arm | None:
     return next((known for known in registry.arms(request.call.operation) if known.name == option.arm), None)
 
 
-def _card_of(route: str) -> str:
-    """The card at one end of a route such as ``"host->cuda:0"``."""
+def _gpu_of(route: str) -> str:
+    """The GPU at one end of a route such as ``"host->cuda:0"``."""
     source, _, target = route.partition("->")
     return target if source == "host" else source
 
 
 @functools.cache
-def _card_fingerprint(device: str) -> str:
+def _gpu_fingerprint(device: str) -> str:
     return hardware.fingerprint("transfer", device, "", 1, "")
 
 

@@ -30,7 +30,7 @@ _ASK_AGAIN, _CLOSE = 256, 1.5
 _SHORT = 1e-3
 #: Threads that fell asleep show in longer calls too, but no longer in these.
 _LONG = 0.1
-#: Calls that go before one that is timed on the host; on a card, whose clock falls while it rests, so many seconds of
+#: Calls that go before one that is timed on the host; on a GPU, whose clock falls while it rests, so many seconds of
 #: them, and at most so many.
 _WAKING, _WAKING_SECONDS, MOST_WAKING = 2, 4e-3, 12
 

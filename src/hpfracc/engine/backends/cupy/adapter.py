@@ -110,7 +110,9 @@ class CupyAdapter(Adapter):
             KernelSpec("mittag_leffler", "contour", INEXACT, compiles="signature", workspace=workspace.mittag_leffler),
         ),
         "chirp_transform": (_compiled("chirp_transform", "fft", INEXACT, workspace.chirp_transform),),
-        "random": (_compiled("random", "fused", FLOATS, workspace.random),),
+        "random": (
+            KernelSpec("random", "fused", FLOATS, compiles="signature", own_arrays=True, workspace=workspace.random),
+        ),
     }
 
     def __init__(self) -> None:
@@ -191,7 +193,7 @@ class CupyAdapter(Adapter):
         return import_optional("cupy").stack(list(arrays))
 
     def pinned_bytes(self, size: int) -> np.ndarray | None:
-        """Page-locked memory from CuPy's own pool; None where there is no card."""
+        """Page-locked memory from CuPy's own pool; None where there is no GPU."""
         if not self.devices():
             return None
         return np.frombuffer(import_optional("cupy").cuda.alloc_pinned_memory(size), np.uint8, size)

@@ -94,14 +94,16 @@ class JaxAdapter(Adapter):
             _spec("exponential_recurrence", "blocked", INEXACT, workspace=workspace.exponential_recurrence),
         ),
         "chirp_transform": (_spec("chirp_transform", "fft", INEXACT, workspace=workspace.chirp_transform),),
-        "random": (_spec("random", "arithmetic", FLOATS, differentiable=False, workspace=workspace.random),),
+        "random": (
+            _spec("random", "arithmetic", FLOATS, differentiable=False, own_arrays=True, workspace=workspace.random),
+        ),
     }
 
     def __init__(self) -> None:
         self._known: dict[str, Any] | None = None
 
     def before_import(self) -> None:
-        """Keep JAX from taking most of the card at its first use, unless the user decided about that."""
+        """Keep JAX from taking most of the GPU at its first use, unless the user decided about that."""
         if "jax" not in sys.modules:
             os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
@@ -192,7 +194,7 @@ class JaxAdapter(Adapter):
         return CLOCK
 
     def free_bytes(self, device: str) -> int | None:
-        """What JAX may still take of its share of the card, and what of that is there; None where it keeps no count.
+        """What JAX may still take of its share of the GPU, and what of that is there; None where it keeps no count.
 
         Its share is not set aside unless the user lets it be: others may have taken what JAX believes to be its own.
         """

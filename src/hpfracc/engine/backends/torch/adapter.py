@@ -104,7 +104,7 @@ class TorchAdapter(Adapter):
         "history_sum": (_model("history_sum", "direct", workspace.history_sum),),
         "exponential_recurrence": (_model("exponential_recurrence", "blocked", workspace.exponential_recurrence),),
         "chirp_transform": (_model("chirp_transform", "fft", workspace.chirp_transform),),
-        "random": (KernelSpec("random", "arithmetic", FLOATS, workspace=workspace.random),),
+        "random": (KernelSpec("random", "arithmetic", FLOATS, own_arrays=True, workspace=workspace.random),),
     }
 
     def __init__(self) -> None:
@@ -214,7 +214,7 @@ class TorchAdapter(Adapter):
         return torch.stack(tuple(arrays), out=torch.from_numpy(buffer))
 
     def pinned_bytes(self, size: int) -> np.ndarray | None:
-        """Page-locked memory from PyTorch's own allocator; None where there is no card."""
+        """Page-locked memory from PyTorch's own allocator; None where there is no GPU."""
         torch = import_optional("torch")
         if not torch.cuda.is_available():
             return None
@@ -222,7 +222,7 @@ class TorchAdapter(Adapter):
         return pinned
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
-        """A tensor, on a card from PyTorch's caching allocator."""
+        """A tensor, on a GPU from PyTorch's caching allocator."""
         torch = import_optional("torch")
         return torch.empty(shape, dtype=getattr(torch, dtype), device=device)
 

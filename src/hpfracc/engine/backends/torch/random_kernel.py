@@ -6,7 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from hpfracc.engine.primitives._counter_random import (
+from hpfracc.engine.numerics.counter_random import (
     ATANH,
     COSINE,
     LN2_HIGH,

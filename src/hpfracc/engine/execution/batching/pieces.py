@@ -14,8 +14,8 @@ from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.execution.planning import learns, make_plan, make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.recovery import recover
-from hpfracc.engine.primitives._operands import shape_of
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
+from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.candidates import Request
 from hpfracc.engine.selection.decide import WORTH_CUTTING, Verdict, decide
 from hpfracc.engine.selection.decision import Decision

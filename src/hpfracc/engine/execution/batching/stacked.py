@@ -25,8 +25,8 @@ from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.pressure.pool import staging_pool
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.memory.relief import relief
-from hpfracc.engine.primitives._operands import shape_of
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, dtype_of
+from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.candidates import HOST_SHARE
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.knowledge import knowledge_for

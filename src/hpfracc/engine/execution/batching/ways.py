@@ -17,9 +17,9 @@ from hpfracc.engine.execution.batching.pieces import Job, as_spec
 from hpfracc.engine.execution.batching.sizes import PIECE_SECONDS, Prediction, round_size
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.memory.relief import relief
-from hpfracc.engine.primitives._cuts import Cut
-from hpfracc.engine.primitives._operands import shape_of
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
+from hpfracc.engine.primitives.cuts import Cut
+from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.candidates import HOST_SHARE
 from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Verdict
 from hpfracc.engine.selection.explain import format_bytes, format_seconds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpfracc.engine.primitives._counter_random import (
+from hpfracc.engine.numerics.counter_random import (
     ATANH,
     COSINE,
     LN2_HIGH,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.jax.wide import call_wide
-from hpfracc.engine.primitives._counter_random import (
+from hpfracc.engine.numerics.counter_random import (
     MASK32,
     ROUNDS,
     join_key,

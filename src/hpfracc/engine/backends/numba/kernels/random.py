@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numba.kernels._arrays import Array
-from hpfracc.engine.primitives._counter_random import (
+from hpfracc.engine.numerics.counter_random import (
     ATANH,
     COSINE,
     LN2_HIGH,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._counter_random import normal_pairs, philox, uniforms
+from hpfracc.engine.numerics.counter_random import normal_pairs, philox, uniforms
 
 __all__ = ["KERNELS"]
 
@@ -36,9 +36,7 @@ def _numbers(words: Array, kind: str, dtype: str, out: Array) -> None:
         out[...] = ((words[:, :n] >> np.uint64(41)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23)
 
 
-def _fill(
-    paths: Array, n: int, kind: str, dtype: str, words_of: Callable[[slice, int, int], Array]
-) -> Array:
+def _fill(paths: Array, n: int, kind: str, dtype: str, words_of: Callable[[slice, int, int], Array]) -> Array:
     """All numbers, block by block; ``words_of(rows, low, high)`` gives words, asked for in order along each row."""
     result = np.empty((paths.size, n), dtype)
     rows = max(1, _TOGETHER // max(1, n))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch import fused
-from hpfracc.engine.primitives._counter_random import MASK32, join_key, normal_pairs, philox, uniforms
+from hpfracc.engine.numerics.counter_random import MASK32, join_key, normal_pairs, philox, uniforms
 
 __all__ = ["KERNELS"]
 
