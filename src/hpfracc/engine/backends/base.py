@@ -60,6 +60,8 @@ class KernelSpec:
         worker and once with all.
     refuses : callable or None
         ``refuses(call)`` gives a sentence why this call cannot be served, or None.
+    own_arrays : bool
+        Whether it is chosen only for arrays of its own library: its last digits differ, where others agree to the bit.
     workspace : callable or None
         ``workspace(call, arm)`` gives the bytes beyond operands and result, where this kernel needs other than the
         primitive's own model says.
@@ -71,6 +73,7 @@ class KernelSpec:
     compiles: Compiles = "never"
     differentiable: bool = False
     threads: bool = False
+    own_arrays: bool = False
     refuses: Callable[[Call], str | None] | None = None
     workspace: Callable[[Call, Arm], int] | None = None
 

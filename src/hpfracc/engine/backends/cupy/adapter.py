@@ -110,6 +110,9 @@ class CupyAdapter(Adapter):
             KernelSpec("mittag_leffler", "contour", INEXACT, compiles="signature", workspace=workspace.mittag_leffler),
         ),
         "chirp_transform": (_compiled("chirp_transform", "fft", INEXACT, workspace.chirp_transform),),
+        "random": (
+            KernelSpec("random", "fused", FLOATS, compiles="signature", own_arrays=True, workspace=workspace.random),
+        ),
     }
 
     def __init__(self) -> None:

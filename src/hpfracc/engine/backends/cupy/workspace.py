@@ -31,6 +31,7 @@ __all__ = [
     "fft",
     "history_sum",
     "mittag_leffler",
+    "random",
     "reduction",
     "spectral_multiply",
     "stencil_frontier",
@@ -214,3 +215,8 @@ def stencil_frontier(call: Call, arm: Arm) -> int:
 def stencil_tiles(call: Call, arm: Arm) -> int:
     """The start without what is not finite, before it is copied in order; lists of tiles are a thousandth of that."""
     return call.output_bytes
+
+
+def random(call: Call, arm: Arm) -> int:
+    """Paths in 64 bits."""
+    return call.batch * 8

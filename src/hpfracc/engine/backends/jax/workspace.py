@@ -27,6 +27,7 @@ __all__ = [
     "fft",
     "history_sum",
     "mittag_leffler",
+    "random",
     "reduction",
     "spectral_multiply",
     "stencil_relax",
@@ -150,3 +151,8 @@ def stencil_relax(call: Call, arm: Arm) -> int:
     edges: bool = call.facts["edges"]
     costs = call.length * (3 * call.facts["steps"] // 2 if edges else 1)
     return int((call.batch * (2 * call.length + padded) + costs) * call.itemsize)
+
+
+def random(call: Call, arm: Arm) -> int:
+    """Words and numbers in 64 bits, before they are put side by side."""
+    return call.batch * (8 + (call.length + 4) * 32)

@@ -109,6 +109,7 @@ class NumbaAdapter(HostAdapter):
         ),
         "toeplitz_apply": (_own("toeplitz_apply", "direct", INEXACT, workspace.toeplitz_direct, several_axes),),
         "stencil_relax": (_own("stencil_relax", "dijkstra", FLOATS, workspace.stencil_relax),),
+        "random": (_own("random", "compiled", FLOATS, workspace.random),),
     }
 
 

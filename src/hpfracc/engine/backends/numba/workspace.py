@@ -8,7 +8,7 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import Stage, footprint, wide_bytes
 from hpfracc.engine.primitives.base import Call
 
-__all__ = ["exponential_recurrence", "history_sum", "stencil_relax", "toeplitz_direct"]
+__all__ = ["exponential_recurrence", "history_sum", "random", "stencil_relax", "toeplitz_direct"]
 
 #: Outputs of a tile of a Toeplitz product.
 TILE = 1024
@@ -53,3 +53,8 @@ def stencil_relax(call: Call, arm: Arm) -> int:
     edges: bool = call.facts["edges"]
     costs = padded * (call.facts["steps"] // 2 if edges else 1) * call.itemsize + padded * edges
     return costs + min(arm.workers, max(1, call.batch)) * (padded * call.itemsize + 4 * call.length)
+
+
+def random(call: Call, arm: Arm) -> int:
+    """Paths in 64 bits."""
+    return call.batch * 8

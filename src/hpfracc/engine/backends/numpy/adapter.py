@@ -85,6 +85,7 @@ class NumpyAdapter(HostAdapter):
         "exponential_recurrence": (
             KernelSpec("exponential_recurrence", "blocked", INEXACT, workspace=workspace.exponential_recurrence),
         ),
+        "random": (KernelSpec("random", "streams", FLOATS), KernelSpec("random", "arithmetic", FLOATS)),
         "chirp_transform": (
             KernelSpec("chirp_transform", "fft", INEXACT, threads=True, workspace=workspace.chirp_transform),
         ),

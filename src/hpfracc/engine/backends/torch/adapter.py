@@ -104,6 +104,7 @@ class TorchAdapter(Adapter):
         "history_sum": (_model("history_sum", "direct", workspace.history_sum),),
         "exponential_recurrence": (_model("exponential_recurrence", "blocked", workspace.exponential_recurrence),),
         "chirp_transform": (_model("chirp_transform", "fft", workspace.chirp_transform),),
+        "random": (KernelSpec("random", "arithmetic", FLOATS, own_arrays=True, workspace=workspace.random),),
     }
 
     def __init__(self) -> None:

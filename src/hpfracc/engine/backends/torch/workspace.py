@@ -34,6 +34,7 @@ __all__ = [
     "history_sum",
     "mittag_leffler",
     "nothing",
+    "random",
     "reduction",
     "spectral_multiply",
     "stencil_tiles",
@@ -272,3 +273,9 @@ def spectral_multiply(call: Call, arm: Arm) -> int:
 def stencil_tiles(call: Call, arm: Arm) -> int:
     """As on a GPU; on the host somewhat more, for blocks that were given back are not taken again at once."""
     return gpu_memory.stencil_tiles(call) if not arm.on_host else gpu_memory.stencil_tiles(call) * 13 // 10
+
+
+def random(call: Call, arm: Arm) -> int:
+    """Paths in 64 bits, and the words, logarithms and angles of one block; larger blocks on a GPU without Triton."""
+    together = 1 << 15 if arm.on_host else 1 << 20
+    return call.batch * 8 + min(call.batch * (call.length + 4), together) * 160
