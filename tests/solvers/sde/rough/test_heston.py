@@ -29,7 +29,7 @@ def test_known_prices(maturity, prices):
 def test_errors_are_honest(tol):
     """The distance from prices of a tolerance far below is within the reported error, at short and long maturities."""
     rng = np.random.default_rng(7)
-    for _ in range(6):
+    for _ in range(4):
         model = Heston(
             H=rng.uniform(0.02, 0.5),
             v0=rng.uniform(0.005, 0.3),

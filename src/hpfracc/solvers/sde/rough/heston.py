@@ -1,4 +1,4 @@
-"""The rough Heston model: option prices by its characteristic function."""
+"""The rough Heston model: option prices by its characteristic function, paths by Markov factors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import numpy as np
 from scipy import special
 
 from hpfracc.errors import InvalidInputError, SolveError
+from hpfracc.solvers.sde.noise.source import make_source, read_size
+from hpfracc.solvers.sde.rough.factors import MarkovScheme
+from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
 from hpfracc.solvers.sde.rough.riccati import solve_riccati
 from hpfracc.solvers.sde.rough.smile import (
     Estimate,
@@ -26,6 +29,10 @@ __all__ = ["Heston"]
 _NEGLIGIBLE = 36.0
 #: Nodes of the Fourier integral: doubled until the two last sums agree.
 _NODES = (40, 80, 160, 320, 640, 1280)
+
+
+#: Paths are stepped together in chunks of 2**17 over this: each step is a few dozen array operations.
+_NUMBERS_PER_PATH = 32
 
 
 @final
@@ -156,6 +163,62 @@ class Heston:
         """Black-Scholes volatilities of the prices, with their errors; see :meth:`price` for the parameters."""
         strikes, maturities = read_strikes(K, T)
         return volatility_of(self, strikes, maturities, self._out_of_money(strikes, maturities, tol))
+
+    def sample(
+        self,
+        t: Any,
+        size: Any = (),
+        rng: Any = None,
+        *,
+        step: float | None = None,
+        factors: int = 4,
+        first_path: int = 0,
+    ) -> RoughPaths:
+        """Paths of price and variance, by Markov factors.
+
+        The kernel becomes a sum of exponentials, the drift is solved exactly, and the diffusion moves to one of three
+        points with the first five moments of its law [1]_. The variance is never negative, and the weak error is of
+        second order in ``step``.
+
+        Parameters
+        ----------
+        t : array_like, shape (n,)
+            Increasing times from 0 on.
+        size : int or tuple of int
+            Shape of the paths.
+        rng : None, int, numpy.random.Generator or SeedSequence, optional
+            Seed of the random numbers.
+        step : float, optional
+            Largest step; by default the last time over 256.
+        factors : int
+            Exponentials, 1 to 4. Those of the kernel alone change implied volatilities by about 1e-3, 1e-4 and 5e-5
+            (relative) with 2, 3 and 4 of them.
+        first_path : int
+            Number of the first path: paths are the same in one call and in several.
+
+        Returns
+        -------
+        RoughPaths
+            ``t``, ``S`` and ``V``; ``S`` and ``V`` have the shape ``size + (n,)``.
+
+        References
+        ----------
+        .. [1] C. Bayer and S. Breneis, "Efficient option pricing in the rough Heston model using weak simulation
+           schemes", Quantitative Finance 24, 2024.
+        """
+        times = read_times(t, uniform=False)
+        if self.sigma == 0.0:
+            raise InvalidInputError("sigma=0: the variance is deterministic; use a positive sigma")
+        if step is None:
+            step = float(times[-1]) / 256.0
+        elif isinstance(step, bool) or not isinstance(step, int | float | np.number) or not 0.0 < step < math.inf:
+            raise InvalidInputError(f"step={step!r} is no step; use a number above 0")
+        shape = read_size(size)
+        count = math.prod(shape)
+        source = make_source(rng, None, first_path=first_path, count=count)
+        scheme = MarkovScheme(self, times, float(step), factors)
+        chunks = [scheme.paths(source, low, high - low) for low, high in source.chunks(count, _NUMBERS_PER_PATH)]
+        return join_chunks(times, shape, chunks)
 
     def plot(self, T: Any, *, K: Any = None, ax: Any = None, **style: Any) -> Any:
         """Draw the smile: implied volatility over log-moneyness, a line for each maturity.
