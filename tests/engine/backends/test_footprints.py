@@ -13,7 +13,7 @@ from hpfracc.engine.numerics.history_weights import largest_block, output_blocks
 from hpfracc.engine.numerics.lengths import fast_length, row_scratch
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
-from hpfracc.engine.selection.needs import modelled_bytes
+from hpfracc.engine.selection.candidates import modelled_bytes
 
 MIB = 2**20
 BACKENDS = ("numpy", "numba", "torch", "jax", "cupy")

@@ -19,7 +19,7 @@ from hpfracc.engine.backends import cufft, registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
-from hpfracc.engine.selection.needs import modelled_bytes
+from hpfracc.engine.selection.candidates import modelled_bytes
 
 MIB = 2**20
 ROWS = json.loads((Path(__file__).parent / "data" / "gpu_peaks.json").read_text())

@@ -23,7 +23,7 @@ from hpfracc.engine.backends.torch import gpu_memory, mittag_leffler_function  #
 from hpfracc.engine.numerics.mittag_leffler_sum import values_together  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
 from hpfracc.engine.primitives.base import ArraySpec, Call  # noqa: E402
-from hpfracc.engine.selection.needs import modelled_bytes  # noqa: E402
+from hpfracc.engine.selection.candidates import modelled_bytes  # noqa: E402
 
 Shapes = list[tuple[int, ...]]
 WAVES = {"axes": (0, 1)}

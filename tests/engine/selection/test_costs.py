@@ -9,7 +9,8 @@ import threading
 
 import pytest
 
-from hpfracc.engine.selection.cost import CostModel, Fact, Verdict
+from hpfracc.engine.selection.costs import CostModel, Fact
+from hpfracc.engine.selection.samples import Drift
 from hpfracc.errors import InvalidInputError
 
 KEY = ("op", "arm", "host", "float64")
@@ -106,9 +107,7 @@ def test_a_calibrated_knot_replaces_the_one_before(costs: CostModel):
     costs.observe(KEY, "bucket", 1e3, 5e-3)
     assert costs.estimate(KEY, "other", 1e3).seconds == pytest.approx(1e-3)
     before = costs.estimate(KEY, "bucket", 1e3).seconds
-    version = costs.version
     costs.add_knot(KEY, 1e3, 5e-3)
-    assert costs.version > version
     assert costs.estimate(KEY, "other", 1e3).seconds == pytest.approx(5e-3)
     assert before < costs.estimate(KEY, "bucket", 1e3).seconds == pytest.approx(5e-3)
 
@@ -116,9 +115,9 @@ def test_a_calibrated_knot_replaces_the_one_before(costs: CostModel):
 def test_drift_is_reported_and_followed(costs: CostModel):
     """Four slow times in a row and the estimate is there."""
     for number in range(20):
-        assert costs.observe(KEY, "bucket", 1e3, 1e-3 * (1 + 0.01 * (number % 3))) is Verdict.ORDINARY
+        assert costs.observe(KEY, "bucket", 1e3, 1e-3 * (1 + 0.01 * (number % 3))) is Drift.NONE
     verdicts = [costs.observe(KEY, "bucket", 1e3, 3e-3) for _ in range(4)]
-    assert verdicts[-1] is Verdict.DRIFTED
+    assert verdicts[-1] is Drift.CONFIRMED
     assert costs.estimate(KEY, "bucket", 1e3).seconds == pytest.approx(3e-3, rel=0.01)
 
 
@@ -128,8 +127,8 @@ def test_facts_survive_a_round_trip_any_number_of_times(costs: CostModel):
     costs.add_knot(KEY, 1e6, 1e-1, prior=True)
     for seconds in (1e-3, 2e-3, 3e-3):
         costs.observe(KEY, (0, 12), 4096.0, seconds)
-    costs.observe_compile(KEY, "code", 0.5, 4096.0)
-    costs.observe_compile(KEY, "other", 0.25)
+    costs.compiling.buy(KEY, "code", 0.5, 4096.0)
+    costs.compiling.buy(KEY, "other", 0.25)
     facts = list(costs.facts())
     again = CostModel()
     again.load(facts)
@@ -137,7 +136,7 @@ def test_facts_survive_a_round_trip_any_number_of_times(costs: CostModel):
     again.load(fact for fact in facts if fact.kind != "sample")
     assert sorted(again.facts(), key=repr) == sorted(facts, key=repr)
     assert again.estimate(KEY, (0, 12), 4096.0) == costs.estimate(KEY, (0, 12), 4096.0)
-    assert (costs.compile_cost(KEY, "code"), again.compile_cost(KEY, "code")) == (0.0, 0.5)
+    assert (costs.compiling.price(KEY, "code"), again.compiling.price(KEY, "code")) == (0.0, 0.5)
     again.clear()
     assert list(again.facts()) == []
 
@@ -148,9 +147,9 @@ def test_what_is_no_time_is_refused(costs: CostModel, seconds: float):
     for learn in (
         lambda: costs.add_knot(KEY, 1.0, seconds),
         lambda: costs.observe(KEY, "bucket", 1.0, seconds),
-        lambda: costs.observe_compile(KEY, "code", seconds),
-        lambda: costs.add_compile(KEY, "code", seconds),
-        lambda: costs.set_compile_prior(KEY, seconds),
+        lambda: costs.compiling.buy(KEY, "code", seconds),
+        lambda: costs.compiling.quote(KEY, "code", seconds),
+        lambda: costs.compiling.set_prior(KEY, seconds),
     ):
         with pytest.raises(InvalidInputError, match="is not a time"):
             learn()
@@ -176,7 +175,6 @@ def test_eight_threads_lose_no_sample(costs: CostModel):
         thread.join()
     assert [costs.estimate(number, "bucket", 1e3).samples for number in range(8)] == [20] * 8
     assert costs.estimate("all", "bucket", 1e3).samples == 32
-    assert costs.version == 8 * 24
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

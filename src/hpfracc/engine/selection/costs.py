@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection.compile_times import CompileTimes
-from hpfracc.engine.selection.curve import Curve, extended, log_seconds, log_work
-from hpfracc.engine.selection.samples import Samples, Verdict
+from hpfracc.engine.selection.curve import Curve, check_seconds, extended, log_seconds, log_work
+from hpfracc.engine.selection.rent_or_buy import RentOrBuy
+from hpfracc.engine.selection.samples import Drift, TimeSamples
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["CostModel", "Estimate", "Fact", "Verdict"]
+__all__ = ["CostEstimate", "CostModel", "Drift", "Fact", "Option", "Scored"]
 
 Source = Literal["samples", "knots", "prior", "none"]
 
-#: Samples that weigh as much as the curve itself: a calibrated knot was measured here, a packaged prior was not.
+#: TimeSamples that weigh as much as the curve itself: a calibrated knot was measured here, a packaged prior was not.
 _KNOT_WEIGHT = 0.5
 _PRIOR_WEIGHT = 0.1
 #: Standard deviation of the log at a knot, and how it grows per doubling of the work towards the next and beyond the
@@ -34,7 +35,7 @@ _CACHED = 256
 _DOUBLING = math.log(2.0)
 
 
-class Estimate(NamedTuple):
+class CostEstimate(NamedTuple):
     """A predicted run time.
 
     Attributes
@@ -62,7 +63,7 @@ class Estimate(NamedTuple):
     curve: float = math.nan
 
 
-_NOTHING = Estimate(math.nan, 0.0, math.inf, 0, "none")
+_NOTHING = CostEstimate(math.nan, 0.0, math.inf, 0, "none")
 
 
 class Fact(NamedTuple):
@@ -89,9 +90,9 @@ class _Entry:
         self.calibrated: dict[float, float] = {}
         self.prior: dict[float, float] = {}
         self.curve: Curve | None = None
-        self.buckets: dict[Hashable, Samples] = {}
+        self.buckets: dict[Hashable, TimeSamples] = {}
         self.neighbours: Curve | None = None
-        self.cache: dict[tuple[Hashable, float, float], Estimate] = {}
+        self.cache: dict[tuple[Hashable, float, float], CostEstimate] = {}
 
     def base(self, x: float) -> float:
         """What samples are compared with: the curve, or time in step with work where there is none."""
@@ -107,23 +108,26 @@ class CostModel(Guarded):
 
     A *key* is anything hashable that names what is timed, in practice (operation, arm, where the operands start,
     dtype). Its knots and samples cover the whole call as it starts there, transfers included, unless an option says
-    otherwise (see :class:`~hpfracc.engine.selection.options.Option`). A *bucket* is anything hashable that groups calls
+    otherwise (see :class:`~hpfracc.engine.selection.costs.Option`). A *bucket* is anything hashable that groups calls
     of about one size, and ``x`` the amount of work, along which time is interpolated.
+
+    Parameters
+    ----------
+    compiling : RentOrBuy, optional
+        The account of compile times; one of its own by default.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, compiling: RentOrBuy | None = None) -> None:
         super().__init__()
         self._entries: dict[Hashable, _Entry] = {}
-        self._compile = CompileTimes()
-        #: Rises with everything that is learned.
-        self.version = 0
+        self.compiling = RentOrBuy() if compiling is None else compiling
 
     def add_knot(self, key: Hashable, x: float, seconds: float, *, prior: bool = False) -> None:
         """Add a calibrated point of the curve of ``key``, or one of a packaged prior.
 
         Calibrated knots supersede prior ones within their range; beyond it the prior's shape carries on.
         """
-        _check_seconds(seconds)
+        check_seconds(seconds)
         with self._lock:
             entry = self._entry(key)
             (entry.prior if prior else entry.calibrated)[x] = seconds
@@ -136,22 +140,20 @@ class CostModel(Guarded):
                     ]
                 )
             entry.forget_derived()
-            self.version += 1
 
-    def observe(self, key: Hashable, bucket: Hashable, x: float, seconds: float) -> Verdict:
-        """Take a measured run time; :data:`Verdict.DRIFTED` tells that older ones disagreed and were dropped."""
-        _check_seconds(seconds)
+    def observe(self, key: Hashable, bucket: Hashable, x: float, seconds: float) -> Drift:
+        """Take a measured run time; :data:`Drift.CONFIRMED` tells that older ones disagreed and were dropped."""
+        check_seconds(seconds)
         with self._lock:
             entry = self._entry(key)
             samples = entry.buckets.get(bucket)
             if samples is None:
-                samples = entry.buckets[bucket] = Samples()
+                samples = entry.buckets[bucket] = TimeSamples()
             verdict = samples.add(x, seconds, log_seconds(seconds) - entry.base(log_work(x)))
             entry.forget_derived()
-            self.version += 1
             return verdict
 
-    def estimate(self, key: Hashable, bucket: Hashable, x: float, extra: float = 0.0) -> Estimate:
+    def estimate(self, key: Hashable, bucket: Hashable, x: float, extra: float = 0.0) -> CostEstimate:
         """Predict the run time of ``key`` at work ``x`` in ``bucket``.
 
         ``extra`` seconds are added to what the knots say, never to what was measured: transfers that the knots leave
@@ -170,44 +172,8 @@ class CostModel(Guarded):
                 entry.cache[place] = known
         return known
 
-    def observe_compile(self, key: Hashable, compile_key: Hashable, seconds: float, x: float | None = None) -> None:
-        """Take a compile time measured in this process: from now on ``compile_key`` costs nothing."""
-        _check_seconds(seconds)
-        with self._lock:
-            self._compile.learn(key, compile_key, seconds, x, done=True)
-            self.version += 1
-
-    def add_compile(self, key: Hashable, compile_key: Hashable, seconds: float, x: float | None = None) -> None:
-        """Take a compile time measured elsewhere or earlier: known, but still to be paid here."""
-        _check_seconds(seconds)
-        with self._lock:
-            self._compile.learn(key, compile_key, seconds, x, done=False)
-            self.version += 1
-
-    def compile_cost(self, key: Hashable, compile_key: Hashable, x: float | None = None) -> float:
-        """Seconds that the first call would take beyond its run; 0 once ``compile_key`` was compiled in this process.
-
-        Known from this very compilation, else estimated from those seen for ``key`` (along their work where it is
-        given), else the prior, else 0.
-        """
-        if compile_key is None:
-            return 0.0
-        with self._lock:
-            return self._compile.cost(key, compile_key, x)
-
-    def is_compiled(self, compile_key: Hashable) -> bool:
-        """Whether ``compile_key`` was compiled in this process; None needs no compiling."""
-        return self._compile.is_done(compile_key)
-
-    def set_compile_prior(self, key_or_pattern: Hashable, seconds: float) -> None:
-        """Expect this compile time of a key, or of all arms whose name fits a pattern such as ``"numba:*"``."""
-        _check_seconds(seconds)
-        with self._lock:
-            self._compile.set_prior(key_or_pattern, seconds)
-            self.version += 1
-
     def facts(self) -> Iterator[Fact]:
-        """Everything known, as of now; :meth:`load` takes it back. Samples come oldest first."""
+        """Everything known, as of now; :meth:`load` takes it back. TimeSamples come oldest first."""
         with self._lock:
             found: list[Fact] = []
             for key, entry in self._entries.items():
@@ -216,7 +182,7 @@ class CostModel(Guarded):
                 for bucket, ring in entry.buckets.items():
                     pairs = zip(ring.works, ring.seconds, strict=True)
                     found += (Fact("sample", key, bucket, x, seconds) for x, seconds in pairs)
-            found += (Fact("compile", *compiled) for compiled in self._compile)
+            found += (Fact("compile", *quote) for quote in self.compiling.quotes())
         return iter(found)
 
     def load(self, facts: Iterable[Fact]) -> None:
@@ -224,7 +190,7 @@ class CostModel(Guarded):
         with self._lock:
             for kind, key, place, x, seconds in facts:
                 if kind == "compile":
-                    self.add_compile(key, place, seconds, x)
+                    self.compiling.quote(key, place, seconds, x)
                 elif x is None:
                     raise InvalidInputError(f"a {kind} of {key!r} without its work x; give the work it was measured at")
                 elif kind == "sample":
@@ -236,8 +202,7 @@ class CostModel(Guarded):
         """Forget everything, priors included."""
         with self._lock:
             self._entries.clear()
-            self._compile = CompileTimes()
-            self.version += 1
+            self.compiling.clear()
 
     def _entry(self, key: Hashable) -> _Entry:
         entry = self._entries.get(key)
@@ -245,7 +210,7 @@ class CostModel(Guarded):
             entry = self._entries[key] = _Entry()
         return entry
 
-    def _predict(self, entry: _Entry, bucket: Hashable, x: float, extra: float) -> Estimate:
+    def _predict(self, entry: _Entry, bucket: Hashable, x: float, extra: float) -> CostEstimate:
         samples = entry.buckets.get(bucket)
         if entry.curve is None:
             return self._predict_without_knots(entry, samples, x)
@@ -265,7 +230,7 @@ class CostModel(Guarded):
         sigma = math.hypot((1.0 - weight) * sigma, weight * samples.sigma)
         return _with_breakout(_estimate(middle, sigma, samples, "samples", knots), samples, on_curve)
 
-    def _predict_without_knots(self, entry: _Entry, samples: Samples | None, x: float) -> Estimate:
+    def _predict_without_knots(self, entry: _Entry, samples: TimeSamples | None, x: float) -> CostEstimate:
         if samples is not None:
             return _with_breakout(_estimate(samples.level + x, samples.sigma, samples, "samples"), samples, x)
         if not entry.buckets:
@@ -288,23 +253,86 @@ class CostModel(Guarded):
 
 
 def _estimate(
-    middle: float, sigma: float, samples: Samples | None, source: Source, knots: float = math.nan
-) -> Estimate:
+    middle: float, sigma: float, samples: TimeSamples | None, source: Source, knots: float = math.nan
+) -> CostEstimate:
     seconds, factor = math.exp(middle), math.exp(sigma)
     count, erratic = (0, False) if samples is None else (len(samples), samples.erratic)
-    return Estimate(seconds, seconds / factor, seconds * factor, count, source, erratic, math.exp(knots))
+    return CostEstimate(seconds, seconds / factor, seconds * factor, count, source, erratic, math.exp(knots))
 
 
-def _with_breakout(found: Estimate, samples: Samples, base: float) -> Estimate:
+def _with_breakout(found: CostEstimate, samples: TimeSamples, base: float) -> CostEstimate:
     """The estimate with its lower bound down to a last time that broke out of the usual ones: it may be news."""
     low = samples.recent_low
     return found if low is None else found._replace(low=min(found.low, math.exp(low + base)))
 
 
-def _middle(samples: Samples) -> float:
+def _middle(samples: TimeSamples) -> float:
     return sum(map(log_work, samples.works)) / len(samples)
 
 
-def _check_seconds(seconds: float) -> None:
-    if not 0.0 <= seconds < math.inf:  # also refuses nan
-        raise InvalidInputError(f"seconds={seconds!r} is not a time; use a finite number of at least 0")
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One arm that could take a call.
+
+    Attributes
+    ----------
+    arm : str
+        Its name.
+    key : Hashable
+        What its times are kept under in the cost model.
+    x : float
+        The work of this call.
+    transfer : float
+        Predicted seconds of transfers, used only with ``includes_transfer=False``.
+    includes_transfer : bool
+        Whether the knots of ``key`` were measured with the transfers that its start implies. If not, ``transfer`` is
+        added to what the knots say. TimeSamples always cover the whole call, so nothing is ever added to them.
+    compile_key : Hashable or None
+        Names the compilation this call needs; options with equal compile keys share it. None: nothing to compile.
+    startup : float
+        Seconds to import the library, 0 if it is loaded.
+    library : str or None
+        Whose import ``startup`` is; the part of ``arm`` before the colon where not given.
+    """
+
+    arm: str
+    key: Hashable
+    x: float
+    transfer: float = 0.0
+    includes_transfer: bool = True
+    compile_key: Hashable | None = None
+    startup: float = 0.0
+    library: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """Whose import ``startup`` is."""
+        return self.library if self.library is not None else self.arm.partition(":")[0]
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the arm's name says no other place."""
+        _, _, device = self.arm.partition("@")
+        return device.startswith("cpu") or not device
+
+    @property
+    def extra(self) -> float:
+        """Seconds to add to what the knots of ``key`` say."""
+        return 0.0 if self.includes_transfer else self.transfer
+
+
+class Scored(NamedTuple):
+    """An option with its estimate, its predicted seconds a call (``nan``: unknown), and those before its first one.
+
+    ``compile`` are the seconds of compiling and importing that are still to come.
+    """
+
+    option: Option
+    estimate: CostEstimate
+    total: float
+    compile: float
+
+    @property
+    def known(self) -> bool:
+        """Whether anything is known of its run time."""
+        return self.total == self.total  # not nan

@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 from collections import defaultdict, deque
 from dataclasses import dataclass
+from typing import Any
 
+from hpfracc.engine.backends.registry import BackendType
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.workload import Bucket
 
-__all__ = ["BackendTimes", "Report", "backend_times"]
+__all__ = ["BackendTimes", "PerformanceHistory", "PerformanceRecord", "Report", "backend_times"]
 
 #: Reports kept per operation, backend and bucket, as many as the engine keeps samples of an arm.
-_KEPT = 32
+_KEPT_TIMES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class BackendTimes(Guarded):
     def add(self, operation: str, backend: str, bucket: Bucket, report: Report) -> None:
         """Take a report."""
         with self._lock:
-            ring = self._reports[operation, backend].setdefault(bucket, deque(maxlen=_KEPT))
+            ring = self._reports[operation, backend].setdefault(bucket, deque(maxlen=_KEPT_TIMES))
             ring.append(report)
             self.version += 1
 
@@ -67,7 +69,7 @@ class BackendTimes(Guarded):
         with self._lock:
             for places in self._reports.values():
                 for place, ring in places.items():
-                    places[place] = deque((report for report in ring if report.owner != owner), maxlen=_KEPT)
+                    places[place] = deque((report for report in ring if report.owner != owner), maxlen=_KEPT_TIMES)
             self.version += 1
 
     def clear(self) -> None:
@@ -83,3 +85,73 @@ def _size(bucket: Bucket) -> int:
 
 #: The reports of this process.
 backend_times = BackendTimes()
+
+
+#: Records kept one by one; the sums cover all.
+_KEPT_RECORDS = 10_000
+_RECENT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PerformanceRecord:
+    """One reported call; ``execution_time`` in seconds."""
+
+    backend: BackendType
+    operation: str
+    data_size: int
+    execution_time: float
+    success: bool
+
+
+class PerformanceHistory(Guarded):
+    """Records and their sums. Thread-safe."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._records: deque[PerformanceRecord] = deque(maxlen=_KEPT_RECORDS)
+        self._sums: dict[tuple[BackendType, str], list[float]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        with self._lock:
+            return PerformanceHistory, (), (self._records.copy(), {key: list(sums) for key, sums in self._sums.items()})
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._records, self._sums = state
+
+    def add(self, record: PerformanceRecord) -> None:
+        """Keep a record."""
+        with self._lock:
+            self._records.append(record)
+            sums = self._sums.setdefault((record.backend, record.operation), [0.0, 0, 0])
+            if record.success:
+                sums[0] += record.execution_time
+                sums[1] += 1
+            else:
+                sums[2] += 1
+
+    def records(self) -> list[PerformanceRecord]:
+        """The records, oldest first."""
+        with self._lock:
+            return list(self._records)
+
+    def summary(self) -> dict[str, Any]:
+        """Totals per backend and operation; ``avg_time`` is nan where no call succeeded."""
+        with self._lock:
+            stats = {
+                key: {
+                    "total_time": total,
+                    "count": int(count),
+                    "failures": int(failures),
+                    "avg_time": total / count if count else math.nan,
+                }
+                for key, (total, count, failures) in self._sums.items()
+            }
+            recent = [record.backend for record in list(self._records)[-_RECENT:]]
+        total_records = sum(entry["count"] + entry["failures"] for entry in stats.values())
+        return {"total_records": int(total_records), "operation_stats": stats, "recent_backends": recent}
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._records.clear()
+            self._sums.clear()

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hpfracc.engine.selection.choose import Chooser, Option
-from hpfracc.engine.selection.cost import CostModel
+from hpfracc.engine.selection.costs import CostModel, Option
+from hpfracc.engine.selection.policy import Chooser
 from hpfracc.errors import InvalidInputError
 
 BUCKET = (0, 10)
@@ -107,7 +107,7 @@ def test_compiling_is_paid_once_it_would_have_paid_for_itself() -> None:
     plain, compiled = option("plain"), option("compiled", compile_key="compiled")
     costs.add_knot(plain.key, plain.x, 1e-3)
     costs.add_knot(compiled.key, compiled.x, 1e-4)
-    costs.add_compile(compiled.key, "compiled", 0.5)
+    costs.compiling.quote(compiled.key, "compiled", 0.5)
     chooser = Chooser(costs)
     times = {"plain": steady(1e-3), "compiled": steady(1e-4), "compile compiled": steady(0.5)}
     taken = play(chooser, [plain, compiled], times, 3000)
@@ -124,8 +124,8 @@ def test_first_calls_are_never_run_times() -> None:
     chooser.observe("slot", BUCKET, made, 0.5, first=True)
     chooser.observe("slot", BUCKET, made, 1e-3)
     assert costs.estimate(made.key, BUCKET, made.x).seconds == pytest.approx(1e-3, rel=0.01)
-    assert costs.compile_cost(made.key, "code") == 0.0
-    assert costs.compile_cost(made.key, "other code") == pytest.approx(0.5, rel=0.01)
+    assert costs.compiling.price(made.key, "code") == 0.0
+    assert costs.compiling.price(made.key, "other code") == pytest.approx(0.5, rel=0.01)
 
 
 def test_exploration_finds_what_calibration_got_wrong_and_costs_little() -> None:
@@ -191,13 +191,13 @@ def test_what_is_known_can_be_kept_and_loaded() -> None:
     costs.add_knot("key", 10_000.0, 2e-2)
     for _ in range(5):
         costs.observe("key", BUCKET, 1000.0, 3e-3)
-    costs.observe_compile("key", "code", 0.25, 1000.0)
+    costs.compiling.buy("key", "code", 0.25, 1000.0)
     again = CostModel()
     again.load(costs.facts())
     assert again.estimate("key", BUCKET, 1000.0).seconds == pytest.approx(
         costs.estimate("key", BUCKET, 1000.0).seconds, rel=1e-9
     )
-    assert again.compile_cost("key", "code") == pytest.approx(0.25)
+    assert again.compiling.price("key", "code") == pytest.approx(0.25)
 
 
 def test_eight_threads_observe_at_once() -> None:
