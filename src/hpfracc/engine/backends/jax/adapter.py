@@ -94,9 +94,8 @@ class JaxAdapter(Adapter):
             _spec("exponential_recurrence", "blocked", INEXACT, workspace=workspace.exponential_recurrence),
         ),
         "chirp_transform": (_spec("chirp_transform", "fft", INEXACT, workspace=workspace.chirp_transform),),
-        "random": (
-            _spec("random", "arithmetic", FLOATS, differentiable=False, own_arrays=True, workspace=workspace.random),
-        ),
+        # Its operands are whole numbers: no derivative goes through, and none stops there.
+        "random": (_spec("random", "arithmetic", FLOATS, own_arrays=True, workspace=workspace.random),),
     }
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.solvers.sde.noise.process import GaussianNoise, Grid, stream_of
-from hpfracc.solvers.sde.noise.source import Source
+from hpfracc.solvers.sde.noise.source import RandomSource
 
 __all__ = ["Brownian"]
 
@@ -30,16 +30,16 @@ class Brownian(GaussianNoise):
 
     def covariance(self, s: Any, t: Any) -> np.ndarray:
         """``min(s, t)``."""
-        return np.minimum(np.asarray(s, float), np.asarray(t, float))
+        return np.asarray(np.minimum(np.asarray(s, float), np.asarray(t, float)))
 
-    def _sample(self, source: Source, grid: Grid, count: int) -> Any:
+    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
         steps = np.sqrt(np.diff(grid.times, prepend=0.0))
         if source.library == "numpy":
             return _sums(source, steps, count, 0)
         scaled = source.numbers(0, count, steps.size) * source.array(steps)
         return scaled.cumsum(-1)
 
-    def _refine(self, source: Source, rows: np.ndarray, grid: Grid, fine: Grid, parts: int) -> np.ndarray:
+    def _refine(self, source: RandomSource, rows: np.ndarray, grid: Grid, fine: Grid, parts: int) -> np.ndarray:
         """A bridge within each step, on its own."""
         drawn = _sums(source, np.sqrt(np.diff(fine.times, prepend=0.0)), rows.shape[0], stream_of(fine))
         error = rows - drawn[:, ::parts]
@@ -49,7 +49,7 @@ class Brownian(GaussianNoise):
         return drawn
 
 
-def _sums(source: Source, deviations: np.ndarray, count: int, stream: int) -> np.ndarray:
+def _sums(source: RandomSource, deviations: np.ndarray, count: int, stream: int) -> np.ndarray:
     result = np.empty((count, deviations.size), source.dtype)
     for low, high in source.chunks(count, deviations.size):
         numbers = source.numbers(low, high - low, deviations.size, stream=stream)

@@ -21,7 +21,7 @@ from scipy import fft
 
 from hpfracc._arrays import is_tracer, library_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.source import Source
+from hpfracc.solvers.sde.noise.source import RandomSource
 
 __all__ = ["eigenvalues", "multiply", "refuse_negative", "sample", "solve", "to_weights"]
 
@@ -46,7 +46,7 @@ def refuse_negative(values: Any, words: str) -> None:
     """Raise where an eigenvalue is negative: the sequence has no such embedding. Nothing is clipped."""
     if is_tracer(values):
         return
-    least = float(values.min())
+    least = float(values.detach().min() if library_of(values) == "torch" else values.min())
     if not least >= 0:
         raise InvalidInputError(
             f"the circulant embedding for {words} has the eigenvalue {least:.3g}; use method='cholesky' (up to 4,096 "
@@ -74,7 +74,7 @@ def to_weights(values: Any) -> Any:
     return weights
 
 
-def sample(source: Source, weights: Any, n: int, count: int, *, stream: int = 0, sums: bool = False) -> Any:
+def sample(source: RandomSource, weights: Any, n: int, count: int, *, stream: int = 0, sums: bool = False) -> Any:
     """``n`` steps for each of ``count`` paths, or their sums from 0 on (``n + 1`` points).
 
     ``weights`` are those of :func:`to_weights`, in double precision; of PyTorch or JAX they may carry a gradient.
@@ -98,7 +98,7 @@ def sample(source: Source, weights: Any, n: int, count: int, *, stream: int = 0,
     return xp.cat(parts) if source.library == "torch" else xp.concatenate(parts)
 
 
-def _steps(source: Source, weights: Any, normals: Any, n: int, xp: Any, sums: bool) -> Any:
+def _steps(source: RandomSource, weights: Any, normals: Any, n: int, xp: Any, sums: bool) -> Any:
     count, size = normals.shape
     scaled = normals * weights
     if source.library == "torch":
@@ -115,7 +115,7 @@ def _steps(source: Source, weights: Any, normals: Any, n: int, xp: Any, sums: bo
     return xp.cat([start, total], -1) if source.library == "torch" else xp.concatenate([start, total], -1)
 
 
-def _sample_numpy(source: Source, weights: np.ndarray, n: int, count: int, stream: int, sums: bool) -> np.ndarray:
+def _sample_numpy(source: RandomSource, weights: np.ndarray, n: int, count: int, stream: int, sums: bool) -> np.ndarray:
     narrow = source.dtype == "float32"
     own = weights.astype(np.float32) if narrow else weights
     result = np.empty((count, n + sums), source.dtype)

@@ -18,8 +18,8 @@ _LEAST_POINTS = 32
 _BOUNDS = (1e-3, 1.0 - 1e-3)
 #: Steps over which second differences are taken.
 _DILATIONS = (1, 2, 3, 4)
-#: Lags after which correlations of second differences, which fall like k^(2H-4), add nothing.
-_LAGS = 2000
+#: Lags after which squared correlations of second differences, which fall like k^(4H-8), add nothing.
+_LAGS = 300
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _log_density(index: float, waves: np.ndarray) -> np.ndarray:
     power = 2.0 * index + 1.0
     turns = waves / (2.0 * math.pi)
     total = special.zeta(power, turns) + special.zeta(power, 1.0 - turns)
-    return np.log(2.0 * np.sin(0.5 * waves) ** 2 * total)
+    return np.asarray(np.log(2.0 * np.sin(0.5 * waves) ** 2 * total))
 
 
 def _whittle(steps: np.ndarray) -> tuple[float, float]:
@@ -167,20 +167,23 @@ def _second_differences(levels: np.ndarray, dilation: int) -> np.ndarray:
 
 def _log_covariance(index: float, points: int) -> np.ndarray:
     """Covariances of the logarithms of the mean squares: ``2/N sum_k r(k)^2`` with the correlations r."""
-    lags = np.arange(-_LAGS, _LAGS + 1, dtype=np.float64)
+    powers = np.arange(_LAGS + 2 * max(_DILATIONS) + 1, dtype=np.float64) ** (2.0 * index)
+    lags = np.arange(-_LAGS, _LAGS + 1)
     filters = ((0, 1.0), (1, -2.0), (2, 1.0))
 
     def covariance(one: int, two: int) -> np.ndarray:
-        total = np.zeros_like(lags)
+        total = np.zeros(lags.size)
         for p, a in filters:
             for q, b in filters:
-                total -= 0.5 * a * b * np.abs(lags + one * p - two * q) ** (2.0 * index)
+                total -= 0.5 * a * b * powers[np.abs(lags + one * p - two * q)]
         return total
 
     variances = {m: float(covariance(m, m)[_LAGS]) for m in _DILATIONS}
     matrix = np.empty((len(_DILATIONS), len(_DILATIONS)))
     for i, one in enumerate(_DILATIONS):
-        for j, two in enumerate(_DILATIONS):
+        for j, two in enumerate(_DILATIONS[: i + 1]):
             number = points - 2 * max(one, two)
-            matrix[i, j] = 2.0 * np.sum(covariance(one, two) ** 2) / (number * variances[one] * variances[two])
+            matrix[i, j] = matrix[j, i] = (
+                2.0 * np.sum(covariance(one, two) ** 2) / (number * variances[one] * variances[two])
+            )
     return matrix

@@ -11,12 +11,20 @@ import numpy as np
 from scipy import special
 
 from hpfracc._arrays import library_of
-from hpfracc._xp import NUMPY, namespace_of, of_variables
+from hpfracc._xp import namespace_of, of_variables
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise import circulant
 from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance, noise_weights
-from hpfracc.solvers.sde.noise.process import MOST_POINTS, GaussianNoise, Grid, read_hurst, read_positive, stream_of
-from hpfracc.solvers.sde.noise.source import Source, make_source, read_size
+from hpfracc.solvers.sde.noise.process import (
+    MOST_POINTS,
+    GaussianNoise,
+    Grid,
+    plain_hurst,
+    read_hurst,
+    read_positive,
+    stream_of,
+)
+from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 from hpfracc.solvers.sde.noise.volterra import sample_hybrid
 
 __all__ = ["FractionalBrownian", "fbm", "fgn"]
@@ -57,8 +65,8 @@ class FractionalBrownian(GaussianNoise):
 
     References
     ----------
-    .. [1] B. B. Mandelbrot, J. W. van Ness, "Fractional Brownian motions, fractional noises and applications", SIAM Rev.
-       10, 1968.
+    .. [1] B. B. Mandelbrot, J. W. van Ness, "Fractional Brownian motions, fractional noises and applications", SIAM
+       Rev. 10, 1968.
     .. [2] M. Bennedsen, A. Lunde, M. S. Pakkanen, "Hybrid scheme for Brownian semistationary processes", Finance Stoch.
        21, 2017.
 
@@ -88,7 +96,7 @@ class FractionalBrownian(GaussianNoise):
 
     def covariance(self, s: Any, t: Any) -> np.ndarray:
         """``E X_s X_t``, for arrays that broadcast."""
-        hurst = float(self.H)
+        hurst = plain_hurst(self.H)
         s, t = np.broadcast_arrays(np.asarray(s, float), np.asarray(t, float))
         if self.kind == "fbm":
             return np.asarray(0.5 * (s ** (2 * hurst) + t ** (2 * hurst) - np.abs(t - s) ** (2 * hurst)))
@@ -97,7 +105,7 @@ class FractionalBrownian(GaussianNoise):
         factor = 2 * hurst / (hurst + 0.5) * special.hyp2f1(0.5 - hurst, 1.0, hurst + 1.5, ratio)
         return np.asarray(factor * ratio ** (hurst + 0.5) * high ** (2 * hurst))
 
-    def _sample(self, source: Source, grid: Grid, count: int) -> Any:
+    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
         if grid.step is None or (self.kind == "volterra" and grid.steps <= MOST_POINTS):
             if library_of(self.H) != "python" and _tracks(self.H):
                 raise InvalidInputError(
@@ -105,14 +113,14 @@ class FractionalBrownian(GaussianNoise):
                 )
             return self._by_cholesky(source, grid, count)
         if self.kind == "volterra":
-            return sample_hybrid(source, float(self.H), grid.steps, grid.step, count)
+            return sample_hybrid(source, plain_hurst(self.H), grid.steps, grid.step, count)
         return _sums(source, self.H, grid.steps, grid.step, count)
 
-    def _refine(self, source: Source, rows: np.ndarray, grid: Grid, fine: Grid, parts: int) -> np.ndarray:
+    def _refine(self, source: RandomSource, rows: np.ndarray, grid: Grid, fine: Grid, parts: int) -> np.ndarray:
         """On uniform grids by kriging of the steps, whose covariances are Toeplitz matrices."""
         if self.kind == "volterra" or grid.step is None or fine.step is None:
             return super()._refine(source, rows, grid, fine, parts)
-        hurst, n = float(self.H), fine.steps
+        hurst, n = plain_hurst(self.H), fine.steps
         weights = noise_weights(hurst, n)
         drawn = circulant.sample(source, weights, n, rows.shape[0], stream=stream_of(fine))
         given = np.diff(rows) / fine.step**hurst
@@ -133,7 +141,7 @@ def _tracks(value: Any) -> bool:
     return bool(getattr(value, "requires_grad", False)) or library_of(value) == "jax"
 
 
-def _sums(source: Source, hurst: Any, n: int, step: Any, count: int, *, sums: bool = True) -> Any:
+def _sums(source: RandomSource, hurst: Any, n: int, step: Any, count: int, *, sums: bool = True) -> Any:
     """Fractional Gaussian noise of ``n`` steps, or its sums, scaled to the step."""
     xp = namespace_of(hurst)
     if xp.library == "numpy":
@@ -254,7 +262,7 @@ def fbm(
 
 def _read(
     n: Any, hurst: Any, size: Any, rng: Any, key: Any, first_path: int, dtype: Any, method: str, length: Any
-) -> tuple[Source, tuple[int, ...], int, int]:
+) -> tuple[RandomSource, tuple[int, ...], int, int]:
     try:
         steps = operator.index(n)
     except TypeError:
@@ -272,6 +280,6 @@ def _read(
     return source, shape, count, steps
 
 
-def _by_cholesky(source: Source, hurst: Any, n: int, count: int) -> Any:
+def _by_cholesky(source: RandomSource, hurst: Any, n: int, count: int) -> Any:
     times = np.arange(n + 1, dtype=np.float64)
     return FractionalBrownian(hurst)._by_cholesky(source, Grid(times, None), count)

@@ -27,10 +27,9 @@ def autocovariance(hurst: Any, n: int, xp: Namespace = NUMPY) -> Any:
     The relative error is 6e-14 at most.
     """
     twice = 2.0 * hurst
-    two, three, four = (xp.power(np.array(base), twice) for base in (2.0, 3.0, 4.0))
-    # 2^(2H-1) - 1, which is exactly 0 at H = 1/2.
-    first = xp.expm1((twice - 1.0) * xp.array(np.log(2.0)))
-    head = [1.0 + 0.0 * twice, first, 0.5 * (three - 2.0 * two + 1.0), 0.5 * (four - 2.0 * three + two)]
+    # In powers less 1, whose sums vanish with H = 1/2 and keep their digits near it.
+    two, three, four = (xp.expm1((twice - 1.0) * xp.array(np.log(base))) for base in (2.0, 3.0, 4.0))
+    head = [1.0 + 0.0 * twice, two, 1.5 * three - 2.0 * two, 2.0 * four - 3.0 * three + two]
     head = [xp.array(value) if xp.library == "numpy" else value for value in head]
     near = xp.stack(head[: n + 1])
     if n < _FIRST:

@@ -13,9 +13,9 @@ from scipy import linalg
 
 from hpfracc._arrays import is_tracer, library_of
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.sde.noise.source import Source, make_source, read_size
+from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 
-__all__ = ["MOST_POINTS", "GaussianNoise", "Grid", "Noise", "read_grid", "read_hurst", "read_positive"]
+__all__ = ["MOST_POINTS", "GaussianNoise", "Grid", "Noise", "plain_hurst", "read_grid", "read_hurst", "read_positive"]
 
 #: Points up to which covariance matrices are factorised: 4,096 take 130 MiB and a second.
 MOST_POINTS = 4096
@@ -42,7 +42,7 @@ def read_grid(t: Any) -> Grid:
     if is_tracer(t):
         raise InvalidInputError("t is being traced; the times must be known: make them outside the traced function")
     if library_of(t) == "torch":
-        t = t.detach().cpu()
+        t = t.detach().cpu().numpy()
     elif library_of(t) == "cupy":
         t = t.get()
     try:
@@ -69,7 +69,7 @@ def read_hurst(hurst: Any) -> Any:
             raise ShapeError(f"H has shape {tuple(hurst.shape)}; give one number, and call once for each")
         if is_tracer(hurst):
             return hurst
-        value = float(hurst)
+        value = plain_hurst(hurst)
     else:
         try:
             hurst = value = float(hurst)
@@ -78,6 +78,13 @@ def read_hurst(hurst: Any) -> Any:
     if not 0.0 < value < 1.0:
         raise InvalidInputError(f"H={value}: the Hurst index lies strictly between 0 and 1; 0.5 is Brownian motion")
     return hurst
+
+
+def plain_hurst(hurst: Any) -> float:
+    """H as a number."""
+    if is_tracer(hurst):
+        raise InvalidInputError("H is being traced, and this needs its value; call it outside the traced function")
+    return float(hurst.detach()) if library_of(hurst) == "torch" else float(hurst)
 
 
 def read_positive(name: str, value: Any) -> float:
@@ -104,7 +111,7 @@ class Noise(ABC):
         first_path: int = 0,
         dtype: Any = None,
     ) -> Any:
-        """Values at the times ``t``.
+        r"""Values at the times ``t``.
 
         Parameters
         ----------
@@ -124,7 +131,7 @@ class Noise(ABC):
 
         Returns
         -------
-        array, shape (\\*size, n)
+        array, shape (\*size, n)
         """
         grid = read_grid(t)
         shape = read_size(size)
@@ -133,7 +140,7 @@ class Noise(ABC):
         return self._sample(source, grid, count).reshape(*shape, grid.times.size)
 
     @abstractmethod
-    def _sample(self, source: Source, grid: Grid, count: int) -> Any:
+    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
         """``count`` paths at the times of the grid, shape ``(count, n)``."""
 
     def _parameters(self) -> tuple[Any, ...]:
@@ -156,10 +163,10 @@ class GaussianNoise(Noise):
     def covariance(self, s: Any, t: Any) -> np.ndarray:
         """``E X_s X_t``, for arrays that broadcast."""
 
-    def _sample(self, source: Source, grid: Grid, count: int) -> Any:
+    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
         return self._by_cholesky(source, grid, count)
 
-    def _by_cholesky(self, source: Source, grid: Grid, count: int, stream: int = 0) -> Any:
+    def _by_cholesky(self, source: RandomSource, grid: Grid, count: int, stream: int = 0) -> Any:
         """Exact on any grid, by the factor of the covariance matrix."""
         times = grid.times
         random = self.covariance(times, times) > 0  # not the start of a process that begins at 0
@@ -225,13 +232,13 @@ class GaussianNoise(Noise):
         result[:, ::parts] = rows
         return fine.times, result.reshape(*coarse.shape[:-1], fine.times.size)
 
-    def _refine(self, source: Source, rows: np.ndarray, grid: Grid, fine: Grid, parts: int) -> np.ndarray:
+    def _refine(self, source: RandomSource, rows: np.ndarray, grid: Grid, fine: Grid, parts: int) -> np.ndarray:
         drawn: np.ndarray = self._by_cholesky(source, fine, rows.shape[0], stream_of(fine))
         kept = self.covariance(grid.times, grid.times) > 0
         times = grid.times[kept]
         given = linalg.cho_factor(self.covariance(times[:, None], times[None, :]), lower=True)
         gain = linalg.cho_solve(given, self.covariance(times[:, None], fine.times[None, :]))
-        return drawn + (rows - drawn[:, ::parts])[:, kept] @ gain
+        return np.asarray(drawn + (rows - drawn[:, ::parts])[:, kept] @ gain)
 
 
 def stream_of(fine: Grid) -> int:
@@ -243,14 +250,14 @@ def _divided(times: np.ndarray, parts: int) -> np.ndarray:
     """Each step divided evenly; the given times themselves stay as they are."""
     shares = np.arange(parts) / parts
     between = times[:-1, None] + np.diff(times)[:, None] * shares
-    return np.append(between.ravel(), times[-1])
+    return np.asarray(np.append(between.ravel(), times[-1]))
 
 
-def _products(source: Source, factor: np.ndarray, count: int, stream: int) -> np.ndarray:
+def _products(source: RandomSource, factor: np.ndarray, count: int, stream: int) -> np.ndarray:
     """``factor @ normals`` for each path; a path has the same place in the same product whatever the batch."""
     result = np.empty((count, factor.shape[0]), source.dtype)
     begin = source.first - source.first % _TOGETHER
-    whole = Source("numpy", "cpu", "float64", source.key, begin)
+    whole = RandomSource("numpy", "cpu", "float64", source.key, begin)
     for low in range(begin, source.first + count, _TOGETHER):
         values = whole.numbers(low - begin, _TOGETHER, factor.shape[1], stream=stream) @ factor.T
         first, last = max(low, source.first), min(low + _TOGETHER, source.first + count)

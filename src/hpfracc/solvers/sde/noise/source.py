@@ -1,12 +1,11 @@
 """Where random numbers come from: a key, the first path, and the library, device and precision of the result.
 
-A number depends on the key, the stream, its path and its place alone. So paths 0 to 999 are the same in one call, in ten
-calls of 100 with ``first_path=``, in chunks of any size, and on several machines.
+A number depends on the key, the stream, its path and its place alone. So paths 0 to 999 are the same in one call, in
+ten calls of 100 with ``first_path=``, in chunks of any size, and on several machines.
 """
 
 from __future__ import annotations
 
-import math
 import operator
 import sys
 from collections.abc import Iterator
@@ -16,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import device_of, dtype_name, library_of
-from hpfracc._optional import import_optional
 from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["Source", "make_source", "read_size"]
+__all__ = ["RandomSource", "make_source", "read_size"]
 
 _random = get_operation("random")
 
@@ -29,7 +27,7 @@ _CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 17, 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RandomSource:
     """Random numbers for the paths ``first``, ``first + 1``, ...
 
     Attributes
@@ -82,9 +80,9 @@ class Source:
         for low in range(0, count, max(1, rows)):
             yield low, min(count, low + rows)
 
-    def restarted(self) -> Source:
+    def restarted(self) -> RandomSource:
         """The same on the host, in double precision."""
-        return Source("numpy", "cpu", "float64", np.asarray(self.key), self.first)
+        return RandomSource("numpy", "cpu", "float64", np.asarray(self.key), self.first)
 
 
 def read_size(size: Any) -> tuple[int, ...]:
@@ -98,9 +96,7 @@ def read_size(size: Any) -> tuple[int, ...]:
     return shape
 
 
-def make_source(
-    rng: Any, key: Any, *like: Any, dtype: Any = None, first_path: int = 0, count: int = 1
-) -> Source:
+def make_source(rng: Any, key: Any, *like: Any, dtype: Any = None, first_path: int = 0, count: int = 1) -> RandomSource:
     """The source that ``rng`` or ``key`` names, for results like the arrays among ``like``."""
     if rng is not None and key is not None:
         raise InvalidInputError("both rng= and key= were given; use key= for JAX and rng= for everything else")
@@ -113,7 +109,7 @@ def make_source(
         raise InvalidInputError(f"first_path={first_path!r}: use a whole number from 0 to 2**63 - 1 less the paths")
     if library == "jax" and first + count >= 2**31 and not sys.modules["jax"].config.jax_enable_x64:
         raise InvalidInputError(f"path {first + count:,} needs 64-bit integers; set jax_enable_x64")
-    return Source(library, device, _read_dtype(dtype, inherited, library), _read_key(rng, key), first)
+    return RandomSource(library, device, _read_dtype(dtype, inherited, library), _read_key(rng, key), first)
 
 
 def _placement(rng: Any, key: Any, like: tuple[Any, ...]) -> tuple[str, str, str | None]:
@@ -124,11 +120,12 @@ def _placement(rng: Any, key: Any, like: tuple[Any, ...]) -> tuple[str, str, str
         if found in ("torch", "jax", "cupy"):
             library, device, dtype = found, device_of(value), dtype_name(value)
     if key is not None:
-        import_optional("jax")
+        if library_of(key) != "jax":
+            raise InvalidInputError(f"key={key!r}: give a key of JAX, as from jax.random.key(0)")
         if library not in ("numpy", "jax"):
             raise InvalidInputError(f"key= makes JAX arrays, and the other arguments are of {library}; use rng=")
         if library == "numpy":
-            library, device = "jax", device_of(key) if library_of(key) == "jax" else "cpu"
+            library, device = "jax", device_of(key)
     elif _is_torch_generator(rng):
         if library not in ("numpy", "torch"):
             raise InvalidInputError(f"a torch.Generator beside arrays of {library}; use a seed")
@@ -178,13 +175,9 @@ def _read_key(rng: Any, key: Any) -> Any:
 def _jax_key(key: Any) -> Any:
     jax = sys.modules["jax"]
     words = key
-    if library_of(key) == "jax" and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
+    if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
         words = jax.random.key_data(key)
     words = jax.numpy.asarray(words)
     if words.dtype != np.uint32 or words.ndim != 1 or not 1 <= words.size <= 4:
-        raise InvalidInputError(
-            f"key={key!r}: use one key of jax.random.key; for several, map over them with jax.vmap"
-        )
+        raise InvalidInputError(f"key={key!r}: use one key of jax.random.key; for several, map over them with jax.vmap")
     return jax.numpy.concatenate([words, jax.numpy.zeros(4 - words.size, np.uint32)])
-
-

@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 from scipy import fft
 
-from hpfracc.solvers.sde.noise.source import Source
+from hpfracc.solvers.sde.noise.source import RandomSource
 
 __all__ = ["sample_hybrid", "sample_hybrid_pair"]
 
 
-def sample_hybrid(source: Source, hurst: float, n: int, step: float, count: int) -> Any:
+def sample_hybrid(source: RandomSource, hurst: float, n: int, step: float, count: int) -> Any:
     """The process at ``n + 1`` points, shape ``(count, n + 1)``."""
     return sample_hybrid_pair(source, hurst, n, step, count)[0]
 
 
-def sample_hybrid_pair(source: Source, hurst: float, n: int, step: float, count: int) -> tuple[Any, Any]:
+def sample_hybrid_pair(source: RandomSource, hurst: float, n: int, step: float, count: int) -> tuple[Any, Any]:
     """The process at ``n + 1`` points, and the ``n`` increments of its Brownian motion.
 
     The numbers are drawn in float64 on the host and handed over in the source's own precision and library.
@@ -43,7 +43,7 @@ def sample_hybrid_pair(source: Source, hurst: float, n: int, step: float, count:
     size = fft.next_fast_len(2 * n, real=True)
     spectrum = fft.rfft(kernel[:n], size)
     scale = math.sqrt(2.0 * hurst) * step**hurst
-    host = Source("numpy", "cpu", "float64", np.asarray(source.key), source.first)
+    host = RandomSource("numpy", "cpu", "float64", np.asarray(source.key), source.first)
     paths = np.zeros((count, n + 1))
     increments = np.empty((count, n))
     for low, high in host.chunks(count, 4 * n):
