@@ -123,7 +123,7 @@ def test_output_goes_through_links_and_replaces_nothing_else(
     for command in (["profile", "page", str(profile), "-o"], ["wisdom", "export"]):
         for place in (pipe, tmp_path, Path(""), Path(os.devnull), Path("/dev/full")):
             assert main([*command, str(place)]) == 2
-            assert "not a plain file" in capsys.readouterr().err
+            assert "not a regular file" in capsys.readouterr().err
         assert main([*command, str(link)]) == 0
         assert link.is_symlink()
         assert target.stat().st_size > 0
