@@ -104,7 +104,7 @@ def _nesting(data: bytes, max_depth: int) -> int:
     count = data.count(b"[") + data.count(b"{")
     if count <= max_depth:
         return count
-    # Once escaped quotes are gone, each quote begins or ends a string. Dropping adjacent pairs quotes the same brackets.
+    # Without escaped quotes, each quote begins or ends a string. Dropping adjacent pairs quotes the same brackets.
     quoted = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_ONE_KIND, _NOT_STRUCTURE).replace(b'""', b"")
     brackets = b"".join(quoted.split(b'"')[::2])
     for depth in range(max_depth + 1):
