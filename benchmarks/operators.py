@@ -1,8 +1,8 @@
-"""Caputo derivatives: beside other libraries, beside the bare FFT pair, and on a card.
+"""Caputo derivatives: beside other libraries, beside the bare FFT pair, and on a GPU.
 
 ``python benchmarks/operators.py [--peers PYTHON] [--device cuda]``. ``PYTHON`` is an interpreter whose environment has
 differint, pycaputo and numfracpy; without it their columns are left out. The bare pair is what any method by FFT must
-pay: one transform of the samples, one back, the transform of the weights kept (SciPy on the host, PyTorch on a card).
+pay: one transform of the samples, one back, the transform of the weights kept (SciPy on the host, PyTorch on a GPU).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def host(python: str | None) -> dict[str, Any]:
     return data
 
 
-def card(device: str) -> dict[str, Any]:
+def gpu(device: str) -> dict[str, Any]:
     """Resident tensors: forward, and forward with backward, beside the bare pair with autograd."""
     import torch
 
@@ -148,7 +148,7 @@ def card(device: str) -> dict[str, Any]:
                 "bare+": lambda trained=trained, bare=bare: trained(bare),
             }
             rows.append({"shape": shape, "dtype": str(dtype), **timed_in_rounds(contest, 2.0, torch.cuda.synchronize)})
-    print(f"\nCaputo derivative of order {ALPHA} (l1-2), tensors resident on the card")
+    print(f"\nCaputo derivative of order {ALPHA} (l1-2), tensors resident on the GPU")
     print_table(
         ("shape", "dtype", "forward", "bare", "ratio", "forward + backward", "bare", "ratio"),
         [
@@ -165,7 +165,7 @@ def card(device: str) -> dict[str, Any]:
             for row in rows
         ],
     )
-    return {"card": rows}
+    return {"gpu": rows}
 
 
 def main() -> None:
@@ -178,7 +178,7 @@ def main() -> None:
     print(heading("Caputo derivatives"))
     data = {} if options.only_device else host(options.peers)
     if options.device:
-        data |= card(options.device)
+        data |= gpu(options.device)
     write_json("operators", data)
 
 

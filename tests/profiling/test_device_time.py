@@ -169,7 +169,7 @@ def test_a_named_library_is_asked_alone(plug: Plug):
 
 
 def test_a_library_in_use_is_asked_first(plug: Plug):
-    """One that is merely imported is not made to open a card for a span."""
+    """One that is merely imported is not made to open a GPU for a span."""
     idle, used = plug("idle"), plug("used")
     idle.used = False
     profiler = Profiler()

@@ -10,8 +10,8 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.forecast import LEAST_BYTES, forecasts
 from hpfracc.engine.memory.host import resident_bytes
-from hpfracc.engine.selection.candidates import Request, stays_put
-from hpfracc.engine.selection.needs import forecast_key, modelled_bytes
+from hpfracc.engine.selection.candidates import forecast_key, modelled_bytes, stays_put
+from hpfracc.engine.selection.request import Request
 
 __all__ = ["Marks", "read_marks", "record_peak"]
 

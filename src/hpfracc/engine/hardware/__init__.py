@@ -1,4 +1,4 @@
-"""What this machine has: processor, memory, graphics cards, versions, and a fingerprint for each way of computing.
+"""What this machine has: processor, memory, GPUs, versions, and a fingerprint for each way of computing.
 
 No array library is imported to find out, and nothing here raises because a machine lacks something. The names below
 are loaded when they are first touched (PEP 562), so that importing this package costs next to nothing.

@@ -32,7 +32,7 @@ class Machine:
     ram : int or None
         Bytes of memory in the machine; what this process may use of it is the affair of ``engine.memory``.
     gpus : tuple of GPU
-        Graphics cards that this process may use, in the order of their device numbers.
+        GPUs that this process may use, in the order of their device numbers.
     libraries : Mapping[str, str or None]
         Versions by module; None where not installed.
     """
@@ -46,7 +46,7 @@ class Machine:
     libraries: Mapping[str, str | None]
 
     def gpu(self, device: str) -> GPU | None:
-        """The card behind a device's name such as ``"cuda:0"``, or None where it is not known."""
+        """The GPU behind a device's name such as ``"cuda:0"``, or None where it is not known."""
         return next((gpu for gpu in self.gpus if gpu.device == device), None)
 
     def to_dict(self) -> dict[str, Any]:
