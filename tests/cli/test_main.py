@@ -167,7 +167,7 @@ def test_a_reader_that_leaves_is_no_error():
     [
         ({"HPFRACC_GPU_MEMORY_LIMIT": "2"}, "HPFRACC_GPU_MEMORY_LIMIT='2'"),
         ({"HPFRACC_ENABLE_LEARNING": "perhaps"}, "HPFRACC_ENABLE_LEARNING='perhaps'"),
-        ({"HPFRACC_FORCE_NUMPY": "1", "HPFRACC_DISABLE_NUMPY": "1"}, "forced and disabled at once"),
+        ({"HPFRACC_FORCE_NUMPY": "1", "HPFRACC_DISABLE_NUMPY": "1"}, "cannot be both forced and disabled"),
     ],
 )
 def test_a_bad_environment_is_named(
