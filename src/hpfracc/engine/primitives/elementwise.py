@@ -48,7 +48,7 @@ class Elementwise(Primitive):
     operands = ("*",)
 
     def describe(self, *arrays: Any, expression: str, names: Sequence[str]) -> Call:
-        """Check formula and operands; ``facts``: ``steps``, bytes of ``temporaries`` and if ``reused``, ``result``."""
+        """Check formula and operands; ``facts``: ``steps``, bytes of ``temporaries``, ``result``."""
         formula = parse_expression(expression, names)
         if len(arrays) != len(formula.names):
             raise ShapeError(
@@ -70,8 +70,7 @@ class Elementwise(Primitive):
             output_bytes=size * dtype_bytes(result),
             facts={
                 "steps": formula.steps,
-                "temporaries": live_bytes(expression, formula.names, tuple(shapes), dtype, False),
-                "reused": live_bytes(expression, formula.names, tuple(shapes), dtype, True),
+                "temporaries": live_bytes(expression, formula.names, tuple(shapes), dtype),
                 "result": result,
             },
         )
@@ -93,10 +92,7 @@ class Elementwise(Primitive):
 
     def workspace(self, call: Call, algorithm: str) -> int:
         """Intermediate results: whole arrays, or nothing where the formula is evaluated piece by piece."""
-        if algorithm != "default":
-            return 0
-        temporaries: int = call.facts["temporaries"]
-        return max(0, temporaries - call.output_bytes)
+        return int(call.facts["temporaries"]) if algorithm == "default" else 0
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis, the longest first."""

@@ -1,25 +1,28 @@
-"""The bytes a call would take on an arm: the kernel's own model or the primitive's, corrected by what was seen."""
+"""The bytes a call would take on an arm: the kernel's model, corrected by measured peaks."""
 
 from __future__ import annotations
 
-from hpfracc.engine.backends import registry
+from hpfracc.engine.backends import cufft, registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.memory.forecast import forecasts
+from hpfracc.engine.memory.forecast import Kind, forecasts
 from hpfracc.engine.memory.host import thread_bytes
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.workers import started_workers
 
-__all__ = ["forecast_key", "fresh_bytes", "modelled_bytes", "predicted_bytes", "starting_bytes"]
+__all__ = ["forecast_kind", "fresh_bytes", "modelled_bytes", "predicted_bytes", "starting_bytes"]
 
 
 def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
-    """Operands, result and workspace, as the model says."""
-    own = arm.spec.workspace
-    workspace = primitive.workspace(call, arm.algorithm) if own is None else own(call, arm)
-    return call.input_bytes + call.output_bytes + workspace
+    """Operands, result and what the kernel takes besides, as its model says; on a GPU with cuFFT's work area."""
+    spec, algorithm = arm.spec, arm.algorithm
+    model = spec.memory if arm.on_host or spec.gpu_memory is None else spec.gpu_memory
+    workspace, elements = primitive.workspace(call, algorithm), primitive.block_elements(call, algorithm)
+    size = call.input_bytes + call.output_bytes + model.bytes(workspace, elements, arm.workers)
+    transform = None if arm.on_host else primitive.transform(call, algorithm)
+    return size if transform is None else size + cufft.work_bytes(transform)
 
 
-def forecast_key(call: Call, arm: Arm) -> tuple[str, str, str, str]:
+def forecast_kind(call: Call, arm: Arm) -> Kind:
     """What calls have in common whose predictions err alike."""
     variant = call.facts.get("kind", "")
     kind = f"{call.dtype} {variant}" if variant else call.dtype
@@ -29,7 +32,7 @@ def forecast_key(call: Call, arm: Arm) -> tuple[str, str, str, str]:
 def predicted_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
     """Bytes in all, corrected by what earlier calls of this kind took."""
     need = modelled_bytes(primitive, call, arm)
-    factor = forecasts.correction(forecast_key(call, arm))
+    factor = forecasts.correction(forecast_kind(call, arm), call.bucket)
     return need if factor == 1.0 else int(need * factor)
 
 
