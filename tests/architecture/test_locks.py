@@ -20,7 +20,7 @@ def problems(source: Path) -> list[str]:
     """Uses below ``source`` that break the rule, as sentences."""
     found = []
     for module in find_modules(source).values():
-        for node in ast.walk(ast.parse(module.path.read_text(encoding="utf-8"))):
+        for node in ast.walk(module.tree()):
             where = f"{module.name}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.ImportFrom) and node.module in MODULES:
                 found.append(f"{where} imports names of {node.module}; see hpfracc.engine.locks")

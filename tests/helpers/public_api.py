@@ -34,6 +34,21 @@ PUBLIC_MODULES = (
 CALLED_BY_SYNTAX = ("__call__", "__enter__", "__exit__", "__getitem__", "__iter__", "__len__")
 #: Parameters whose default is spelled otherwise and means the same.
 SAME_DEFAULTS = {("axis", -1, None)}  # None: the last axis, or the one that labels of pandas and xarray name
+#: Members of public classes that only the library itself uses; the reference names none of them.
+INTERNAL = {
+    "Operation": {
+        "call_plainly",
+        "known_plan",
+        "plan_for",
+        "primitive",
+        "renew_lock",
+        "reset",
+        "reset_plans",
+        "retire",
+    },
+    "FractionalOperator": {"any_grid_rules", "applied", "grids", "rules", "usual_origin"},
+    "Method": {"at_minus_one", "at_one", "fixed", "implicit", "libraries", "refuses", "solve", "weights"},
+}
 Call = tuple[int, tuple[str, ...]]
 
 
@@ -85,6 +100,8 @@ def members(value: Any) -> list[str]:
     ours = {name for base in owner.__mro__ if base.__module__.startswith("hpfracc") for name in vars(base)}
     if not inspect.isclass(value):
         ours |= set(getattr(value, "__dict__", ()))
+    for base in owner.__mro__:
+        ours -= INTERNAL.get(base.__name__, set())
     return sorted(name for name in ours if not name.startswith("_") or name in CALLED_BY_SYNTAX)
 
 
