@@ -6,44 +6,54 @@ set it; of any other call nothing is known, and nothing is recorded.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.forecast import LEAST_BYTES, forecasts
-from hpfracc.engine.memory.host import resident_bytes, reusable_bytes
+from hpfracc.engine.memory.host import free_heap_bytes, resident_bytes
 from hpfracc.engine.selection.candidates import Request, stays_put
 from hpfracc.engine.selection.needs import forecast_kind, modelled_bytes
 
 __all__ = ["Marks", "read_marks", "record_peak"]
 
-#: Bytes in use, and the most so far.
-Marks = tuple[int, int]
-
-#: On the host everything else that the process does shows too: only calls well above that are looked at.
+#: On the host everything else that the process does is measured too: only calls well above that are looked at.
 _LEAST_ON_HOST = 4 * LEAST_BYTES
+#: Share of a call that the heap may hold free before it: what is taken from there is not measured.
+_MOST_FREE = 0.1
+
+
+class Marks(NamedTuple):
+    """Bytes in use, the most so far, and bytes that the engine's pool has handed out a second time."""
+
+    used: int
+    peak: int
+    reused: int = 0
 
 
 def read_marks(request: Request, arm: Arm) -> Marks | None:
-    """The marks before a call, or None where it is too small to be measured."""
+    """The marks before a call, or None where it cannot be measured."""
     need = modelled_bytes(request.primitive, request.call, arm)
     if need < (_LEAST_ON_HOST if arm.on_host else LEAST_BYTES):
         return None
-    if not arm.on_host:
-        return registry.adapter(arm.backend).peak_bytes(arm.device)
     # JAX frees what a call is done with some time after it, in threads of its own.
-    marks = None if arm.backend == "jax" else resident_bytes()
-    # What the heap and the engine's pool keep free is used first, without a trace in the marks.
-    return None if marks is None else (marks[0] - reusable_bytes() - host_buffers.stats().held_bytes, marks[1])
+    if arm.on_host and (arm.backend == "jax" or free_heap_bytes() > _MOST_FREE * need):
+        return None
+    return _read(arm)
+
+
+def _read(arm: Arm) -> Marks | None:
+    marks = resident_bytes() if arm.on_host else registry.adapter(arm.backend).peak_bytes(arm.device)
+    return None if marks is None else Marks(*marks, host_buffers.reused if arm.on_host else 0)
 
 
 def record_peak(request: Request, arm: Arm, before: Marks | None) -> None:
     """Keep the peak of a call that left a new high-water mark."""
-    if before is None:
+    after = None if before is None else _read(arm)
+    if before is None or after is None or after.peak <= before.peak:
         return
-    after = resident_bytes() if arm.on_host else registry.adapter(arm.backend).peak_bytes(arm.device)
-    if after is None or after[1] <= before[1]:
-        return
-    taken = after[1] - before[0]
+    taken = after.peak - before.used + after.reused - before.reused
     if stays_put(request.placement, arm):
         taken += request.call.input_bytes
     need = modelled_bytes(request.primitive, request.call, arm)

@@ -20,7 +20,7 @@ from hpfracc.engine.cgroups import Group, find_groups, own_groups_text, read_tex
 if sys.platform != "win32":
     import resource
 
-__all__ = ["Bound", "HostMemory", "HostProbe", "resident_bytes", "reusable_bytes", "thread_bytes"]
+__all__ = ["Bound", "HostMemory", "HostProbe", "free_heap_bytes", "resident_bytes", "thread_bytes"]
 
 #: Version 1 writes "no limit" as the largest whole number of pages that fits 63 bits.
 _UNLIMITED = 1 << 60
@@ -187,7 +187,7 @@ class _Heap(ctypes.Structure):
     _fields_ = (("_before", 8 * ctypes.c_size_t), ("fordblks", ctypes.c_size_t), ("keepcost", ctypes.c_size_t))
 
 
-def reusable_bytes() -> int:
+def free_heap_bytes() -> int:
     """Bytes that the C library's heap holds free; 0 where it does not tell."""
     if _mallinfo is None:
         return 0

@@ -85,7 +85,7 @@ class CupyAdapter(Adapter):
             _compiled("toeplitz_apply", "direct", INEXACT, MemoryModel(0.8), _too_long_or_wide),
             KernelSpec("toeplitz_apply", "fft", INEXACT, memory=MemoryModel(2.2)),
         ),
-        "history_sum": (_compiled("history_sum", "direct", INEXACT, MemoryModel(3.5, 1 << 24, 58)),),
+        "history_sum": (_compiled("history_sum", "direct", INEXACT, MemoryModel(3.5, 1 << 24, 80)),),
         "exponential_recurrence": (_compiled("exponential_recurrence", "blocked", INEXACT, MemoryModel(4.0)),),
         "stencil_relax": (
             _compiled("stencil_relax", "tiles", FLOATS, MemoryModel(0.5), _many_axes),
