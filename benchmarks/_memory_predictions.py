@@ -19,7 +19,7 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.forecast import Forecasts
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.selection.needs import modelled_bytes
+from hpfracc.engine.selection.candidates import modelled_bytes
 from hpfracc.engine.workers import available_cores
 
 MIB = 2**20

@@ -24,15 +24,12 @@ INTENDED_PAIRS = {
 CLASHES = {
     "Bound",
     "Context",
-    "Estimate",
     "ExponentialMemory",
     "Grid",
     "Growth",
-    "History",
     "Kernel",
     "L1",
     "Lane",
-    "Layout",
     "Line",
     "MittagLeffler",
     "Namespace",
@@ -42,13 +39,9 @@ CLASHES = {
     "Price",
     "Row",
     "Rule",
-    "Samples",
-    "Snapshot",
     "Spectrum",
     "Stepper",
     "Tools",
-    "Trial",
-    "Verdict",
 }
 #: Folders whose underscored modules are still imported from outside. No entry may be added.
 OPEN_FOLDERS = {

@@ -13,7 +13,7 @@ from hpfracc._config import current_backend, get_settings
 from hpfracc._optional import is_installed
 from hpfracc._shielded import run_shielded
 from hpfracc.engine.execution.api import stencil_relax
-from hpfracc.engine.primitives._stencils import bucket_ring
+from hpfracc.engine.numerics.stencils import bucket_ring
 from hpfracc.errors import InvalidInputError, NoPathError, ShapeError
 from hpfracc.lattice._costs import Costs, like, to_host
 from hpfracc.lattice._geometry import Array, Geometry

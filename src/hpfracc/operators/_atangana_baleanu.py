@@ -15,8 +15,8 @@ from hpfracc.operators._memory_kernel import Kernel, integrate_function, normali
 from hpfracc.operators._order import Order
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples
-from hpfracc.operators.rules._differences import Differences
-from hpfracc.operators.rules._mittag_leffler import MittagLefflerMemory
+from hpfracc.operators.rules.differences import Differences
+from hpfracc.operators.rules.mittag_leffler import MittagLefflerMemory
 from hpfracc.special import mittag_leffler
 
 __all__ = ["AtanganaBaleanu", "atangana_baleanu"]

@@ -11,9 +11,9 @@ from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome, ap
 from hpfracc.operators._function import Function
 from hpfracc.operators._memory_kernel import normalised, read_memory_order
 from hpfracc.operators._values import Samples, join
-from hpfracc.operators.rules._differences import Differences
-from hpfracc.operators.rules._first_points import infinite_at_origin
-from hpfracc.operators.rules._mittag_leffler import kernel_at_points
+from hpfracc.operators.rules.differences import Differences
+from hpfracc.operators.rules.first_points import infinite_at_origin
+from hpfracc.operators.rules.mittag_leffler import kernel_at_points
 
 __all__ = ["AtanganaBaleanuRiemann", "atangana_baleanu_riemann"]
 

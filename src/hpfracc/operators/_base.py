@@ -13,6 +13,7 @@ import numpy as np
 
 from hpfracc._arrays import PAIR_KINDS, device_of, library_of
 from hpfracc._frames import Opened, has_labels, open_samples
+from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import InvalidInputError
@@ -22,7 +23,6 @@ from hpfracc.operators._exponentials import LEAST_TOLERANCE
 from hpfracc.operators._function import Function, read_function, read_reflected_function
 from hpfracc.operators._grids import Grid, read_grid, read_number
 from hpfracc.operators._memory import hint_at_fast
-from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._values import Samples, as_values, check_axis, flip, join, move_axis

@@ -12,8 +12,8 @@ from hpfracc.operators._memory_kernel import Kernel, integrate_function, normali
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples, scalar
-from hpfracc.operators.rules._any_slopes import differences_on
-from hpfracc.operators.rules._exponential import ExponentialMemory
+from hpfracc.operators.rules.any_slopes import differences_on
+from hpfracc.operators.rules.exponential import ExponentialMemory
 
 __all__ = ["CaputoFabrizio", "caputo_fabrizio"]
 

@@ -15,7 +15,7 @@ from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._periodic import first_point, sampled
 from hpfracc.operators._several_axes import call_over_axes
 from hpfracc.operators._values import Samples
-from hpfracc.operators.rules._laplacian import Dirichlet, Integral, LaplacianRule, Neumann, Periodic
+from hpfracc.operators.rules.laplacian import Dirichlet, Integral, LaplacianRule, Neumann, Periodic
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["FractionalLaplacian", "fractional_laplacian"]

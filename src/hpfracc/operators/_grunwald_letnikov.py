@@ -12,7 +12,7 @@ from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples
-from hpfracc.operators.rules._grunwald import Grunwald, WeightedGrunwald
+from hpfracc.operators.rules.grunwald import Grunwald, WeightedGrunwald
 
 __all__ = ["GrunwaldLetnikov", "grunwald_letnikov"]
 

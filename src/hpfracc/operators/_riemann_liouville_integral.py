@@ -13,10 +13,10 @@ from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._rule import Rule
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators._values import Samples
-from hpfracc.operators.rules._any_trapezoid import AnyGridTrapezoid, FastTrapezoid
-from hpfracc.operators.rules._quadrature import QUADRATURES
-from hpfracc.operators.rules._simpson import Simpson
-from hpfracc.operators.rules._trapezoid import Trapezoid
+from hpfracc.operators.rules.any_trapezoid import AnyGridTrapezoid, FastTrapezoid
+from hpfracc.operators.rules.quadrature import QUADRATURES
+from hpfracc.operators.rules.simpson import Simpson
+from hpfracc.operators.rules.trapezoid import Trapezoid
 
 __all__ = ["RiemannLiouvilleIntegral", "riemann_liouville_integral"]
 

@@ -12,8 +12,8 @@ from hpfracc.operators._function import Function
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._periodic import check_period, first_point, of_periodic_function, sampled
 from hpfracc.operators._values import Samples
-from hpfracc.operators.rules._centred import Centred, Centred4
-from hpfracc.operators.rules._periodic import RieszWaves
+from hpfracc.operators.rules.centred import Centred, Centred4
+from hpfracc.operators.rules.periodic import RieszWaves
 
 __all__ = ["Riesz", "riesz"]
 

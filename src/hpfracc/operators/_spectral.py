@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._xp import NUMPY
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._base import Outcome
@@ -23,10 +24,9 @@ from hpfracc.operators._jacobi import (
     slopes,
     transform,
 )
-from hpfracc.operators._namespace import NUMPY
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._values import constant, join, real_dtype, where
-from hpfracc.operators.rules._first_points import infinite_at_origin
+from hpfracc.operators.rules.first_points import infinite_at_origin
 
 __all__ = ["differentiate"]
 

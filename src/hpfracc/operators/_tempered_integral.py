@@ -14,10 +14,10 @@ from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators._tempering import read_rate, tempered_function
 from hpfracc.operators._values import Samples
-from hpfracc.operators.rules._any_tempered import AnyGridTempered
-from hpfracc.operators.rules._quadrature import QUADRATURES
-from hpfracc.operators.rules._tempered import Tempered
-from hpfracc.operators.rules._trapezoid import Trapezoid
+from hpfracc.operators.rules.any_tempered import AnyGridTempered
+from hpfracc.operators.rules.quadrature import QUADRATURES
+from hpfracc.operators.rules.tempered import Tempered
+from hpfracc.operators.rules.trapezoid import Trapezoid
 
 __all__ = ["TemperedIntegral", "tempered_integral"]
 

@@ -11,7 +11,7 @@ from hpfracc.operators._function import Function
 from hpfracc.operators._order import read_order
 from hpfracc.operators._periodic import check_period, first_point, of_periodic_function
 from hpfracc.operators._values import Samples
-from hpfracc.operators.rules._periodic import WeylWaves
+from hpfracc.operators.rules.periodic import WeylWaves
 
 __all__ = ["Weyl", "weyl"]
 

@@ -13,7 +13,7 @@ from hpfracc.operators._order import read_order
 from hpfracc.operators._periodic import first_point
 from hpfracc.operators._values import Samples
 from hpfracc.operators._weyl import Weyl
-from hpfracc.operators.rules._periodic import WeylWaves
+from hpfracc.operators.rules.periodic import WeylWaves
 
 __all__ = ["WeylIntegral", "weyl_integral"]
 

@@ -16,7 +16,7 @@ from hpfracc.engine.backends import cufft, registry
 from hpfracc.engine.backends.base import Arm, MemoryModel
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
-from hpfracc.engine.selection.needs import modelled_bytes
+from hpfracc.engine.selection.candidates import modelled_bytes
 
 MIB = 2**20
 #: Calls with rows to be filled in where a shape begins with 0.

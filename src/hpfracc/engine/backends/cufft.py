@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.primitives._lengths import largest_factor, power_of_two
+from hpfracc.engine.numerics.lengths import largest_factor, power_of_two
 from hpfracc.engine.primitives.base import Transform
 
 __all__ = ["LEAST_ASKED", "work_area", "work_bytes"]

@@ -17,7 +17,7 @@ from hpfracc.engine.backends.base import Adapter, Arm, Kernel
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.watching import watch_kernel, watch_transfer
 from hpfracc.engine.primitives.base import Call, Primitive
-from hpfracc.engine.selection.placement import Placement
+from hpfracc.engine.selection.request import Placement
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["Bound", "TransferLog", "bind"]

@@ -13,8 +13,8 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.forecast import LEAST_BYTES, forecasts
 from hpfracc.engine.memory.host import free_heap_bytes, resident_bytes
-from hpfracc.engine.selection.candidates import Request, stays_put
-from hpfracc.engine.selection.needs import forecast_kind, modelled_bytes
+from hpfracc.engine.selection.candidates import forecast_kind, modelled_bytes, stays_put
+from hpfracc.engine.selection.request import Request
 
 __all__ = ["Marks", "read_marks", "record_peak"]
 

@@ -11,12 +11,12 @@ from typing import Any
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.binding import Bound
 from hpfracc.engine.memory.budget import get_budget
-from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES, Request, memory_share, stays_put
-from hpfracc.engine.selection.choose import Option
+from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes, stays_put
+from hpfracc.engine.selection.costs import Option
 from hpfracc.engine.selection.decision import Decision
+from hpfracc.engine.selection.exploration import MAX_WARMUP_CALLS
 from hpfracc.engine.selection.knowledge import Knowledge
-from hpfracc.engine.selection.needs import fresh_bytes, predicted_bytes
-from hpfracc.engine.selection.tenure import MOST_WAKING
+from hpfracc.engine.selection.request import Request
 
 __all__ = ["LOOK", "REVIEW", "Plan", "Price"]
 
@@ -129,7 +129,7 @@ class Plan:
     @property
     def forced(self) -> bool:
         """Whether the backend was the user's word rather than the engine's choice."""
-        return self.request.wish is not None
+        return self.request.preference is not None
 
     def calls(self) -> int:
         """How many calls were made; asking takes a tick of the count, which is taken off again."""
@@ -143,7 +143,7 @@ class Plan:
 
     def keep_for(self, calls: int, now: int) -> None:
         """Keep the arm for ``calls`` further calls, counted from call ``now``, before one gets attention again."""
-        if calls > MOST_WAKING and self.expected > 0.0:  # settled, and it is known what a call takes
+        if calls > MAX_WARMUP_CALLS and self.expected > 0.0:  # settled, and it is known what a call takes
             calls = max(calls, min(_MOST_UNSEEN, int(LOOK.worth / self.expected)))
         self.seen = max(now, self.seen)
         self.interval = calls
@@ -166,7 +166,7 @@ class Plan:
         sooner where the time is out of line.
         """
         self.run_seconds += seconds * calls
-        if self.interval <= MOST_WAKING or self.run_seconds >= REVIEW.worth:
+        if self.interval <= MAX_WARMUP_CALLS or self.run_seconds >= REVIEW.worth:
             return True
         usual = _USUAL[0] * self.expected <= seconds <= _USUAL[1] * self.expected
         return not usual and self.run_seconds >= LOOK.worth

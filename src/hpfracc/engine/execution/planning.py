@@ -17,13 +17,10 @@ from hpfracc.engine.execution.binding import Bound, bind
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.execution.timing import log_transfer
 from hpfracc.engine.primitives.base import ArraySpec, Primitive
-from hpfracc.engine.selection.candidates import Request
-from hpfracc.engine.selection.decide import Verdict, decide
+from hpfracc.engine.selection.decide import Selection, decide
+from hpfracc.engine.selection.exploration import MAX_WARMUP_CALLS
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
-from hpfracc.engine.selection.placement import Placement, place
-from hpfracc.engine.selection.slots import compile_key
-from hpfracc.engine.selection.tenure import MOST_WAKING
-from hpfracc.engine.selection.wish import wished
+from hpfracc.engine.selection.request import Placement, Request, find_preference, place
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
@@ -66,7 +63,7 @@ def make_request(
         settings=settings,
         signature=(tuple((dtype, len(shape)) for dtype, shape in kinds), options),
         shapes=(kinds, options),
-        wish=wished(primitive.name, settings, argument=backend, context=context.backend),
+        preference=find_preference(primitive.name, settings, argument=backend, context=context.backend),
         prepared=prepared,
         banned=context.banned,
         limit=limit,
@@ -97,7 +94,7 @@ def make_plan(
     knowledge = knowledge_for(request.settings)
     verdict, bound = bind_verdict(request, knowledge, arrays)
     plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, request.settings.version)
-    plan.fresh = verdict.arm.spec.compiles != "never" and _is_new(compile_key(request, verdict.arm), _compiled)
+    plan.fresh = verdict.arm.spec.compiles != "never" and _is_new(request.compile_key(verdict.arm), _compiled)
     plan.backend = backend
     plan.slowdown = verdict.slowdown
     if verdict.in_chunks is not None:
@@ -105,7 +102,7 @@ def make_plan(
         plan.attention = 0  # every call is looked at
     elif learns(request):
         # While something is to be learned the first call of a kind is looked at: it may be the only one.
-        tells = knowledge.is_first(verdict.option) or verdict.review_after <= MOST_WAKING
+        tells = knowledge.is_first(verdict.option) or verdict.review_after <= MAX_WARMUP_CALLS
         plan.keep_for(0 if tells else verdict.review_after, 0)
     return plan
 
@@ -134,7 +131,7 @@ def learns(request: Request) -> bool:
 
 def bind_verdict(
     request: Request, knowledge: Knowledge, arrays: Sequence[Any], bound: Bound | None = None
-) -> tuple[Verdict, Bound]:
+) -> tuple[Selection, Bound]:
     """Decide and bind; an automatic choice whose library cannot be imported is left out and decided again.
 
     ``bound`` is what is in use now, and stays so if its arm is chosen again.
@@ -156,11 +153,11 @@ def bind_verdict(
             )
         except ImportError as error:
             registry.mark_broken(verdict.arm.backend, error)
-            if request.wish is not None:
+            if request.preference is not None:
                 raise
             knowledge.note_fallback(request.call.operation, verdict.arm.name, "another", "cannot be imported", error)
             continue
-        key = compile_key(request, verdict.arm)
+        key = request.compile_key(verdict.arm)
         if key not in _compiled_here and registry.shields_compilation(request.call.operation, verdict.arm):
             bound.compile_shielded(partial(_is_new, key, _compiled_here))
         if verdict.arm not in registry.arms(request.call.operation):

@@ -16,10 +16,10 @@ from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.execution.planning import bind_verdict, learns, without
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import get_budget
-from hpfracc.engine.selection.candidates import Request, memory_place
-from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Verdict
+from hpfracc.engine.selection.candidates import memory_place, predicted_bytes
+from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Selection
 from hpfracc.engine.selection.decision import Fallback
-from hpfracc.engine.selection.needs import predicted_bytes
+from hpfracc.engine.selection.request import Request
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, OutOfMemoryError
 
 __all__ = ["RECHECK", "recover"]
@@ -87,7 +87,7 @@ def recover(
         return result
 
 
-def _is_much_slower(plan: Plan, request: Request, failed: Arm, verdict: Verdict) -> bool:
+def _is_much_slower(plan: Plan, request: Request, failed: Arm, verdict: Selection) -> bool:
     """Whether the next arm takes so much longer than the one that failed that pieces on that one are worth it."""
     option = plan.knowledge.option(request, failed)
     before = plan.knowledge.chooser.score(request.call.bucket, [option])[0].total

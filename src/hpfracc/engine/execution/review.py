@@ -18,7 +18,7 @@ from hpfracc.engine.execution.recovery import RECHECK
 from hpfracc.engine.execution.rescue import rescue, run_cut
 from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.execution.watching import watch_compilation
-from hpfracc.engine.selection.choose import Option
+from hpfracc.engine.selection.costs import Option
 
 __all__ = ["attend"]
 

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hpfracc._config import Settings, check_backend, config, current_context, get_settings, refresh_environment, state
+from hpfracc._config import (
+    Settings,
+    check_backend,
+    config,
+    current_context,
+    get_settings,
+    refresh_environment,
+    state,
+    use_backend,
+)
 from hpfracc._environment import check_fraction
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.registry import BackendType
 from hpfracc.engine.memory.budget import allowed, get_budget
-from hpfracc.engine.selection.backend_times import Report, backend_times
+from hpfracc.engine.selection.decide import operation_name, route
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.explain import Explanation
-from hpfracc.engine.selection.history import History, PerformanceRecord
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.monitored import run_monitored
-from hpfracc.engine.selection.routing import operation_name, route
-from hpfracc.engine.selection.wish import wished
+from hpfracc.engine.selection.reports import PerformanceHistory, PerformanceRecord, Report, backend_times
+from hpfracc.engine.selection.request import find_preference
 from hpfracc.engine.workload import WorkloadCharacteristics, as_count, as_shape, bucket_of
-from hpfracc.errors import BackendUnavailableError, InvalidInputError
+from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, InvalidInputError
+from hpfracc.profiling.recorder import shared as spans
 
 if TYPE_CHECKING:
     from hpfracc.engine.selection.regret import RegretReport
@@ -33,8 +43,71 @@ __all__ = [
     "PerformanceRecord",
     "calculate_gpu_threshold",
     "get_shared_selector",
+    "run_monitored",
     "select_optimal_backend",
+    "takes_backend",
 ]
+
+#: Told of each attempt: backend, seconds, success.
+OnAttempt = Callable[[BackendType, float, bool], None]
+#: Told of each fallback: the backend that failed, the one that is taken instead, the error.
+OnFallback = Callable[[BackendType, BackendType, Exception], None]
+
+
+def takes_backend(function: Callable[..., Any]) -> bool:
+    """Whether ``function`` has exactly one required positional parameter: then it is handed the backend."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some built-in functions have no signature
+        return False
+    required = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and parameter.default is parameter.empty
+    ]
+    return len(required) == 1
+
+
+def run_monitored(
+    operation: str,
+    function: Callable[..., Any],
+    backends: Sequence[BackendType],
+    report: OnAttempt,
+    fell_back: OnFallback,
+) -> Any:
+    """The result of ``function`` on the first of ``backends`` that succeeds.
+
+    TypeError and ValueError are the caller's own mistakes: they are raised at once, unchanged. If every backend fails,
+    :class:`AllBackendsFailedError` carries what each of them raised.
+    """
+    handed = takes_backend(function)
+    failures: dict[str, BaseException] = {}
+    for place, backend in enumerate(backends, start=1):
+        begin = time.perf_counter()
+        try:
+            with (
+                spans.span(operation, "call", metadata={"backend": backend.value}),
+                use_backend(backend, _banned=frozenset(failures)),
+            ):
+                result = function(backend) if handed else function()
+        except (TypeError, ValueError):
+            raise
+        except Exception as error:
+            report(backend, time.perf_counter() - begin, False)
+            failures[backend.value] = error
+            if place < len(backends):
+                fell_back(backend, backends[place], error)
+            continue
+        report(backend, time.perf_counter() - begin, True)
+        return result
+    rows = "; ".join(f"{name}: {registry.describe_failure(error)}" for name, error in failures.items())
+    raise AllBackendsFailedError(
+        f"{operation}: every backend failed ({rows}); see the cause of this error for each", failures
+    ) from ExceptionGroup(
+        f"{operation}: what each backend raised", [e for e in failures.values() if isinstance(e, Exception)]
+    )
+
 
 #: How often an answer is given again before it is worked out anew: what was learned meanwhile may change it.
 _KEEP = 256
@@ -74,7 +147,7 @@ class IntelligentBackendSelector:
         }
         self._own = config.check({name: value for name, value in own.items() if value is not None})
         self._id = next(_ids)
-        self._history = History()
+        self._history = PerformanceHistory()
         self._answers: dict[Any, list[Any]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -142,8 +215,8 @@ class IntelligentBackendSelector:
             raise _no_workload(workload)
         settings = self.settings
         operation = operation_name(workload)
-        wish = wished(operation, settings, context=current_context().backend, preferred=preferred)
-        return route(workload, settings, wish)
+        preference = find_preference(operation, settings, context=current_context().backend, preferred=preferred)
+        return route(workload, settings, preference)
 
     def explain(self, workload: WorkloadCharacteristics, preferred_backend: Any = None) -> Explanation:
         """Every arm with its predicted time, interval, transfer, compile time, memory, samples; or its refusal."""

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from hpfracc.engine.backends.numpy.kernels.stencil_relax import by_csgraph  # noqa: E402
 from hpfracc.engine.backends.torch import gpu_memory  # noqa: E402
 from hpfracc.engine.backends.torch.kernels import stencil_relax  # noqa: E402
-from hpfracc.engine.primitives._stencils import forward_offsets  # noqa: E402
+from hpfracc.engine.numerics.stencils import forward_offsets  # noqa: E402
 
 
 @pytest.fixture

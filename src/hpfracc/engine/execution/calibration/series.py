@@ -11,7 +11,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import KernelSpec
 from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.primitives.base import ArraySpec
-from hpfracc.engine.selection.placement import HOST, Placement
+from hpfracc.engine.selection.request import HOST, Placement
 
 __all__ = ["DEFAULT_OPERATIONS", "Series", "make_series", "rounds"]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.engine.primitives._stencils import forward_offsets
+from hpfracc.engine.numerics.stencils import forward_offsets
 
 __all__ = ["MOST_AXES", "THREADS", "TilePlan", "plan_tiles", "relax_by_tiles", "tile_source"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.cupy.kernels._tiles import THREADS, plan_tiles, relax_by_tiles, tile_source
-from hpfracc.engine.primitives._stencils import forward_offsets
+from hpfracc.engine.numerics.stencils import forward_offsets
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
 __all__ = ["KERNELS"]
