@@ -96,7 +96,7 @@ def _machine(data: dict[str, Any]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from hpfracc.engine.selection.explain import format_bytes
+    from hpfracc.profiling.formats import format_bytes
 
     machine, memory = data["machine"], data["memory"]
     cpu, host = machine["cpu"], memory["host"]
@@ -120,7 +120,7 @@ def _machine(data: dict[str, Any]) -> RenderableType:
 
 
 def _bytes(size: int | None) -> str:
-    from hpfracc.engine.selection.explain import format_bytes
+    from hpfracc.profiling.formats import format_bytes
 
     return "unknown" if size is None else format_bytes(size)
 

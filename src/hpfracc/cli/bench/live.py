@@ -14,8 +14,8 @@ from hpfracc.engine.execution.calibration import DEFAULT_OPERATIONS, ArmTrial, S
 from hpfracc.engine.execution.calibration.report import show_shape
 from hpfracc.engine.execution.calibration.stopwatch import TimeGrowth, lower_quartile, repeat
 from hpfracc.engine.execution.catalogue import get_operation
-from hpfracc.engine.selection.explain import format_seconds
 from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.formats import format_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from hpfracc.cli.demo.blocks import Chapter, Code, escape, inline
-from hpfracc.engine.selection.explain import format_bytes
+from hpfracc.profiling.formats import format_bytes
 
 __all__ = ["render"]
 

@@ -1,4 +1,4 @@
-"""The incumbent of each kind of call, and when to try another arm."""
+"""The incumbent arm of each kind of call, and when to try another one."""
 
 from __future__ import annotations
 
@@ -9,171 +9,175 @@ from typing import NamedTuple
 from hpfracc.engine.selection.costs import Scored
 from hpfracc.engine.selection.samples import KEPT
 
-__all__ = ["MAX_REVIEW_INTERVAL", "MAX_WARMUP_CALLS", "Exploration", "ExplorationTrial", "Incumbent", "warmup_calls"]
+__all__ = [
+    "MAX_REVIEW_INTERVAL",
+    "MAX_WARMUP_CALLS",
+    "Exploration",
+    "ExplorationTrial",
+    "Incumbent",
+    "warmup_calls",
+]
 
 #: Samples of the incumbent until its bucket counts as settled. With 4 the settled regret on ``timings-h200.json`` grows
 #: by half, 16 gain nothing (benchmarks/selection.py).
-_LEARNED = 8
-#: While an alternative might still be better, a bucket goes on learning for at most this many calls.
-_LEARNED_AT_MOST = 32
-#: A settled bucket is looked at once in so many calls, at first and at most (selection.md) ...
-_SELDOM, MAX_REVIEW_INTERVAL = 16, 256
-#: ... and no oftener than keeps a look, some 50 us with the choice, below half a percent of the calls it stands for.
-#: Calls longer than this are all looked at.
-_LOOK = 50e-6 / 0.005
-#: An alternative that was ruled out is asked again after this many calls, and after twice as many each time, if it is
-#: predicted within this factor of the incumbent or was incumbent itself: times change (workload "drift" of
+_SETTLED_SAMPLES = 8
+#: While an alternative might still be better, a bucket keeps learning for at most this many calls.
+_MAX_LEARNING_CALLS = 32
+#: Calls from one review of a settled bucket to the next, at first and at most (selection.md) ...
+_REVIEW_INTERVAL, MAX_REVIEW_INTERVAL = 16, 256
+#: ... but far enough apart that a review, some 50 us with the choice, takes less than half a percent of the calls it
+#: stands for. Every call that takes longer than this is reviewed.
+_REVIEW_WORTH = 50e-6 / 0.005
+#: An alternative that was ruled out is retried after this many calls, and then after twice as many each time, if it is
+#: predicted within this factor of the incumbent or was the incumbent itself: times change (workload "drift" of
 #: benchmarks/selection.py).
-_ASK_AGAIN, _CLOSE = 256, 1.5
-#: Calls shorter than this are not timed right after something else ran, be it only the choice: what they find in the
-#: caches is not what they leave there. After 20 calls of another arm one of 44 us took 56, then 48, then 45; right
-#: after a choice it took three times as long.
-_SHORT = 1e-3
-#: Threads that fell asleep show in longer calls too, but no longer in these.
-_LONG = 0.1
-#: Calls that go before one that is timed on the host; on a GPU, whose clock falls while it rests, so many seconds of
-#: them, and at most so many.
-_WAKING, _WAKING_SECONDS, MAX_WARMUP_CALLS = 2, 4e-3, 12
+_RETRY_CALLS, _RETRY_FACTOR = 256, 1.5
+#: Calls shorter than this are not timed right after anything else ran, not even after a choice: caches are cold. After
+#: 20 calls of another arm, one of 44 us took 56, then 48, then 45; right after a choice it took three times as long.
+_COLD_CACHE_SECONDS = 1e-3
+#: Sleeping threads slow down longer calls too, but none longer than this.
+_COLD_THREAD_SECONDS = 0.1
+#: Warm-up calls before a timed one on the host. On a GPU, whose clock drops while it idles: enough calls to fill the
+#: seconds, but not more than the maximum.
+_WARMUP_CALLS, _WARMUP_SECONDS, MAX_WARMUP_CALLS = 2, 4e-3, 12
+#: An alternative is tried only if it is predicted to cost at most this many times the best (selection.md).
+_MAX_COST_RATIO = 5.0
+#: Arms of which nothing is known can only be learned about by trying them. Together they may take this share of the
+#: total time, so that with an unforeseen compile time a slot stays within twice its plain cost.
+_UNKNOWN_SHARE = 0.5
+#: Samples of the best arm that tell how far its curve is off.
+_TRUSTED_SAMPLES = 3
 
 
-def warmup_calls(seconds: float, *, another: bool, on_host: bool = True) -> int:
-    """How many calls go before one that is timed, if each takes so long; ``another``: another arm ran before."""
-    if not seconds < _LONG:  # nan too: of an arm of which nothing is known every call tells something
+def warmup_calls(seconds: float, *, switched: bool, on_host: bool = True) -> int:
+    """Calls to make before a timed one, if each takes ``seconds``; ``switched``: another arm ran last."""
+    if not seconds < _COLD_THREAD_SECONDS:  # nan too: every call of an unknown arm tells something
         return 0
-    if not another:
-        return int(seconds < _SHORT)
+    if not switched:
+        return int(seconds < _COLD_CACHE_SECONDS)
     if not on_host:
-        return max(1, min(MAX_WARMUP_CALLS, int(_WAKING_SECONDS / seconds)))
-    return _WAKING if seconds < _SHORT else 1
+        return max(1, min(MAX_WARMUP_CALLS, int(_WARMUP_SECONDS / seconds)))
+    return _WARMUP_CALLS if seconds < _COLD_CACHE_SECONDS else 1
 
 
 class ExplorationTrial(NamedTuple):
-    """An arm being tried: what the incumbent would take, the compile time foreseen, and what was booked for it."""
+    """A trial of an alternative: the incumbent's predicted time, the expected compile time, and the time charged."""
 
     best: float
     price: float
-    booked: float
+    charged: float
 
 
 class Incumbent:
-    """What the chooser remembers of one slot and bucket. Not locked: its owner is."""
+    """The arm that serves one slot and bucket, and what is remembered about the others. Not locked: its owner is."""
 
     __slots__ = (
-        "_ask_again",
         "_interval",
-        "_next_try",
+        "_next_trial",
+        "_retry_at",
+        "_trial_counts",
         "_trials",
-        "_tries",
-        "_unseen",
+        "_unreported",
+        "arm",
         "calls",
         "doubtful",
         "gains",
-        "incumbent",
         "watched",
     )
 
     def __init__(self) -> None:
-        self.incumbent: str | None = None
+        self.arm: str | None = None
         #: Calls so far, timed or not.
         self.calls = 0
-        #: The last time seen was out of line: every call is looked at until it is clear why.
+        #: The last time was unusual: every call is timed until it is clear why.
         self.watched = False
         #: Some alternative might still be better.
         self.doubtful = False
         #: Seconds that each purchase (a compilation, a library's import) would save in a call.
         self.gains: dict[Hashable, float] = {}
-        self._interval = _SELDOM
-        #: Tries that were not reported yet. Several plans share a bucket, so that there may be some of one arm.
+        self._interval = _REVIEW_INTERVAL
+        #: Trials that were not reported yet. Several plans share a bucket, so one arm may have several.
         self._trials: dict[str, list[ExplorationTrial]] = {}
-        #: Times the incumbent was kept for long since a call was last reported.
-        self._unseen = 0
-        self._tries: dict[str, int] = {}
-        self._next_try: dict[str, int] = {}
-        self._ask_again: dict[str, int] = {}
+        #: Long review intervals granted since a call was last reported.
+        self._unreported = 0
+        self._trial_counts: dict[str, int] = {}
+        self._next_trial: dict[str, int] = {}
+        self._retry_at: dict[str, int] = {}
 
     def count(self, calls: int) -> None:
-        """Calls were reported."""
+        """Count calls that were reported."""
         self.calls += calls
-        self._unseen = 0
+        self._unreported = 0
 
     def take(self, arm: str) -> None:
         """Make ``arm`` the incumbent."""
         self._trials.pop(arm, None)
-        if arm == self.incumbent:
+        if arm == self.arm:
             return
-        if self.incumbent is not None:
-            self._ask_again.setdefault(self.incumbent, self.calls + _ASK_AGAIN)
-        self.incumbent = arm
-        self._interval = _SELDOM
+        if self.arm is not None:
+            self._retry_at.setdefault(self.arm, self.calls + _RETRY_CALLS)
+        self.arm = arm
+        self._interval = _REVIEW_INTERVAL
 
     def unsettle(self) -> None:
-        """Times have changed: look often again."""
-        self._interval = _SELDOM
+        """Review often, as at first: times have changed."""
+        self._interval = _REVIEW_INTERVAL
 
     def may_try(self, row: Scored, best: Scored, *, promising: bool) -> bool:
-        """Whether it is an alternative's turn: a promising one at growing distances, another one now and then."""
+        """Whether an alternative is due: a promising one at growing intervals, any other one rarely."""
         arm = row.option.arm
         if promising:
-            # One try is awaited before the next, but not for ever: its plan may never be called again.
-            return self.calls >= self._next_try.get(arm, 0) + (_ASK_AGAIN if self._trials.get(arm) else 0)
-        due = self._ask_again.get(arm)
+            # The result of one trial is awaited before the next, but not for ever: its plan may never be called again.
+            return self.calls >= self._next_trial.get(arm, 0) + (_RETRY_CALLS if self._trials.get(arm) else 0)
+        due = self._retry_at.get(arm)
         if due is None:
-            due = _ASK_AGAIN if row.total <= _CLOSE * best.total else self.calls + 1
+            due = _RETRY_CALLS if row.total <= _RETRY_FACTOR * best.total else self.calls + 1
         return self.calls >= due
 
     def begin_trial(self, arm: str, trial: ExplorationTrial) -> None:
-        """An alternative is being tried now; the next time is twice as far away."""
+        """Note that an alternative is tried now; the interval to its next trial doubles."""
         self._trials.setdefault(arm, []).append(trial)
-        tries = self._tries.get(arm, 0)
-        self._tries[arm] = tries + 1
-        self._next_try[arm] = self.calls + 2**tries
-        self._ask_again[arm] = max(2 * self.calls, _ASK_AGAIN)
+        count = self._trial_counts.get(arm, 0)
+        self._trial_counts[arm] = count + 1
+        self._next_trial[arm] = self.calls + 2**count
+        self._retry_at[arm] = max(2 * self.calls, _RETRY_CALLS)
 
     def end_trial(self, arm: str) -> ExplorationTrial | None:
-        """The try of an arm that is now reported, if it is one."""
+        """The trial that a report about ``arm`` ends, or None."""
         trials = self._trials.get(arm)
         return trials.pop(0) if trials else None
 
     def review_after(self, best: Scored) -> int:
-        """How many further calls the incumbent may take before the next look."""
+        """How many further calls the incumbent serves before the next review."""
         found = best.estimate
-        if best.compile > 0.0 or best.total >= _LOOK:
+        if best.compile > 0.0 or best.total >= _REVIEW_WORTH:
             return 0
-        learns = self.watched or found.samples < _LEARNED or (found.erratic and found.samples < KEPT)
-        if learns or (self.doubtful and self.calls < _LEARNED_AT_MOST):
-            return warmup_calls(best.total, another=False)
-        # Calls whose shapes never come back never get to the end of what they are kept for: some are looked at at once.
-        self._unseen += 1
-        if self._unseen > _SELDOM:
+        learns = self.watched or found.samples < _SETTLED_SAMPLES or (found.erratic and found.samples < KEPT)
+        if learns or (self.doubtful and self.calls < _MAX_LEARNING_CALLS):
+            return warmup_calls(best.total, switched=False)
+        # Calls of ever new shapes never reach the end of their interval: from time to time one is timed at once.
+        self._unreported += 1
+        if self._unreported > _REVIEW_INTERVAL:
             return 0
-        interval = min(self._interval, max(int(_LOOK / best.total), _SELDOM), MAX_REVIEW_INTERVAL)
+        interval = min(self._interval, max(int(_REVIEW_WORTH / best.total), _REVIEW_INTERVAL), MAX_REVIEW_INTERVAL)
         if found.samples >= KEPT:
             self._interval = 2 * interval
         return interval - 1
 
 
-#: An alternative is tried only if it is predicted to cost at most this many times the best (selection.md).
-_MOST = 5.0
-#: Arms of which nothing at all is known must be tried to be known; in all they may take this share of the total time,
-#: so that together with a compile time nobody foresaw a slot stays within twice its plain cost.
-_UNKNOWN_SHARE = 0.5
-#: Samples of the best that tell how far its curve is off.
-_SEEN = 3
-
-
 class Exploration:
-    """The time that went into trying alternatives, and whether there is some for another. Not locked: its owner is."""
+    """The budget for trying alternatives, and the choice of the one to try. Not locked: its owner is."""
 
     def __init__(self) -> None:
         #: Seconds of all calls so far.
         self.total = 0.0
-        #: Seconds by which tries took longer than the incumbent would have.
+        #: Seconds by which trials took longer than the incumbent would have.
         self.spent = 0.0
         self._on_unknown = 0.0
 
     def pick(
         self,
-        tenure: Incumbent,
+        incumbent: Incumbent,
         rows: Sequence[Scored],
         best: Scored,
         price: Callable[[Scored], float],
@@ -182,60 +186,62 @@ class Exploration:
     ) -> Scored | None:
         """The alternative to try instead of ``best``, or None.
 
-        One of which nothing is known comes first; then, of those whose lower bound beats the best by the threshold (the
-        bound falls slowly as calls go by, so that nothing is ruled out for ever by a wrong prediction), the cheapest.
+        An arm of which nothing is known comes first. Then comes the cheapest of those whose lower bound beats the best
+        by the threshold. The bound falls slowly with the number of calls, so that no wrong prediction rules an arm out
+        for ever.
         """
-        tenure.doubtful = False
+        incumbent.doubtful = False
         if not best.known:
             return None
         spare = budget * self.total - self.spent
         bar = best.total / (1.0 + threshold)
-        optimism = math.sqrt(math.log(2.0 + tenure.calls))
+        optimism = math.sqrt(math.log(2.0 + incumbent.calls))
         found: Scored | None = None
         least = math.inf
-        luck = _luck(best)
+        speedup = _speedup_over_curve(best)
         for row in rows:
             total, low = row.total, row.estimate.low
-            if luck < 1.0 and not row.estimate.samples:
-                total, low = total * luck, low * luck
-            if total > _MOST * best.total or row is best:
+            if speedup < 1.0 and not row.estimate.samples:
+                total, low = total * speedup, low * speedup
+            if total > _MAX_COST_RATIO * best.total or row is best:
                 continue
             if total != total:  # nan: nothing is known of it
-                # Where its calls cannot be timed (each is a first one) it stays unknown, and is tried ever seldomer.
+                # Where its calls cannot be timed (each is a first one) it stays unknown, and its trials become rare.
                 affordable = price(row) <= 0.0 and self._on_unknown + row.compile <= _UNKNOWN_SHARE * self.total
-                if affordable and tenure.may_try(row, best, promising=True):
+                if affordable and incumbent.may_try(row, best, promising=True):
                     return row
                 continue
-            if 0 < row.estimate.samples < _SEEN and row.estimate.curve < low:
-                low = row.estimate.curve  # one or two times, of a cold device perhaps, do not refute the knots
+            if 0 < row.estimate.samples < _TRUSTED_SAMPLES and row.estimate.curve < low:
+                low = row.estimate.curve  # one or two times, perhaps of a cold device, do not refute the knots
             low = total * (low / total) ** optimism
-            if not tenure.may_try(row, best, promising=low < bar):
+            if not incumbent.may_try(row, best, promising=low < bar):
                 continue
-            tenure.doubtful = True
+            incumbent.doubtful = True
             cost = total + price(row)
-            waking = warmup_calls(total, another=True, on_host=row.option.on_host)
-            more = cost - best.total + waking * max(0.0, total - best.total)
+            warmup = warmup_calls(total, switched=True, on_host=row.option.on_host)
+            more = cost - best.total + warmup * max(0.0, total - best.total)
             if cost < least and more <= spare:
                 found, least = row, cost
         return found
 
     def charge(self, seconds: float, *, unknown: bool) -> None:
-        """Book what a try cost; ``unknown``: nothing was known of its arm before."""
+        """Charge the cost of a trial; ``unknown``: nothing was known of its arm before."""
         if unknown:
             self._on_unknown += seconds
         else:
             self.spent += seconds
 
     def refund(self, seconds: float) -> None:
-        """Take back what was booked before it was known."""
+        """Take back a charge that was only expected."""
         self.spent -= seconds
 
 
-def _luck(best: Scored) -> float:
-    """How much faster the best is here than its curve said, where that is known.
+def _speedup_over_curve(best: Scored) -> float:
+    """The measured time of the best arm over what its curve predicts, where it is faster and known well; else 1.
 
-    The curves of arms not tried here may be off as much (a prime size between its neighbours, for a Fourier transform).
-    A best that is slower than its curve says nothing of them: it was picked for its low prediction.
+    The curves of arms not tried here may be off by as much (for a Fourier transform, at a prime size between its
+    neighbours). A best arm that is slower than its curve says nothing of the others: it was picked for its low
+    prediction.
     """
     found = best.estimate
-    return found.seconds / found.curve if found.samples >= _SEEN and found.seconds < found.curve else 1.0
+    return found.seconds / found.curve if found.samples >= _TRUSTED_SAMPLES and found.seconds < found.curve else 1.0

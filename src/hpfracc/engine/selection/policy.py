@@ -1,8 +1,11 @@
-"""Which arm takes the next call: the cheapest, with what it costs to find that out kept small.
+"""The policy: which arm takes the next call.
 
-The rule: predicted time plus transfers plus what must be compiled first; the incumbent stays unless the gain is worth
-it; an arm that must be compiled is taken once compiling would have paid for itself; an alternative is tried only where
-it might be better, cannot cost much, and little time went into trying so far. No random numbers: counters decide.
+- The cost of an arm is its predicted run time with transfers, plus what must still be compiled or imported.
+- The cheapest arm is taken. The incumbent stays unless the gain exceeds the threshold.
+- An arm that must be compiled is taken once compiling would have paid for itself (:mod:`.rent_or_buy`).
+- An alternative is tried only if it might be better, cannot cost much, and the exploration budget allows it.
+
+Counters decide when; no random numbers are used.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from dataclasses import dataclass
 
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.costs import CostEstimate, CostModel, Option, Scored
-from hpfracc.engine.selection.explain import format_seconds
 from hpfracc.engine.selection.exploration import (
     MAX_REVIEW_INTERVAL,
     MAX_WARMUP_CALLS,
@@ -25,13 +27,14 @@ from hpfracc.engine.selection.exploration import (
 from hpfracc.engine.selection.regret import Ledger
 from hpfracc.engine.selection.samples import Drift
 from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.formats import format_seconds
 
-__all__ = ["Choice", "Chooser", "Option", "Scored"]
+__all__ = ["Choice", "Chooser"]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The answer, with everything it was decided from.
+    """The chosen option, with everything it was chosen from.
 
     Attributes
     ----------
@@ -42,7 +45,7 @@ class Choice:
     explored : bool
         Whether it is run to learn about it rather than because it is expected to be fastest.
     review_after : int
-        How many further calls may take the same option without asking again.
+        How many further calls may use the same option before the next choice.
     candidates : list of Scored
         All options, in the order given.
     """
@@ -56,19 +59,19 @@ class Choice:
 
 
 class Chooser(Guarded):
-    """Chooses between options, and learns from what is reported of them. Thread-safe.
+    """Chooses between options and learns from the times that are reported. Thread-safe.
 
     Parameters
     ----------
     costs : CostModel
-        Where predictions come from and measurements go.
+        Predicts times, and learns from measured ones.
 
     Notes
     -----
-    A *slot* is anything hashable that names a kind of call (operation, dtype, where the operands are); with a bucket it
-    has one incumbent. The caller runs the option it was given for one call and ``review_after`` further ones, times the
-    last of them, reports it with :meth:`observe` as standing for all of them (or with :meth:`tally` where it could not
-    be timed), and asks again.
+    A *slot* is anything hashable that names a kind of call (operation, dtype, where the operands are). Each slot and
+    bucket has one incumbent. The caller runs the chosen option for one call and ``review_after`` further ones, times
+    the last of them, and reports that time for all of them by :meth:`observe`, or by :meth:`tally` where the call could
+    not be timed. Then it chooses again.
     """
 
     def __init__(self, costs: CostModel) -> None:
@@ -77,7 +80,7 @@ class Chooser(Guarded):
         self.ledger = Ledger(costs)
         self._account = costs.compiling
         self._exploration = Exploration()
-        self._tenures: dict[tuple[Hashable, Hashable], Incumbent] = {}
+        self._incumbents: dict[tuple[Hashable, Hashable], Incumbent] = {}
 
     def choose(
         self,
@@ -90,40 +93,40 @@ class Chooser(Guarded):
         budget: float = 0.01,
         frozen: bool = False,
     ) -> Choice:
-        """Choose one of ``options``; the first one where nothing at all is known.
+        """Choose one of ``options``; the first one where nothing is known of any.
 
         Parameters
         ----------
         slot, bucket : Hashable
-            What kind of call this is, and of what size.
+            The kind of call, and its size.
         options : sequence of Option
-            What could take it, at least one.
+            The arms that could serve it, at least one.
         threshold : float
-            How much slower than the best the incumbent must be to give way, as a share.
+            The incumbent is replaced if it is slower than the best by more than this share.
         explore : bool
             Whether alternatives may be tried.
         budget : float
-            Share of the total time that may go into trying them.
+            Share of the total time that trials may take.
         frozen : bool
-            Answer from what is known, explore nothing, remember nothing.
+            Choose from what is known; explore nothing and remember nothing.
         """
         if not options:
             raise InvalidInputError("no option to choose from; offer at least one arm")
         with self._lock:
-            tenure = self._tenures.get((slot, bucket)) or Incumbent()
+            incumbent = self._incumbents.get((slot, bucket)) or Incumbent()
             rows = self.score(bucket, options)
-            best, reason = self._best(tenure, rows, threshold)
+            best, reason = self._best(incumbent, rows, threshold)
             if frozen:
                 return Choice(best.option, best.estimate, reason, False, MAX_REVIEW_INTERVAL - 1, rows)
-            self._tenures[slot, bucket] = tenure
+            self._incumbents[slot, bucket] = incumbent
             self.ledger.offered(slot, bucket, options)
-            _note_gains(tenure, rows, best, threshold)
-            tenure.take(best.option.arm)
+            _note_gains(incumbent, rows, best, threshold)
+            incumbent.take(best.option.arm)
             if explore and len(rows) > 1:
-                row = self._exploration.pick(tenure, rows, best, self._price, threshold, budget)
+                row = self._exploration.pick(incumbent, rows, best, self._price, threshold, budget)
                 if row is not None:
-                    return self._try(tenure, row, best, rows)
-            return Choice(best.option, best.estimate, reason, False, tenure.review_after(best), rows)
+                    return self._try(incumbent, row, best, rows)
+            return Choice(best.option, best.estimate, reason, False, incumbent.review_after(best), rows)
 
     def observe(
         self,
@@ -140,18 +143,18 @@ class Chooser(Guarded):
         Parameters
         ----------
         slot, bucket, option
-            What was asked and what was run.
+            The kind of call, its size, and what was run.
         seconds : float
-            What it took.
+            Measured seconds.
         first : bool
-            Whether it was a first call (of its compile key, or of an arm that merely warms up): it is recorded as
-            compile time, less the predicted run, where there is a compile key, and never as run time.
+            Whether it was the first call of its compile key, or of an arm that only warms up. It is never recorded as
+            run time; with a compile key, it is recorded as compile time, less the predicted run.
         calls : int
-            How many calls since the last report it stands for, itself included.
+            Calls since the last report, this one included.
         """
         with self._lock:
-            tenure = self._tenure(slot, bucket)
-            trial = tenure.end_trial(option.arm)
+            incumbent = self._incumbent(slot, bucket)
+            trial = incumbent.end_trial(option.arm)
             run, unknown = seconds, False
             if first or trial is not None:
                 expected = self.costs.estimate(option.key, bucket, option.x, option.extra)
@@ -160,55 +163,55 @@ class Chooser(Guarded):
                 run = 0.0 if unknown else min(seconds, expected.seconds)
                 if option.compile_key is not None:
                     self._account.buy(option.key, option.compile_key, seconds - run, option.x)
-                tenure.watched = True
+                incumbent.watched = True
             else:
                 verdict = self.costs.observe(option.key, bucket, option.x, seconds)
-                tenure.watched = verdict is not Drift.NONE
+                incumbent.watched = verdict is not Drift.NONE
                 if verdict is Drift.CONFIRMED:
-                    tenure.unsettle()
+                    incumbent.unsettle()
             if trial is not None:
-                # Compiling counts as far as it was foreseen, so that one accident does not end all trying; all of it
-                # where nothing was known, so that accidents do not follow one another.
+                # Compiling is charged up to the expected price, so that one bad surprise does not end exploration; in
+                # full where nothing was known, so that surprises do not follow one another.
                 compiling = seconds - run if unknown else min(trial.price, seconds - run)
                 spent = min(calls, 1 + MAX_WARMUP_CALLS) * max(0.0, run - trial.best) + compiling
-                self._exploration.refund(trial.booked)
+                self._exploration.refund(trial.charged)
                 self._exploration.charge(spent, unknown=unknown)
                 self.ledger.explored(slot, bucket, spent)
             self.ledger.ran(slot, bucket, option, run, calls, compiling=seconds - run)
-            self._count(tenure, run * calls + (seconds - run), calls)
+            self._count(incumbent, run * calls + (seconds - run), calls)
 
     def tally(self, slot: Hashable, bucket: Hashable, option: Option, calls: int) -> None:
-        """Count calls that were not timed: what another arm would have saved in them counts all the same."""
+        """Count calls that were not timed. What another arm would have saved in them is credited all the same."""
         with self._lock:
             estimate = self.costs.estimate(option.key, bucket, option.x, option.extra)
             run = 0.0 if estimate.source == "none" else estimate.seconds
             self.ledger.ran(slot, bucket, option, run, calls)
-            tenure = self._tenure(slot, bucket)
-            tenure.end_trial(option.arm)  # for what was booked
-            self._count(tenure, run * calls, calls)
+            incumbent = self._incumbent(slot, bucket)
+            incumbent.end_trial(option.arm)  # its charge stands
+            self._count(incumbent, run * calls, calls)
 
     def clear(self) -> None:
         """Forget incumbents, savings and counts; the cost model is left as it is."""
         with self._lock:
-            self._tenures.clear()
+            self._incumbents.clear()
             self._account.forget_savings()
             self._exploration = Exploration()
             self.ledger.clear()
 
-    def _tenure(self, slot: Hashable, bucket: Hashable) -> Incumbent:
-        tenure = self._tenures.get((slot, bucket))
-        if tenure is None:
-            tenure = self._tenures[slot, bucket] = Incumbent()
-        return tenure
+    def _incumbent(self, slot: Hashable, bucket: Hashable) -> Incumbent:
+        incumbent = self._incumbents.get((slot, bucket))
+        if incumbent is None:
+            incumbent = self._incumbents[slot, bucket] = Incumbent()
+        return incumbent
 
-    def _count(self, tenure: Incumbent, seconds: float, calls: int) -> None:
-        tenure.count(calls)
+    def _count(self, incumbent: Incumbent, seconds: float, calls: int) -> None:
+        incumbent.count(calls)
         self._exploration.total += seconds
-        for item, gain in tenure.gains.items():
+        for item, gain in incumbent.gains.items():
             self._account.credit(item, gain * calls)
 
     def score(self, bucket: Hashable, options: Sequence[Option]) -> list[Scored]:
-        """What each option is predicted to cost."""
+        """The predicted cost of each option."""
         estimate, is_compiled = self.costs.estimate, self._account.is_bought
         rows = []
         for option in options:
@@ -221,7 +224,7 @@ class Chooser(Guarded):
         return rows
 
     def _price(self, row: Scored) -> float:
-        """What must still be paid before ``row`` runs at its total; nothing once the savings have covered it."""
+        """Seconds still to be paid before ``row`` runs at its total; 0 once the savings have covered them."""
         if row.compile <= 0.0:
             return 0.0
         option, pays = row.option, self._account.pays
@@ -232,8 +235,8 @@ class Chooser(Guarded):
             return row.compile
         return 0.0
 
-    def _best(self, tenure: Incumbent, rows: list[Scored], threshold: float) -> tuple[Scored, str]:
-        """The row to take, and why: the cheapest, or the incumbent where that is hardly slower."""
+    def _best(self, incumbent: Incumbent, rows: list[Scored], threshold: float) -> tuple[Scored, str]:
+        """The row to take, and why: the cheapest, or an incumbent that is within the threshold."""
         best: Scored | None = None
         kept: Scored | None = None
         least = kept_cost = math.inf
@@ -241,7 +244,7 @@ class Chooser(Guarded):
             cost = row.total if row.compile <= 0.0 else row.total + self._price(row)
             if cost < least:  # never so where the total is nan
                 best, least = row, cost
-            if row.option.arm == tenure.incumbent:
+            if row.option.arm == incumbent.arm:
                 kept, kept_cost = row, cost
         if best is None:
             row = kept or rows[0]
@@ -260,16 +263,16 @@ class Chooser(Guarded):
             f"its first call {once} more, which would not have paid yet"
         )
 
-    def _try(self, tenure: Incumbent, row: Scored, best: Scored, rows: list[Scored]) -> Choice:
+    def _try(self, incumbent: Incumbent, row: Scored, best: Scored, rows: list[Scored]) -> Choice:
         arm = row.option.arm
         price = self._price(row)
         reason = f"{arm} is tried: it might beat {best.option.arm} at {format_seconds(best.total)}"
-        waking = 0 if row.compile > 0.0 else warmup_calls(row.total, another=True, on_host=row.option.on_host)
-        # Booked now, and put right when it is known: other plans choose meanwhile, and some tries are never reported.
-        booked = max(0.0, price + (1 + waking) * (row.total - best.total)) if row.known else 0.0
-        self._exploration.charge(booked, unknown=False)
-        tenure.begin_trial(arm, ExplorationTrial(best.total, price, booked))
-        return Choice(row.option, row.estimate, reason, True, waking, rows)
+        warmup = 0 if row.compile > 0.0 else warmup_calls(row.total, switched=True, on_host=row.option.on_host)
+        # Charged now and corrected by the report: other plans choose meanwhile, and some trials are never reported.
+        charged = max(0.0, price + (1 + warmup) * (row.total - best.total)) if row.known else 0.0
+        self._exploration.charge(charged, unknown=False)
+        incumbent.begin_trial(arm, ExplorationTrial(best.total, price, charged))
+        return Choice(row.option, row.estimate, reason, True, warmup, rows)
 
 
 _SOURCES = {"samples": "samples of other sizes", "knots": "calibration", "prior": "the packaged prior"}
@@ -278,9 +281,9 @@ _SOURCES = {"samples": "samples of other sizes", "knots": "calibration", "prior"
 def _note_gains(incumbent: Incumbent, rows: Sequence[Scored], best: Scored, threshold: float) -> None:
     """Work out what each purchase would save in every call that ``best`` serves from now on.
 
-    One compilation may serve many size buckets (a Numba signature), one import many compilations (all shapes of JAX):
-    each purchase is credited by all calls that it would serve. A gain too small to replace the incumbent counts for
-    nothing. An arm of which nothing is known might take no time at all.
+    One compilation may serve many size buckets (a Numba signature), and one import many compilations (all shapes of
+    JAX), so a purchase is credited by every call it would serve. A gain too small to replace the incumbent counts as 0.
+    An arm of which nothing is known is taken to need no time.
     """
     gains = incumbent.gains
     gains.clear()

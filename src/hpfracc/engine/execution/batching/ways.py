@@ -22,8 +22,8 @@ from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.candidates import HOST_SHARE, predicted_bytes
 from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Selection
-from hpfracc.engine.selection.explain import format_bytes, format_seconds
 from hpfracc.errors import OutOfMemoryError
+from hpfracc.profiling.formats import format_bytes, format_seconds
 
 __all__ = ["Way", "check_speed", "choose_way", "ideal_verdict", "is_time", "time_plan"]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import hpfracc as hf
 from hpfracc import BackendType, IntelligentBackendSelector, WorkloadCharacteristics
+from hpfracc.engine.selection import selector as selector_module
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 
 
@@ -98,3 +100,25 @@ def test_explaining_a_resident_call_that_the_engine_may_choose() -> None:
     with pytest.raises(BackendUnavailableError) as caught:
         hf.explain("fft", shape=(5,), on="cuda:7", backend="auto")
     assert "belong to auto" not in str(caught.value)
+
+
+def test_an_answer_is_reviewed_when_the_time_it_stood_for_pays_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before 256 calls, and not before 100 times what working it out took."""
+    clock = [0.0]
+    monkeypatch.setattr(selector_module, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    selector, asked, decided = IntelligentBackendSelector(), workload("graph"), []
+    decide = selector._decide
+
+    def slow_decision(*arguments: object) -> object:
+        decided.append(clock[0])
+        clock[0] += 0.001
+        return decide(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(selector, "_decide", slow_decision)
+    for _ in range(1000):
+        selector.select_backend(asked)
+    assert decided == [0.0]
+    clock[0] = 0.2
+    for _ in range(257):
+        selector.select_backend(asked)
+    assert decided == [0.0, 0.2]
