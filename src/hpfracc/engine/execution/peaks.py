@@ -20,8 +20,9 @@ __all__ = ["Marks", "read_marks", "record_peak"]
 
 #: On the host everything else that the process does is measured too: only calls well above that are looked at.
 _LEAST_ON_HOST = 4 * LEAST_BYTES
-#: Share of a call that the heap may hold free before it: what is taken from there is not measured.
-_MOST_FREE = 0.1
+#: Share of a call that the heap may hold free before it: what is taken from there is not measured. Arrays above the
+#: second size are never taken from glibc's heap (DEFAULT_MMAP_THRESHOLD_MAX).
+_MOST_FREE, _HEAP_ARRAY = 0.1, 2**25
 
 
 class Marks(NamedTuple):
@@ -38,9 +39,13 @@ def read_marks(request: Request, arm: Arm) -> Marks | None:
     if need < (_LEAST_ON_HOST if arm.on_host else LEAST_BYTES):
         return None
     # JAX frees what a call is done with some time after it, in threads of its own.
-    if arm.on_host and (arm.backend == "jax" or free_heap_bytes() > _MOST_FREE * need):
+    if arm.on_host and (arm.backend == "jax" or _takes_from_heap(request.call.output_bytes, need)):
         return None
     return _read(arm)
+
+
+def _takes_from_heap(array: int, need: int) -> bool:
+    return array <= _HEAP_ARRAY and free_heap_bytes() > _MOST_FREE * need
 
 
 def _read(arm: Arm) -> Marks | None:
