@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from hpfracc._config import Settings
 from hpfracc._environment import BACKENDS
-from hpfracc.engine.backends import registry
+from hpfracc.engine.backends import cufft, registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.budget import HOST, fits, get_budget
-from hpfracc.engine.memory.forecast import forecasts
+from hpfracc.engine.memory.forecast import Kind, forecasts
 from hpfracc.engine.memory.host import thread_bytes
 from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.primitives.base import Call, Primitive
@@ -23,7 +23,7 @@ __all__ = [
     "HOST_SHARE",
     "NEGLIGIBLE_BYTES",
     "Request",
-    "forecast_key",
+    "forecast_kind",
     "fresh_bytes",
     "is_memory_refusal",
     "masked",
@@ -38,14 +38,17 @@ __all__ = [
 
 
 def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
-    """Bytes of operands, result and workspace, by the kernel's own model or the primitive's."""
-    own = arm.spec.workspace
-    workspace = primitive.workspace(call, arm.algorithm) if own is None else own(call, arm)
-    return call.input_bytes + call.output_bytes + workspace
+    """Bytes of operands, result and workspace, by the kernel's model; on a GPU with cuFFT's work area."""
+    spec, algorithm = arm.spec, arm.algorithm
+    model = spec.memory if arm.on_host or spec.gpu_memory is None else spec.gpu_memory
+    workspace, elements = primitive.workspace(call, algorithm), primitive.block_elements(call, algorithm)
+    size = call.input_bytes + call.output_bytes + model.bytes(workspace, elements, arm.workers)
+    transform = None if arm.on_host else primitive.transform(call, algorithm)
+    return size if transform is None else size + cufft.work_bytes(transform)
 
 
-def forecast_key(call: Call, arm: Arm) -> tuple[str, str, str, str]:
-    """The key of calls whose predictions are off by about the same factor."""
+def forecast_kind(call: Call, arm: Arm) -> Kind:
+    """The kind of calls whose predictions are off by about the same factor."""
     variant = call.facts.get("kind", "")
     kind = f"{call.dtype} {variant}" if variant else call.dtype
     return call.operation, f"{arm.backend}:{arm.algorithm}", "cpu" if arm.on_host else "cuda", kind
@@ -54,7 +57,7 @@ def forecast_key(call: Call, arm: Arm) -> tuple[str, str, str, str]:
 def predicted_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
     """Modelled bytes, corrected by the measured peaks of earlier calls of this kind."""
     need = modelled_bytes(primitive, call, arm)
-    factor = forecasts.correction(forecast_key(call, arm))
+    factor = forecasts.correction(forecast_kind(call, arm), call.bucket)
     return need if factor == 1.0 else int(need * factor)
 
 
