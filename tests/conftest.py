@@ -14,9 +14,18 @@ from hpfracc.engine.execution import state
 from hpfracc.operators import _memory
 from hpfracc.solvers.ode import _compile_policy
 from tests.helpers.gpus import hide_gpus
+from tests.helpers.thinned import Thinning
 
 # Tests import JAX themselves, several processes at once perhaps: none may take most of a GPU for itself.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+# Processes that share the tests share the cores too: threads that wait for one another would spin.
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    _share = max(1, (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+    os.environ.setdefault("OMP_NUM_THREADS", str(_share))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Thinning())
 
 
 def _resets() -> list[Callable[[], None]]:

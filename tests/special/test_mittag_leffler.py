@@ -17,6 +17,7 @@ import hpfracc.special as special
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
+from tests.helpers.thinned import thinned
 
 TABLE = json.loads((Path(__file__).parent / "data" / "mittag_leffler.json").read_text(encoding="utf-8"))
 BACKENDS = [name for name in ("numpy", "numba", "torch") if is_installed(name)]
@@ -160,6 +161,7 @@ def test_bad_parameters_are_refused(alpha, beta):
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize(("alpha", "beta"), [(0.3, 1.0), (0.7, 0.7), (1.0, 1.0), (1.6, 2.0), (2.4, 0.5)])
+@thinned(one_in=2)
 def test_derivatives_agree_with_a_recurrence(alpha, beta, order):
     """a z E^(n+1) = E_{b-1}^(n) - (b - 1 + a n) E_b^(n), with every term from another table."""
     z = np.concatenate([-np.geomspace(0.05, 60, 40), np.geomspace(0.05, 3, 20)])

@@ -22,6 +22,7 @@ from hpfracc.errors import ShapeError
 from hpfracc.solvers.ode import _engine, _fixed, problems
 from hpfracc.solvers.ode.compiled.reading import Bound, read_function
 from hpfracc.solvers.ode.compiled.source import NoSourceError, syntax_of
+from tests.helpers.thinned import thinned
 
 pytest.importorskip("numba")
 
@@ -282,6 +283,7 @@ def test_integers_do_not_overflow():
     ],
 )
 @pytest.mark.parametrize("method", ["pece", "implicit_trapezoid", "adaptive"])
+@thinned(lambda method: method != "adaptive")
 def test_errors_are_raised_as_in_python(fun: Any, error: type[Exception], method: str):
     """By functions that are compiled, and by those that are not because of them."""
     with pytest.raises(error):
