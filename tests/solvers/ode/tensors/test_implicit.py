@@ -162,7 +162,8 @@ def jax_end(alpha: Any, y0: Any, p: Any, method: str) -> Any:
     return hf.solve_fode(FUNCTIONS["jax"], (0.0, 1.0), y0, alpha, step=1.0 / 8, method=method, args=(p,)).y[..., -1]
 
 
-@pytest.mark.parametrize("method", [pytest.param(METHODS[1], marks=pytest.mark.slow), METHODS[2]])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS[1:3])
 def test_derivatives_of_jax_are_those_of_differences_and_of_torch(method: str):
     """grad under jit."""
     arguments = [jnp.asarray(each, dtype="float64") for each in TENSORS]
