@@ -92,8 +92,8 @@ class Random(Primitive):
         return float(call.batch * (call.length + (500 if algorithm == "streams" else 0)))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """The paths as 64-bit numbers, and the words, logarithms and angles of one block of numbers."""
-        return call.batch * 8 + min(call.batch * (call.length + 4), 1 << 14) * 160
+        """The paths as 64-bit numbers."""
+        return call.batch * 8
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Paths, along the longest of their axes first."""
