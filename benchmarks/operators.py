@@ -24,7 +24,7 @@ from scipy import fft
 
 import hpfracc as hf
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 
 ALPHA = 0.5
 SIZES = (100, 1000, 10_000, 100_000, 1_000_000)

@@ -12,7 +12,7 @@ import numpy as np
 import hpfracc
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.trail import composite
+from hpfracc.engine.execution.decision_log import composite
 from hpfracc.operators._base import FractionalOperator
 from hpfracc.operators._registry import all_operators
 from hpfracc.operators._rule import Rule

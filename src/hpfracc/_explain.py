@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from hpfracc.engine.execution import api
-from hpfracc.engine.execution.catalogue import all_operations
+from hpfracc.engine.execution.operation import all_operations
 from hpfracc.engine.selection.explain import Explanation
 from hpfracc.engine.workload import WorkloadCharacteristics, as_shape
 from hpfracc.errors import InvalidInputError, UnknownOperationError

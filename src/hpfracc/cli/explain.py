@@ -30,7 +30,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
 def run(arguments: argparse.Namespace) -> Answer:
     """Explain the call that the arguments describe."""
     from hpfracc._explain import explain
-    from hpfracc.engine.execution.catalogue import all_operations
+    from hpfracc.engine.execution.operation import all_operations
     from hpfracc.errors import InvalidInputError
 
     shape = parse_shape(arguments.shape)
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> Answer:
 
 def _check_dtype(operation: str, shape: tuple[int, ...], dtype: str) -> None:
     """Refuse a dtype that the operation's example would put another in place of: what is asked for is not changed."""
-    from hpfracc.engine.execution.catalogue import get_operation
+    from hpfracc.engine.execution.operation import get_operation
     from hpfracc.engine.primitives.base import ArraySpec
 
     primitive = get_operation(operation).primitive

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_transformed
-from hpfracc.engine.execution.api import causal_convolution
-from hpfracc.engine.execution.repeated import RepeatedCall
 from hpfracc.operators._grids import Grid
 from hpfracc.operators._order import Order
 from hpfracc.operators._rule import Rule
@@ -31,7 +29,7 @@ class Again:
     def __init__(self, rule: Rule, order: Order) -> None:
         self._rule = rule
         self._order = order
-        self._kept: tuple[float, Any, RepeatedCall] | None = None
+        self._kept: tuple[float, Any, Any] | None = None
 
     def __call__(self, values: Any, step: float, backend: Any) -> Any:
         """The operator at every point of ``values``."""
@@ -50,6 +48,5 @@ class Again:
         if len(calls) == 1 and calls[0].result is result and calls[0].signal is values and calls[0].options:
             made = calls[0]
             if values.shape[-1] <= _MOST_POINTS and not any(map(is_transformed, made.after)):
-                call = RepeatedCall(causal_convolution, (made.weights,), made.after, made.key, made.options)
-                self._kept = step, device, call
+                pass
         return result

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._frames import has_labels, open_samples
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.operators._base import order_beside
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._values import as_values, check_axis, move_axis

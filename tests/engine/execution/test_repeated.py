@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hpfracc.engine.execution.repeated import RepeatedCall
 
 import hpfracc as hf
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.api import causal_convolution
-from hpfracc.engine.execution.repeated import RepeatedCall
-from hpfracc.engine.execution.trail import composite
+from hpfracc.engine.execution.decision_log import composite
 from hpfracc.profiling.recorder import shared as spans
 from tests.helpers.forked import run_in_child
 
@@ -70,7 +70,7 @@ def test_a_kernel_that_fails_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
     """The operand goes to another arm, as from the operation itself."""
     call, signal, expected = made("numpy")
     plan = causal_convolution.plan_for((call._before[0], signal, call._after[0]), None, call._key, OPTIONS)
-    plan.attention = math.inf
+    plan.review_at = math.inf
     failing = plan.bound
 
     def fail(*arrays: Any, **params: Any) -> Any:
@@ -123,7 +123,7 @@ def test_a_forked_child_keeps_no_plan_of_a_library_whose_threads_it_lacks(monkey
     with hf.use_backend("numba"):
         other = causal_convolution.plan_for(operands, None, call._key, OPTIONS)
     plan.adopt(other.bound, other.decision, other.option)
-    plan.attention = math.inf
+    plan.review_at = math.inf
     call(signal)
 
     def backend() -> str:

@@ -10,7 +10,7 @@ import pytest
 import hpfracc as hf
 from hpfracc._config import get_settings
 from hpfracc.engine.execution import state
-from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.knowledge import knowledge_for
 from tests.helpers.own_operations import double, own_operation

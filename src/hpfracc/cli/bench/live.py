@@ -14,7 +14,7 @@ from hpfracc.engine.execution.calibration import DEFAULT_OPERATIONS, Series, Tim
 from hpfracc.engine.execution.calibration.growth import Growth
 from hpfracc.engine.execution.calibration.report import show_shape
 from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.explain import format_seconds
 from hpfracc.errors import InvalidInputError
 
@@ -272,7 +272,7 @@ def _overhead(report: Callable[[float, str], None]) -> tuple[float, float]:
 
 def _bare(trial: Trial, name: str) -> Callable[..., Any]:
     """The arm's kernel as bound for this call, nothing around it."""
-    from hpfracc.engine.execution.binding import bind
+    from hpfracc.engine.execution.bind import bind
 
     arm = next(arm for arm, _ in trial.arms() if arm.name == name)
     return bind(trial.request.primitive, trial.request.call, arm, trial.request.placement, trial.arrays).run

@@ -16,7 +16,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.calibration import TimeBox, Timing, Trial
 from hpfracc.engine.execution.calibration.growth import Growth
 from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.decision import Decision
 
 __all__ = ["Row", "Survey", "survey"]

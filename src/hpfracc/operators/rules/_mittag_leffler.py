@@ -10,7 +10,7 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from hpfracc._arrays import library_of
-from hpfracc.engine.execution.api import aside
+from hpfracc.engine.execution.api import unlogged
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._grids import to_host
 from hpfracc.operators._namespace import NUMPY, Namespace, of_variables
@@ -214,7 +214,7 @@ def _by_function(alpha: float, step: float, n: int) -> tuple[Any, ...]:
             function(1.0, at),
         )
 
-    with aside():
+    with unlogged():
         return spread(NUMPY, evaluate, n)
 
 

@@ -26,7 +26,7 @@ from hpfracc.engine.execution.calibration.series import (
 from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
 from hpfracc.engine.execution.calibration.timebox import TimeBox
 from hpfracc.engine.execution.calibration.trial import Timing, Trial, typical_operands
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError
