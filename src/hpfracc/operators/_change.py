@@ -11,8 +11,8 @@ import numpy as np
 from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._function import Function
-from hpfracc.operators._grids import Grid, rounding_of, uniform_step
 from hpfracc.operators._namespace import namespace_of
+from hpfracc.operators.core.grids import Grid, rounding_of, uniform_step
 
 __all__ = ["function_in", "image_grid", "logarithmic_function", "logarithmic_grid"]
 

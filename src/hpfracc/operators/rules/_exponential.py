@@ -8,10 +8,10 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.engine.execution.api import exponential_recurrence
-from hpfracc.operators._grids import Grid
 from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order
-from hpfracc.operators._values import Samples, constant, scalar
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.values import Samples, constant, scalar
 from hpfracc.operators.rules._increments import increments
 from hpfracc.operators.rules._line_or_parabola import LineOrParabola
 from hpfracc.operators.rules._memory import bends_of, on_step

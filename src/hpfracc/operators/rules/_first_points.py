@@ -17,8 +17,8 @@ from numpy.polynomial import polynomial as poly
 
 from hpfracc.operators._namespace import Namespace
 from hpfracc.operators._order import Order
-from hpfracc.operators._values import Samples, constant, largest, real_dtype, scalar, where
 from hpfracc.operators._weights import weights_of
+from hpfracc.operators.core.values import Samples, constant, largest, real_dtype, scalar, where
 from hpfracc.operators.rules._increments import binomial_polynomial, forward_differences, start_points
 
 __all__ = [

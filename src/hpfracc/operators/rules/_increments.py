@@ -10,7 +10,7 @@ from numpy.polynomial import polynomial as poly
 
 from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc.operators._namespace import Namespace
-from hpfracc.operators._values import constant, join, zeros
+from hpfracc.operators.core.values import constant, join, zeros
 
 __all__ = [
     "DIFFERENCE_ORDER",

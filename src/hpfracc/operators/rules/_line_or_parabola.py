@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
+from hpfracc.operators.core.rule import Rule
 
 __all__ = ["LineOrParabola"]
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
-from hpfracc.operators._grids import Grid
 from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
-from hpfracc.operators._values import constant, join, zeros
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.values import constant, join, zeros
 
 __all__ = ["bends_of", "on_step"]
 

@@ -12,12 +12,12 @@ from numpy.polynomial import legendre
 from hpfracc._arrays import library_of
 from hpfracc.engine.execution.api import unlogged
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._grids import to_host
 from hpfracc.operators._namespace import NUMPY, Namespace, of_variables
 from hpfracc.operators._order import Order
 from hpfracc.operators._sequences import power_differences, trapezoid_defect, trapezoid_defects
-from hpfracc.operators._values import Samples, constant
 from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators.core.grids import to_host
+from hpfracc.operators.core.values import Samples, constant
 from hpfracc.operators.rules._line_or_parabola import LineOrParabola
 from hpfracc.operators.rules._memory import on_step
 from hpfracc.operators.rules._moments import FIRST, exponential_mean, exponential_tilt, spread
