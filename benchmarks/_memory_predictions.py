@@ -19,7 +19,7 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.forecast import Forecasts
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.selection.needs import modelled_bytes
+from hpfracc.engine.selection.candidates import modelled_bytes
 from hpfracc.engine.workers import available_cores
 
 MIB = 2**20
@@ -112,7 +112,7 @@ def measure(case: MemoryCase, arm: Arm) -> dict[str, Any] | None:
         return getattr(result, "block_until_ready", lambda: result)()
 
     with adapter.scope(call) or contextlib.nullcontext():
-        fresh = peak_on_host(run) if arm.on_host else peak_on_card(run, arm.backend, arm.device)
+        fresh = peak_on_host(run) if arm.on_host else peak_on_gpu(run, arm.backend, arm.device)
     if fresh is None:
         return None
     predicted, actual = modelled_bytes(primitive, call, arm), call.input_bytes + fresh
@@ -168,7 +168,7 @@ def _peak_here(run: Callable[[], Any]) -> int:
     return sorted(found)[1]
 
 
-def peak_on_card(run: Callable[[], Any], backend: str, device: str) -> int | None:
+def peak_on_gpu(run: Callable[[], Any], backend: str, device: str) -> int | None:
     """What the library's pool handed out at once, as it counts itself."""
     adapter = registry.adapter(backend)
     result = run()

@@ -118,7 +118,7 @@ def host(python: str | None) -> dict[str, Any]:
     return data
 
 
-def card(device: str) -> dict[str, Any]:
+def gpu(device: str) -> dict[str, Any]:
     """Resident tensors: forward, and forward with backward, beside the bare pair with autograd."""
     import torch
 
@@ -153,7 +153,7 @@ def card(device: str) -> dict[str, Any]:
                 "bare+": lambda trained=trained, bare=bare: trained(bare),
             }
             rows.append({"shape": shape, "dtype": str(dtype), **timed_in_rounds(contest, 2.0, torch.cuda.synchronize)})
-    print(f"\nCaputo derivative of order {ALPHA} (l1-2), tensors resident on the card")
+    print(f"\nCaputo derivative of order {ALPHA} (l1-2), tensors resident on the GPU")
     print_table(
         ("shape", "dtype", "forward", "bare", "ratio", "forward + backward", "bare", "ratio"),
         [
@@ -170,7 +170,7 @@ def card(device: str) -> dict[str, Any]:
             for row in rows
         ],
     )
-    return {"card": rows}
+    return {"gpu": rows}
 
 
 #: Points of the resident arrays that are compared in all three libraries.
@@ -312,7 +312,7 @@ def main() -> None:
     if options.device:
         data["resident"] = resident()
     if options.device and not options.only_resident:
-        data |= card(options.device)
+        data |= gpu(options.device)
     write_json("operators", data)
 
 

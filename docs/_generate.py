@@ -23,8 +23,8 @@ from hpfracc import cli
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import KernelSpec
+from hpfracc.engine.numerics.expression import FUNCTIONS
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives._expression import FUNCTIONS
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Primitive
 from hpfracc.profiling.document import read_schema
 

@@ -13,9 +13,9 @@ from hpfracc import _config
 from hpfracc.engine.execution import state
 from hpfracc.operators import _memory
 from hpfracc.solvers.ode import _compile_policy
-from tests.helpers.cards import hide_cards
+from tests.helpers.gpus import hide_gpus
 
-# Tests import JAX themselves, several processes at once perhaps: none may take most of a card for itself.
+# Tests import JAX themselves, several processes at once perhaps: none may take most of a GPU for itself.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
@@ -40,9 +40,9 @@ _HOST_ALONE = ("tests/engine/execution/", "tests/engine/review/", "tests/contrac
 
 @pytest.fixture(autouse=True)
 def host_alone(request: pytest.FixtureRequest, fresh_state: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No card is seen by such a test unless it is marked ``gpu``."""
+    """No GPU is seen by such a test unless it is marked ``gpu``."""
     if request.node.nodeid.startswith(_HOST_ALONE) and request.node.get_closest_marker("gpu") is None:
-        with hide_cards(monkeypatch):
+        with hide_gpus(monkeypatch):
             yield
     else:
         yield

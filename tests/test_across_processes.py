@@ -24,7 +24,7 @@ from hpfracc import errors, lattice, memory
 from hpfracc.analytics import PerformanceMonitor, UsageTracker
 from hpfracc.engine.execution.pressure.growth import Growth
 from hpfracc.profiling import Profiler, Span, get_profiler
-from hpfracc.profiling.comparison.verdicts import Comparison, Rules, SpanComparison
+from hpfracc.profiling.comparison import Comparison, Rules, SpanComparison
 from hpfracc.solvers.ode import problems
 
 GRID = np.linspace(0.0, 1.0, 33)

@@ -16,7 +16,7 @@ import threading
 from functools import partial
 from types import ModuleType
 
-from hpfracc._aside import Aside
+from hpfracc._shielded import ShieldedCall
 from hpfracc.errors import MissingDependencyError
 
 #: Which extra of hpfracc installs which library.
@@ -48,7 +48,7 @@ CHILD_PATIENCE = 20.0
 #: Modules that were seen imported to their end.
 _whole: set[str] = set()
 #: Imports, and questions whether one has ended, that are under way.
-_asked: dict[str, Aside] = {}
+_asked: dict[str, ShieldedCall] = {}
 _is_child = False
 
 
@@ -128,11 +128,11 @@ def import_whole(name: str) -> ModuleType:
     return module
 
 
-def _ask(name: str, *, awaited: bool) -> Aside:
+def _ask(name: str, *, awaited: bool) -> ShieldedCall:
     """The import of ``name`` that is under way, begun if there is none."""
     asked = _asked.get(name)
     if asked is None or asked.ended:
-        asked = _asked[name] = Aside(partial(_import, name), awaited=awaited)
+        asked = _asked[name] = ShieldedCall(partial(_import, name), awaited=awaited)
     return asked
 
 

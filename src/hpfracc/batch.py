@@ -31,7 +31,7 @@ def calculate_optimal_batch_size(model_size_mb: float, gpu_memory_gb: float) -> 
     model_size_mb : float
         Size of the parameters in MiB.
     gpu_memory_gb : float
-        Memory of the card in GiB, of which ``gpu_memory_limit`` is used.
+        Memory of the GPU in GiB, of which ``gpu_memory_limit`` is used.
     """
     for name, value in (("model_size_mb", model_size_mb), ("gpu_memory_gb", gpu_memory_gb)):
         if not (math.isfinite(value) and value > 0):

@@ -70,7 +70,7 @@ def test_operations_are_timed_on_their_typical_operands(monkeypatch: pytest.Monk
         raise SeenError
 
     monkeypatch.setattr(live, "_overhead", lambda report: (math.nan, math.nan))
-    monkeypatch.setattr(live, "Trial", watched)
+    monkeypatch.setattr(live, "ArmTrial", watched)
     monkeypatch.setattr(live, "_EXPONENTS", (6,))
     with pytest.raises(SeenError):
         live.measure(["stencil_relax"], 2.0, lambda share, text: None)

@@ -26,7 +26,7 @@ from hpfracc.cli.demo.page import render
 from hpfracc.cli.demo.survey import Row, Survey
 from hpfracc.cli.demo.survey import survey as take_survey
 from hpfracc.cli.info import collect
-from hpfracc.engine.execution.calibration import Timing, Trial
+from hpfracc.engine.execution.calibration import ArmTrial, Timing
 
 NASTY = "<script>alert(1)</script>&\"'"
 VOID = {"meta", "br"}
@@ -148,14 +148,14 @@ def test_a_survey_knows_the_best_of_each_backend():
 
 def test_an_arm_that_fails_is_a_line_and_not_the_end(small: None, monkeypatch: pytest.MonkeyPatch):
     """The others are measured, and the reason stands where its time would."""
-    measured = Trial.time
+    measured = ArmTrial.time
 
-    def fail(self: Trial, arm: Any, *args: Any, **options: Any) -> Any:
+    def fail(self: ArmTrial, arm: Any, *args: Any, **options: Any) -> Any:
         if arm.algorithm == "fft":
             raise RuntimeError("driver went away")
         return measured(self, arm, *args, **options)
 
-    monkeypatch.setattr(Trial, "time", fail)
+    monkeypatch.setattr(ArmTrial, "time", fail)
     rows = take_survey(
         "causal_convolution",
         (250,),

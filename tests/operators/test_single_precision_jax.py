@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.operators._namespace import namespace_of, of_variables
+from hpfracc._xp import namespace_of, of_variables
 
 X = np.sin(1.0 + 0.1 * np.arange(12)).astype("float32")
 BENT = np.linspace(0.0, 1.1, 12) ** 2

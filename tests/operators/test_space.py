@@ -11,9 +11,9 @@ import pytest
 from scipy import integrate, special
 
 import hpfracc as hf
-from hpfracc.operators._namespace import NUMPY
+from hpfracc._xp import NUMPY
 from hpfracc.operators._sequences import centred_binomials
-from hpfracc.operators.rules._lattice_power import lattice_power_weights
+from hpfracc.operators.rules.lattice_power import lattice_power_weights
 from tests.helpers.convergence import measured_order
 
 ORDERS = [0.1, 0.25, 0.5, 0.75, 0.9, 1.3, 1.8]

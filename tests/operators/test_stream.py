@@ -11,9 +11,9 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._optional import is_installed
+from hpfracc._xp import NUMPY
 from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.operators import _sequences as sequences
-from hpfracc.operators._namespace import NUMPY
 from hpfracc.operators._stream_plans import HORIZON, WINDOW, plan_stream
 
 STEP = 1e-2

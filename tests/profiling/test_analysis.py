@@ -13,12 +13,11 @@ from rich.console import Console
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import Profiler
 from hpfracc.profiling.advice import advise
-from hpfracc.profiling.analysis import Analysis, length, union
+from hpfracc.profiling.analysis import Analysis, length, percentile, summarise, union
 from hpfracc.profiling.breakdown import break_down
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.spans import Span
-from hpfracc.profiling.summary import percentile, summarise
 from hpfracc.profiling.tables import bottleneck_table, summary_table
 
 MS = 1_000_000

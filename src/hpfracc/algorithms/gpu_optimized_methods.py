@@ -1,7 +1,7 @@
 """Keeps an old import path alive: every operator of :mod:`hpfracc.operators` runs where it is done soonest.
 
 What these classes add is a configuration given once: the backend, whether a failing one may be replaced by the host,
-how much of a card's memory to use, and how many rows to work on at a time.
+how much of a GPU's memory to use, and how many rows to work on at a time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GPUConfig:
     fallback_to_cpu : bool
         Whether NumPy does the work where the backend that was asked for cannot.
     memory_limit : float
-        The share of a card's free memory that one call may take.
+        The share of a GPU's free memory that one call may take.
     batch_size : int, optional
         Rows of samples worked on at a time; None for as many as fit into that memory.
     """

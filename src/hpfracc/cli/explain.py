@@ -93,8 +93,8 @@ def _device(text: str) -> str | None:
     if name in ("cpu", "host"):
         return None
     device = "cuda:0" if name in ("cuda", "gpu") else name
-    cards = [card.device for card in hardware.machine().gpus]
-    if device not in cards:
-        have = f"there are {', '.join(cards)}" if cards else "there is no card that this process may use"
+    gpus = [gpu.device for gpu in hardware.machine().gpus]
+    if device not in gpus:
+        have = f"there are {', '.join(gpus)}" if gpus else "there is no GPU that this process may use"
         raise InvalidInputError(f"device {text!r} was not found; {have}: use one of them, or cpu")
     return device

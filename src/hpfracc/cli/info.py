@@ -46,8 +46,8 @@ def collect() -> dict[str, Any]:
         "memory": {
             "host": HostProbe().read().to_dict(),
             "devices": [
-                {"device": card.device, "total": card.memory, "free": hardware.driver_free_bytes(card.device)}
-                for card in machine.gpus
+                {"device": gpu.device, "total": gpu.memory, "free": hardware.driver_free_bytes(gpu.device)}
+                for gpu in machine.gpus
             ],
         },
         "backends": backends,
@@ -96,7 +96,7 @@ def _machine(data: dict[str, Any]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from hpfracc.engine.selection.explain import format_bytes
+    from hpfracc.profiling.formats import format_bytes
 
     machine, memory = data["machine"], data["memory"]
     cpu, host = machine["cpu"], memory["host"]
@@ -108,19 +108,19 @@ def _machine(data: dict[str, Any]) -> RenderableType:
             f"{format_bytes(host['free'])} free of {format_bytes(host['limit'])} (bounded by {host['tightest']})",
         ),
     ]
-    free = {card["device"]: card["free"] for card in memory["devices"]}
-    for card in machine["gpus"]:
-        left = free.get(card["device"])
-        total = "" if card["memory"] is None else f" of {format_bytes(card['memory'])}"
-        rows.append((card["device"], f"{card['name']}, {_bytes(left)} free{total}, driver {card['driver']}"))
+    free = {gpu["device"]: gpu["free"] for gpu in memory["devices"]}
+    for gpu in machine["gpus"]:
+        left = free.get(gpu["device"])
+        total = "" if gpu["memory"] is None else f" of {format_bytes(gpu['memory'])}"
+        rows.append((gpu["device"], f"{gpu['name']}, {_bytes(left)} free{total}, driver {gpu['driver']}"))
     if not machine["gpus"]:
-        rows.append(("cards", "none that this process may use"))
+        rows.append(("GPUs", "none that this process may use"))
     rows.append(("system", f"{machine['system']}, Python {machine['python']}"))
     return Group(Text(f"hpfracc {data['hpfracc']}", style="bold"), _grid(rows))
 
 
 def _bytes(size: int | None) -> str:
-    from hpfracc.engine.selection.explain import format_bytes
+    from hpfracc.profiling.formats import format_bytes
 
     return "unknown" if size is None else format_bytes(size)
 

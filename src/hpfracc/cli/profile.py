@@ -173,7 +173,7 @@ def _page(arguments: argparse.Namespace) -> Answer:
 
 
 def _compare(arguments: argparse.Namespace) -> Answer:
-    from hpfracc.profiling.comparison.verdicts import compare_profiles
+    from hpfracc.profiling.comparison import compare_profiles
 
     found = compare_profiles(arguments.before, arguments.after)
     slower = arguments.fail_on_regression and bool(found.of("slower"))

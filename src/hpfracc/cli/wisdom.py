@@ -111,7 +111,7 @@ def _table(summary: dict[str, Any]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from hpfracc.engine.selection.explain import format_bytes
+    from hpfracc.profiling.formats import format_bytes
 
     head = Text(f"{summary['path'] or 'wisdom is off'} ({summary['state']})", overflow="fold", style="bold")
     line = f"{summary['records']} records, {format_bytes(summary['bytes'])} in {len(summary['files'])} files"

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
+from hpfracc._xp import Namespace, namespace_of
 from hpfracc.engine.execution.api import spectral_multiply
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.lattice._costs import like, to_host
 from hpfracc.lattice._geometry import Array, Geometry
 from hpfracc.lattice._spectra import axis_waves, is_regular, laplacian_spectrum, transforms
 from hpfracc.lattice._walks import sample_walks
-from hpfracc.operators._namespace import Namespace, namespace_of
 from hpfracc.operators._order import Order, read_order
 
 __all__ = ["FractionalDiffusion"]

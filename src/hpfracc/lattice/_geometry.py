@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.engine.memory.budget import HOST, get_budget
-from hpfracc.engine.primitives._stencils import NEIGHBOURHOODS, forward_offsets
+from hpfracc.engine.numerics.stencils import NEIGHBOURHOODS, forward_offsets
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError
 
 __all__ = ["Array", "Geometry", "Point", "make_geometry"]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._aside import run_aside
 from hpfracc._config import current_backend, get_settings
 from hpfracc._optional import is_installed
+from hpfracc._shielded import run_shielded
 from hpfracc.engine.execution.api import stencil_relax
-from hpfracc.engine.primitives._stencils import bucket_ring
+from hpfracc.engine.numerics.stencils import bucket_ring
 from hpfracc.errors import InvalidInputError, NoPathError, ShapeError
 from hpfracc.lattice._costs import Costs, like, to_host
 from hpfracc.lattice._geometry import Array, Geometry
@@ -94,7 +94,7 @@ def search_path(geometry: Geometry, costs: Costs, a: int, b: int, method: str | 
             method = "astar" if costs.least >= _STRONG * costs.mean else "bidirectional"
         search = partial(_COMPILED[method], geometry, costs, a, b)
         # The first one compiles, and an interrupt would leave the compiler locked.
-        found = search() if method in _ready else run_aside(search)
+        found = search() if method in _ready else run_shielded(search)
         _ready.add(method)
     else:
         found = _in_python(geometry, costs, a, b)

@@ -17,8 +17,8 @@ from hpfracc.operators.core.applying import apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules._differences import Differences
-from hpfracc.operators.rules._mittag_leffler import MittagLefflerMemory
+from hpfracc.operators.rules.differences import Differences
+from hpfracc.operators.rules.mittag_leffler import MittagLefflerMemory
 from hpfracc.special import mittag_leffler
 
 __all__ = ["AtanganaBaleanu", "atangana_baleanu"]

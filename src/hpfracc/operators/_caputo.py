@@ -15,10 +15,10 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules._any_l1 import AnyGridL1, FastL1
-from hpfracc.operators.rules._any_slopes import differences_on
-from hpfracc.operators.rules._l1 import L1
-from hpfracc.operators.rules._l12 import L12
+from hpfracc.operators.rules.any_l1 import AnyGridL1, FastL1
+from hpfracc.operators.rules.any_slopes import differences_on
+from hpfracc.operators.rules.l1 import L1
+from hpfracc.operators.rules.l12 import L12
 
 __all__ = ["Caputo", "caputo"]
 

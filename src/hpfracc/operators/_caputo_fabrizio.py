@@ -14,8 +14,8 @@ from hpfracc.operators.core.applying import apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples, scalar
-from hpfracc.operators.rules._any_slopes import differences_on
-from hpfracc.operators.rules._exponential import ExponentialMemory
+from hpfracc.operators.rules.any_slopes import differences_on
+from hpfracc.operators.rules.exponential import ExponentialMemory
 
 __all__ = ["CaputoFabrizio", "caputo_fabrizio"]
 

@@ -17,7 +17,7 @@ from hpfracc.operators.core.applying import UNIFORM, apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.reporting import Outcome, relabelled
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules._laplacian import Dirichlet, Integral, LaplacianRule, Neumann, Periodic
+from hpfracc.operators.rules.laplacian import Dirichlet, Integral, LaplacianRule, Neumann, Periodic
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["FractionalLaplacian", "fractional_laplacian"]

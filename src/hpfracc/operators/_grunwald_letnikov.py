@@ -14,7 +14,7 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules._grunwald import Grunwald, WeightedGrunwald
+from hpfracc.operators.rules.grunwald import Grunwald, WeightedGrunwald
 
 __all__ = ["GrunwaldLetnikov", "grunwald_letnikov"]
 

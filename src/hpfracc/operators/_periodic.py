@@ -14,7 +14,7 @@ from hpfracc.operators._order import Order
 from hpfracc.operators.core.grids import Grid, read_grid, read_number, to_host
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype
-from hpfracc.operators.rules._periodic import PeriodicRule, wave_powers
+from hpfracc.operators.rules.periodic import PeriodicRule, wave_powers
 
 __all__ = ["check_period", "first_point", "of_periodic_function", "sampled"]
 

@@ -15,10 +15,10 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules._any_trapezoid import AnyGridTrapezoid, FastTrapezoid
-from hpfracc.operators.rules._quadrature import QUADRATURES
-from hpfracc.operators.rules._simpson import Simpson
-from hpfracc.operators.rules._trapezoid import Trapezoid
+from hpfracc.operators.rules.any_trapezoid import AnyGridTrapezoid, FastTrapezoid
+from hpfracc.operators.rules.quadrature import QUADRATURES
+from hpfracc.operators.rules.simpson import Simpson
+from hpfracc.operators.rules.trapezoid import Trapezoid
 
 __all__ = ["RiemannLiouvilleIntegral", "riemann_liouville_integral"]
 

@@ -14,8 +14,8 @@ from hpfracc.operators.core.applying import UNIFORM, apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules._centred import Centred, Centred4
-from hpfracc.operators.rules._periodic import RieszWaves
+from hpfracc.operators.rules.centred import Centred, Centred4
+from hpfracc.operators.rules.periodic import RieszWaves
 
 __all__ = ["Riesz", "riesz"]
 

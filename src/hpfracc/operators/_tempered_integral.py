@@ -16,10 +16,10 @@ from hpfracc.operators.core.applying import apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules._any_tempered import AnyGridTempered
-from hpfracc.operators.rules._quadrature import QUADRATURES
-from hpfracc.operators.rules._tempered import Tempered
-from hpfracc.operators.rules._trapezoid import Trapezoid
+from hpfracc.operators.rules.any_tempered import AnyGridTempered
+from hpfracc.operators.rules.quadrature import QUADRATURES
+from hpfracc.operators.rules.tempered import Tempered
+from hpfracc.operators.rules.trapezoid import Trapezoid
 
 __all__ = ["TemperedIntegral", "tempered_integral"]
 

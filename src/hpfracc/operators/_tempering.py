@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_array, library_of
+from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._function import Function
-from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators.core.grids import read_number, to_host

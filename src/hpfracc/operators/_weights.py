@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
+from hpfracc._xp import Namespace, of_variables
 from hpfracc.engine.execution.prepared import PreparedOperands
-from hpfracc.operators._namespace import Namespace, of_variables
 from hpfracc.operators._order import Order
 from hpfracc.operators.core.values import Samples, step_power
 

@@ -13,7 +13,7 @@ from hpfracc.operators.core.applying import UNIFORM, apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules._periodic import WeylWaves
+from hpfracc.operators.rules.periodic import WeylWaves
 
 __all__ = ["Weyl", "weyl"]
 

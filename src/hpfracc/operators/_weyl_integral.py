@@ -14,7 +14,7 @@ from hpfracc.operators._weyl import Weyl
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules._periodic import WeylWaves
+from hpfracc.operators.rules.periodic import WeylWaves
 
 __all__ = ["WeylIntegral", "weyl_integral"]
 

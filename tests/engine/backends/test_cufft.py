@@ -131,7 +131,7 @@ def test_what_a_library_raises_is_no_answer(connect: Any) -> None:
     [
         (None, Driver()),
         (Library(), None),
-        (Library(), Driver(current=0)),  # a thread without a context, on a card that is not in use
+        (Library(), Driver(current=0)),  # a thread without a context, on a GPU that is not in use
         (Library(), Driver(status=3)),  # a driver that was never initialised, as in a forked child
     ],
 )

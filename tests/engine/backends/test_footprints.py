@@ -9,11 +9,11 @@ import pytest
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import footprint, recurrence
+from hpfracc.engine.numerics.history_weights import largest_block, output_blocks
+from hpfracc.engine.numerics.lengths import fast_length, row_scratch
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives._history_weights import largest_block, output_blocks
-from hpfracc.engine.primitives._lengths import fast_length, row_scratch
 from hpfracc.engine.primitives.base import ArraySpec
-from hpfracc.engine.selection.needs import modelled_bytes
+from hpfracc.engine.selection.candidates import modelled_bytes
 
 MIB = 2**20
 BACKENDS = ("numpy", "numba", "torch", "jax", "cupy")
@@ -37,7 +37,7 @@ CALLS: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
         ([((1, 5), (2, 3)), ((1, 9),)], True, True, 11),  # small blocks leave nothing worth counting
         ([((4, 40 * MIB),), ((1, 50 * MIB),)], True, True, 160 * MIB),  # large ones go back to the system
         ([((2, 20 * MIB),), ((1, 100 * MIB),)], True, True, 140 * MIB),  # those between stay in the heap
-        ([((2, 20 * MIB),), ((1, 100 * MIB),)], False, True, 100 * MIB),  # of which a card has none
+        ([((2, 20 * MIB),), ((1, 100 * MIB),)], False, True, 100 * MIB),  # of which a GPU has none
         ([((2, 20 * MIB),), ((1, 20 * MIB), (1, 100 * MIB))], True, True, 140 * MIB),  # and serve their like again
         ([((9, 20 * MIB),), ((1, 200 * MIB),)], True, True, 264 * MIB),  # up to a bound
         ([((9, 20 * MIB),), ((1, 200 * MIB),)], True, False, 380 * MIB),

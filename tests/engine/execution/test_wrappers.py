@@ -108,7 +108,7 @@ def test_a_first_call_that_compiles_is_a_span(deterministic: bool):
     assert first.parent == profiler.get_entries()[0].id
 
 
-class FakeCard:
+class FakeGPU:
     """An adapter whose device is a pocket."""
 
     name = "fake"
@@ -123,10 +123,10 @@ class FakeCard:
 def test_copies_are_spans_with_their_bytes():
     """Each way, and they add up to the bytes moved."""
     profiler = get_profiler()
-    card: Any = FakeCard()
-    there = _send(card, "cuda:0", None, np.ones(1000))
-    _fetch(card, "cuda:0", None, there)
-    _send(card, "cpu", None, np.ones(1000))
+    gpu: Any = FakeGPU()
+    there = _send(gpu, "cuda:0", None, np.ones(1000))
+    _fetch(gpu, "cuda:0", None, there)
+    _send(gpu, "cpu", None, np.ones(1000))
     assert kinds(profiler) == [("transfer", "host->cuda:0"), ("transfer", "cuda:0->host")]
     assert profiler.get_breakdown()["moved_bytes"] == 16_000
 

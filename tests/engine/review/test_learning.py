@@ -110,8 +110,8 @@ class Passed:
 
 
 @pytest.fixture
-def card(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """PyTorch with a card that is none: what is sent there and fetched from there is listed."""
+def gpu(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """PyTorch with a GPU that is none: what is sent there and fetched from there is listed."""
     adapter = registry.adapter("torch")
     moved: list[tuple[str, str]] = []
     sent: set[int] = set()
@@ -139,19 +139,19 @@ def card(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return moved
 
 
-def test_a_tensor_on_the_host_travels_to_the_card_and_back(card: list[tuple[str, str]]) -> None:
-    """An arm of a card works on the card: a host tensor of the same library is sent there, and its result fetched."""
+def test_a_tensor_on_the_host_travels_to_the_gpu_and_back(gpu: list[tuple[str, str]]) -> None:
+    """An arm of a GPU works on the GPU: a host tensor of the same library is sent there, and its result fetched."""
     x = torch.linspace(0.0, 1.0, 50, dtype=torch.float64)
     primitive = hf.causal_convolution.primitive
     request = make_request(primitive, (x, x), {})
     arm = next(arm for arm in registry.arms(primitive.name) if arm.name == "torch:fft@cuda:0")
     result = bind(primitive, request.call, arm, request.placement, (x, x)).run(x, x)
-    assert card.count(("in", "cuda:0")) == 2 and [way for way, _ in card].count("out") >= 1
+    assert gpu.count(("in", "cuda:0")) == 2 and [way for way, _ in gpu].count("out") >= 1
     assert isinstance(result, torch.Tensor)
     np.testing.assert_allclose(result.numpy(), np.convolve(x.numpy(), x.numpy())[:50], atol=1e-12)
 
 
-def test_deterministic_runs_learn_nothing_of_copies_either(card: list[tuple[str, str]]) -> None:
+def test_deterministic_runs_learn_nothing_of_copies_either(gpu: list[tuple[str, str]]) -> None:
     """What a transfer took must not change the next decision of a run whose decisions must repeat."""
     x = np.ones(3000)
     with hf.config(deterministic=True):
@@ -171,7 +171,7 @@ def test_deterministic_runs_learn_nothing_of_copies_either(card: list[tuple[str,
             plan.decide = real
         for _ in range(3):
             bound.run(x)
-        assert ("in", "cuda:0") in card
+        assert ("in", "cuda:0") in gpu
         pending_times.settle()
         assert knowledge.transfers.rates("host->cuda:0") == before
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.engine.execution.calibration import DEFAULT_OPERATIONS, Series, TimeBox, Timing, Trial, typical_operands
-from hpfracc.engine.execution.calibration.growth import Growth
+from hpfracc.engine.execution.calibration import DEFAULT_OPERATIONS, ArmTrial, Series, TimeBox, Timing, typical_operands
 from hpfracc.engine.execution.calibration.report import show_shape
-from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
+from hpfracc.engine.execution.calibration.stopwatch import TimeGrowth, lower_quartile, repeat
 from hpfracc.engine.execution.operation import get_operation
-from hpfracc.engine.selection.explain import format_seconds
 from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.formats import format_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -185,7 +184,7 @@ def measure(operations: Sequence[str] | None, budget: float, report: Callable[[f
     outcome = Outcome()
     effort = min(max(0.3 * budget / (len(names) * len(_EXPONENTS) * 12), 1e-3), 20e-3)
     outcome.overhead = _overhead(report)
-    growth: dict[tuple[str, str], Growth] = {}
+    growth: dict[tuple[str, str], TimeGrowth] = {}
     for exponent in _EXPONENTS:
         for name in names:
             series = Series(name, "int64" if name == "bitwise_xor" else "float64")
@@ -201,14 +200,14 @@ def measure(operations: Sequence[str] | None, budget: float, report: Callable[[f
 
 
 def _row(
-    series: Series, exponent: int, box: TimeBox, effort: float, growth: dict[tuple[str, str], Growth]
+    series: Series, exponent: int, box: TimeBox, effort: float, growth: dict[tuple[str, str], TimeGrowth]
 ) -> Row | None:
     specs, params = series.operands(exponent)
     if not box.left:
         return None
-    trial = Trial(series.operation, typical_operands(series.operation, specs), params)
+    trial = ArmTrial(series.operation, typical_operands(series.operation, specs), params)
     arms = [arm for arm, refused in trial.arms() if refused is None]
-    known = {arm.name: growth.setdefault((series.operation, arm.name), Growth()) for arm in arms}
+    known = {arm.name: growth.setdefault((series.operation, arm.name), TimeGrowth()) for arm in arms}
     arms.sort(key=lambda arm: known[arm.name].expected(trial.work(arm)))
     times: dict[str, Timing] = {}
     for arm in arms:
@@ -247,7 +246,7 @@ def _overhead(report: Callable[[float, str], None]) -> tuple[float, float]:
     report(0.0, "the cost of a decision")
     series = Series("causal_convolution", "float64")
     specs, params = series.operands(4)
-    trial = Trial(series.operation, typical_operands(series.operation, specs), params)
+    trial = ArmTrial(series.operation, typical_operands(series.operation, specs), params)
     arm = next(arm for arm, refused in trial.arms() if refused is None)
     call, arrays = trial.operation, trial.arrays
 
@@ -270,7 +269,7 @@ def _overhead(report: Callable[[float, str], None]) -> tuple[float, float]:
     return rest[len(rest) // 2], rest[int(0.99 * len(rest))]
 
 
-def _bare(trial: Trial, name: str) -> Callable[..., Any]:
+def _bare(trial: ArmTrial, name: str) -> Callable[..., Any]:
     """The arm's kernel as bound for this call, nothing around it."""
     from hpfracc.engine.execution.bind import bind
 

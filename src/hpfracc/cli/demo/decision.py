@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from hpfracc.cli.demo.blocks import Cell, Grid, Words
 from hpfracc.engine.selection.decision import Candidate, Decision
-from hpfracc.engine.selection.explain import format_bytes, format_seconds, title, verdict
+from hpfracc.engine.selection.explain import title, verdict
+from hpfracc.profiling.formats import format_bytes, format_seconds
 
 __all__ = ["DecisionBlock"]
 

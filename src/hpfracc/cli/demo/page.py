@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from hpfracc.cli.demo.blocks import Chapter, Code, escape, inline
-from hpfracc.engine.selection.explain import format_bytes
+from hpfracc.profiling.formats import format_bytes
 
 __all__ = ["render"]
 
@@ -54,8 +54,8 @@ def render(chapters: Sequence[Chapter], info: dict[str, Any], command: str) -> s
 
 def _header(info: dict[str, Any]) -> str:
     machine = info["machine"]
-    cards = " and ".join(card["name"] for card in machine["gpus"])
-    where = f"{machine['cpu']['model']}{f' with {cards}' if cards else ''}"
+    gpus = " and ".join(gpu["name"] for gpu in machine["gpus"])
+    where = f"{machine['cpu']['model']}{f' with {gpus}' if gpus else ''}"
     return (
         '<header><p class="brand">hpfracc</p>'
         "<h1>The fastest way, found by measuring</h1>"
@@ -79,11 +79,11 @@ def _machine(info: dict[str, Any]) -> str:
         ("Threads", f"{len(cpu['affinity'])} of {cpu['logical']}"),
         ("Memory", f"{format_bytes(host['free'])} free of {format_bytes(host['limit'])}"),
     ]
-    for card in machine["gpus"]:
-        size = f", {format_bytes(card['memory'])}" if card["memory"] is not None else ""
-        facts.append((card["device"], f"{card['name']}{size}, driver {card['driver']}"))
+    for gpu in machine["gpus"]:
+        size = f", {format_bytes(gpu['memory'])}" if gpu["memory"] is not None else ""
+        facts.append((gpu["device"], f"{gpu['name']}{size}, driver {gpu['driver']}"))
     if not machine["gpus"]:
-        facts.append(("Cards", "none"))
+        facts.append(("GPUs", "none"))
     facts += [("System", f"{machine['system']}, Python {machine['python']}"), ("Libraries", ", ".join(present))]
     absent = [f"{_MODULES[row['name']]} ({row['why_not']})" for row in info["backends"] if not row["available"]]
     if absent:

@@ -13,9 +13,8 @@ import numpy as np
 from hpfracc._config import get_settings
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.calibration import TimeBox, Timing, Trial
-from hpfracc.engine.execution.calibration.growth import Growth
-from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
+from hpfracc.engine.execution.calibration import ArmTrial, TimeBox, Timing
+from hpfracc.engine.execution.calibration.stopwatch import TimeGrowth, lower_quartile, repeat
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.decision import Decision
 
@@ -109,7 +108,7 @@ def survey(
     # Asked first of all: what is known before anything is measured, imported or compiled.
     guesses = {size: get_operation(operation).decide(*make(size)).arm for size in sizes}
     found.imports, found.absent = _import_all(operation, report)
-    growth: dict[str, Growth] = {}
+    growth: dict[str, TimeGrowth] = {}
     # A size takes about as long as its place in the row says: the large ones take most.
     weights = [1.0 + 0.5 * number for number in range(len(sizes))]
     done = 0.0
@@ -151,19 +150,19 @@ def _survey_size(
     row: Row,
     operands: tuple[np.ndarray[Any, Any], ...],
     box: TimeBox,
-    growth: dict[str, Growth],
+    growth: dict[str, TimeGrowth],
     effort: float,
     patience: float,
     share: float,
     report: Callable[[float, str], None],
 ) -> None:
-    trial = Trial(operation, operands, {})
+    trial = ArmTrial(operation, operands, {})
     size = row.size
     for arm, refused in list(trial.arms()):
         if refused is not None:
             row.skipped[arm.name] = refused
             continue
-        known, work = growth.setdefault(arm.name, Growth()), trial.work(arm)
+        known, work = growth.setdefault(arm.name, TimeGrowth()), trial.work(arm)
         least = known.least(work)
         if least > patience:
             row.skipped[arm.name] = f"one call would take more than {patience:g} s"
@@ -181,7 +180,7 @@ def _survey_size(
     _look_again(trial, row, box, effort)
 
 
-def _look_again(trial: Trial, row: Row, box: TimeBox, effort: float) -> None:
+def _look_again(trial: ArmTrial, row: Row, box: TimeBox, effort: float) -> None:
     """Time the arms near the best and the engine's choice once more, side by side: the better time of each counts."""
     assert row.decision is not None
     bar = _CLOSE * row.best.seconds
@@ -197,7 +196,7 @@ def _look_again(trial: Trial, row: Row, box: TimeBox, effort: float) -> None:
     row.seconds = min(row.seconds, seconds)
 
 
-def _let_choose(trial: Trial, operands: tuple[Any, ...], effort: float) -> tuple[float, Decision]:
+def _let_choose(trial: ArmTrial, operands: tuple[Any, ...], effort: float) -> tuple[float, Decision]:
     """What a call takes once the engine has settled, and what it settled on."""
     operation = trial.operation
     settling = TimeBox(_SETTLING_SECONDS)

@@ -128,7 +128,7 @@ class Adapter(ABC):
     #: Seconds that importing the library takes where nothing better is known; measured once it was imported.
     import_seconds: ClassVar[float] = 0.0
     #: Whether first calls, which compile, are made out of the reach of interrupts: one would leave its compiler locked.
-    compiles_aside: ClassVar[bool] = False
+    shields_compilation: ClassVar[bool] = False
     #: Bytes of the host that the library takes once imported, with its first kernel compiled; 0 where not measured.
     import_bytes: ClassVar[int] = 0
     #: Whether the library spreads an operation over threads of its own on the host, which wait for one another.

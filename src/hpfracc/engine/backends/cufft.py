@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.primitives._lengths import power_of_two
+from hpfracc.engine.numerics.lengths import power_of_two
 
 __all__ = ["LEAST_ASKED", "Layout", "scratch", "transform_kind", "work_area"]
 
 _LOG = logging.getLogger("hpfracc")
-#: Bytes of a transform from which on cuFFT is asked: work areas of smaller ones are no matter for a card.
+#: Bytes of a transform from which on cuFFT is asked: work areas of smaller ones are no matter for a GPU.
 LEAST_ASKED = 2**23
 #: Answers that are kept.
 _MOST_KEPT = 1024
@@ -87,7 +87,7 @@ def work_area(kind: str, lengths: tuple[int, ...], batch: int, layout: Layout = 
     Asked is the library that the process has loaded already, the first one where there are several. The plan is made
     for the device whose context is current in this thread, as a transform of this thread's would be, or for device 0
     where none is and that one is in use; no context is ever created, for without one there is no answer. That device
-    need not be the one a call will run on: sizes differ only between generations of cards, of which a machine rarely
+    need not be the one a call will run on: sizes differ only between generations of GPUs, of which a machine rarely
     has two.
 
     Parameters

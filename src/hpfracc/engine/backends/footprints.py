@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from hpfracc.engine.primitives._operands import dtype_bytes
-from hpfracc.engine.primitives._recurrence_blocks import FEW_STRETCHES, stretch_length
+from hpfracc.engine.numerics.recurrence import FEW_STRETCHES, stretch_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.chirp_transform import transform_length
+from hpfracc.engine.primitives.operands import dtype_bytes
 
 __all__ = ["Block", "Recurrence", "Stage", "chirp_stages", "footprint", "made_weights", "recurrence", "wide_bytes"]
 

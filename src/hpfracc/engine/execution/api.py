@@ -22,7 +22,7 @@ from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.explain import Explanation
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.placement import Placement
+from hpfracc.engine.selection.request import Placement
 from hpfracc.engine.selection.selector import get_shared_selector
 from hpfracc.engine.workload import WorkloadCharacteristics, as_shape
 from hpfracc.errors import InvalidInputError

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpfracc._arrays import dtype_name, is_transformed, library_of, nbytes, tracks_gradient
-from hpfracc._aside import run_aside
+from hpfracc._shielded import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm, Kernel
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.primitives.base import Call, Primitive
-from hpfracc.engine.selection.placement import Placement
+from hpfracc.engine.selection.request import Placement
 from hpfracc.profiling.recorder import shared as spans
 from hpfracc.profiling.spans import Span
 
@@ -90,12 +90,12 @@ class Bound:
         elif keyed and self._index == 0 and giver is None and scope is None and not any(self._converters[1:]):
             self.run = self._run_prepared
 
-    def compile_aside(self, done: Callable[[], Any]) -> None:
+    def compile_shielded(self, done: Callable[[], Any]) -> None:
         """Make the first call, which compiles, where interrupts do not reach it; ``done`` is called after it."""
         run, bare = self.run, self.bare
 
         def first(*arrays: Any, **params: Any) -> Any:
-            result = run_aside(partial(run, *arrays, **params))
+            result = run_shielded(partial(run, *arrays, **params))
             self.run, self.bare = run, bare
             done()
             return result

@@ -14,8 +14,8 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Compiles, Kernel, KernelSpec
 from hpfracc.engine.execution.batching.probing import Probe
 from hpfracc.engine.execution.operation import Operation, register
-from hpfracc.engine.primitives._cuts import Cut
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive, dtype_of
+from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 

@@ -17,9 +17,9 @@ from hpfracc.engine.execution.recover import RECHECK, recover
 from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.memory.forecast import LEAST_BYTES, forecasts
 from hpfracc.engine.memory.host import resident_bytes
-from hpfracc.engine.selection.candidates import Request, stays_put
-from hpfracc.engine.selection.choose import Option
-from hpfracc.engine.selection.needs import forecast_key, modelled_bytes
+from hpfracc.engine.selection.candidates import forecast_key, modelled_bytes, stays_put
+from hpfracc.engine.selection.costs import Option
+from hpfracc.engine.selection.request import Request
 
 __all__ = ["run_and_learn"]
 

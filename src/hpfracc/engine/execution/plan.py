@@ -24,16 +24,13 @@ from hpfracc.engine.execution.bind import Bound, bind
 from hpfracc.engine.execution.timing import log_transfer
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Primitive
-from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES, Request, memory_share, stays_put
-from hpfracc.engine.selection.choose import Option
-from hpfracc.engine.selection.decide import Verdict, decide
+from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes, stays_put
+from hpfracc.engine.selection.costs import Option
+from hpfracc.engine.selection.decide import Selection, decide
 from hpfracc.engine.selection.decision import Decision, Fallback
+from hpfracc.engine.selection.exploration import MAX_WARMUP_CALLS
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
-from hpfracc.engine.selection.needs import fresh_bytes, predicted_bytes
-from hpfracc.engine.selection.placement import Placement, place
-from hpfracc.engine.selection.slots import compile_key
-from hpfracc.engine.selection.tenure import MOST_WAKING
-from hpfracc.engine.selection.wish import wished
+from hpfracc.engine.selection.request import Placement, Request, find_preference, place
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
@@ -164,7 +161,7 @@ class Plan:
     @property
     def forced(self) -> bool:
         """Whether the user named the backend."""
-        return self.request.wish is not None
+        return self.request.preference is not None
 
     @property
     def can_be_cut(self) -> bool:
@@ -201,7 +198,7 @@ class Plan:
 
     def keep_for(self, calls: int, now: int) -> None:
         """Keep the arm for ``calls`` further calls after call ``now``; the one after them is looked at."""
-        if calls > MOST_WAKING and self.expected > 0.0:  # settled, with a known time a call
+        if calls > MAX_WARMUP_CALLS and self.expected > 0.0:  # settled, with a known time a call
             calls = max(calls, min(_MOST_UNSEEN, int(LOOK.worth / self.expected)))
         self.seen = max(now, self.seen)
         self.interval = calls
@@ -224,7 +221,7 @@ class Plan:
         where the time is not the expected one.
         """
         self.run_seconds += seconds * calls
-        if self.interval <= MOST_WAKING or self.run_seconds >= REVIEW.worth:
+        if self.interval <= MAX_WARMUP_CALLS or self.run_seconds >= REVIEW.worth:
             return True
         usual = _USUAL[0] * self.expected <= seconds <= _USUAL[1] * self.expected
         return not usual and self.run_seconds >= LOOK.worth
@@ -258,7 +255,7 @@ def make_request(
         settings=settings,
         signature=(tuple((dtype, len(shape)) for dtype, shape in kinds), options),
         shapes=(kinds, options),
-        wish=wished(primitive.name, settings, argument=backend, context=context.backend),
+        preference=find_preference(primitive.name, settings, argument=backend, context=context.backend),
         prepared=prepared,
         banned=context.banned,
         limit=limit,
@@ -289,7 +286,7 @@ def make_plan(
     knowledge = knowledge_for(request.settings)
     verdict, bound = choose_and_bind(request, knowledge, arrays)
     plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, request.settings.version)
-    plan.fresh = verdict.arm.spec.compiles != "never" and _is_new(compile_key(request, verdict.arm), _compiled)
+    plan.fresh = verdict.arm.spec.compiles != "never" and _is_new(request.compile_key(verdict.arm), _compiled)
     plan.backend = backend
     plan.slowdown = verdict.slowdown
     if verdict.in_chunks is not None:
@@ -297,7 +294,7 @@ def make_plan(
         plan.review_at = 0  # at every call
     elif learns(request):
         # While there is something to learn the first call of a kind is timed: it may be the only one.
-        tells = knowledge.is_first(verdict.option) or verdict.review_after <= MOST_WAKING
+        tells = knowledge.is_first(verdict.option) or verdict.review_after <= MAX_WARMUP_CALLS
         plan.keep_for(0 if tells else verdict.review_after, 0)
     return plan
 
@@ -326,7 +323,7 @@ def learns(request: Request) -> bool:
 
 def choose_and_bind(
     request: Request, knowledge: Knowledge, arrays: Sequence[Any], bound: Bound | None = None
-) -> tuple[Verdict, Bound]:
+) -> tuple[Selection, Bound]:
     """Choose an arm and bind it. An automatic choice whose library cannot be imported is dropped and chosen anew.
 
     ``bound`` is in use now, and is returned if its arm is chosen again.
@@ -348,13 +345,13 @@ def choose_and_bind(
             )
         except ImportError as error:
             registry.mark_broken(verdict.arm.backend, error)
-            if request.wish is not None:
+            if request.preference is not None:
                 raise
             knowledge.note_fallback(request.call.operation, verdict.arm.name, "another", "cannot be imported", error)
             continue
-        key = compile_key(request, verdict.arm)
-        if key not in _compiled_here and registry.compiles_aside(request.call.operation, verdict.arm):
-            bound.compile_aside(partial(_is_new, key, _compiled_here))
+        key = request.compile_key(verdict.arm)
+        if key not in _compiled_here and registry.shields_compilation(request.call.operation, verdict.arm):
+            bound.compile_shielded(partial(_is_new, key, _compiled_here))
         if verdict.arm not in registry.arms(request.call.operation):
             # The library, imported only now, has no such device.
             continue

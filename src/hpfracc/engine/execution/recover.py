@@ -16,10 +16,10 @@ from hpfracc.engine.execution.plan import Plan, choose_and_bind, learns, without
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory.budget import get_budget
-from hpfracc.engine.selection.candidates import Request, memory_place
-from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Verdict
+from hpfracc.engine.selection.candidates import memory_place, predicted_bytes
+from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Selection
 from hpfracc.engine.selection.decision import Decision, Fallback
-from hpfracc.engine.selection.needs import predicted_bytes
+from hpfracc.engine.selection.request import Request
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, HpfraccError, OutOfMemoryError
 
 __all__ = [
@@ -175,7 +175,7 @@ def make_room(plan: Plan) -> bool:
     return bool(guard())
 
 
-def _is_much_slower(plan: Plan, request: Request, failed: Arm, verdict: Verdict) -> bool:
+def _is_much_slower(plan: Plan, request: Request, failed: Arm, verdict: Selection) -> bool:
     """Whether the next arm is so much slower than the one that failed that pieces on that one may be quicker."""
     option = plan.knowledge.option(request, failed)
     before = plan.knowledge.chooser.score(request.call.bucket, [option])[0].total

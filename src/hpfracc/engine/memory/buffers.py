@@ -240,5 +240,5 @@ def _rounded(size: int) -> int:
 
 #: The engine's own: padding and blocks of large arrays.
 host_buffers = BufferPool()
-#: Page-locked ones, where there is a card: through which its transfers go, and where items are laid side by side.
+#: Page-locked ones, where there is a GPU: through which its transfers go, and where items are laid side by side.
 pinned_buffers = BufferPool()

@@ -15,11 +15,24 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hpfracc._arrays import dtype_name
-from hpfracc.engine.primitives._cuts import Cut
+from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.workload import Bucket, as_shape, bucket_of
 from hpfracc.errors import UnsupportedDtypeError
 
-__all__ = ["FLOATS", "INEXACT", "INTEGERS", "ArraySpec", "Call", "Case", "Primitive", "dtype_of", "require_dtype"]
+__all__ = [
+    "FLOATS",
+    "INEXACT",
+    "INTEGERS",
+    "ArraySpec",
+    "Call",
+    "Case",
+    "Primitive",
+    "dtype_of",
+    "require_dtype",
+    "reversed_view",
+    "samples",
+    "strided_view",
+]
 
 FLOATS: frozenset[str] = frozenset({"float32", "float64"})
 INEXACT: frozenset[str] = FLOATS | {"complex64", "complex128"}
@@ -171,3 +184,33 @@ def require_dtype(name: str, dtype: str, allowed: frozenset[str], operation: str
         raise UnsupportedDtypeError(
             f"{operation}: {name} has dtype {dtype!r}; it takes {', '.join(sorted(allowed))}: convert it first"
         )
+
+
+# Arrays for test cases: seeded, of any dtype, and laid out in memory in the ways that kernels must accept.
+
+
+def samples(dtype: str, shape: int | tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
+    """Normal numbers for inexact dtypes, the whole range for integers; the same for the same arguments."""
+    generator = np.random.default_rng(seed)
+    kind = np.dtype(dtype)
+    if kind.kind == "b":
+        return np.asarray(generator.integers(0, 2, shape).astype(bool))
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        return np.asarray(generator.integers(limits.min, limits.max, shape, dtype=kind.type, endpoint=True))
+    if kind.kind == "c":
+        return np.asarray((generator.standard_normal(shape) + 1j * generator.standard_normal(shape)).astype(kind))
+    return np.asarray(generator.standard_normal(shape).astype(kind))
+
+
+def strided_view(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same elements with gaps between them: every axis steps over every other element of a larger array."""
+    room = np.zeros(tuple(2 * size for size in array.shape), array.dtype)
+    view = room[tuple(slice(None, None, 2) for _ in array.shape)]
+    view[...] = array
+    return view
+
+
+def reversed_view(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same elements, the last axis stored backwards."""
+    return np.ascontiguousarray(array[..., ::-1])[..., ::-1]

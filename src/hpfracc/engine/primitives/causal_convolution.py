@@ -8,9 +8,20 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut, outer_cuts
-from hpfracc.engine.primitives._lengths import fast_length, power_of_two
-from hpfracc.engine.primitives._operands import (
+from hpfracc.engine.numerics.lengths import fast_length, power_of_two
+from hpfracc.engine.primitives.base import (
+    INEXACT,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    samples,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut, outer_cuts
+from hpfracc.engine.primitives.operands import (
     broadcast,
     complex_of,
     dtype_bytes,
@@ -19,8 +30,6 @@ from hpfracc.engine.primitives._operands import (
     shape_of,
     whole_number,
 )
-from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["LEAST_BLOCK", "CausalConvolution", "around_bytes", "block_length", "fills_one_block"]

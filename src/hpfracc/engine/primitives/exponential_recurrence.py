@@ -7,9 +7,21 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._arrivals import MOST_DEGREE, arrival
-from hpfracc.engine.primitives._cuts import Cut, outer_cuts
-from hpfracc.engine.primitives._operands import (
+from hpfracc.engine.numerics.recurrence import MOST_DEGREE, arrival
+from hpfracc.engine.primitives.base import (
+    FLOATS,
+    INEXACT,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    samples,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut, outer_cuts
+from hpfracc.engine.primitives.operands import (
     broadcast,
     dtype_bytes,
     elements,
@@ -18,8 +30,6 @@ from hpfracc.engine.primitives._operands import (
     shape_of,
     whole_number,
 )
-from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["ExponentialRecurrence"]

@@ -8,9 +8,20 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut
-from hpfracc.engine.primitives._lengths import row_scratch
-from hpfracc.engine.primitives._operands import (
+from hpfracc.engine.numerics.lengths import row_scratch
+from hpfracc.engine.primitives.base import (
+    INEXACT,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    samples,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut
+from hpfracc.engine.primitives.operands import (
     complex_of,
     dtype_bytes,
     elements,
@@ -20,8 +31,6 @@ from hpfracc.engine.primitives._operands import (
     shape_of,
     whole_number,
 )
-from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = ["KINDS", "NORMS", "FourierTransform"]

@@ -7,10 +7,19 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut
-from hpfracc.engine.primitives._operands import dtype_bytes, elements, normal_axis, read_dtype, real_of, shape_of
-from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.engine.primitives.base import (
+    INEXACT,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    samples,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut
+from hpfracc.engine.primitives.operands import dtype_bytes, elements, normal_axis, read_dtype, real_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = ["KINDS", "Reduction", "reduced_axes"]

@@ -8,9 +8,21 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut, outer_cuts
-from hpfracc.engine.primitives._lengths import row_scratch
-from hpfracc.engine.primitives._operands import (
+from hpfracc.engine.numerics.lengths import row_scratch
+from hpfracc.engine.numerics.trigonometric import TRIGONOMETRIC
+from hpfracc.engine.primitives.base import (
+    INEXACT,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    samples,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut, outer_cuts
+from hpfracc.engine.primitives.operands import (
     broadcast,
     complex_of,
     dtype_bytes,
@@ -19,10 +31,6 @@ from hpfracc.engine.primitives._operands import (
     read_dtype,
     shape_of,
 )
-from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
-from hpfracc.engine.primitives._transform_matrices import along, inverse_matrix, transform_matrix, whole_symbol
-from hpfracc.engine.primitives._trigonometric import TRIGONOMETRIC
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["KINDS", "Plan", "SpectralMultiply", "is_half", "plan_axes"]
@@ -225,13 +233,13 @@ class SpectralMultiply(Primitive):
         if call.facts["real"] and call.facts["turns"]:
             axis = call.facts["turns"][-1]
             if symbol.ndim >= -axis and is_half(signal.shape[axis], symbol.shape[axis]):
-                symbol = whole_symbol(symbol, signal.shape[axis], call.facts["turns"])
+                symbol = _whole_symbol(symbol, signal.shape[axis], call.facts["turns"])
         with np.errstate(all="ignore"):
             for axis, kind in chosen:
-                signal = along(signal, axis, transform_matrix(kind, signal.shape[axis]))
+                signal = _along(signal, axis, _transform_matrix(kind, signal.shape[axis]))
             signal = signal * symbol
             for axis, kind in chosen:
-                signal = along(signal, axis, inverse_matrix(kind, signal.shape[axis]))
+                signal = _along(signal, axis, _inverse_matrix(kind, signal.shape[axis]))
         signal = np.broadcast_to(signal, call.shape)
         return np.ascontiguousarray(signal.real if call.facts["real"] else signal).astype(call.dtype)
 
@@ -298,3 +306,48 @@ def _even_symbol(dtype: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> n
 def _hermitian(dtype: str, n: int) -> np.ndarray[Any, Any]:
     """The frequencies of a real signal."""
     return np.fft.fft(samples("float64", n, 10)).astype(dtype)
+
+
+# The transforms as they are defined, in extended precision: what kernels are tested against.
+
+
+def _whole_symbol(half: np.ndarray[Any, Any], n: int, turns: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """All frequencies from those that are not negative along the last of ``turns``, by Hermitian symmetry."""
+    axis = turns[-1]
+    tail = np.conj(np.take(half, range(n - n // 2 - 1, 0, -1), axis=axis))
+    for other in turns[:-1]:
+        if half.ndim >= -other:
+            tail = np.roll(np.flip(tail, other), 1, other)
+    return np.concatenate([half, tail], axis=axis)
+
+
+def _along(x: np.ndarray[Any, Any], axis: int, matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.moveaxis(np.matmul(np.moveaxis(x, axis, -1), matrix.T), -1, axis)
+
+
+def _transform_matrix(kind: str, n: int) -> np.ndarray[Any, Any]:
+    """``M[k, j]`` of the transform."""
+    pi = np.arccos(np.longdouble(-1))
+    j = np.arange(n, dtype=np.longdouble)
+    k = j[:, None]
+    if kind == "fft":
+        return np.asarray(np.exp(-2j * pi * ((k * j) % max(n, 1)) / max(n, 1)))
+    if kind == "dct1":
+        ends = np.where((j == 0) | (j == n - 1), 1, 2)
+        return np.asarray(ends * np.cos(pi * k * j / max(n - 1, 1)))
+    if kind == "dct2":
+        return np.asarray(2 * np.cos(pi * k * (j + 0.5) / max(n, 1)))
+    if kind == "dst1":
+        return np.asarray(2 * np.sin(pi * (k + 1) * (j + 1) / (n + 1)))
+    return np.asarray(2 * np.sin(pi * (k + 1) * (j + 0.5) / max(n, 1)))
+
+
+def _inverse_matrix(kind: str, n: int) -> np.ndarray[Any, Any]:
+    """``M[j, k]`` of the way back: the transposed, by the lengths of its columns."""
+    forward = _transform_matrix(kind, n)
+    if kind == "fft":
+        return forward.conj().T / max(n, 1)
+    if kind == "dct1":
+        return forward / (2 * max(n - 1, 1))
+    # Rows of a cosine or sine matrix are orthogonal.
+    return np.asarray(forward.T / (forward * forward).sum(axis=1))

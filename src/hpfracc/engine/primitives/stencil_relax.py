@@ -9,11 +9,19 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut, outer_cuts
-from hpfracc.engine.primitives._operands import dtype_bytes, elements, promoted, read_dtype, shape_of
-from hpfracc.engine.primitives._samples import reversed_view, strided_view
-from hpfracc.engine.primitives._stencils import NEIGHBOURHOODS, forward_offsets
-from hpfracc.engine.primitives.base import FLOATS, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.engine.numerics.stencils import NEIGHBOURHOODS, forward_offsets
+from hpfracc.engine.primitives.base import (
+    FLOATS,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut, outer_cuts
+from hpfracc.engine.primitives.operands import dtype_bytes, elements, promoted, read_dtype, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["StencilRelax", "read_periodic"]

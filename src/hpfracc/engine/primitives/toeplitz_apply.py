@@ -9,9 +9,20 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut, outer_cuts
-from hpfracc.engine.primitives._lengths import fast_length
-from hpfracc.engine.primitives._operands import (
+from hpfracc.engine.numerics.lengths import fast_length
+from hpfracc.engine.primitives.base import (
+    INEXACT,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    samples,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut, outer_cuts
+from hpfracc.engine.primitives.operands import (
     broadcast,
     complex_of,
     dtype_bytes,
@@ -20,8 +31,6 @@ from hpfracc.engine.primitives._operands import (
     read_dtype,
     shape_of,
 )
-from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["ToeplitzApply", "padded_sizes", "read_axes", "several_axes"]

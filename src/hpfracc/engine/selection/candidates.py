@@ -2,97 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from hpfracc._config import Settings
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.budget import HOST, fits, get_budget
+from hpfracc.engine.memory.forecast import forecasts
+from hpfracc.engine.memory.host import thread_bytes
 from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.decision import Candidate
-from hpfracc.engine.selection.needs import fresh_bytes, predicted_bytes, starting_bytes
-from hpfracc.engine.selection.placement import Placement
-from hpfracc.engine.selection.wish import Wish
+from hpfracc.engine.selection.request import Placement, Request
+from hpfracc.engine.workers import started_workers
 from hpfracc.engine.workload import named_for
 
 __all__ = [
     "HOST_SHARE",
     "NEGLIGIBLE_BYTES",
     "Request",
+    "forecast_key",
+    "fresh_bytes",
     "is_memory_refusal",
     "masked",
     "memory_place",
     "memory_share",
+    "modelled_bytes",
+    "predicted_bytes",
     "refusals",
+    "starting_bytes",
     "stays_put",
 ]
+
+
+def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
+    """Operands, result and workspace, as the model says."""
+    own = arm.spec.workspace
+    workspace = primitive.workspace(call, arm.algorithm) if own is None else own(call, arm)
+    return call.input_bytes + call.output_bytes + workspace
+
+
+def forecast_key(call: Call, arm: Arm) -> tuple[str, str, str, str]:
+    """What calls have in common whose predictions err alike."""
+    variant = call.facts.get("kind", "")
+    kind = f"{call.dtype} {variant}" if variant else call.dtype
+    return call.operation, f"{arm.backend}:{arm.algorithm}", "cpu" if arm.on_host else "cuda", kind
+
+
+def predicted_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
+    """Bytes in all, corrected by what earlier calls of this kind took."""
+    need = modelled_bytes(primitive, call, arm)
+    factor = forecasts.correction(forecast_key(call, arm))
+    return need if factor == 1.0 else int(need * factor)
+
+
+def starting_bytes(arm: Arm, requested: bool) -> int:
+    """What an arm takes of the host before its first call: a library that is not imported yet, threads to be started.
+
+    A library that was asked for is imported whatever it takes. Stacks of threads count only under a ``ulimit`` of the
+    process, of which they take their whole length.
+    """
+    library = 0 if requested or registry.is_loaded(arm.backend) else registry.adapter(arm.backend).import_bytes
+    missing = arm.workers - 1 - started_workers()
+    return library + (missing * thread_bytes() if missing > 0 else 0)
+
+
+def fresh_bytes(need: int, call: Call, stays: bool) -> int:
+    """What of ``need`` is not there yet: operands that stay where they are take nothing more."""
+    return max(call.output_bytes, need - call.input_bytes) if stays else need
+
 
 #: Below this nothing is asked about memory: a call that small cannot be what fills it.
 NEGLIGIBLE_BYTES = 2**20
 #: Share of the host's free memory that one call may take: the rest of the process goes on living.
 HOST_SHARE = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Everything a decision depends on.
-
-    Attributes
-    ----------
-    primitive, call, placement
-        The work, its size, and where its operands are.
-    signature, shapes : Hashable
-        What a kernel compiled per signature, and one compiled per shape, would be compiled for.
-    settings, wish
-        The settings in force and the backend that was asked for, if any.
-    needs_gradient : bool
-        Whether a derivative must flow through operands that are not there yet.
-    prepared : bool
-        Whether the caller gave a key under which a transform of an operand is kept.
-    tried : frozenset of str
-        Arms that failed in this very call.
-    banned : frozenset of str
-        Backends that failed in the call that surrounds this one.
-    reserved : int
-        Bytes, where the operands are, that are spoken for: the result that this call is a piece of.
-    limit : int or None
-        Bytes that the call may take in all, operands included, whatever is free.
-    kernel : str or None
-        The kernel, such as ``"numpy:fft"``, that the other pieces of the same work run on.
-    ignore_memory : bool
-        Only ask which would be quickest if there were room.
-    plain : bool
-        Whether the call came without parameters.
-    short : bool
-        Whether this is a piece of a call for which memory was short: no further library is imported for it.
-    """
-
-    primitive: Primitive
-    call: Call
-    placement: Placement
-    settings: Settings
-    signature: Hashable = ()
-    shapes: Hashable = ()
-    wish: Wish | None = None
-    needs_gradient: bool = False
-    prepared: bool = False
-    tried: frozenset[str] = frozenset()
-    banned: frozenset[str] = frozenset()
-    reserved: int = 0
-    limit: int | None = None
-    kernel: str | None = None
-    ignore_memory: bool = False
-    plain: bool = False
-    short: bool = False
-
-    @property
-    def operation(self) -> str:
-        """The name of the operation, as costs are kept under it: with a kept transform it costs less."""
-        return f"{self.call.operation}+prepared" if self.prepared else self.call.operation
 
 
 def masked(
@@ -120,8 +105,8 @@ def refusals(operation: str) -> Iterator[Candidate]:
 
 def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, disturb: bool) -> str | None:
     settings, call, placement, spec = request.settings, request.call, request.placement, arm.spec
-    if request.wish is not None and arm.backend != request.wish.backend:
-        return f"{request.wish.source} asks for {request.wish.backend}"
+    if request.preference is not None and arm.backend != request.preference.backend:
+        return f"{request.preference.source} asks for {request.preference.backend}"
     if request.kernel is not None and f"{arm.backend}:{arm.algorithm}" != request.kernel:
         return f"the rest of this batch runs on {request.kernel}"
     if arm.backend in request.banned:
@@ -133,11 +118,11 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
     stopped = registry.stopped(placement.library)
     if stopped is not None:  # not even the result could be made an array of that library
         return stopped
-    if request.wish is None and placement.library != arm.backend:
+    if request.preference is None and placement.library != arm.backend:
         absent = registry.forked(arm.backend) or registry.delayed(arm.backend)
         if absent is not None:
             return absent
-    if request.short and request.wish is None and arm.on_host and not registry.is_loaded(arm.backend):
+    if request.short and request.preference is None and arm.on_host and not registry.is_loaded(arm.backend):
         return f"memory is short, and importing {arm.backend} takes some"
     if call.dtype not in spec.dtypes:
         return f"dtype {call.dtype} is not served"
@@ -197,7 +182,7 @@ def _memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreak
         return f"needs {_mib(need)}; {_mib(ceiling)} ran out of memory a short while ago"
     if request.limit is not None and need > request.limit:
         return f"needs {_mib(need)}; it may take {_mib(request.limit)}"
-    starting = starting_bytes(arm, request.wish is not None) if arm.on_host else 0
+    starting = starting_bytes(arm, request.preference is not None) if arm.on_host else 0
     if need + starting < NEGLIGIBLE_BYTES:
         return None
     avoided = None if arm.on_host else relief.avoids(arm.device)

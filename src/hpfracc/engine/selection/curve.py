@@ -9,7 +9,9 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
-__all__ = ["Curve", "extended", "log_seconds", "log_work"]
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["Curve", "check_seconds", "extended", "log_seconds", "log_work"]
 
 #: Beyond the outermost knots the slope is kept within these: time does not fall as work grows, and grows little faster
 #: than it; below the first knot a steep slope would promise microseconds that no call can have.
@@ -30,6 +32,12 @@ def log_work(x: float) -> float:
 def log_seconds(seconds: float) -> float:
     """Natural log of a time; 0 counts as a nanosecond."""
     return math.log(seconds) if seconds > _TICK else math.log(_TICK)
+
+
+def check_seconds(seconds: float) -> None:
+    """Raise :class:`InvalidInputError` unless ``seconds`` is a time."""
+    if not 0.0 <= seconds < math.inf:  # also refuses nan
+        raise InvalidInputError(f"seconds={seconds!r} is not a time; use a finite number of at least 0")
 
 
 class Curve:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpfracc.engine.selection.decision import Candidate, Decision
+from hpfracc.profiling.formats import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Explanation", "as_text", "format_bytes", "format_seconds"]
+__all__ = ["Explanation", "as_text"]
 
 _COLUMNS = ("", "arm", "predicted", "interval", "transfer", "first call", "memory", "samples", "from")
 
@@ -61,26 +62,6 @@ def as_text(renderable: RenderableType) -> str:
     out = io.StringIO()
     Console(file=out, width=140, color_system=None).print(renderable)
     return out.getvalue().rstrip()
-
-
-def format_seconds(seconds: float) -> str:
-    """A time with a unit that fits it; ``-`` where it is not known."""
-    if not math.isfinite(seconds):
-        return "-"
-    if seconds >= 1000.0:
-        return f"{seconds:,.0f} s"
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return "0" if seconds <= 0 else f"{seconds / 1e-9:.3g} ns"
-
-
-def format_bytes(size: float) -> str:
-    """A number of bytes with a unit that fits it."""
-    for scale, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if size >= scale:
-            return f"{size / scale:.3g} {unit}"
-    return f"{size:.0f} B"
 
 
 def title(decision: Decision) -> str:

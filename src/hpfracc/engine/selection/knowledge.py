@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import atexit
 import functools
+import json
 import logging
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any, cast
+
+import numpy as np
 
 from hpfracc._config import Settings
 from hpfracc.engine import hardware
@@ -21,19 +27,60 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.breaker import CircuitBreaker
-from hpfracc.engine.selection.candidates import Request
-from hpfracc.engine.selection.choose import Chooser, Option
-from hpfracc.engine.selection.cost import CostModel, Estimate
-from hpfracc.engine.selection.prior import load_prior
-from hpfracc.engine.selection.records import Kind, Record
-from hpfracc.engine.selection.slots import CostKey, compile_key, cost_key, slot_of
+from hpfracc.engine.selection.costs import CostEstimate, CostModel, Option
+from hpfracc.engine.selection.policy import Chooser
+from hpfracc.engine.selection.rent_or_buy import compile_account
+from hpfracc.engine.selection.request import CostKey, Request
 from hpfracc.engine.selection.transfers import TransferModel
 from hpfracc.engine.selection.wisdom import Wisdom, continuing, resolve_path
+from hpfracc.engine.selection.wisdom.records import Kind, Record
 from hpfracc.engine.workers import machine_load
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["Knowledge", "all_knowledge", "knowledge_for", "reset"]
+__all__ = ["Knowledge", "Prior", "all_knowledge", "knowledge_for", "load_prior", "reset"]
+
+_DEVICE_NUMBER = re.compile(r"(?<=@)(cuda):\d+")
+_WORKERS = re.compile(r"x\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """The packaged knots, compile times and transfer rates."""
+
+    data: dict[str, Any]
+
+    def knots(self, operation: str, arm: Arm, start: str, dtype: str) -> list[tuple[float, float]]:
+        """Points (work, seconds) for an arm; of another dtype, in proportion to its bytes, where there are none."""
+        starts = self.data["knots"].get(operation, {}).get(general_name(arm), {})
+        dtypes = starts.get(start, {})
+        if dtype in dtypes:
+            return [(x, seconds) for x, seconds in dtypes[dtype]]
+        for other, points in dtypes.items():
+            scale = np.dtype(dtype).itemsize / np.dtype(other).itemsize
+            return [(x, seconds * scale) for x, seconds in points]
+        return []
+
+    def compile_seconds(self) -> dict[str, float]:
+        """Compile times to expect, by patterns of arm names."""
+        return dict(self.data["compile"])
+
+    def transfers(self) -> dict[str, tuple[float, float]]:
+        """Latency in seconds and bytes a second, by kind of route (``"host->cuda"``)."""
+        return {route: (latency, rate) for route, (latency, rate) in self.data["transfers"].items()}
+
+
+def general_name(arm: Arm) -> str:
+    """The arm's name without what differs from machine to machine: the device's number, how many workers."""
+    return _WORKERS.sub("x*", _DEVICE_NUMBER.sub(r"\1", arm.name))
+
+
+@functools.cache
+def load_prior() -> Prior:
+    """The packaged prior."""
+    text = resources.files("hpfracc.engine.selection").joinpath("prior.json").read_text(encoding="utf-8")
+    return Prior(json.loads(text))
+
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -55,7 +102,7 @@ class Knowledge(Guarded):
     def __init__(self, wisdom: Wisdom) -> None:
         super().__init__()
         self.wisdom = wisdom
-        self.costs = CostModel()
+        self.costs = CostModel(compile_account)
         self.chooser = Chooser(self.costs)
         self.transfers = TransferModel()
         self.breaker = CircuitBreaker()
@@ -71,7 +118,7 @@ class Knowledge(Guarded):
     def _begin(self) -> None:
         prior = load_prior()
         for pattern, seconds in prior.compile_seconds().items():
-            self.costs.set_compile_prior(pattern, seconds)
+            self.costs.compiling.set_prior(pattern, seconds)
         for route, (latency, rate) in prior.transfers().items():
             self.transfers.set_prior(route, latency, rate)
         with continuing(self.wisdom.path, "nothing is known from it"):
@@ -83,13 +130,13 @@ class Knowledge(Guarded):
 
     def _take_transfer(self, record: Record) -> None:
         if record.route is not None and record.nbytes is not None:
-            device = _card_of(record.route)
-            if record.fingerprint == _card_fingerprint(device):
+            device = _gpu_of(record.route)
+            if record.fingerprint == _gpu_fingerprint(device):
                 self.transfers.observe(record.route, record.nbytes, record.seconds)
 
     def option(self, request: Request, arm: Arm) -> Option:
         """The arm as the chooser weighs it."""
-        key = cost_key(request, arm)
+        key = request.cost_key(arm)
         if key not in self._primed:
             self._prime(request, arm, key)
         call = request.call
@@ -105,7 +152,7 @@ class Knowledge(Guarded):
             x=request.primitive.work(call, arm.algorithm),
             transfer=transfer,
             includes_transfer=key not in self._without_transfer,
-            compile_key=compile_key(request, arm),
+            compile_key=request.compile_key(arm),
             startup=registry.import_cost(arm.backend),
             library=arm.backend,
         )
@@ -126,7 +173,7 @@ class Knowledge(Guarded):
             for x, seconds in knots:
                 self.costs.add_knot(key, x, waiting * seconds, prior=True)
             if arm.spec.compiles == "never":
-                self.costs.set_compile_prior(key, 0.0)
+                self.costs.compiling.set_prior(key, 0.0)
             fingerprint = registry.fingerprint(operation, arm)
             with continuing(self.wisdom.path, f"less is known of {arm.name}"):
                 for name in names:
@@ -137,7 +184,7 @@ class Knowledge(Guarded):
 
     def _take(self, record: Record, key: CostKey, *, exact: bool) -> None:
         if record.kind == "compile":
-            self.costs.add_compile(key, (*key, record.id), record.seconds, record.x)
+            self.costs.compiling.quote(key, (*key, record.id), record.seconds, record.x)
         elif (record.start, record.dtype) == key[2:] and record.x is not None:
             if record.kind == "knot":
                 self._without_transfer.discard(key)
@@ -149,18 +196,18 @@ class Knowledge(Guarded):
 
     def is_first(self, option: Option) -> bool:
         """Whether the next call of ``option`` is the first of its compilation in this process."""
-        return not self.costs.is_compiled(option.compile_key)
+        return not self.costs.compiling.is_bought(option.compile_key)
 
     def observe(self, request: Request, option: Option, seconds: float, *, first: bool, calls: int) -> None:
         """Learn from a timed call that stands for ``calls``."""
         bucket = request.call.bucket
         if not first:
-            self.chooser.observe(slot_of(request), bucket, option, seconds, first=False, calls=calls)
+            self.chooser.observe(request.slot, bucket, option, seconds, first=False, calls=calls)
             self._keep(request, option, "sample", seconds)
             return
         extra = 0.0 if option.includes_transfer else option.transfer
         run = self.costs.estimate(option.key, bucket, option.x, extra)
-        self.chooser.observe(slot_of(request), bucket, option, seconds, first=True, calls=calls)
+        self.chooser.observe(request.slot, bucket, option, seconds, first=True, calls=calls)
         arm = _arm_of(request, option)
         if arm is not None and arm.spec.compiles == "never" and _is_far_off(seconds, run):
             # Nothing was compiled, so the next call would take as long: it counts as a run.
@@ -172,7 +219,7 @@ class Knowledge(Guarded):
 
     def tally(self, request: Request, option: Option, calls: int) -> None:
         """Count calls that could not be timed."""
-        self.chooser.tally(slot_of(request), request.call.bucket, option, calls)
+        self.chooser.tally(request.slot, request.call.bucket, option, calls)
 
     def add_knot(self, request: Request, option: Option, seconds: float) -> None:
         """Take a calibrated time."""
@@ -192,7 +239,7 @@ class Knowledge(Guarded):
 
     def add_compile(self, request: Request, option: Option, seconds: float) -> None:
         """Take what a first call took beyond its run, measured in calibration: not a call of the user's."""
-        self.costs.observe_compile(option.key, option.compile_key, seconds, option.x)
+        self.costs.compiling.buy(option.key, option.compile_key, seconds, option.x)
         self._keep(request, option, "compile", seconds)
 
     def observe_transfer(self, route: str, nbytes: int, seconds: float) -> None:
@@ -202,7 +249,7 @@ class Knowledge(Guarded):
             kind="transfer",
             operation="",
             arm="",
-            fingerprint=_card_fingerprint(_card_of(route)),
+            fingerprint=_gpu_fingerprint(_gpu_of(route)),
             start="",
             dtype="",
             seconds=seconds,
@@ -264,7 +311,7 @@ def _waiting(arm: Arm) -> float:
     return 1.0 + load if threads and load > _BUSY else 1.0
 
 
-def _is_far_off(seconds: float, predicted: Estimate) -> bool:
+def _is_far_off(seconds: float, predicted: CostEstimate) -> bool:
     far = _FAR_OFF * predicted.seconds
     return predicted.source != "none" and seconds > far and seconds > predicted.seconds + _MOST_WARMING
 
@@ -278,14 +325,14 @@ def _arm_of(request: Request, option: Option) -> Arm | None:
     return next((known for known in registry.arms(request.call.operation) if known.name == option.arm), None)
 
 
-def _card_of(route: str) -> str:
-    """The card at one end of a route such as ``"host->cuda:0"``."""
+def _gpu_of(route: str) -> str:
+    """The GPU at one end of a route such as ``"host->cuda:0"``."""
     source, _, target = route.partition("->")
     return target if source == "host" else source
 
 
 @functools.cache
-def _card_fingerprint(device: str) -> str:
+def _gpu_fingerprint(device: str) -> str:
     return hardware.fingerprint("transfer", device, "", 1, "")
 
 
@@ -331,6 +378,7 @@ def reset() -> None:
     with _shelf._lock:
         _shelf.known.clear()
         _shelf.by_setting.clear()
+    compile_account.clear()
 
 
 @atexit.register

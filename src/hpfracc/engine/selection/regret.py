@@ -7,9 +7,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.engine.selection.cost import CostModel
-from hpfracc.engine.selection.explain import as_text, format_seconds
-from hpfracc.engine.selection.options import Option
+from hpfracc.engine.selection.costs import CostModel, Option
+from hpfracc.engine.selection.explain import as_text
+from hpfracc.profiling.formats import format_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from enum import IntEnum
 
-__all__ = ["KEPT", "Samples", "Verdict"]
+__all__ = ["KEPT", "Drift", "TimeSamples"]
 
 #: Times kept per arm and bucket (selection.md).
 KEPT = 32
@@ -23,17 +23,17 @@ _ENOUGH = 8
 _SIGMA, _SIGMA_OF_ONE = 0.05, 0.2
 
 
-class Verdict(IntEnum):
+class Drift(IntEnum):
     """What a new time says about those before it."""
 
-    ORDINARY = 0
+    NONE = 0
     #: Outside the band of the earlier ones; look again soon.
-    SUSPICIOUS = 1
+    SUSPECTED = 1
     #: So many outside in a row that the earlier ones were dropped.
-    DRIFTED = 2
+    CONFIRMED = 2
 
 
-class Samples:
+class TimeSamples:
     """A ring of times with what is typical of them, as ratios to what the curve said (natural logs).
 
     Ratios, so that calls of different length in one bucket can be compared. Not locked: its owner is.
@@ -54,7 +54,7 @@ class Samples:
         self.seconds: deque[float] = deque(maxlen=KEPT)
         self.ratios: deque[float] = deque(maxlen=KEPT)
         self._band: tuple[float, float] | None = None
-        #: Samples since the band was made, and how many of the last ones lie above it (or, negative, below it).
+        #: TimeSamples since the band was made, and how many of the last ones lie above it (or, negative, below it).
         self._age = self._run = 0
         self._fresh = False
         self._level = self._sigma = 0.0
@@ -63,7 +63,7 @@ class Samples:
     def __len__(self) -> int:
         return len(self.ratios)
 
-    def add(self, work: float, seconds: float, ratio: float) -> Verdict:
+    def add(self, work: float, seconds: float, ratio: float) -> Drift:
         """Take one time, its log ratio to the curve given; tell whether it fits those before it."""
         self.works.append(work)
         self.seconds.append(seconds)
@@ -76,17 +76,17 @@ class Samples:
         band = self._band
         if band is None or band[0] <= ratio <= band[1]:
             self._run = 0
-            return Verdict.ORDINARY
+            return Drift.NONE
         side = 1 if ratio > band[1] else -1
         self._run = self._run + side if self._run * side > 0 else side
         if abs(self._run) < _RUN:
-            return Verdict.SUSPICIOUS
+            return Drift.SUSPECTED
         for ring in (self.works, self.seconds, self.ratios):
             kept = list(ring)[-_RUN:]
             ring.clear()
             ring.extend(kept)
         self._run, self._band, self._age = 0, None, _RUN
-        return Verdict.DRIFTED
+        return Drift.CONFIRMED
 
     def rebase(self, ratios: Sequence[float]) -> None:
         """Replace the ratios, because the curve they refer to has changed."""

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from hpfracc.engine.locks import Guarded
+from hpfracc.engine.selection.curve import check_seconds
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["TransferModel"]
@@ -54,8 +55,7 @@ class TransferModel(Guarded):
 
     def observe(self, route: str, nbytes: int, seconds: float) -> None:
         """Learn from a copy."""
-        if not 0.0 <= seconds < math.inf:  # also refuses nan
-            raise InvalidInputError(f"seconds={seconds!r} is not a time; use a finite number of at least 0")
+        check_seconds(seconds)
         with self._lock:
             known = self._routes.get(route)
             if known is None:

@@ -11,10 +11,10 @@ import numpy as np
 
 from hpfracc._arrays import device_of, is_tracer, is_transformed, library_of, quick_kind
 from hpfracc._config import current_context, state
+from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._namespace import namespace_of
 from hpfracc.operators._order import Order
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.reporting import Outcome, rounding_note, rounding_of

@@ -1,4 +1,4 @@
-"""Relaxation by tiles, without a card: the kernel's own source on the host, in rounds as they are queued on one."""
+"""Relaxation by tiles, without a GPU: the kernel's own source on the host, in rounds as they are queued on one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def by_tiles(
     periodic: Any = False,
     edges: bool = False,
 ) -> tuple[np.ndarray, int]:
-    """What the card would answer, and how many tiles it would have worked on."""
+    """What the GPU would answer, and how many tiles it would have worked on."""
     shape = costs.shape[1:] if edges else costs.shape
     run = kernels[name_of(str(start.dtype), len(shape), neighbourhood, edges)]
     found = np.where(np.isfinite(start), start, np.inf).astype(start.dtype).reshape(-1, *shape)

@@ -13,10 +13,10 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.numpy.workspace import scipy_rows, transform_scratch
 from hpfracc.engine.memory.buffers import host_buffers
+from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives._lengths import fast_length
 from hpfracc.engine.primitives.base import Call
-from hpfracc.engine.selection.needs import modelled_bytes
+from hpfracc.engine.selection.candidates import modelled_bytes
 
 FORMULA = {"expression": "x*y + sin(x)", "names": ("x", "y")}
 CASES: list[tuple[str, str, list[tuple[int, ...]], str, dict[str, Any]]] = [

@@ -40,7 +40,7 @@ def test_it_climbs_no_higher_than_it_must() -> None:
 
 
 def test_a_device_is_left_alone_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a card the last rungs move buffers to the host and keep new work away from it."""
+    """For a GPU the last rungs move buffers to the host and keep new work away from it."""
     get_budget().register("test", lambda device: 10)
     try:
         report = ladder.climb("cuda:7", need=1000)

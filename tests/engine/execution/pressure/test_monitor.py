@@ -31,7 +31,7 @@ class Memory:
 
 
 def test_the_host_is_read() -> None:
-    """Where there is no card the host is watched: its size, what is free, what this process holds."""
+    """Where there is no GPU the host is watched: its size, what is free, what this process holds."""
     seen = read_memory("cpu")
     assert 0 < seen.free < seen.total and 2**20 < seen.allocated < seen.total and 0.0 < seen.usage < 1.0
     assert watched_device(12) == "cpu" and watched_device("cpu") == "cpu"

@@ -1,4 +1,4 @@
-"""The public pool, spillable arrays without a card, and the account of memory."""
+"""The public pool, spillable arrays without a GPU, and the account of memory."""
 
 from __future__ import annotations
 

@@ -247,8 +247,8 @@ def test_faults_of_tensors(library: str):
 
 
 @pytest.mark.gpu
-def test_an_ensemble_on_the_card():
-    """On a card the answer and the derivative in the order are those of the host."""
+def test_an_ensemble_on_the_gpu():
+    """On a GPU the answer and the derivative in the order are those of the host."""
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     answers = []

@@ -14,7 +14,7 @@ from hpfracc.cli.demo.chapters import Context
 from hpfracc.cli.demo.chart import Chart, Line, Mark
 from hpfracc.cli.demo.decision import DecisionBlock
 from hpfracc.cli.demo.survey import Row, Survey, survey
-from hpfracc.engine.selection.explain import format_seconds
+from hpfracc.profiling.formats import format_seconds
 
 __all__ = ["build"]
 

@@ -11,9 +11,9 @@ import numpy as np
 from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
 from hpfracc.cli.demo.chapters import Context
 from hpfracc.cli.demo.chart import Chart, Line
-from hpfracc.engine.selection.explain import format_seconds
 from hpfracc.operators._caputo import caputo
 from hpfracc.operators._grunwald_letnikov import grunwald_letnikov
+from hpfracc.profiling.formats import format_seconds
 from hpfracc.special import mittag_leffler
 
 __all__ = ["build"]

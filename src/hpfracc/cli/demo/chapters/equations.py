@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
 from hpfracc.cli.demo.chapters import Context
 from hpfracc.cli.demo.chart import Chart, Line
-from hpfracc.engine.selection.explain import format_seconds
+from hpfracc.profiling.formats import format_seconds
 from hpfracc.solvers.ode import solve_fode
 from hpfracc.special import mittag_leffler
 

@@ -14,9 +14,9 @@ from hpfracc._config import use_backend
 from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
 from hpfracc.cli.demo.chapters import Context
 from hpfracc.cli.demo.picture import Picture, coloured, png, trail_svg
-from hpfracc.engine.selection.explain import format_seconds
 from hpfracc.errors import BackendUnavailableError
 from hpfracc.lattice import Lattice
+from hpfracc.profiling.formats import format_seconds
 
 __all__ = ["build"]
 

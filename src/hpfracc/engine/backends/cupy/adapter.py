@@ -190,7 +190,7 @@ class CupyAdapter(Adapter):
         return import_optional("cupy").stack(list(arrays))
 
     def pinned_bytes(self, size: int) -> np.ndarray | None:
-        """Page-locked memory from CuPy's own pool; None where there is no card."""
+        """Page-locked memory from CuPy's own pool; None where there is no GPU."""
         if not self.devices():
             return None
         return np.frombuffer(import_optional("cupy").cuda.alloc_pinned_memory(size), np.uint8, size)

@@ -14,11 +14,11 @@ import math
 
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, made_weights, recurrence, wide_bytes
-from hpfracc.engine.primitives._lengths import fast_length
-from hpfracc.engine.primitives._mittag_leffler_sum import values_together
-from hpfracc.engine.primitives._operands import dtype_bytes
+from hpfracc.engine.numerics.lengths import fast_length
+from hpfracc.engine.numerics.mittag_leffler_sum import values_together
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes
+from hpfracc.engine.primitives.operands import dtype_bytes
 from hpfracc.engine.primitives.toeplitz_apply import padded_sizes
 
 __all__ = [
@@ -39,9 +39,9 @@ __all__ = [
     "toeplitz_fft",
 ]
 
-#: Weights of a block of a history sum, 128 MiB of them: enough to fill a card.
+#: Weights of a block of a history sum, 128 MiB of them: enough to fill a GPU.
 HISTORY_BLOCK = 1 << 24
-#: States of a recurrence that go side by side: enough to fill a card, few enough that the passes over them stay small.
+#: States of a recurrence that go side by side: enough to fill a GPU, few enough that the passes over them stay small.
 STATES_TOGETHER = 1 << 19
 #: Bytes of the fractions of one value of the Mittag-Leffler function.
 _FRACTIONS = 1430

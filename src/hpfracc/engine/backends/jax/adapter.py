@@ -100,7 +100,7 @@ class JaxAdapter(Adapter):
         self._known: dict[str, Any] | None = None
 
     def before_import(self) -> None:
-        """Keep JAX from taking most of the card at its first use, unless the user decided about that."""
+        """Keep JAX from taking most of the GPU at its first use, unless the user decided about that."""
         if "jax" not in sys.modules:
             os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
@@ -191,7 +191,7 @@ class JaxAdapter(Adapter):
         return CLOCK
 
     def free_bytes(self, device: str) -> int | None:
-        """What JAX may still take of its share of the card, and what of that is there; None where it keeps no count.
+        """What JAX may still take of its share of the GPU, and what of that is there; None where it keeps no count.
 
         Its share is not set aside unless the user lets it be: others may have taken what JAX believes to be its own.
         """

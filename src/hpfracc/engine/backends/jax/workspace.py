@@ -9,11 +9,11 @@ import math
 
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import recurrence, wide_bytes
-from hpfracc.engine.primitives._lengths import fast_length
-from hpfracc.engine.primitives._operands import dtype_bytes
+from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
 from hpfracc.engine.primitives.chirp_transform import transform_length
+from hpfracc.engine.primitives.operands import dtype_bytes
 from hpfracc.engine.primitives.toeplitz_apply import padded_sizes
 
 __all__ = [
@@ -52,7 +52,7 @@ def convolution_direct(call: Call, arm: Arm) -> int:
 
 
 def convolution_fft(call: Call, arm: Arm) -> int:
-    """Padded spectra of both, and the padded product; on a card cuFFT's work area besides."""
+    """Padded spectra of both, and the padded product; on a GPU cuFFT's work area besides."""
     n, rows, taps = _sizes(call)
     if not call.batch * n * taps:
         return 0
@@ -61,7 +61,7 @@ def convolution_fft(call: Call, arm: Arm) -> int:
 
 
 def convolution_blocked(call: Call, arm: Arm) -> int:
-    """Two sets of blocks; on a card cuFFT's work area besides."""
+    """Two sets of blocks; on a GPU cuFFT's work area besides."""
     _, rows, taps = _sizes(call)
     if not call.batch * call.length * taps:
         return 0
@@ -109,7 +109,7 @@ def exponential_recurrence(call: Call, arm: Arm) -> int:
 
 
 def chirp_transform(call: Call, arm: Arm) -> int:
-    """The chirp that is convolved with and the padded rows, both ways; on a card cuFFT's work area besides."""
+    """The chirp that is convolved with and the padded rows, both ways; on a GPU cuFFT's work area besides."""
     size = transform_length(call.length, call.facts["points"])
     rows = size * call.batch * dtype_bytes(call.facts["result"])
     return int(16 * size * max(1, call.facts["rate_rows"]) + (2 if arm.on_host else 3) * rows)
@@ -122,7 +122,7 @@ def toeplitz_direct(call: Call, arm: Arm) -> int:
 
 
 def toeplitz_fft(call: Call, arm: Arm) -> int:
-    """Padded spectra of both, and the padded product; on a card cuFFT's work area besides."""
+    """Padded spectra of both, and the padded product; on a GPU cuFFT's work area besides."""
     if not call.batch * call.length * call.facts["taps"]:
         return 0
     row = math.prod(padded_sizes(call.facts["points"], call.facts["used"])) * call.itemsize
@@ -133,7 +133,7 @@ def toeplitz_fft(call: Call, arm: Arm) -> int:
 
 
 def spectral_multiply(call: Call, arm: Arm) -> int:
-    """The spectrum and its product where that is larger; cosines by permuted copies; on a card cuFFT's work area."""
+    """The spectrum and its product where that is larger; cosines by permuted copies; on a GPU cuFFT's work area."""
     if not call.batch * call.length:
         return 0
     spectrum: int = call.facts["spectrum_bytes"]

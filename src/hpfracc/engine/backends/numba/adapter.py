@@ -66,7 +66,7 @@ class NumbaAdapter(HostAdapter):
     name = "numba"
     module = "numba"
     import_seconds = 0.3
-    compiles_aside = True
+    shields_compilation = True
     import_bytes = 90 << 20
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (

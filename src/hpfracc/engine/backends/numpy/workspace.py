@@ -14,14 +14,14 @@ from hpfracc.engine.backends.footprints import (
     recurrence,
     wide_bytes,
 )
-from hpfracc.engine.primitives._history_tree import LEAF, NODES
-from hpfracc.engine.primitives._history_weights import largest_block
-from hpfracc.engine.primitives._lengths import fast_length, row_scratch
-from hpfracc.engine.primitives._mittag_leffler_numpy import STRETCH
-from hpfracc.engine.primitives._operands import dtype_bytes
+from hpfracc.engine.numerics.history_tree import LEAF, NODES
+from hpfracc.engine.numerics.history_weights import largest_block
+from hpfracc.engine.numerics.lengths import fast_length, row_scratch
+from hpfracc.engine.numerics.mittag_leffler_numpy import STRETCH
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
 from hpfracc.engine.primitives.chirp_transform import transform_length
+from hpfracc.engine.primitives.operands import dtype_bytes
 from hpfracc.engine.primitives.toeplitz_apply import padded_sizes
 
 __all__ = [

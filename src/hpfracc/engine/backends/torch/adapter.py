@@ -213,7 +213,7 @@ class TorchAdapter(Adapter):
         return torch.stack(tuple(arrays), out=torch.from_numpy(buffer))
 
     def pinned_bytes(self, size: int) -> np.ndarray | None:
-        """Page-locked memory from PyTorch's own allocator; None where there is no card."""
+        """Page-locked memory from PyTorch's own allocator; None where there is no GPU."""
         torch = import_optional("torch")
         if not torch.cuda.is_available():
             return None
@@ -221,7 +221,7 @@ class TorchAdapter(Adapter):
         return pinned
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
-        """A tensor, on a card from PyTorch's caching allocator."""
+        """A tensor, on a GPU from PyTorch's caching allocator."""
         torch = import_optional("torch")
         return torch.empty(shape, dtype=getattr(torch, dtype), device=device)
 

@@ -1,7 +1,7 @@
 """What PyTorch's kernels take beyond operands and result; imports no PyTorch, for it is asked before that is loaded.
 
-Measured by ``benchmarks/memory.py``, by the peak resident memory of the host. On a card most kernels take something
-else, which stands in ``card.py``.
+Measured by ``benchmarks/memory.py``, by the peak resident memory of the host. On a GPU most kernels take something
+else, which stands in ``gpu_memory.py``.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import math
 
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, made_weights, recurrence, wide_bytes
-from hpfracc.engine.backends.torch import card
-from hpfracc.engine.primitives._history_weights import largest_block, output_blocks
-from hpfracc.engine.primitives._lengths import fast_length, largest_factor, power_of_two, row_scratch
-from hpfracc.engine.primitives._mittag_leffler_numpy import STRETCH
-from hpfracc.engine.primitives._operands import dtype_bytes
+from hpfracc.engine.backends.torch import gpu_memory
+from hpfracc.engine.numerics.history_weights import largest_block, output_blocks
+from hpfracc.engine.numerics.lengths import fast_length, largest_factor, power_of_two, row_scratch
+from hpfracc.engine.numerics.mittag_leffler_numpy import STRETCH
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
 from hpfracc.engine.primitives.chirp_transform import transform_length
+from hpfracc.engine.primitives.operands import dtype_bytes
 from hpfracc.engine.primitives.toeplitz_apply import padded_sizes
 from hpfracc.engine.workers import available_cores
 
@@ -42,13 +42,13 @@ __all__ = [
 ]
 
 
-#: Weights of a block of a history sum on the host, where they should stay in cache, and on a card; and its outputs.
+#: Weights of a block of a history sum on the host, where they should stay in cache, and on a GPU; and its outputs.
 HISTORY_BLOCK, HISTORY_ROWS = {True: 1 << 17, False: 1 << 24}, 2048
 #: Values of the Mittag-Leffler function that are taken at once on the host, and bytes of the fractions of each.
 _AT_ONCE, _FRACTIONS = 2048, 1330
 #: Bytes of the longest row of real numbers that MKL takes whole.
 _MKL_LONGEST = 1 << 24
-#: States of a recurrence that go side by side on the host, where they should stay in cache, and on a card.
+#: States of a recurrence that go side by side on the host, where they should stay in cache, and on a GPU.
 STATES_TOGETHER = {True: 1 << 14, False: 1 << 19}
 
 
@@ -82,7 +82,7 @@ def nothing(call: Call, arm: Arm) -> int:
 def convolution_direct(call: Call, arm: Arm) -> int:
     """The n x n matrix, the signal reversed."""
     if not arm.on_host:
-        return card.convolution_direct(call)
+        return gpu_memory.convolution_direct(call)
     n, rows, _ = _sizes(call)
     return around_bytes(call) + (call.batch * n + rows * n * n) * call.itemsize
 
@@ -90,7 +90,7 @@ def convolution_direct(call: Call, arm: Arm) -> int:
 def convolution_fft(call: Call, arm: Arm) -> int:
     """Padded signal, spectra, padded product, and what the transforms copy."""
     if not arm.on_host:
-        return card.convolution_fft(call)
+        return gpu_memory.convolution_fft(call)
     n, rows, taps = _sizes(call)
     if not call.batch * n * taps:
         return 0
@@ -106,7 +106,7 @@ def convolution_fft(call: Call, arm: Arm) -> int:
 def convolution_blocked(call: Call, arm: Arm) -> int:
     """Two sets of blocks."""
     if not arm.on_host:
-        return card.convolution_blocked(call)
+        return gpu_memory.convolution_blocked(call)
     _, rows, taps = _sizes(call)
     if not call.batch * call.length * taps:
         return 0
@@ -119,7 +119,7 @@ def convolution_blocked(call: Call, arm: Arm) -> int:
 def fft(call: Call, arm: Arm) -> int:
     """A padded or cut copy, and scratch of the transforms."""
     if not arm.on_host:
-        return card.fft(call)
+        return gpu_memory.fft(call)
     kind, given = call.facts["kind"], call.facts["given"]
     wanted: int = call.facts["frequencies"] if kind == "irfft" else call.length
     padded = 0 if given == wanted else call.batch * wanted * call.itemsize
@@ -127,14 +127,14 @@ def fft(call: Call, arm: Arm) -> int:
 
 
 def reduction(call: Call, arm: Arm) -> int:
-    """On a card what a norm takes."""
-    return 0 if arm.on_host else card.reduction(call)
+    """On a GPU what a norm takes."""
+    return 0 if arm.on_host else gpu_memory.reduction(call)
 
 
 def mittag_leffler(call: Call, arm: Arm) -> int:
     """Everything in double precision, sorted into bands, and the fractions of one block."""
     if not arm.on_host:
-        return card.mittag_leffler(call)
+        return gpu_memory.mittag_leffler(call)
     each = {"float32": 66, "float64": 44, "complex64": 92, "complex128": 76}[call.dtype]
     return min(call.length, STRETCH) * each + _FRACTIONS * min(call.length, _AT_ONCE)
 
@@ -200,7 +200,7 @@ def exponential_recurrence(call: Call, arm: Arm) -> int:
 def chirp_transform(call: Call, arm: Arm) -> int:
     """Chirps while their phases are reduced; then those and the rows, multiplied, padded and transformed."""
     if not arm.on_host:
-        return card.chirp_transform(call)
+        return gpu_memory.chirp_transform(call)
     stages, kept, multiplied, padded = chirp_stages(call, 5, in_place=False)
     points = transform_length(call.length, call.facts["points"])
     # Padded by the transform, which takes a row more of a single one.
@@ -216,7 +216,7 @@ def chirp_transform(call: Call, arm: Arm) -> int:
 def toeplitz_direct(call: Call, arm: Arm) -> int:
     """The n x n matrix and the indices it is gathered by."""
     if not arm.on_host:
-        return card.toeplitz_direct(call)
+        return gpu_memory.toeplitz_direct(call)
     n, rows = call.length, call.facts["weight_rows"]
     matrix = (1, rows * n * n * call.itemsize)
     stages: list[Stage] = [((2, 8 * n * n),), ((1, 8 * n * n), matrix), (matrix, (1, call.output_bytes))]
@@ -226,7 +226,7 @@ def toeplitz_direct(call: Call, arm: Arm) -> int:
 def toeplitz_fft(call: Call, arm: Arm) -> int:
     """The weights continued and their spectrum; then rows padded, transformed and transformed back."""
     if not arm.on_host:
-        return card.toeplitz_fft(call)
+        return gpu_memory.toeplitz_fft(call)
     if not call.batch * call.length * call.facts["taps"]:
         return 0
     sizes = padded_sizes(call.facts["points"], call.facts["used"])
@@ -251,7 +251,7 @@ def toeplitz_fft(call: Call, arm: Arm) -> int:
 def spectral_multiply(call: Call, arm: Arm) -> int:
     """The spectrum and its product; cosines by permuted copies."""
     if not arm.on_host:
-        return card.spectral_multiply(call)
+        return gpu_memory.spectral_multiply(call)
     if not call.batch * call.length:
         return 0
     spectrum, out, turns = call.facts["spectrum_bytes"], call.output_bytes, call.facts["turns"]
@@ -270,5 +270,5 @@ def spectral_multiply(call: Call, arm: Arm) -> int:
 
 
 def stencil_tiles(call: Call, arm: Arm) -> int:
-    """As on a card; on the host somewhat more, for blocks that were given back are not taken again at once."""
-    return card.stencil_tiles(call) if not arm.on_host else card.stencil_tiles(call) * 13 // 10
+    """As on a GPU; on the host somewhat more, for blocks that were given back are not taken again at once."""
+    return gpu_memory.stencil_tiles(call) if not arm.on_host else gpu_memory.stencil_tiles(call) * 13 // 10

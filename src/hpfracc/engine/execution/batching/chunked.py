@@ -19,11 +19,11 @@ from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.recover import Failure, classify
 from hpfracc.engine.memory.budget import get_budget
-from hpfracc.engine.primitives._cuts import Cut
-from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Primitive
-from hpfracc.engine.selection.candidates import Request
+from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.selection.decision import Decision, Fallback
+from hpfracc.engine.selection.request import Request
 from hpfracc.errors import OutOfMemoryError
 
 __all__ = ["decision_in_pieces", "run_in_chunks"]

@@ -20,12 +20,12 @@ from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.memory.units import parse_bytes
+from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives._cuts import Cut
-from hpfracc.engine.primitives._lengths import fast_length
-from hpfracc.engine.primitives._operands import shape_of
 from hpfracc.engine.primitives.base import ArraySpec, dtype_of
-from hpfracc.engine.selection.decide import Verdict
+from hpfracc.engine.primitives.cuts import Cut
+from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.selection.decide import Selection
 from hpfracc.errors import OutOfMemoryError
 
 __all__ = ["convolve_blocks", "evaluate_blocks"]
@@ -155,7 +155,7 @@ def _convolve_rows(
     rows: tuple[Any, ...],
     backwards: bool,
     advance: Callable[[int], None],
-    ideal: Verdict | None,
+    ideal: Selection | None,
     groups: int,
 ) -> None:
     shape, taps = job.request.call.shape, job.request.call.facts["taps"]

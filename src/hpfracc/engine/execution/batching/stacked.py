@@ -25,12 +25,12 @@ from hpfracc.engine.execution.pressure.pool import staging_pool
 from hpfracc.engine.execution.recover import Failure, classify, drop_frames
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.memory.relief import relief
-from hpfracc.engine.primitives._operands import shape_of
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, dtype_of
+from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.candidates import HOST_SHARE
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.placement import place
+from hpfracc.engine.selection.request import place
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, OutOfMemoryError
 
 __all__ = ["StackedFunction", "StackedOperation", "remembered_kernels"]
@@ -132,7 +132,7 @@ class StackedOperation(_Chunks):
             request.placement,
             kind_of(first),
             request.shapes,
-            request.wish,
+            request.preference,
             request.settings.version,
             current_context(),
             count,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpfracc.engine.execution.calibration.series import Series
 from hpfracc.engine.execution.calibration.trial import Timing
-from hpfracc.engine.selection.explain import format_bytes, format_seconds
+from hpfracc.profiling.formats import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -14,7 +14,6 @@ from hpfracc._config import check_backend, get_settings
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.execution.calibration.growth import Growth
 from hpfracc.engine.execution.calibration.report import CalibrationReport, Skipped, show_shape
 from hpfracc.engine.execution.calibration.series import (
     DEFAULT_OPERATIONS,
@@ -23,9 +22,8 @@ from hpfracc.engine.execution.calibration.series import (
     make_series,
     rounds,
 )
-from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
-from hpfracc.engine.execution.calibration.timebox import TimeBox
-from hpfracc.engine.execution.calibration.trial import Timing, Trial, typical_operands
+from hpfracc.engine.execution.calibration.stopwatch import TimeBox, TimeGrowth, lower_quartile, repeat
+from hpfracc.engine.execution.calibration.trial import ArmTrial, Timing, typical_operands
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
@@ -186,7 +184,7 @@ class _Runner:
         self.report = report
         self.tell = tell
         self.box = TimeBox(report.budget)
-        self.growth: dict[tuple[Series, str], Growth] = {}
+        self.growth: dict[tuple[Series, str], TimeGrowth] = {}
         self.noted: set[tuple[Series, str, str]] = set()
         first = rounds(report.thorough)[0]
         planned = sum(
@@ -257,7 +255,7 @@ class _Runner:
                 best = timing
 
     def _try(
-        self, series: Series, trial: Trial, shape: tuple[int, ...], arm: Arm, best: Timing | None
+        self, series: Series, trial: ArmTrial, shape: tuple[int, ...], arm: Arm, best: Timing | None
     ) -> Timing | None:
         growth, work = self._growth(series, arm), trial.work(arm)
         least, most = growth.least(work), growth.most(work)
@@ -314,7 +312,7 @@ class _Runner:
         }
         return odd | (close if len(close) > 1 else set())
 
-    def _trial(self, series: Series, exponent: int) -> Trial | None:
+    def _trial(self, series: Series, exponent: int) -> ArmTrial | None:
         """The call of that size; None if there is no time left to make its operands, or if they cannot be made."""
         specs, params = series.operands(exponent)
         # Filling memory takes about a nanosecond a byte the first time it is touched.
@@ -323,13 +321,13 @@ class _Runner:
             return None
         try:
             arrays = typical_operands(series.operation, specs)
-            return Trial(series.operation, arrays, params, series.placement, prepared=series.variant == PREPARED)
+            return ArmTrial(series.operation, arrays, params, series.placement, prepared=series.variant == PREPARED)
         except Exception as error:  # memory, or an operation of the user's that takes other operands
             self._note(series, series.shape(exponent), "every arm", registry.describe_failure(error), _FAILED)
             return None
 
-    def _growth(self, series: Series, arm: Arm) -> Growth:
-        return self.growth.setdefault((series, arm.name), Growth())
+    def _growth(self, series: Series, arm: Arm) -> TimeGrowth:
+        return self.growth.setdefault((series, arm.name), TimeGrowth())
 
     def _note(self, series: Series, shape: tuple[int, ...], arm: str, why: str, kind: str) -> None:
         if kind == _REFUSED:

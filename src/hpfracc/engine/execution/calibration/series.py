@@ -1,4 +1,4 @@
-"""What is calibrated: each operation over a geometric grid of sizes, with operands on the host and on each card."""
+"""What is calibrated: each operation over a geometric grid of sizes, with operands on the host and on each GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import KernelSpec
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.primitives.base import ArraySpec
-from hpfracc.engine.selection.placement import HOST, Placement
+from hpfracc.engine.selection.request import HOST, Placement
 
 __all__ = ["DEFAULT_OPERATIONS", "Series", "make_series", "rounds"]
 
@@ -20,7 +20,7 @@ DEFAULT_OPERATIONS = ("causal_convolution", "matmul", "fft", "elementwise", "red
 
 #: Powers of two of the number of elements: the first round sees all arms at every so many, later ones go in between.
 _LEAST, _STEP = 4, 4
-_MOST_ON_HOST, _MOST_THOROUGH, _MOST_ON_CARD = 20, 22, 24
+_MOST_ON_HOST, _MOST_THOROUGH, _MOST_ON_GPU = 20, 22, 24
 #: Operations whose typical operand is a square; the others' is a row.
 _SQUARE = ("matmul", "stencil_relax")
 #: In the variant with few weights there is one for so many points; a stack has so many matrices.
@@ -85,7 +85,7 @@ class Series:
 
 def rounds(thorough: bool) -> list[tuple[int, ...]]:
     """Exponents by round: far apart first, then those in between."""
-    everything = range(_LEAST, _MOST_ON_CARD + 1)
+    everything = range(_LEAST, _MOST_ON_GPU + 1)
     found = [
         tuple(k for k in everything if k % _STEP == 0),
         tuple(k for k in everything if k % _STEP == _STEP // 2),
@@ -98,14 +98,14 @@ def rounds(thorough: bool) -> list[tuple[int, ...]]:
 def make_series(operations: Iterable[str] | None, backends: Iterable[str], thorough: bool) -> list[Series]:
     """Every series to calibrate with these backends, whose libraries are imported."""
     names = list(DEFAULT_OPERATIONS if operations is None else dict.fromkeys(operations))
-    cards = list(_card_placements(backends))
-    most = _MOST_ON_CARD if cards else _MOST_THOROUGH if thorough else _MOST_ON_HOST
+    gpus = list(_gpu_placements(backends))
+    most = _MOST_ON_GPU if gpus else _MOST_THOROUGH if thorough else _MOST_ON_HOST
     found: list[Series] = []
     for name in names:
         found += (
             Series(name, dtype, placement, variant, most)
             for dtype in _dtypes(name, thorough)
-            for placement in [HOST, *cards]
+            for placement in [HOST, *gpus]
             for variant in _VARIANTS.get(name, ("",))
         )
     return found
@@ -116,8 +116,8 @@ def _dtypes(operation: str, thorough: bool) -> tuple[str, ...]:
     return usual if thorough else usual[:1]
 
 
-def _card_placements(backends: Iterable[str]) -> Iterator[Placement]:
-    """Operands that lie on a card, as each library that can put them there would hold them."""
+def _gpu_placements(backends: Iterable[str]) -> Iterator[Placement]:
+    """Operands that lie on a GPU, as each library that can put them there would hold them."""
     for name in backends:
         for device in registry.adapter(name).devices():
             if device != "cpu":

@@ -9,20 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._aside import run_aside
+from hpfracc._shielded import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.bind import bind
-from hpfracc.engine.execution.calibration.stopwatch import clock, lower_quartile, repeat
-from hpfracc.engine.execution.calibration.timebox import TimeBox
+from hpfracc.engine.execution.calibration.stopwatch import TimeBox, clock, lower_quartile, repeat
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.candidates import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.placement import HOST, Placement
+from hpfracc.engine.selection.request import HOST, Placement
 
-__all__ = ["Timing", "Trial", "make_operands", "typical_operands"]
+__all__ = ["ArmTrial", "Timing", "make_operands", "typical_operands"]
 
 #: Seed of every operand: a trial is the same tomorrow.
 _SEED = 20240917
@@ -45,7 +44,7 @@ class Timing:
     first: float | None = None
 
 
-class Trial:
+class ArmTrial:
     """A call of an operation, with its operands, whose arms can be timed one by one.
 
     Parameters
@@ -120,9 +119,9 @@ class Trial:
             wait = partial(worker.synchronize, arm.device)
         begun = 0.0
         if compiles:
-            aside = registry.compiles_aside(request.call.operation, arm)
+            shielded = registry.shields_compilation(request.call.operation, arm)
             with box.pause():
-                begun = clock(partial(run_aside, call) if aside else call, wait)
+                begun = clock(partial(run_shielded, call) if shielded else call, wait)
         samples = repeat(call, wait, effort=effort, limit=box.left)
         seconds = lower_quartile(samples)
         first = None

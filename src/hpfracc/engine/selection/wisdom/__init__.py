@@ -12,8 +12,7 @@ never what a removal relies on, and the next merge completes it.
 
 from __future__ import annotations
 
-from hpfracc.engine.selection.wisdom.location import resolve_path
-from hpfracc.engine.selection.wisdom.notices import continuing, reset_warnings
+from hpfracc.engine.selection.wisdom.location import continuing, reset_warnings, resolve_path
 from hpfracc.engine.selection.wisdom.store import Wisdom
 
 __all__ = ["Wisdom", "continuing", "reset_warnings", "resolve_path"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpfracc._files import parse_json
-from hpfracc.engine.selection.records import MOST_DEPTH, Entry, parse_entry
+from hpfracc.engine.selection.wisdom.records import MOST_DEPTH, Entry, parse_entry
 from hpfracc.errors import InvalidInputError
 
 __all__ = [

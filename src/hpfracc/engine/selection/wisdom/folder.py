@@ -1,4 +1,4 @@
-"""Reading everything that lies in a wisdom folder, and setting aside what is damaged."""
+"""Reading everything that lies in a wisdom folder, and merging it into one file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import contextlib
 import os
 import stat
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpfracc._files import UnfitFileError, read_plain
-from hpfracc.engine.selection.records import Entry
-from hpfracc.engine.selection.wisdom.document import MOST_BYTES, Content, read_journal, read_merged
-from hpfracc.engine.selection.wisdom.location import FileKind, Layout
-from hpfracc.engine.selection.wisdom.retention import unite
+from hpfracc._files import UnfitFileError, read_plain, write_whole
+from hpfracc.engine.selection.wisdom.document import MOST_BYTES, Content, encode_merged, read_journal, read_merged
+from hpfracc.engine.selection.wisdom.journal import remove_if_abandoned
+from hpfracc.engine.selection.wisdom.location import FileKind, WisdomLayout
+from hpfracc.engine.selection.wisdom.records import Entry, unite
 
-__all__ = ["Snapshot", "Source", "list_files", "read_folder", "remove_leftovers", "set_aside"]
+__all__ = ["FolderSnapshot", "Source", "list_files", "merge_into_one", "read_folder", "remove_leftovers", "set_aside"]
 
 #: Times a folder is read again because a file went away meanwhile, which means that somebody merged.
 _ATTEMPTS = 16
@@ -40,7 +41,7 @@ class Source:
 
 
 @dataclass(slots=True)
-class Snapshot:
+class FolderSnapshot:
     """Everything in a folder at one moment."""
 
     sources: list[Source] = field(default_factory=list)
@@ -61,7 +62,7 @@ class Snapshot:
         return sum(source.content.skipped for source in self.sources)
 
 
-def read_folder(layout: Layout, *, merged_only: bool = False) -> Snapshot:
+def read_folder(layout: WisdomLayout, *, merged_only: bool = False) -> FolderSnapshot:
     """Read the merged file, and generations and journals unless told otherwise; a folder that is not there is empty.
 
     Raises
@@ -76,8 +77,8 @@ def read_folder(layout: Layout, *, merged_only: bool = False) -> Snapshot:
     return snapshot
 
 
-def _read_once(layout: Layout, merged_only: bool) -> tuple[Snapshot, bool]:
-    snapshot, complete = Snapshot(), True
+def _read_once(layout: WisdomLayout, merged_only: bool) -> tuple[FolderSnapshot, bool]:
+    snapshot, complete = FolderSnapshot(), True
     contents: dict[tuple[FileKind, bytes], Content] = {}
     for path, kind in list_files(layout):
         if kind not in (("merged",) if merged_only else ("merged", "generation", "journal")):
@@ -105,7 +106,7 @@ def _read_file(path: Path, kind: FileKind, contents: dict[tuple[FileKind, bytes]
     return Source(path, kind, data, content, status)
 
 
-def list_files(layout: Layout) -> list[tuple[Path, FileKind]]:
+def list_files(layout: WisdomLayout) -> list[tuple[Path, FileKind]]:
     """Every file of ours in the folder, leftovers and damaged ones too; none if it is not there."""
     try:
         names = sorted(os.listdir(layout.folder))
@@ -114,7 +115,7 @@ def list_files(layout: Layout) -> list[tuple[Path, FileKind]]:
     return [(layout.folder / name, kind) for name in names if (kind := layout.kind_of(name)) is not None]
 
 
-def set_aside(source: Source, layout: Layout) -> Path | None:
+def set_aside(source: Source, layout: WisdomLayout) -> Path | None:
     """Rename a damaged file, if it still is what was read; the new path, or None if it is gone or must stay."""
     aside = layout.aside(source.path)
     try:
@@ -130,10 +131,61 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns
 
 
-def remove_leftovers(layout: Layout) -> None:
+def remove_leftovers(layout: WisdomLayout) -> None:
     """Remove files whose writer was killed before it could rename them."""
     for path, kind in list_files(layout):
         if kind == "leftover":
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _ABANDONED:
                     path.unlink()
+
+
+def merge_into_one(layout: WisdomLayout, records: Sequence[Entry], snapshot: FolderSnapshot) -> list[str]:
+    """Write ``records``, which hold all that ``snapshot`` does, and remove what that makes superfluous.
+
+    The order is what makes it safe, see the package's docstring: the new generation is on disk before anything goes,
+    generations go only if a new one was written, journals only if nobody can add to them any more.
+
+    Returns
+    -------
+    list of str
+        What was found damaged, in words.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written; nothing was removed then that is not in a file that stays.
+    """
+    if not snapshot.sources:
+        return []
+    data = encode_merged(records)
+    generations = [source for source in snapshot.of_kind("generation") if not source.content.newer]
+    superseded = [source.data for source in generations] != [data]
+    if superseded:
+        write_whole(layout.new_generation(), [data])
+    notes = [_put_away(source, layout) for source in snapshot.damaged]
+    for source in generations if superseded else []:
+        if source.content.fault is None:
+            with contextlib.suppress(OSError):
+                source.path.unlink()
+    if not any(source.content.newer or source.data == data for source in snapshot.of_kind("merged")):
+        write_whole(layout.merged, [data])
+    for source in snapshot.of_kind("journal"):
+        if not source.content.newer and source.content.fault is None:
+            remove_if_abandoned(source.path, len(source.data), layout)
+    remove_leftovers(layout)
+    return notes
+
+
+def _put_away(source: Source, layout: WisdomLayout) -> str:
+    if source.kind == "journal" and source.is_plain:  # its writer may still live
+        aside: Path | None = layout.aside(source.path)
+        if not remove_if_abandoned(source.path, source.status.st_size, layout, aside):
+            aside = None
+    else:
+        aside = set_aside(source, layout)
+    where = f"set aside as {aside.name}" if aside is not None else "left where it is"
+    return (
+        f"{source.path} is damaged ({source.content.fault}) and was {where}; {len(source.content.records)} records "
+        "could still be read from it, the others come from what lies beside it or are measured again"
+    )

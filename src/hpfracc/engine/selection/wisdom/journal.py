@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hpfracc._files import OPEN_FLAGS
 from hpfracc.engine.selection.wisdom.document import encode_journal_head
-from hpfracc.engine.selection.wisdom.location import Layout
+from hpfracc.engine.selection.wisdom.location import WisdomLayout
 
 if sys.platform != "win32":
     import fcntl
@@ -26,7 +26,7 @@ UNTOUCHED_SECONDS = 86_400.0
 class Journal:
     """A journal open for appending. It is locked (``flock``) while open, which tells others that its writer lives."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: WisdomLayout) -> None:
         layout.folder.mkdir(parents=True, exist_ok=True)
         self.size = 0
         self._last = time.time()  # not the monotonic clock: that stands still while a laptop sleeps
@@ -74,7 +74,7 @@ class Journal:
             self.close()
 
 
-def remove_if_abandoned(path: Path, size: int, layout: Layout, aside: Path | None = None) -> bool:
+def remove_if_abandoned(path: Path, size: int, layout: WisdomLayout, aside: Path | None = None) -> bool:
     """Remove a journal of ``size`` bytes that was read and merged, unless it grew or its writer may still live.
 
     With ``aside`` it is renamed to that instead.

@@ -1,18 +1,53 @@
-"""Where wisdom lies, and what the files there are called."""
+"""Where wisdom lies, what the files there are called, and warnings about them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from hpfracc.engine.selection.wisdom.notices import warn_once
-from hpfracc.errors import ConfigurationError
+from hpfracc.errors import ConfigurationError, WisdomWarning
 
-__all__ = ["FileKind", "Layout", "host_name", "resolve_path"]
+__all__ = ["FileKind", "WisdomLayout", "continuing", "host_name", "reset_warnings", "resolve_path", "warn_once"]
+
+_given: set[tuple[str, str]] = set()
+
+
+def warn_once(what: str, where: str, message: str) -> None:
+    """Warn of ``what`` at ``where``, unless that was done before."""
+    if (what, where) not in _given:
+        _given.add((what, where))
+        warnings.warn(message, WisdomWarning, stacklevel=4)
+
+
+@contextlib.contextmanager
+def continuing(where: object, consequence: str) -> Iterator[None]:
+    """Let the caller's own work go on whatever goes wrong with wisdom in the block; a warning names it.
+
+    The files are read strictly, so nothing known ends up here. But they are written by other processes, other versions
+    and other machines, and a computation must not fail because of what was kept of earlier ones.
+    """
+    try:
+        yield
+    except Warning:  # whoever makes warnings errors wants them as errors
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        warn_once(
+            "unexpected", str(where), f"wisdom at {where} could not be used ({reason}): {consequence}; please report it"
+        )
+
+
+def reset_warnings() -> None:
+    """Let warnings that were given be given again."""
+    _given.clear()
+
 
 FileKind = Literal["merged", "generation", "journal", "leftover", "damaged"]
 
@@ -64,7 +99,7 @@ def _default() -> Path | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class WisdomLayout:
     """Names of the files in one place.
 
     Attributes
@@ -79,7 +114,7 @@ class Layout:
     stem: str = _STEM
 
     @classmethod
-    def of(cls, path: Path) -> Layout:
+    def of(cls, path: Path) -> WisdomLayout:
         """The layout at a path from :func:`resolve_path`."""
         if path.suffix == ".json" and not os.path.isdir(path):  # unlike Path.is_dir, raises nothing
             return cls(path.parent, path.stem)

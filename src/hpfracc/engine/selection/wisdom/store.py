@@ -8,25 +8,100 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpfracc._files import write_whole
+from hpfracc._files import read_plain, write_whole
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection.records import Entry, Record
-from hpfracc.engine.selection.wisdom.document import MOST_BYTES, encode_lines, encode_merged
-from hpfracc.engine.selection.wisdom.exchange import read_import
-from hpfracc.engine.selection.wisdom.folder import Snapshot, list_files, read_folder
+from hpfracc.engine.selection.wisdom.document import MOST_BYTES, Content, encode_lines, encode_merged, read_merged
+from hpfracc.engine.selection.wisdom.folder import FolderSnapshot, list_files, merge_into_one, read_folder
 from hpfracc.engine.selection.wisdom.journal import Journal
-from hpfracc.engine.selection.wisdom.location import Layout
-from hpfracc.engine.selection.wisdom.merging import merge_into_one
-from hpfracc.engine.selection.wisdom.notices import continuing, warn_once
-from hpfracc.engine.selection.wisdom.report import describe_files, describe_records
-from hpfracc.engine.selection.wisdom.retention import retain, unite
+from hpfracc.engine.selection.wisdom.location import FileKind, WisdomLayout, continuing, warn_once
+from hpfracc.engine.selection.wisdom.records import Entry, Record, retain, unite
 from hpfracc.errors import WisdomError
 
-__all__ = ["Validity", "Wisdom"]
+__all__ = ["Validity", "Wisdom", "describe_files", "describe_records", "read_import"]
+
+
+def describe_records(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Counts by kind, and a row for each fingerprint, backend and operation, the most recent first.
+
+    Records of a later version are counted apart, as ``unknown``.
+    """
+    records = [entry for entry in entries if isinstance(entry, Record)]
+    groups: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        groups[record.fingerprint, record.backend, record.operation].append(record)
+    rows: list[dict[str, Any]] = [
+        {
+            "fingerprint": fingerprint,
+            "backend": backend,
+            "operation": operation,
+            "arms": sorted({record.arm for record in group}),
+            "records": len(group),
+            "kinds": dict(Counter(record.kind for record in group)),
+            "oldest": min(record.time for record in group),
+            "newest": max(record.time for record in group),
+        }
+        for (fingerprint, backend, operation), group in groups.items()
+    ]
+    rows.sort(key=lambda row: (-row["newest"], row["fingerprint"], row["backend"], row["operation"]))
+    return {
+        "records": len(records),
+        "unknown": len(entries) - len(records),
+        "kinds": dict(Counter(record.kind for record in records)),
+        "rows": rows,
+    }
+
+
+def describe_files(layout: WisdomLayout | None) -> dict[str, Any]:
+    """Names, sizes and times of last change of the files on disk; ``changed`` is None where there are none."""
+    files: list[dict[str, Any]] = []
+    found: list[tuple[Path, FileKind]] = []
+    if layout is not None:
+        with contextlib.suppress(OSError):  # a folder that cannot be read; ``state`` says so
+            found = list_files(layout)
+    for path, kind in found:
+        try:
+            status = path.stat()
+        except OSError:  # merged away meanwhile
+            continue
+        files.append({"name": path.name, "kind": kind, "bytes": status.st_size, "changed": status.st_mtime})
+    return {
+        "files": files,
+        "bytes": sum(file["bytes"] for file in files),
+        "changed": max((file["changed"] for file in files), default=None),
+    }
+
+
+_REMEDY = "export it again with `hpfracc wisdom export FILE` where it was measured"
+
+
+def read_import(path: Path) -> list[Entry]:
+    """All records of an exported file or a wisdom folder, or :class:`WisdomError`: a part of one is not taken."""
+    try:
+        if os.path.isdir(path):
+            snapshot = read_folder(WisdomLayout.of(path))
+            files = [(source.path, source.content) for source in snapshot.sources]
+            if not files:
+                raise WisdomError(f"{path} holds no wisdom to import; {_REMEDY}")
+        else:
+            files = [(path, read_merged(read_plain(path, MOST_BYTES).data))]
+    except OSError as error:
+        raise WisdomError(f"{path} cannot be imported ({error.strerror or error}); {_REMEDY}") from error
+    for name, content in files:
+        _check(name, content)
+    return [record for _, content in files for record in content.records]
+
+
+def _check(path: Path, content: Content) -> None:
+    if content.newer:
+        raise WisdomError(f"{path} was written by a later hpfracc; upgrade hpfracc to import it")
+    if content.fault is not None:
+        raise WisdomError(f"{path} cannot be imported: {content.fault}; {_REMEDY}")
+
 
 #: Which records count here: the fingerprint of each arm, by name or by (operation, name), or a test.
 Validity = Mapping[Any, str] | Callable[[Record], bool]
@@ -60,8 +135,8 @@ class Wisdom(Guarded):
         super().__init__()
         self.path = path
         self.read_only = read_only
-        self._layout = None if path is None else Layout.of(path)
-        self._alone = read_only and path is not None and path == Layout.of(path).merged
+        self._layout = None if path is None else WisdomLayout.of(path)
+        self._alone = read_only and path is not None and path == WisdomLayout.of(path).merged
         self._pending: list[Entry] = []
         self._journal: Journal | None = None
         self._retry_at: float | None = None  # set while the folder cannot be written
@@ -252,7 +327,7 @@ class Wisdom(Guarded):
             return "read-only"
         return "kept" if self._retry_at is None else "memory only"
 
-    def _everything(self) -> tuple[list[Entry], Snapshot | None]:
+    def _everything(self) -> tuple[list[Entry], FolderSnapshot | None]:
         """What is on disk and in memory, trimmed, and the reading of the disk; None where it cannot be read."""
         if self._layout is None:
             return [], None
@@ -268,7 +343,7 @@ class Wisdom(Guarded):
                 self._warn("newer", f"holds {source.path.name}, which a later hpfracc wrote: it is left alone, unused")
         return retain(unite(snapshot.records.values(), self._pending).values()), snapshot
 
-    def _mend(self, layout: Layout, records: list[Entry], snapshot: Snapshot) -> None:
+    def _mend(self, layout: WisdomLayout, records: list[Entry], snapshot: FolderSnapshot) -> None:
         """Put damaged files aside once what is left of them is safe; in a place that is only read, say so."""
         if not self.read_only:
             self._unite_files(layout, records, snapshot)
@@ -277,7 +352,7 @@ class Wisdom(Guarded):
             kept = len(source.content.records)
             self._warn("damaged", f"is damaged ({source.content.fault}); {kept} records could be read from it")
 
-    def _write(self, layout: Layout, lines: bytes) -> None:
+    def _write(self, layout: WisdomLayout, lines: bytes) -> None:
         """Write into our journal; into a new one if the first is gone, idle for long, or fails."""
         if self._journal is not None:
             if not self._journal.is_idle:
@@ -289,7 +364,7 @@ class Wisdom(Guarded):
         journal.write(lines)  # fails for good only here
         self._journal = journal
 
-    def _unite_files(self, layout: Layout, records: list[Entry], snapshot: Snapshot) -> None:
+    def _unite_files(self, layout: WisdomLayout, records: list[Entry], snapshot: FolderSnapshot) -> None:
         """Merge on disk, and say what was damaged once everything is in order again."""
         self._close_journal()  # all of it is in ``records``: like any other, it may go now
         notes: list[str] = []

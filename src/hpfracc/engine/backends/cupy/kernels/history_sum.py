@@ -7,8 +7,8 @@ import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.cupy.workspace import HISTORY_BLOCK
-from hpfracc.engine.primitives._history_weights import block_of_weights
-from hpfracc.engine.primitives._recurrence_blocks import Tools
+from hpfracc.engine.numerics.history_weights import block_of_weights
+from hpfracc.engine.numerics.recurrence import Tools
 
 __all__ = ["KERNELS", "sum_direct"]
 

@@ -19,7 +19,7 @@ from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.jax.nonfinite import apply_causally
 from hpfracc.engine.backends.jax.starting import add_starts, differences
 from hpfracc.engine.backends.starting import with_starts
-from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
 

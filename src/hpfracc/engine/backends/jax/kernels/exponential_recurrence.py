@@ -17,8 +17,7 @@ from jax import lax
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.jax.wide import call_wide
 from hpfracc.engine.backends.jax.workspace import RECURRENCE_PART
-from hpfracc.engine.primitives._arrivals import arrival
-from hpfracc.engine.primitives._recurrence_blocks import Tools, lag_table, stretch_length, taint
+from hpfracc.engine.numerics.recurrence import Tools, arrival, lag_table, stretch_length, taint
 
 __all__ = ["KERNELS", "recur_blocked"]
 

@@ -12,7 +12,7 @@ from jax import lax
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.jax.wide import call_wide
 from hpfracc.engine.backends.jax.workspace import HISTORY_BLOCK
-from hpfracc.engine.primitives._history_weights import distances, mean_power
+from hpfracc.engine.numerics.history_weights import distances, mean_power
 
 __all__ = ["KERNELS", "sum_direct"]
 

@@ -20,7 +20,7 @@ from hpfracc.engine.backends.numpy.nonfinite import all_finite, repaired
 from hpfracc.engine.backends.numpy.workspace import TOGETHER
 from hpfracc.engine.backends.starting import on_host
 from hpfracc.engine.memory.buffers import host_buffers
-from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
 from hpfracc.engine.workers import even_blocks, run_blocks

@@ -10,7 +10,7 @@ import numpy as np
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numpy.nonfinite import all_finite
 from hpfracc.engine.backends.numpy.workspace import STATES_TOGETHER
-from hpfracc.engine.primitives._recurrence_blocks import Tools, own_steps, taint, uniform_steps
+from hpfracc.engine.numerics.recurrence import Tools, own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numpy.nonfinite import all_finite
 from hpfracc.engine.backends.numpy.workspace import HISTORY_BLOCK, HISTORY_ROWS
-from hpfracc.engine.primitives._history_tree import HistoryTree
-from hpfracc.engine.primitives._history_weights import block_of_weights, output_blocks
-from hpfracc.engine.primitives._recurrence_blocks import Tools
+from hpfracc.engine.numerics.history_tree import HistoryTree
+from hpfracc.engine.numerics.history_weights import block_of_weights, output_blocks
+from hpfracc.engine.numerics.recurrence import Tools
 from hpfracc.engine.workers import run_blocks
 
 __all__ = ["KERNELS", "sum_by_tree", "sum_direct"]

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.nonfinite import clean, is_eager
 from hpfracc.engine.backends.torch.workspace import STATES_TOGETHER
-from hpfracc.engine.primitives._recurrence_blocks import Tools, own_steps, taint, uniform_steps
+from hpfracc.engine.numerics.recurrence import Tools, own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
 

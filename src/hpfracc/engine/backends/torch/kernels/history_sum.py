@@ -17,8 +17,8 @@ from torch.utils.checkpoint import checkpoint
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.nonfinite import clean
 from hpfracc.engine.backends.torch.workspace import HISTORY_BLOCK, HISTORY_ROWS
-from hpfracc.engine.primitives._history_weights import block_of_weights, output_blocks
-from hpfracc.engine.primitives._recurrence_blocks import Tools
+from hpfracc.engine.numerics.history_weights import block_of_weights, output_blocks
+from hpfracc.engine.numerics.recurrence import Tools
 
 __all__ = ["KERNELS", "sum_direct"]
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.torch.card import tile_sides, tiles_together
-from hpfracc.engine.primitives._stencils import forward_offsets, padded_views, refresh_ghosts, relax
+from hpfracc.engine.backends.torch.gpu_memory import tile_sides, tiles_together
+from hpfracc.engine.numerics.stencils import forward_offsets, padded_views, refresh_ghosts, relax
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
 __all__ = ["KERNELS"]

@@ -1,0 +1,32 @@
+"""Intermediate results of a formula: as many bytes as are alive at once, whatever is repeated."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpfracc.engine.primitives.elementwise import live_bytes
+
+LONG, ROW = (30, 1000), (1000,)
+
+
+@pytest.mark.parametrize(
+    ("expression", "shapes", "dtype", "reuse", "expected"),
+    [
+        ("x*y + sin(x)", (LONG, LONG), "float64", False, 3 * 240_000),
+        ("x*y + sin(x)", (LONG, LONG), "float64", True, 2 * 240_000),
+        ("sin(cos(exp(x*y)))", (LONG, LONG), "float64", False, 2 * 240_000),
+        # What is made of the row alone is as short as the row, until it meets the long operand.
+        ("x/(1 + y*y)", (LONG, ROW), "float64", False, 240_000 + 8_000),
+        ("x/(1 + y*y)", (LONG, ROW), "float64", True, 240_000 + 8_000),
+        ("(1 + y*y)*x", (LONG, ROW), "float64", True, 240_000 + 8_000),
+        # Truth values take a byte, absolute values of complex numbers half of those.
+        ("where(x > y, x, y)", (LONG, LONG), "float64", False, 30_000 + 240_000),
+        ("abs(x)*y", (LONG, LONG), "complex64", False, 120_000 + 240_000),
+        ("x", (LONG,), "float64", False, 0),
+    ],
+)
+def test_counts_bytes_alive_at_once(
+    expression: str, shapes: tuple[tuple[int, ...], ...], dtype: str, reuse: bool, expected: int
+) -> None:
+    """Against sums by hand."""
+    assert live_bytes(expression, ("x", "y")[: len(shapes)], shapes, dtype, reuse) == expected
