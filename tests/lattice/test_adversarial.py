@@ -184,7 +184,7 @@ def test_odd_values_that_are_fine():
         for backend in ("numpy", "numba"):
             np.testing.assert_array_equal(lattice.distance_map(0, backend=backend), truth)
         for method in ("astar", "bidirectional"):
-            from hpfracc.lattice._search import _COMPILED
+            from hpfracc.lattice.search import _COMPILED
 
             assert _COMPILED[method](lattice.geometry, lattice._costs, 0, 2) == ([0, 1, 2], truth[2])
     assert Lattice((4,)).distance_map([0, 0], prices=[1, 5]).tolist() == [1, 2, 3, 4]

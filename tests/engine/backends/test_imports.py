@@ -88,7 +88,7 @@ def test_a_forked_child_does_not_wait_for_an_import_of_its_parent(tmp_path) -> N
         thread = import_in_thread()
         if os.fork() == 0:
             signal.alarm(60)
-            _optional.CHILD_PATIENCE = 0.3
+            _optional.CHILD_TIMEOUT = 0.3
             hf.causal_convolution(x, x)
             print(jax_row())
             try:

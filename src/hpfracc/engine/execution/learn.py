@@ -9,17 +9,13 @@ from functools import partial
 from typing import Any
 
 from hpfracc.engine.backends import registry
-from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.bind import Bound, compilation_span
-from hpfracc.engine.execution.plan import LOOK, REVIEW, Plan, choose_and_bind, learns
+from hpfracc.engine.execution.peaks import read_marks, record_peak
+from hpfracc.engine.execution.plan import LOOK, MAX_CALLS_BETWEEN_LOOKS, REVIEW, Plan, choose_and_bind, learns
 from hpfracc.engine.execution.recover import RECHECK, recover
 from hpfracc.engine.execution.timing import pending_times
-from hpfracc.engine.memory.forecast import LEAST_BYTES, forecasts
-from hpfracc.engine.memory.host import resident_bytes
-from hpfracc.engine.selection.candidates import forecast_key, modelled_bytes, stays_put
 from hpfracc.engine.selection.costs import Option
-from hpfracc.engine.selection.request import Request
 
 __all__ = ["run_and_learn"]
 
@@ -51,7 +47,7 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     stays = request.placement.library == arm.backend and not bound.moves
     asynchronous = stays and adapter.is_asynchronous(arm.device)
     timer = adapter.timer(arm.device) if asynchronous and not first else None
-    marks = None if first else _read_marks(request, arm)  # a first call compiles, which later calls do not
+    marks = None if first else read_marks(request, arm)  # a first call compiles, which later calls do not
     if timer is not None:
         timer.start()
     compiling = compilation_span(arm) if first else contextlib.nullcontext()
@@ -62,7 +58,7 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     except Exception as error:
         return recover(plan, bound, arrays, params, error)
     seconds = time.perf_counter() - begin
-    _record_peak(request, arm, marks)
+    record_peak(request, arm, marks)
     if plan.warms_up(arm) and not first:
         knowledge.tally(request, option, calls)
     elif first or not asynchronous:
@@ -78,7 +74,9 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     took = plan.expected if asynchronous and plan.expected > 0.0 else seconds
     if first or plan.deserves_review(took, calls):
         chosen = time.perf_counter()
-        _review(plan, count, arrays)
+        # Where the device has no clock there is nothing to learn: such a plan is reviewed less and less often.
+        unmeasured = asynchronous and timer is None and not first
+        _review(plan, count, arrays, at_least=2 * plan.interval + 1 if unmeasured else 0)
         REVIEW.paid(time.perf_counter() - chosen)
     else:
         LOOK.paid(time.perf_counter() - entered - seconds)
@@ -103,8 +101,8 @@ def _observe(plan: Plan, option: Option, calls: int, seconds: float) -> None:
     plan.knowledge.observe(plan.request, option, seconds, first=False, calls=calls)
 
 
-def _review(plan: Plan, count: int, arrays: tuple[Any, ...]) -> None:
-    """Choose the plan's arm anew."""
+def _review(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int = 0) -> None:
+    """Choose the plan's arm anew; one that stays is kept for ``at_least`` so many calls."""
     before = plan.bound.arm
     try:
         verdict, bound = choose_and_bind(plan.request, plan.knowledge, arrays, bound=plan.bound)
@@ -115,41 +113,9 @@ def _review(plan: Plan, count: int, arrays: tuple[Any, ...]) -> None:
         return
     plan.adopt(bound, verdict.decision, verdict.option, verdict.expected)
     # The first call of another arm is timed, for it may compile.
-    plan.keep_for(verdict.review_after if bound.arm == before or bound.arm.name in plan.warm else 0, count)
+    if bound.arm == before:
+        plan.keep_for(max(verdict.review_after, min(at_least, MAX_CALLS_BETWEEN_LOOKS)), count)
+    else:
+        plan.keep_for(verdict.review_after if bound.arm.name in plan.warm else 0, count)
     if bound.arm != before:
         logger.debug("%s: %s instead of %s: %s", plan.request.operation, bound.arm, before, verdict.decision.reason)
-
-
-# Peak memory, measured from new high-water marks of the process or of a library's pool, without resetting counters.
-# Where a call leaves no new mark, nothing is known of its peak and nothing is recorded.
-
-#: (bytes in use, high-water mark)
-_Marks = tuple[int, int]
-
-#: On the host everything else that the process does shows too: only calls well above that are measured.
-_LEAST_ON_HOST = 4 * LEAST_BYTES
-
-
-def _read_marks(request: Request, arm: Arm) -> _Marks | None:
-    """The marks before a call, or None for a call too small to measure."""
-    need = modelled_bytes(request.primitive, request.call, arm)
-    if need < (_LEAST_ON_HOST if arm.on_host else LEAST_BYTES):
-        return None
-    if not arm.on_host:
-        return registry.adapter(arm.backend).peak_bytes(arm.device)
-    # JAX frees memory some time after a call, in threads of its own.
-    return None if arm.backend == "jax" else resident_bytes()
-
-
-def _record_peak(request: Request, arm: Arm, before: _Marks | None) -> None:
-    """Record the peak of a call that left a new high-water mark."""
-    if before is None:
-        return
-    after = resident_bytes() if arm.on_host else registry.adapter(arm.backend).peak_bytes(arm.device)
-    if after is None or after[1] <= before[1]:
-        return
-    taken = after[1] - before[0]
-    if stays_put(request.placement, arm):
-        taken += request.call.input_bytes
-    need = modelled_bytes(request.primitive, request.call, arm)
-    forecasts.observe(forecast_key(request.call, arm), need, taken, exact=not arm.on_host)

@@ -35,6 +35,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
     "LOOK",
+    "MAX_CALLS_BETWEEN_LOOKS",
     "REVIEW",
     "Plan",
     "Price",
@@ -51,7 +52,7 @@ __all__ = [
 #: Looking at a settled plan may take this share of the time of the calls it stands for, and so may reviewing it.
 _SHARE = 0.01
 #: Calls between two looks at most.
-_MOST_UNSEEN = 4096
+MAX_CALLS_BETWEEN_LOOKS = 4096
 #: Times within these factors of the expected one need no review.
 _USUAL = (0.7, 1.5)
 
@@ -199,7 +200,7 @@ class Plan:
     def keep_for(self, calls: int, now: int) -> None:
         """Keep the arm for ``calls`` further calls after call ``now``; the one after them is looked at."""
         if calls > MAX_WARMUP_CALLS and self.expected > 0.0:  # settled, with a known time a call
-            calls = max(calls, min(_MOST_UNSEEN, int(LOOK.worth / self.expected)))
+            calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(LOOK.worth / self.expected)))
         self.seen = max(now, self.seen)
         self.interval = calls
         self.review_at = now + calls + 1

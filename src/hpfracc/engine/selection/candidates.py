@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from hpfracc._config import Settings
 from hpfracc._environment import BACKENDS
-from hpfracc.engine.backends import registry
+from hpfracc.engine.backends import cufft, registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.budget import HOST, fits, get_budget
-from hpfracc.engine.memory.forecast import forecasts
+from hpfracc.engine.memory.forecast import Kind, forecasts
 from hpfracc.engine.memory.host import thread_bytes
 from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.primitives.base import Call, Primitive
@@ -23,7 +23,7 @@ __all__ = [
     "HOST_SHARE",
     "NEGLIGIBLE_BYTES",
     "Request",
-    "forecast_key",
+    "forecast_kind",
     "fresh_bytes",
     "is_memory_refusal",
     "masked",
@@ -38,13 +38,16 @@ __all__ = [
 
 
 def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
-    """Operands, result and workspace, as the model says."""
-    own = arm.spec.workspace
-    workspace = primitive.workspace(call, arm.algorithm) if own is None else own(call, arm)
-    return call.input_bytes + call.output_bytes + workspace
+    """Operands, result and what the kernel takes besides, as its model says; on a GPU with cuFFT's work area."""
+    spec, algorithm = arm.spec, arm.algorithm
+    model = spec.memory if arm.on_host or spec.gpu_memory is None else spec.gpu_memory
+    workspace, elements = primitive.workspace(call, algorithm), primitive.block_elements(call, algorithm)
+    size = call.input_bytes + call.output_bytes + model.bytes(workspace, elements, arm.workers)
+    transform = None if arm.on_host else primitive.transform(call, algorithm)
+    return size if transform is None else size + cufft.work_bytes(transform)
 
 
-def forecast_key(call: Call, arm: Arm) -> tuple[str, str, str, str]:
+def forecast_kind(call: Call, arm: Arm) -> Kind:
     """What calls have in common whose predictions err alike."""
     variant = call.facts.get("kind", "")
     kind = f"{call.dtype} {variant}" if variant else call.dtype
@@ -52,9 +55,9 @@ def forecast_key(call: Call, arm: Arm) -> tuple[str, str, str, str]:
 
 
 def predicted_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
-    """Bytes in all, corrected by what earlier calls of this kind took."""
+    """Bytes in all, corrected by the measured peaks of earlier calls of this kind."""
     need = modelled_bytes(primitive, call, arm)
-    factor = forecasts.correction(forecast_key(call, arm))
+    factor = forecasts.correction(forecast_kind(call, arm), call.bucket)
     return need if factor == 1.0 else int(need * factor)
 
 

@@ -174,7 +174,7 @@ def test_a_slow_way_is_logged_and_a_very_slow_one_refused(
         assert "toeplitz_apply (40000,): only a slower arm fits into memory" in caplog.text and "MiB" in caplog.text
 
         monkeypatch.setattr(ways, "REFUSED_SECONDS", 1e-3)
-        with pytest.raises(OutOfMemoryError, match=r"take .* ms; .*fft@cpu.* would take .* needs .*MiB"):
+        with pytest.raises(OutOfMemoryError, match=r"take .* m?s; .*fft@cpu.* would take .* needs .*MiB"):
             hf.toeplitz_apply(w, x)
         with pytest.raises(OutOfMemoryError, match=r"use smaller arrays .*hpfracc\.config\(allow_slow=True\)"):
             hf.toeplitz_apply(w, x)
@@ -197,7 +197,7 @@ def test_what_cannot_be_cut_is_refused_with_need_and_have() -> None:
     """One long transform has no pieces: the error names what it needs and what there is."""
     with (
         memory.limit("cpu", "1MiB"),
-        pytest.raises(OutOfMemoryError, match=r"needs 1\.8.* MiB; 90% of 1 MiB are free on cpu"),
+        pytest.raises(OutOfMemoryError, match=r"needs [\d.]+ MiB; 90% of 1 MiB are free on cpu"),
     ):
         hf.fft(X.ravel(), kind="rfft")
     with memory.limit("cpu", "1MiB"), pytest.raises(OutOfMemoryError, match="asks for 'torch'"):

@@ -65,7 +65,7 @@ def test_the_engines_padding_uses_the_pool() -> None:
 
 def test_the_report_is_complete_and_plain() -> None:
     """Limits, predictions and buffers, as text and as JSON."""
-    forecasts.observe(("fft", "numpy:scipy", "cpu", "float64 rfft"), 100 * 2**20, 130 * 2**20)
+    forecasts.observe(("fft", "numpy:scipy", "cpu", "float64 rfft"), (0, 20), 100 * 2**20, 130 * 2**20)
     with memory.limit("cpu", "1GiB"):
         found = memory.report()
     data = json.loads(json.dumps(found.to_dict()))

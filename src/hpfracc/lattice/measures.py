@@ -1,4 +1,4 @@
-"""Numbers of a lattice that are known without looking at its points: edges, degrees, distances, triangles."""
+"""Closed-form measures of a lattice without costs: edges, degrees, distances, clustering."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.lattice._geometry import Array, Geometry
+from hpfracc.lattice.geometry import Array, Geometry
 
 __all__ = [
     "closeness",
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def _axis_degrees(side: int, wraps: bool) -> Array:
-    """Neighbours along one axis, of each coordinate."""
+    """Number of neighbours along one axis, for each coordinate."""
     degrees = np.full(side, 2, np.int64)
     if not wraps:
         degrees[0] -= 1
@@ -34,17 +34,17 @@ def _axis_degrees(side: int, wraps: bool) -> Array:
 
 
 def count_edges(geometry: Geometry) -> int:
-    """Pairs of neighbours."""
+    """Number of edges."""
     steps = [side if wraps else side - 1 for side, wraps in zip(geometry.shape, geometry.wraps, strict=True)]
     if geometry.is_moore:
-        # Ordered pairs that are equal or neighbours along every axis, less the points themselves.
+        # Ordered pairs of points that are equal or adjacent along every axis, minus the points themselves.
         pairs = math.prod(side + 2 * step for side, step in zip(geometry.shape, steps, strict=True))
         return (pairs - geometry.size) // 2
     return sum(geometry.size // side * step for side, step in zip(geometry.shape, steps, strict=True))
 
 
 def degrees(geometry: Geometry) -> Array:
-    """Neighbours of every point, in the shape of the lattice."""
+    """Number of neighbours of every point, in the shape of the lattice."""
     total = np.zeros((), np.int64)
     for side, wraps in zip(geometry.shape, geometry.wraps, strict=True):
         along = _axis_degrees(side, wraps)
@@ -53,7 +53,7 @@ def degrees(geometry: Geometry) -> Array:
 
 
 def eccentricities(geometry: Geometry) -> Array:
-    """Distance from every point to the one farthest from it."""
+    """Distance from every point to the farthest one."""
     total = np.zeros((), np.int64)
     for side, wraps in zip(geometry.shape, geometry.wraps, strict=True):
         here = np.arange(side)
@@ -63,26 +63,26 @@ def eccentricities(geometry: Geometry) -> Array:
 
 
 def diameter(geometry: Geometry) -> int:
-    """The greatest distance of all."""
+    """Largest distance between two points."""
     sides = [side // 2 if wraps else side - 1 for side, wraps in zip(geometry.shape, geometry.wraps, strict=True)]
     return max(sides) if geometry.is_moore else sum(sides)
 
 
 def radius(geometry: Geometry) -> int:
-    """The least eccentricity, that of the middle."""
+    """Smallest eccentricity."""
     sides = [side // 2 for side in geometry.shape]
     return max(sides) if geometry.is_moore else sum(sides)
 
 
 def is_bipartite(geometry: Geometry) -> bool:
-    """Whether two colours are enough: no odd ring, and no diagonal beside two straight steps."""
+    """Whether the graph is two-colourable: no odd ring, and no triangle of a diagonal and two straight steps."""
     odd = any(wraps and side % 2 for side, wraps in zip(geometry.shape, geometry.wraps, strict=True))
     wide = sum(side > 1 for side in geometry.shape)
     return not odd and not (geometry.is_moore and wide > 1)
 
 
 def _axis_sums(side: int, wraps: bool) -> Array:
-    """Sum of the distances to all others along one axis, of each coordinate."""
+    """Sum of the distances to all others along one axis, for each coordinate."""
     here = np.arange(side)
     if wraps:
         return np.full(side, (side // 2) * ((side + 1) // 2))
@@ -90,7 +90,7 @@ def _axis_sums(side: int, wraps: bool) -> Array:
 
 
 def _within(side: int, wraps: bool, reach: int) -> Array:
-    """Coordinates within ``reach`` of each."""
+    """Number of coordinates within ``reach``, for each coordinate."""
     here = np.arange(side)
     if wraps:
         return np.full(side, min(side, 2 * reach + 1))
@@ -105,7 +105,7 @@ def distance_sums(geometry: Geometry) -> Array:
         for side, wraps in axes:
             total = total[..., None] + geometry.size // side * _axis_sums(side, wraps)
         return total
-    # A distance is the number of radii from 0 up that it exceeds.
+    # A distance d is the number of radii 0, 1, ..., d - 1 that it exceeds.
     sums = np.zeros(geometry.shape, np.int64)
     for reach in range(diameter(geometry)):
         ball = np.ones((), np.int64)
@@ -116,17 +116,17 @@ def distance_sums(geometry: Geometry) -> Array:
 
 
 def closeness(geometry: Geometry) -> Array:
-    """Others by the sum of their distances; 0 for a single point."""
+    """Closeness centrality: number of other points over the sum of their distances. 0 for a single point."""
     if geometry.size == 1:
         return np.zeros(geometry.shape)
     return np.asarray((geometry.size - 1) / distance_sums(geometry))
 
 
 def mean_distance(geometry: Geometry) -> float:
-    """Over all pairs of different points."""
+    """Mean distance over all pairs of different points."""
     if geometry.size == 1:
         return 0.0
-    # In Python's integers: for 1e7 points along an axis the sum over all pairs does not fit into 64 bits.
+    # Python integers, because the sum over all pairs overflows 64 bits from 1e7 points along an axis.
     axes = list(zip(geometry.shape, geometry.wraps, strict=True))
     if not geometry.is_moore:
         total = sum((geometry.size // side) ** 2 * _axis_pair_sum(side, wraps) for side, wraps in axes)
@@ -141,16 +141,17 @@ def _axis_pair_sum(side: int, wraps: bool) -> int:
 
 
 def _axis_pairs_within(side: int, wraps: bool, reach: int) -> int:
-    """Ordered pairs of coordinates at most ``reach`` apart: a polynomial until it is all of them."""
+    """Number of ordered pairs of coordinates at most ``reach`` apart: a polynomial until it includes all pairs."""
     if reach >= (side // 2 if wraps else side - 1):
         return side * side
     return side * (2 * reach + 1) - (0 if wraps else reach * (reach + 1))
 
 
 def _moore_pair_sum(size: int, axes: list[tuple[int, bool]]) -> int:
-    """Sum of the greatest distances along any axis of all ordered pairs: of each, the radii from 0 up that it exceeds.
+    """Sum of the Chebyshev distances of all ordered pairs.
 
-    Between the radii at which an axis is used up the terms are a polynomial; its sum is one of its differences.
+    Equals the sum over the radii r = 0, 1, ... of the number of pairs farther apart than r. Between the radii at which
+    an axis is exhausted the terms are a polynomial in r, which is summed exactly by its finite differences.
     """
     ends = sorted({0, *(side // 2 if wraps else side - 1 for side, wraps in axes)})
     total = 0
@@ -166,9 +167,9 @@ def _moore_pair_sum(size: int, axes: list[tuple[int, bool]]) -> int:
 
 
 def mean_clustering(geometry: Geometry) -> float:
-    """Mean over the points of the share of their pairs of neighbours that are neighbours of each other.
+    """Mean clustering coefficient: the fraction of a point's pairs of neighbours that are adjacent to each other.
 
-    Points of one kind (at an end of an axis, or not) are alike: they are counted, not visited.
+    Points are grouped by whether they lie at an end of each axis; the points of a group have the same coefficient.
     """
     kinds: Counter[tuple[int, int]] = Counter({(1, 1) if geometry.is_moore else (0, 0): 1})
     for side, wraps in zip(geometry.shape, geometry.wraps, strict=True):
@@ -179,7 +180,7 @@ def mean_clustering(geometry: Geometry) -> float:
                 if geometry.is_moore:
                     merged[(pairs * more_pairs, reach * more_reach)] += many * more
                 else:
-                    # Of von Neumann's neighbours only the two in a ring of three know each other.
+                    # In a von Neumann neighbourhood, only the two neighbours in a ring of three are adjacent.
                     merged[(pairs + 2 * (more_pairs == 9), reach + more_reach - 1)] += many * more
         kinds = merged
     total = 0.0
@@ -192,7 +193,10 @@ def mean_clustering(geometry: Geometry) -> float:
 
 
 def _axis_kinds(side: int, wraps: bool) -> dict[tuple[int, int], int]:
-    """Ordered pairs of neighbours or equals among a coordinate and its neighbours; how many those are; how often."""
+    """Number of coordinates of each kind along one axis.
+
+    A kind is (number of ordered pairs of equal or adjacent coordinates in the closed neighbourhood, its size).
+    """
     if wraps:
         return {(9 if side == 3 else 7, 3): side}
     kinds = {1: {(1, 1): 1}, 2: {(4, 2): 2}}
@@ -200,7 +204,7 @@ def _axis_kinds(side: int, wraps: bool) -> dict[tuple[int, int], int]:
 
 
 def analyse(geometry: Geometry) -> dict[str, Any]:
-    """All single numbers at once."""
+    """All scalar measures, as a dict."""
     edges, size = count_edges(geometry), geometry.size
     return {
         "nodes": size,

@@ -1,4 +1,4 @@
-"""Transforms of data, each with what undoes it: exclusive or, normalisation, scaling."""
+"""Invertible transforms of data: exclusive or, normalisation and scaling."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ import numpy as np
 from hpfracc._arrays import dtype_name, library_of
 from hpfracc.engine.execution.api import bitwise_xor, elementwise, reduction
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
-from hpfracc.lattice._costs import like, to_host
+from hpfracc.lattice.costs import like, to_host
 
-__all__ = ["KINDS", "goes_alone", "invert", "transform", "with_key", "xor"]
+__all__ = ["KINDS", "invert", "needs_conversion", "transform", "with_key", "xor"]
 
 KINDS = ("xor", "normalize", "scale")
 
 
 def xor(data: Any, key: Any = None) -> tuple[Any, Any]:
-    """``data ^ key`` of the data's own dtype and kind, and the key: a random one for every element where none is given.
+    """Return ``data ^ key``, in the type and dtype of the data, and the key.
 
-    Bytes give bytes, and a shorter key is repeated along them; arrays of any library broadcast.
+    Without a key, a random one of the data's shape is generated. For bytes, a shorter key is repeated; arrays of any
+    library broadcast.
     """
     if isinstance(data, bytes | bytearray | memoryview):
         return _xor_bytes(bytes(data), key)
     array, key = with_key(data, key)
     if _is_swapped(array):
-        # The engine computes in this machine's order of bytes.
+        # The engine computes in native byte order.
         native = array.dtype.newbyteorder("=")
         return bitwise_xor(array.astype(native), key.astype(native)).astype(array.dtype), key
     return bitwise_xor(array, key), key
 
 
-def goes_alone(data: Any) -> bool:
-    """Whether it is no array that the engine takes as it is: bytes, or another machine's order of them."""
+def needs_conversion(data: Any) -> bool:
+    """Whether the engine cannot take ``data`` directly: bytes, or an array in non-native byte order."""
     return isinstance(data, bytes | bytearray | memoryview) or _is_swapped(data)
 
 
@@ -41,17 +42,19 @@ def _is_swapped(data: Any) -> bool:
 
 
 def with_key(data: Any, key: Any = None) -> tuple[Any, Any]:
-    """Data as an array, and its key as one of the same library and dtype."""
+    """Return the data as an array, and the key as an array of the same library and dtype."""
     array = np.asarray(data) if library_of(data) == "python" else data
     name = array.dtype.name if library_of(array) == "numpy" else dtype_name(array)
     if not name.startswith(("int", "uint", "bool")):
-        raise UnsupportedDtypeError(f"xor of dtype {name!r}; use integers or bytes, such as data.view('uint64')")
+        raise UnsupportedDtypeError(
+            f"xor of dtype {name!r} is undefined; use integers or bytes, such as data.view('uint64')"
+        )
     if key is None:
         key = like(_random_key(tuple(array.shape), name), array)
     elif library_of(key) == "python" or library_of(array) != library_of(key):
         key = like(_fitting(to_host(key) if library_of(key) != "python" else key, name), array)
     elif (key.dtype.name if library_of(key) == "numpy" else dtype_name(key)) != name:
-        raise UnsupportedDtypeError(f"a key of dtype {dtype_name(key)} for data of dtype {name}; use the same")
+        raise UnsupportedDtypeError(f"the key has dtype {dtype_name(key)} and the data {name}; use the same dtype")
     return array, key
 
 
@@ -61,14 +64,14 @@ def _xor_bytes(data: bytes, key: Any) -> tuple[bytes, bytes]:
         key = _random_key(values.shape, "uint8").tobytes()
     elif isinstance(key, int):
         if key < 0:
-            raise InvalidInputError(f"key={key}; a key for bytes is 0 or more, or bytes")
+            raise InvalidInputError(f"key={key} is negative; use bytes, or an integer of at least 0")
         key = bytes([key]) if 0 <= key < 256 else key.to_bytes((key.bit_length() + 7) // 8, "big")
     try:
         key = bytes(key)
     except (TypeError, ValueError):
-        raise InvalidInputError(f"key={key!r} for bytes; use bytes, or a whole number of 0 or more") from None
+        raise InvalidInputError(f"key={key!r} is not a key for bytes; use bytes, or an integer of at least 0") from None
     if not key and data:
-        raise InvalidInputError("an empty key for data that is not; give at least one byte, or none to have one made")
+        raise InvalidInputError("empty key; give at least one byte, or key=None for a random key")
     repeated = np.resize(np.frombuffer(key, np.uint8), values.shape) if len(values) else values
     return np.asarray(bitwise_xor(values, repeated)).tobytes(), key
 
@@ -82,21 +85,21 @@ def _random_key(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def _fitting(key: Any, dtype: str) -> Any:
-    """A key of Python's numbers, or of another library, in the dtype of the data; refused where it does not fit."""
+    """Convert a key to the dtype of the data; raises an error where a value does not fit."""
     array = np.asarray(key)
     if array.dtype.kind not in "iub" and array.size:
-        raise UnsupportedDtypeError(f"a key of dtype {array.dtype}; use integers")
-    made = array.astype(dtype)
-    if not np.array_equal(made, array):
-        raise InvalidInputError(f"key={key!r} does not fit into {dtype}; use one that does")
-    return made
+        raise UnsupportedDtypeError(f"the key has dtype {array.dtype}; use integers")
+    converted = array.astype(dtype)
+    if not np.array_equal(converted, array):
+        raise InvalidInputError(f"key={key!r} does not fit into {dtype}, the dtype of the data; use a smaller key")
+    return converted
 
 
 def transform(data: Any, kind: str, **parameters: Any) -> tuple[Any, dict[str, Any]]:
-    """The transformed data, and the parameters that :func:`invert` needs.
+    """Return the transformed data and the parameters that :func:`invert` needs.
 
     ``"xor"`` takes ``key``; ``"scale"`` takes ``factor``; ``"normalize"`` takes ``method``: ``"minmax"`` maps to
-    [0, 1], ``"standard"`` to mean 0 and variance 1; data that are all the same become 0.
+    [0, 1], ``"standard"`` to mean 0 and variance 1. Constant data become 0.
     """
     if kind == "xor":
         result, key = xor(data, **_only(kind, parameters, "key"))
@@ -104,17 +107,17 @@ def transform(data: Any, kind: str, **parameters: Any) -> tuple[Any, dict[str, A
     if kind == "scale":
         factor = _only(kind, parameters, "factor").get("factor")
         if factor is None or not np.isfinite(float(factor)) or float(factor) == 0.0:
-            raise InvalidInputError(f"factor={factor!r}; give a finite number other than 0, so that it can be undone")
+            raise InvalidInputError(f"factor={factor!r} cannot be inverted; use a finite number other than 0")
         return _affine("x * b", data, b=float(factor)), {"factor": float(factor)}
     if kind == "normalize":
         method = _only(kind, parameters, "method").get("method", "minmax")
         offset, span = _extent(data, method)
         return _affine("(x - a) / b", data, a=offset, b=span), {"offset": offset, "span": span}
-    raise InvalidInputError(f"transformation {kind!r}; use {', '.join(KINDS)}")
+    raise InvalidInputError(f"unknown transformation {kind!r}; use {', '.join(KINDS)}")
 
 
 def invert(data: Any, kind: str, **parameters: Any) -> Any:
-    """What :func:`transform` made, undone with the parameters it gave."""
+    """Invert :func:`transform`, with the parameters it returned."""
     try:
         if kind == "xor":
             return xor(data, parameters["key"])[0]
@@ -123,8 +126,10 @@ def invert(data: Any, kind: str, **parameters: Any) -> Any:
         if kind == "normalize":
             return _affine("x * b + a", data, a=parameters["offset"], b=parameters["span"])
     except KeyError as error:
-        raise InvalidInputError(f"undoing {kind!r} needs {error}; give what the transformation gave back") from None
-    raise InvalidInputError(f"transformation {kind!r}; use {', '.join(KINDS)}")
+        raise InvalidInputError(
+            f"inverting {kind!r} needs the parameter {error}; pass the parameters that the transformation used"
+        ) from None
+    raise InvalidInputError(f"unknown transformation {kind!r}; use {', '.join(KINDS)}")
 
 
 def _only(kind: str, parameters: dict[str, Any], name: str) -> dict[str, Any]:
@@ -145,8 +150,8 @@ def _extent(data: Any, method: str) -> tuple[float, float]:
     if not int(np.prod(array.shape)):
         return 0.0, 1.0
     if method == "minmax":
-        least, most = float(reduction(array, kind="min")), float(reduction(array, kind="max"))
-        return least, (most - least) or 1.0
+        low, high = float(reduction(array, kind="min")), float(reduction(array, kind="max"))
+        return low, (high - low) or 1.0
     mean = float(reduction(array, kind="mean"))
     spread = float(reduction(elementwise("(x - a) * (x - a)", x=array, a=mean), kind="mean"))
     return mean, spread**0.5 or 1.0

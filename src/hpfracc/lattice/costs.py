@@ -1,4 +1,4 @@
-"""What steps on a lattice cost: weights of points or of edges, and obstacles, as one array for the engine."""
+"""Step costs of a lattice: weights of points or edges, and obstacles, combined into one array."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.lattice._geometry import Array, Geometry
+from hpfracc.lattice.geometry import Array, Geometry
 
 __all__ = ["Costs", "like", "read_costs", "to_host"]
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Costs as ``stencil_relax`` takes them.
+    """Step costs in the form that ``stencil_relax`` takes.
 
     Attributes
     ----------
     array : array
-        Entering each point, in the shape of the lattice; or each edge, with an axis of directions in front. Infinite
-        where it is closed. Of the library and on the device of the weights.
+        Cost of entering each point, in the shape of the lattice; or cost of each edge, with a leading axis of
+        directions. Infinite where closed. It has the library and device of the user's weights.
     edges : bool
-        Which of the two.
+        Whether the costs belong to edges.
     closed : numpy.ndarray of bool or None
-        The obstacles: those that were named, and points that cost infinitely much.
+        The obstacles, including points of infinite weight.
     host : numpy.ndarray
         The same costs in host memory.
-    least, mean, greatest : float
-        Of all open ones.
+    minimum, mean, maximum : float
+        Statistics of the finite costs.
     """
 
     array: Any
     edges: bool
     closed: Array | None
     host: Array
-    least: float = 1.0
+    minimum: float = 1.0
     mean: float = 1.0
-    greatest: float = 1.0
+    maximum: float = 1.0
 
 
 def to_host(array: Any) -> Array:
-    """A NumPy array of the same numbers."""
+    """Convert an array of any library to NumPy."""
     library = library_of(array)
     if library == "torch":
         return np.asarray(array.detach().cpu().numpy())
@@ -54,7 +54,7 @@ def to_host(array: Any) -> Array:
 
 
 def like(array: Array, other: Any) -> Any:
-    """``array`` as one of the library and on the device of ``other``."""
+    """Convert ``array`` to the library and device of ``other``."""
     library = library_of(other)
     if library == "torch":
         return sys.modules["torch"].as_tensor(array, device=other.device)
@@ -69,7 +69,7 @@ def like(array: Array, other: Any) -> Any:
 
 
 def read_costs(geometry: Geometry, weights: Any, obstacles: Any) -> Costs | None:
-    """Check weights and obstacles; None where there are neither."""
+    """Check weights and obstacles and combine them. Returns None where neither is given."""
     closed = None if obstacles is None else _read_obstacles(geometry, obstacles)
     if weights is None:
         if closed is None:
@@ -82,52 +82,51 @@ def read_costs(geometry: Geometry, weights: Any, obstacles: Any) -> Costs | None
     edges = shape == (directions, *geometry.shape)
     if not edges and shape != geometry.shape:
         raise ShapeError(
-            f"weights of shape {shape} on a lattice {geometry.shape}; give one for each point, or with the shape "
-            f"{(directions, *geometry.shape)} one for each edge, by direction"
+            f"weights have shape {shape} on a lattice of shape {geometry.shape}; use {geometry.shape} for weights of "
+            f"points, or {(directions, *geometry.shape)} for weights of edges by direction"
         )
     given = to_host(weights)
     if given.dtype.kind not in "fiu":
-        raise InvalidInputError(f"weights of dtype {given.dtype}; use real numbers")
+        raise InvalidInputError(f"weights have dtype {given.dtype}; use real numbers")
     if (given < 0).any() or np.isnan(given).any():
-        raise InvalidInputError("weights that are negative or nan; a step costs 0 or more (infinity closes it)")
+        raise InvalidInputError("weights contain negative values or nan; use values of at least 0 (infinity: closed)")
     floats = given.dtype in (np.float32, np.float64)
     host = given if floats else given.astype(np.float64)
     if closed is not None:
         host = _with_obstacles(geometry, host, closed, edges)
     array = weights if host is given else like(host, weights)
     if not edges:
-        closed = np.isinf(host)  # whoever cannot be entered is an obstacle, named or not
+        closed = np.isinf(host)  # a point of infinite weight is an obstacle too
     opened = host[np.isfinite(host)]
     if not opened.size:
         return Costs(array, edges, closed, host)
-    greatest = float(opened.max())
-    if greatest > float(np.finfo(host.dtype).max) / geometry.size:
+    maximum = float(opened.max())
+    if maximum > float(np.finfo(host.dtype).max) / geometry.size:
         raise InvalidInputError(
-            f"weights up to {greatest:g} in {host.dtype}: the cost of a path could be infinite; scale them (infinity "
-            "itself closes a point)"
+            f"weights up to {maximum:g} in {host.dtype}: the cost of a path could overflow; scale them down "
+            "(use infinity for closed points)"
         )
-    # As shares of the greatest: the sum of large ones may be infinite.
-    mean = float((opened / greatest).mean(dtype=np.float64)) * greatest if greatest else 0.0
-    return Costs(array, edges, closed, host, float(opened.min()), mean, greatest)
+    # Scaled by the maximum, because the sum of large weights could overflow.
+    mean = float((opened / maximum).mean(dtype=np.float64)) * maximum if maximum else 0.0
+    return Costs(array, edges, closed, host, float(opened.min()), mean, maximum)
 
 
 def _read_obstacles(geometry: Geometry, obstacles: Any) -> Array:
     if isinstance(obstacles, list | tuple) and obstacles and all(isinstance(point, tuple) for point in obstacles):
-        places = [
-            geometry.place(point) for point in obstacles
-        ]  # coordinates, also where there are as many as a mask has
+        # Tuples are coordinates, even where the list has the shape of a mask.
+        indices = [geometry.index(point) for point in obstacles]
         closed = np.zeros(geometry.shape, bool)
-        closed.reshape(-1)[places] = True
+        closed.reshape(-1)[indices] = True
         return closed
     mask = to_host(obstacles)
     if mask.dtype == bool:
         if mask.shape != geometry.shape:
-            raise ShapeError(f"obstacles of shape {mask.shape} on a lattice {geometry.shape}; give them the same")
+            raise ShapeError(f"obstacles have shape {mask.shape}; a mask of this lattice has shape {geometry.shape}")
         return mask.copy()
     if mask.ndim > 1 and mask.shape == geometry.shape:
-        raise InvalidInputError(f"obstacles of the lattice's shape and dtype {mask.dtype}; a mask has dtype bool")
+        raise InvalidInputError(f"obstacles have the lattice's shape and dtype {mask.dtype}; use dtype bool for a mask")
     closed = np.zeros(geometry.shape, bool)
-    closed.reshape(-1)[geometry.places(obstacles)] = True
+    closed.reshape(-1)[geometry.indices(obstacles)] = True
     return closed
 
 

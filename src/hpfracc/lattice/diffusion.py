@@ -1,4 +1,4 @@
-r"""Fractional diffusion on a lattice: powers of the graph Laplacian, by the waves that fit it and without a matrix."""
+r"""Fractional diffusion on a lattice: powers of the graph Laplacian in its eigenbasis, without a matrix."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from hpfracc._arrays import library_of
 from hpfracc._xp import Namespace, namespace_of
 from hpfracc.engine.execution.api import spectral_multiply
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.lattice._costs import like, to_host
-from hpfracc.lattice._geometry import Array, Geometry
-from hpfracc.lattice._spectra import axis_waves, is_regular, laplacian_spectrum, transforms
-from hpfracc.lattice._walks import sample_walks
+from hpfracc.lattice.costs import like, to_host
+from hpfracc.lattice.geometry import Array, Geometry
+from hpfracc.lattice.spectra import axis_laplacian, axis_transforms, is_regular, laplacian_spectrum
+from hpfracc.lattice.walks import sample_walks
 from hpfracc.operators._order import Order, read_order
 
 __all__ = ["FractionalDiffusion"]
 
 
 class FractionalDiffusion:
-    r"""The fractional Laplacian :math:`L^{\alpha/2}` of a lattice without costs, and what walks by it.
+    r"""Fractional Laplacian :math:`L^{\alpha/2}` of a lattice without costs, with its diffusion and random walks.
 
-    :math:`L = D - A` is the graph Laplacian; its eigenvectors are cosines along bounded axes and waves along periodic
-    ones, so that every function of it is one spectral multiplication, :math:`O(N \log N)`, on the backend that is
-    quickest. ``alpha`` may be a tensor or a JAX scalar: everything but sampling is differentiable in it.
+    :math:`L = D - A` is the graph Laplacian. Its eigenvectors are cosines along bounded axes and complex exponentials
+    along periodic ones, so a function of it is one spectral multiplication, :math:`O(N \log N)`, on the fastest
+    backend. ``alpha`` may be a tensor or a JAX scalar: everything except sampling is differentiable in it. Create it
+    with :meth:`Lattice.fractional`.
 
     Parameters
     ----------
     geometry : Geometry
-        The lattice, as :meth:`Lattice.fractional` hands it on.
+        Shape, periodicity and neighbourhood of the lattice.
     alpha : float or scalar array
-        Above 0; 2 is ordinary diffusion. Walks need at most 2.
+        Order, above 0. 2 is ordinary diffusion; random walks need at most 2.
     scope : callable
-        A context for the engine's calls.
+        Returns a context manager for engine calls on given data.
 
     References
     ----------
@@ -61,17 +62,17 @@ class FractionalDiffusion:
         scope: Callable[[Any], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         if geometry.is_moore and not is_regular(geometry):
-            laplacian_spectrum(geometry)  # which says why not
+            laplacian_spectrum(geometry)  # raises the error
         self.geometry = geometry
         self._scope = scope
         self._order: Order = read_order(alpha)
         known = self._order.known
         if known is not None and known <= 0.0:
-            raise InvalidInputError(f"alpha={known}; use a number above 0")
-        self._kept: Array | None = None
+            raise InvalidInputError(f"alpha={known} is not positive; use a number above 0")
+        self._host_powers: Array | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What it was made of; what was worked out is worked out again."""
+        """Pickle the arguments only; cached arrays are computed again."""
         return FractionalDiffusion, (self.geometry, self.alpha, self._scope)
 
     @property
@@ -80,14 +81,14 @@ class FractionalDiffusion:
         return self._order.value
 
     def _powers(self, xp: Namespace) -> Any:
-        """``lambda ** (alpha/2)`` of every wave; 0 stays 0, also in derivatives."""
+        """``lambda ** (alpha/2)`` for every eigenvalue. Zero eigenvalues give 0 with derivative 0."""
         if not self.geometry.is_moore:
             total: Any = 0.0
             axes = len(self.geometry.shape)
             for axis, (side, wraps) in enumerate(zip(self.geometry.shape, self.geometry.wraps, strict=True)):
                 along = [1] * axes
                 along[axis] = side
-                total = total + xp.array(axis_waves(side, wraps)).reshape(along)
+                total = total + xp.array(axis_laplacian(side, wraps)).reshape(along)
         else:
             total = xp.array(laplacian_spectrum(self.geometry))
         still = total <= 0.0
@@ -95,20 +96,20 @@ class FractionalDiffusion:
         return self._order.guard_integral(xp.where(still, 0.0, powers))
 
     def _symbol(self, field: Any, function: Callable[[Namespace, Any], Any] | None) -> tuple[Any, Any]:
-        """A function of the powers in the library it must be written in, and a key where it may be kept."""
+        """Spectral symbol ``function(powers)`` for ``field``, and a cache key where it can be reused."""
         xp = self._order.xp
         if self._order.plain and library_of(field) in ("torch", "jax"):
-            xp = namespace_of(field)  # made where it is needed: it is as large as the field
+            xp = namespace_of(field)  # on the field's device, because the symbol is as large as the field
         with xp.scope():
             if xp.library == "numpy":
-                if self._kept is None:
-                    self._kept = self._powers(xp)
-                    self._kept.setflags(write=False)
-                powers = self._kept
+                if self._host_powers is None:
+                    self._host_powers = self._powers(xp)
+                    self._host_powers.setflags(write=False)
+                powers = self._host_powers
             else:
                 powers = self._powers(xp)
             symbol = powers if function is None else function(xp, powers)
-        key = ("lattice", self.geometry, self._order.value) if symbol is self._kept else None
+        key = ("lattice", self.geometry, self._order.value) if symbol is self._host_powers else None
         return (like(symbol, field) if library_of(field) == "cupy" else symbol), key
 
     def _multiply(self, field: Any, function: Callable[[Namespace, Any], Any] | None) -> Any:
@@ -116,61 +117,61 @@ class FractionalDiffusion:
         if library_of(field) == "python":
             field = np.asarray(field)
         if tuple(field.shape[-len(shape) :]) != shape or field.ndim < len(shape):
-            raise ShapeError(f"a field of shape {tuple(field.shape)} on a lattice {shape}; its last axes must be those")
+            raise ShapeError(f"field has shape {tuple(field.shape)}; its last axes must be the lattice's, {shape}")
         symbol, key = self._symbol(field, function)
         axes = tuple(range(-len(shape), 0))
         with self._scope(field):
-            return spectral_multiply(symbol, field, axes=axes, kinds=transforms(self.geometry), weights_key=key)
+            return spectral_multiply(symbol, field, axes=axes, kinds=axis_transforms(self.geometry), weights_key=key)
 
     def apply(self, field: Any) -> Any:
-        r""":math:`L^{\alpha/2} f`; leading axes of ``field`` are independent."""
+        r""":math:`L^{\alpha/2} f`. Leading axes of ``field`` are a batch."""
         return self._multiply(field, None)
 
     def diffuse(self, field: Any, time: float) -> Any:
-        r""":math:`e^{-t L^{\alpha/2}} f`: where the field has spread to after a time."""
+        r""":math:`e^{-t L^{\alpha/2}} f`: the field after diffusing for a time."""
         moment = _read_times(time)
         if moment.ndim:
-            raise InvalidInputError(f"time={time!r}; use one number")
+            raise InvalidInputError(f"time={time!r} is an array; use one number")
         return self._multiply(field, lambda xp, powers: xp.exp(-float(moment) * powers))
 
     def heat_kernel(self, source: Any, time: float) -> Any:
-        """The same of a unit at one point: the chance of a walker in continuous time to be where."""
+        """:meth:`diffuse` of a unit at one point: the distribution of a continuous-time walker started there."""
         return self.diffuse(self._unit(source), time)
 
     def _unit(self, source: Any) -> Any:
-        self.geometry.require_room("a field")
+        self.geometry.check_memory("a field")
         unit = np.zeros(self.geometry.size)
-        unit[self.geometry.place(source)] = 1.0
+        unit[self.geometry.index(source)] = 1.0
         unit = unit.reshape(self.geometry.shape)
         return like(unit, self._order.value) if not self._order.plain else unit
 
     def _check_walk(self) -> None:
         known = self._order.known
         if known is not None and known > 2.0:
-            raise InvalidInputError(f"alpha={known}: chances would be negative; walks need an order of at most 2")
+            raise InvalidInputError(f"alpha={known} gives negative probabilities; walks need an order of at most 2")
         if self.geometry.size == 1:
-            raise InvalidInputError("a lattice of one point has nowhere to walk to")
+            raise InvalidInputError("a walker on a lattice of one point has nowhere to go; use a larger lattice")
 
     def degrees(self) -> Any:
-        r"""The fractional degrees :math:`k_i = (L^{\alpha/2})_{ii}` of all points."""
+        r"""Fractional degrees :math:`k_i = (L^{\alpha/2})_{ii}` of all points."""
         xp = self._order.xp
         with xp.scope():
             values = self._powers(xp)
             for side, wraps in zip(self.geometry.shape, self.geometry.wraps, strict=True):
-                # Squares of the eigenvectors along the first axis, which becomes the last: after all it is as before.
+                # Contracts the first axis and moves it last; after the loop the axes are in their original order.
                 values = xp.matmul(xp.array(_squares(side, wraps)), values.reshape(side, -1)).T
             return values.reshape(self.geometry.shape)
 
     def transition_row(self, source: Any) -> Any:
-        r"""Chances of the next step, :math:`P_{ij} = \delta_{ij} - (L^{\alpha/2})_{ij} / k_i`: far ones not rare."""
+        r"""Probabilities of the next step, :math:`P_{ij} = \delta_{ij} - (L^{\alpha/2})_{ij} / k_i`: long-tailed."""
         self._check_walk()
         unit = self._unit(source)
         row = self.apply(unit)
-        place = self.geometry.coordinates(self.geometry.place(source))
-        return unit - row / row[place]
+        point = self.geometry.coordinates(self.geometry.index(source))
+        return unit - row / row[point]
 
     def step(self, distribution: Any) -> Any:
-        """Where walkers so distributed are one step later."""
+        """Distribution after one step, given the current distribution."""
         self._check_walk()
         return distribution - self.apply(distribution / self._degrees_like(distribution))
 
@@ -179,7 +180,7 @@ class FractionalDiffusion:
         return like(found, field) if self._order.plain else found
 
     def walk_distribution(self, source: Any, steps: int) -> Any:
-        """Where a walker from one point is after so many steps."""
+        """Distribution of a walker started at ``source`` after ``steps`` steps."""
         self._check_walk()
         found = self._unit(source)
         degrees = self._degrees_like(found)
@@ -188,18 +189,18 @@ class FractionalDiffusion:
         return found
 
     def return_probabilities(self, source: Any, steps: int) -> Array:
-        """Chances to be back at the point after 0, 1, ..., ``steps`` steps."""
+        """Probabilities to be back at ``source`` after 0, 1, ..., ``steps`` steps."""
         self._check_walk()
-        place = self.geometry.coordinates(self.geometry.place(source))
+        point = self.geometry.coordinates(self.geometry.index(source))
         found, degrees = self._unit(source), self._degrees_like(self._unit(source))
         back = [1.0]
         for _ in range(_read_count("steps", steps)):
             found = found - self.apply(found / degrees)
-            back.append(float(to_host(found)[place]))
+            back.append(float(to_host(found)[point]))
         return np.array(back)
 
     def return_probability(self, times: Any) -> Any:
-        r"""In continuous time, averaged over the points: :math:`\frac1N \sum_k e^{-t \lambda_k^{\alpha/2}}`."""
+        r"""Mean return probability in continuous time, :math:`\frac1N \sum_k e^{-t \lambda_k^{\alpha/2}}`."""
         xp = self._order.xp
         moments = _read_times(times)
         with xp.scope():
@@ -210,42 +211,46 @@ class FractionalDiffusion:
     def sample(
         self, start: Any, steps: int, *, walkers: int = 1, rng: np.random.Generator | int | None = None
     ) -> Array:
-        """Walks of so many steps: indices of the points visited, shape ``(walkers, steps + 1)``.
+        """Sample random walks: indices of the visited points, shape ``(walkers, steps + 1)``.
 
         Parameters
         ----------
         start : int or coordinates
-            Where all walkers begin.
+            Where all walkers start.
+        steps : int
+            Steps of each walk.
+        walkers : int
+            Number of walks.
         rng : numpy.random.Generator or seed, optional
-            For walks that can be repeated.
+            For reproducible walks.
         """
         self._check_walk()
         if self._order.known is None:
-            raise InvalidInputError("alpha is traced, and walks cannot be sampled from it; give a number")
+            raise InvalidInputError("alpha is traced, and sampling needs its value; give a number")
         counts = _read_count("steps", steps), _read_count("walkers", walkers)
-        first = self.geometry.place(start)
+        first = self.geometry.index(start)
         return sample_walks(self.geometry, self._order.known, first, *counts, np.random.default_rng(rng))
 
 
 def _read_count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise InvalidInputError(f"{name}={value!r}; use a whole number of 0 or more")
+        raise InvalidInputError(f"{name}={value!r} is not a count; use an integer of at least 0")
     return int(value)
 
 
 def _read_times(times: Any) -> Array:
-    """Plain numbers, finite and not below 0."""
+    """Check times: plain finite numbers of at least 0."""
     try:
         moments = np.asarray(times, dtype=np.float64) if library_of(times) in ("python", "numpy") else None
     except (TypeError, ValueError):
         moments = None
     if moments is None or not ((moments >= 0) & (moments < math.inf)).all():
-        raise InvalidInputError(f"time={times!r}; diffusion runs forward, use plain finite numbers of 0 or more")
+        raise InvalidInputError(f"time={times!r} is not a time; use finite numbers of at least 0")
     return moments
 
 
 def _squares(side: int, wraps: bool) -> Array:
-    """``phi_k(i)^2`` of the normalised eigenvectors of an axis, by point and wave number."""
+    """``phi_k(i)^2`` for the normalised eigenvectors ``phi_k`` of one axis, indexed by point i and wave number k."""
     if wraps:
         return np.full((side, side), 1.0 / side)
     k, i = np.arange(side), np.arange(side)[:, None]

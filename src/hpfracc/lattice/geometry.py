@@ -1,4 +1,4 @@
-"""Where the points of a lattice are: row-major indices, coordinates, and who is whose neighbour. Nothing is stored."""
+"""Geometry of a lattice: row-major indices, coordinates and neighbours, computed and never stored."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError
 __all__ = ["Array", "Geometry", "Point", "make_geometry"]
 
 Array = np.ndarray[Any, Any]
-#: The greatest index of an array; points below which memory is not asked for.
-_MOST, _SMALL = 2**63 - 1, 2**20
+#: Largest index that an array of int64 can hold.
+_MAX_INDEX = 2**63 - 1
+#: Lattices with fewer points skip the memory check.
+_MIN_CHECKED_POINTS = 2**20
 #: A point: its row-major index, or its coordinates.
 Point = int | Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A box of points with steps between neighbours.
+    """Shape, periodicity and neighbourhood of a lattice.
 
     Attributes
     ----------
     shape : tuple of int
         Points along each axis.
     wraps : tuple of bool
-        Whether the last point of an axis has the first as its neighbour. An axis of one or two points has no step to
-        gain by it, so that it never wraps: the graph is simple.
+        Whether the first and last point of an axis are neighbours. An axis of one or two points never wraps, so that
+        the graph stays simple.
     neighbourhood : {"von_neumann", "moore"}
         Steps along one axis, or along any number of them at once.
     """
@@ -58,98 +60,99 @@ class Geometry:
 
     @property
     def forward(self) -> tuple[tuple[int, ...], ...]:
-        """One of each pair of opposite steps."""
+        """One offset of each pair of opposite steps."""
         return forward_offsets(len(self.shape), self.neighbourhood)
 
-    def place(self, point: Any) -> int:
-        """The index of one point, given as that or by its coordinates."""
+    def index(self, point: Any) -> int:
+        """Index of one point, which is given by its index or its coordinates."""
         try:
             number = operator.index(point)
         except TypeError:
-            return self._place_of_coordinates(point)
+            return self._index_of_coordinates(point)
         if not 0 <= number < self.size:
-            raise InvalidInputError(f"point {number} of a lattice of {self.size:,}; use 0 to {self.size - 1}")
+            raise InvalidInputError(f"point {number} is not in the lattice; use an index from 0 to {self.size - 1}")
         return number
 
-    def _place_of_coordinates(self, point: Any) -> int:
+    def _index_of_coordinates(self, point: Any) -> int:
         try:
             coordinates = [operator.index(value) for value in point]
         except TypeError:
             raise InvalidInputError(
-                f"point {point!r} is neither an index nor coordinates; use an int or {len(self.shape)} of them"
+                f"point {point!r} is neither an index nor coordinates; use one int, or {len(self.shape)} coordinates"
             ) from None
         if len(coordinates) != len(self.shape):
             raise InvalidInputError(
                 f"point {point!r} has {len(coordinates)} coordinates; the lattice has {len(self.shape)} axes"
             )
-        place = 0
+        index = 0
         for coordinate, side, stride in zip(coordinates, self.shape, self.strides, strict=True):
             if not 0 <= coordinate < side:
-                raise InvalidInputError(f"point {point!r} lies outside the lattice {self.shape}; count from 0")
-            place += coordinate * stride
-        return place
+                raise InvalidInputError(f"point {point!r} is outside the lattice of shape {self.shape}; count from 0")
+            index += coordinate * stride
+        return index
 
-    def coordinates(self, place: int) -> tuple[int, ...]:
-        """The coordinates of one index."""
+    def coordinates(self, index: int) -> tuple[int, ...]:
+        """Coordinates of the point with this index."""
         found = []
         for stride in self.strides:
-            coordinate, place = divmod(place, stride)
+            coordinate, index = divmod(index, stride)
             found.append(coordinate)
         return tuple(found)
 
-    def places(self, points: Any) -> Array:
-        """Indices of many points: an array of indices, or one whose last axis has the coordinates."""
+    def indices(self, points: Any) -> Array:
+        """Indices of many points, given as a 1-d array of indices or an array of coordinates along the last axis."""
         array = np.asarray(points)
         if array.dtype.kind not in "iu":
             if array.size:
-                raise InvalidInputError(f"points of dtype {array.dtype}; use integers: indices or coordinates")
+                raise InvalidInputError(f"points have dtype {array.dtype}; use integer indices or coordinates")
             array = array.astype(np.int64)
-        return self.places_of(array)
+        return self.integer_indices(array)
 
-    def places_of(self, array: Array) -> Array:
-        """The same for an array of integers; one axis means indices."""
-        if self.size > _MOST:
+    def integer_indices(self, array: Array) -> Array:
+        """:meth:`indices` for an array that is known to hold integers."""
+        if self.size > _MAX_INDEX:
             raise InvalidInputError(
-                f"an array of points of a lattice {self.shape}: indices beyond {_MOST:,} do not fit into 64 bits; "
-                "ask for one point at a time"
+                f"the lattice of shape {self.shape} has indices beyond {_MAX_INDEX:,}, which do not fit into 64 bits; "
+                "pass one point at a time instead of an array"
             )
         if array.ndim <= 1:
             if array.size and (array.min() < 0 or array.max() >= self.size):
-                raise InvalidInputError(f"points outside a lattice of {self.size:,}; use 0 to {self.size - 1}")
+                raise InvalidInputError(f"some points are not in the lattice; use indices from 0 to {self.size - 1}")
             return array.astype(np.int64, copy=False)
         if array.shape[-1] != len(self.shape):
-            raise ShapeError(f"points of shape {array.shape}; the last axis must have {len(self.shape)} coordinates")
-        place = np.zeros(array.shape[:-1], np.int64)
+            raise ShapeError(f"points have shape {array.shape}; the last axis must have {len(self.shape)} coordinates")
+        index = np.zeros(array.shape[:-1], np.int64)
         for axis, (side, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
             coordinate = array[..., axis]
             if coordinate.size and (coordinate.min() < 0 or coordinate.max() >= side):
-                raise InvalidInputError(f"coordinates outside the lattice {self.shape}; count from 0")
-            place += coordinate.astype(np.int64, copy=False) * stride
-        return place
+                raise InvalidInputError(f"some points are outside the lattice of shape {self.shape}; count from 0")
+            index += coordinate.astype(np.int64, copy=False) * stride
+        return index
 
-    def require_room(self, what: str, each: int = 16) -> None:
-        """Refuse an answer with an entry for every point where there is no memory for it."""
-        if self.size < _SMALL:
+    def check_memory(self, what: str, bytes_per_point: int = 16) -> None:
+        """Raise :class:`OutOfMemoryError` if an array over all points does not fit into host memory."""
+        if self.size < _MIN_CHECKED_POINTS:
             return
         free = get_budget().read(HOST)
-        if free is not None and each * self.size > free:
+        needed = bytes_per_point * self.size
+        if free is not None and needed > free:
             raise OutOfMemoryError(
-                f"{what} of {self.size:,} points: {each * self.size / 2**30:,.0f} GiB are needed, {free / 2**30:,.1f} "
-                "are free; ask for single points, or use a smaller lattice"
+                f"{what} of {self.size:,} points would take {needed / 2**30:,.0f} GiB, and {free / 2**30:,.1f} GiB are "
+                "free; query single points, or use a smaller lattice"
             )
 
-    def columns(self, places: Array) -> list[Array]:
-        """Coordinates of many indices, an array for each axis."""
-        rest, found = places, []
+    def columns(self, indices: Array) -> list[Array]:
+        """Coordinates of many indices, one array for each axis."""
+        rest, found = indices, []
         for stride in self.strides[:-1]:
             coordinate = rest // stride
             rest = rest - coordinate * stride
             found.append(coordinate)
         return [*found, rest]
 
-    def neighbours(self, place: int) -> list[int]:
-        """Indices of the neighbours of one point, in rising order."""
-        here = self.coordinates(place)
+    def neighbours(self, index: int) -> list[int]:
+        """Indices of the neighbours of one point, in ascending order."""
+        here = self.coordinates(index)
         found = set()
         for offset in self.forward:
             for sign in (1, -1):
@@ -166,14 +169,14 @@ class Geometry:
         return sorted(found)
 
     def edges(self) -> tuple[Array, Array, Array]:
-        """All steps: tails, heads, and which forward offset each is; every edge once."""
-        places = np.arange(self.size, dtype=np.int64).reshape(self.shape)
+        """Tails and heads of all edges, each once, and the forward offset that each belongs to."""
+        indices = np.arange(self.size, dtype=np.int64).reshape(self.shape)
         tails, heads, kinds = [], [], []
         for kind, offset in enumerate(self.forward):
             if all(abs(step) < side or wrap for step, side, wrap in zip(offset, self.shape, self.wraps, strict=True)):
-                there = np.roll(places, [-step for step in offset], range(len(self.shape)))
+                there = np.roll(indices, [-step for step in offset], range(len(self.shape)))
                 inside = tuple(_inside(step, wrap) for step, wrap in zip(offset, self.wraps, strict=True))
-                tails.append(places[inside].reshape(-1))
+                tails.append(indices[inside].reshape(-1))
                 heads.append(there[inside].reshape(-1))
                 kinds.append(np.full(tails[-1].size, kind, np.int64))
         if not tails:
@@ -188,13 +191,13 @@ def _inside(step: int, wrap: bool) -> slice:
 
 
 def make_geometry(shape: Any, periodic: Any, neighbourhood: Any) -> Geometry:
-    """Check what describes a lattice."""
+    """Check the description of a lattice."""
     try:
         sides = tuple(operator.index(side) for side in (shape if isinstance(shape, Sequence) else tuple(shape)))
     except TypeError:
-        raise InvalidInputError(f"shape={shape!r}; use a tuple of whole numbers, such as (64, 64)") from None
+        raise InvalidInputError(f"shape={shape!r} is not a shape; use a tuple of integers, such as (64, 64)") from None
     if not sides or min(sides) < 1:
-        raise InvalidInputError(f"shape={shape!r}; a lattice has at least one axis, and a point along each")
+        raise InvalidInputError(f"shape={shape!r}; use at least one axis, and at least one point along each")
     if neighbourhood not in NEIGHBOURHOODS:
         raise InvalidInputError(f"neighbourhood={neighbourhood!r}; use {' or '.join(map(repr, NEIGHBOURHOODS))}")
     try:
@@ -202,5 +205,7 @@ def make_geometry(shape: Any, periodic: Any, neighbourhood: Any) -> Geometry:
     except TypeError:
         wanted = ()
     if len(wanted) != len(sides) or not all(isinstance(wrap, bool | np.bool_) for wrap in wanted):
-        raise InvalidInputError(f"periodic={periodic!r}; give True or False, or one for each of {len(sides)} axes")
+        raise InvalidInputError(
+            f"periodic={periodic!r}; use True or False, or one of them for each of {len(sides)} axes"
+        )
     return Geometry(sides, tuple(bool(w) and n > 2 for w, n in zip(wanted, sides, strict=True)), neighbourhood)

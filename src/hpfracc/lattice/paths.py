@@ -1,19 +1,55 @@
-"""Distances, shortest paths and their number on a lattice without costs or obstacles: all in closed form."""
+"""Closed forms on a lattice without costs: distances, shortest paths and the number of shortest paths."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from hpfracc.lattice._geometry import Array, Geometry
+from hpfracc.errors import InvalidInputError
+from hpfracc.lattice.geometry import Array, Geometry
 
-__all__ = ["count_paths", "distance", "distance_map", "distances", "path", "paths"]
+__all__ = ["PathBatch", "count_paths", "distance", "distance_map", "distances", "path", "paths"]
+
+
+@dataclass(frozen=True, slots=True)
+class PathBatch:
+    """Several paths stored in one array; ``batch[i]`` is the i-th path, as an array of indices.
+
+    Attributes
+    ----------
+    points : numpy.ndarray
+        The points of all paths, concatenated.
+    begins : numpy.ndarray
+        Start of each path in ``points``, followed by the total length.
+    """
+
+    points: Array
+    begins: Array
+
+    def __len__(self) -> int:
+        return len(self.begins) - 1
+
+    def __getitem__(self, number: int) -> Array:
+        if not -len(self) <= number < len(self):
+            raise InvalidInputError(f"path {number} of a batch of {len(self)}; count from 0")
+        number %= len(self)
+        return self.points[self.begins[number] : self.begins[number + 1]]
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[number] for number in range(len(self)))
+
+    @property
+    def lengths(self) -> Array:
+        """Number of steps of each path."""
+        return np.asarray(np.diff(self.begins) - 1)
 
 
 def _shift(a: int, b: int, side: int, wraps: bool) -> int:
-    """The signed number of steps from a to b along an axis; of two equally short ways, the rising one."""
+    """Signed number of steps from a to b along an axis. Of two equally short directions, the positive one."""
     shift = b - a
     if wraps:
         shift %= side
@@ -23,7 +59,7 @@ def _shift(a: int, b: int, side: int, wraps: bool) -> int:
 
 
 def distance(geometry: Geometry, a: int, b: int) -> int:
-    """Steps between two points: the sum along the axes, or the longest of them where steps may be diagonal."""
+    """Number of steps between two points: the sum over the axes, or their maximum where steps may be diagonal."""
     shifts = _shifts(geometry, a, b)
     return max(map(abs, shifts)) if geometry.is_moore else sum(map(abs, shifts))
 
@@ -46,7 +82,7 @@ def _shift_columns(geometry: Geometry, starts: Array, ends: Array) -> list[Array
 
 
 def distances(geometry: Geometry, starts: Array, ends: Array) -> Array:
-    """The same for arrays of indices that broadcast."""
+    """:func:`distance` for arrays of indices, with broadcasting."""
     steps = [np.abs(shift) for shift in _shift_columns(geometry, starts, ends)]
     total = np.array(np.broadcast_to(steps[0], np.broadcast_shapes(starts.shape, ends.shape)))
     for more in steps[1:]:
@@ -75,27 +111,27 @@ def _one_map(geometry: Geometry, source: int) -> Array:
 
 
 def path(geometry: Geometry, a: int, b: int) -> list[int]:
-    """One shortest path: along the axes in their order, or along as many at once as there is way left."""
+    """One shortest path: one axis after the other, or all axes at once where steps may be diagonal."""
     here = list(geometry.coordinates(a))
     shifts = _shifts(geometry, a, b)
     if geometry.is_moore or any(geometry.wraps):
         return _stepwise(geometry, a, here, shifts)
-    found, place = [a], a
+    found, index = [a], a
     for shift, stride in zip(shifts, geometry.strides, strict=True):
         if shift:
             step = stride if shift > 0 else -stride
-            end = place + shift * stride
-            found.extend(range(place + step, end + step, step))
-            place = end
+            end = index + shift * stride
+            found.extend(range(index + step, end + step, step))
+            index = end
     return found
 
 
 def _stepwise(geometry: Geometry, a: int, here: list[int], shifts: list[int]) -> list[int]:
-    found, place = [a], a
+    found, index = [a], a
     sides, strides = geometry.shape, geometry.strides
 
     def move(axis: int) -> int:
-        """Take one step along an axis; what the index changes by."""
+        """Take one step along an axis and return the change of the index."""
         step = 1 if shifts[axis] > 0 else -1
         shifts[axis] -= step
         before = here[axis]
@@ -105,21 +141,21 @@ def _stepwise(geometry: Geometry, a: int, here: list[int], shifts: list[int]) ->
     axes = range(len(sides))
     if geometry.is_moore:
         while any(shifts):
-            place += sum(move(axis) for axis in axes if shifts[axis])
-            found.append(place)
+            index += sum(move(axis) for axis in axes if shifts[axis])
+            found.append(index)
         return found
     for axis in axes:
         while shifts[axis]:
-            place += move(axis)
-            found.append(place)
+            index += move(axis)
+            found.append(index)
     return found
 
 
 def paths(geometry: Geometry, starts: Array, ends: Array) -> tuple[Array, Array]:
-    """One shortest path for each pair, one behind the other, and where each begins (one more than there are pairs).
+    """One shortest path for each pair: the concatenated points, and where each path begins; see :class:`PathBatch`.
 
-    Between von Neumann neighbours the moves come in runs of equal ones, one or, round the end of a periodic axis, three
-    for each axis: the paths are the running sum of all moves, written in one go.
+    With von Neumann neighbours a path is a few runs of equal moves: one run for each axis, or three where it crosses
+    the end of a periodic axis. All paths together are the cumulative sum of all moves.
     """
     shifts = _shift_columns(geometry, starts, ends)
     if geometry.is_moore:
@@ -128,27 +164,27 @@ def paths(geometry: Geometry, starts: Array, ends: Array) -> tuple[Array, Array]
     for here, shift, side, stride, wraps in zip(
         geometry.columns(starts), shifts, geometry.shape, geometry.strides, geometry.wraps, strict=True
     ):
-        many, step = np.abs(shift), np.sign(shift) * stride
+        distance_along, step = np.abs(shift), np.sign(shift) * stride
         if wraps:
             before = np.where(shift > 0, side - 1 - here, here)
-            crosses = many > before
-            counts += [np.minimum(many, before), crosses, np.where(crosses, many - before - 1, 0)]
+            crosses = distance_along > before
+            counts += [np.minimum(distance_along, before), crosses, np.where(crosses, distance_along - before - 1, 0)]
             moves += [step, step - np.sign(shift) * side * stride, step]
         else:
-            counts.append(many)
+            counts.append(distance_along)
             moves.append(step)
     lengths = np.ones(len(starts), np.int64)
     for count in counts:
         lengths += count
     begins = np.zeros(len(starts) + 1, np.int64)
     np.cumsum(lengths, out=begins[1:])
-    # The first of a path is a jump from the end of the one before it.
+    # The first move of a path is a jump from the end of the previous path.
     jump = np.empty(len(starts), np.int64)
     if len(starts):
         jump[0] = starts[0]
         np.subtract(starts[1:], ends[:-1], out=jump[1:])
     width = len(counts) + 1
-    # Half the memory to write where it is enough.
+    # int32 where it is wide enough, which halves the memory traffic.
     kind = np.int32 if geometry.size < 2**31 else np.int64
     table, repeats = np.empty((len(starts), width), kind), np.empty((len(starts), width), np.int64)
     table[:, 0], repeats[:, 0] = jump, 1
@@ -175,11 +211,11 @@ def _diagonal_paths(geometry: Geometry, starts: Array, shifts: list[Array]) -> t
 
 
 def count_paths(geometry: Geometry, a: int, b: int) -> int:
-    """How many shortest paths there are, exactly.
+    """Number of shortest paths, exactly.
 
-    Between von Neumann neighbours the multinomial of the shifts, twice as many for each axis that is as short either
-    way round. Between Moore neighbours every axis walks for itself, in as many steps of -1, 0 or 1 as the longest shift
-    needs, so that their numbers of walks multiply.
+    With von Neumann neighbours it is the multinomial coefficient of the shifts, doubled for each periodic axis on which
+    both directions are equally short. With Moore neighbours the axes are independent: each takes steps of -1, 0 or 1,
+    as many as the longest shift needs, and the numbers of such walks multiply.
     """
     shifts = _shifts(geometry, a, b)
     if not geometry.is_moore:
@@ -197,7 +233,7 @@ def count_paths(geometry: Geometry, a: int, b: int) -> int:
 
 
 def _walks(steps: int, a: int, b: int, side: int, wraps: bool) -> int:
-    """Walks of so many steps of -1, 0 or 1 from a to b: round a ring, or between walls (by images behind them)."""
+    """Number of walks from a to b in ``steps`` steps of -1, 0 or 1: on a ring, or between walls (method of images)."""
     if wraps:
         first = (b - a) % side - side * ((steps + (b - a) % side) // side)
         return sum(_trinomial(steps, shift) for shift in range(first, steps + 1, side))
@@ -210,7 +246,7 @@ def _walks(steps: int, a: int, b: int, side: int, wraps: bool) -> int:
 
 @lru_cache(maxsize=4096)
 def _trinomial(steps: int, shift: int) -> int:
-    """Sequences of so many steps of -1, 0 or 1 with that sum."""
+    """Number of sequences of ``steps`` steps of -1, 0 or 1 whose sum is ``shift``."""
     shift = abs(shift)
     return sum(
         math.comb(steps, back) * math.comb(steps - back, back + shift) for back in range((steps - shift) // 2 + 1)

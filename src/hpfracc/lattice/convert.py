@@ -1,4 +1,4 @@
-"""The lattice as a graph of other libraries, made of whole arrays: vertex numbers are row-major indices."""
+"""Conversion of a lattice to the graphs of other libraries. Vertices are numbered by row-major index."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 from scipy import sparse
 
 from hpfracc._optional import import_optional
-from hpfracc.lattice._costs import Costs
-from hpfracc.lattice._geometry import Array, Geometry
+from hpfracc.lattice.costs import Costs
+from hpfracc.lattice.geometry import Array, Geometry
 
 __all__ = ["directed_steps", "to_csr", "to_igraph", "to_networkx", "to_rustworkx", "undirected_edges"]
 
 
 def undirected_edges(geometry: Geometry, costs: Costs | None) -> tuple[Array, Array, Array | None]:
-    """Tails, heads and costs (None: all 1) of the open edges, each once; not for costs of points."""
-    geometry.require_room("edges", 64 * len(geometry.forward))
+    """Tails, heads and costs of the open edges, each once. Costs are None where all are 1; not for point weights."""
+    geometry.check_memory("edges", 64 * len(geometry.forward))
     tails, heads, kinds = geometry.edges()
     if costs is None:
         return tails, heads, None
@@ -31,8 +31,8 @@ def undirected_edges(geometry: Geometry, costs: Costs | None) -> tuple[Array, Ar
 
 
 def directed_steps(geometry: Geometry, costs: Costs | None) -> tuple[Array, Array, Array]:
-    """The same with both ways of each, as every kind of cost allows."""
-    geometry.require_room("edges", 64 * len(geometry.forward))
+    """Tails, heads and costs of the open edges in both directions, for any kind of cost."""
+    geometry.check_memory("edges", 64 * len(geometry.forward))
     tails, heads, kinds = geometry.edges()
     both = np.concatenate([tails, heads]), np.concatenate([heads, tails])
     if costs is None:
@@ -43,13 +43,13 @@ def directed_steps(geometry: Geometry, costs: Costs | None) -> tuple[Array, Arra
     else:
         entry = costs.host.reshape(-1)
         lengths = entry[both[1]]
-        # A point that cannot be entered is not left either: it is an obstacle.
+        # A point that cannot be entered is an obstacle, so no step leaves it.
         opened = np.isfinite(lengths) & np.isfinite(entry[both[0]])
     return both[0][opened], both[1][opened], lengths[opened]
 
 
 def has_entry_costs(costs: Costs | None) -> bool:
-    """Whether a step costs differently there and back."""
+    """Whether points have weights, so that a step may cost more one way than the other."""
     if costs is None or costs.edges:
         return False
     opened = costs.host[np.isfinite(costs.host)]
@@ -57,7 +57,7 @@ def has_entry_costs(costs: Costs | None) -> bool:
 
 
 def to_csr(geometry: Geometry, costs: Costs | None) -> Any:
-    """A sparse matrix: in row u and column v, what the step from u to v costs."""
+    """Sparse matrix whose entry (u, v) is the cost of the step from u to v."""
     tails, heads, lengths = directed_steps(geometry, costs)
     return sparse.csr_array((lengths, (tails, heads)), shape=(geometry.size, geometry.size))
 
@@ -69,7 +69,7 @@ def _graph_parts(geometry: Geometry, costs: Costs | None) -> tuple[Array, Array,
 
 
 def to_igraph(geometry: Geometry, costs: Costs | None) -> Any:
-    """An ``igraph.Graph``; costs are the edge attribute ``weight``. Directed where points have costs."""
+    """``igraph.Graph``, directed where points have weights. Costs are the edge attribute ``weight``."""
     igraph = import_optional("igraph")
     tails, heads, lengths, directed = _graph_parts(geometry, costs)
     graph = igraph.Graph(n=geometry.size, edges=np.column_stack([tails, heads]), directed=directed)
@@ -79,7 +79,7 @@ def to_igraph(geometry: Geometry, costs: Costs | None) -> Any:
 
 
 def to_networkx(geometry: Geometry, costs: Costs | None) -> Any:
-    """A ``networkx.Graph``, or a ``DiGraph`` where points have costs; costs are the attribute ``weight``."""
+    """``networkx.Graph``, or a ``DiGraph`` where points have weights. Costs are the edge attribute ``weight``."""
     networkx = import_optional("networkx")
     tails, heads, lengths, directed = _graph_parts(geometry, costs)
     graph = (networkx.DiGraph if directed else networkx.Graph)()
@@ -92,11 +92,11 @@ def to_networkx(geometry: Geometry, costs: Costs | None) -> Any:
 
 
 def to_rustworkx(geometry: Geometry, costs: Costs | None) -> Any:
-    """A ``rustworkx.PyGraph``, or a ``PyDiGraph`` where points have costs; an edge carries its cost, 1 without any."""
+    """``rustworkx.PyGraph``, or a ``PyDiGraph`` where points have weights. The edge data is its cost."""
     rustworkx = import_optional("rustworkx")
     tails, heads, lengths, directed = _graph_parts(geometry, costs)
     graph = (rustworkx.PyDiGraph if directed else rustworkx.PyGraph)(multigraph=False)
     graph.add_nodes_from(range(geometry.size))
-    carried = [1.0] * len(tails) if lengths is None else lengths.tolist()
-    graph.add_edges_from(list(zip(tails.tolist(), heads.tolist(), carried, strict=True)))
+    weights = [1.0] * len(tails) if lengths is None else lengths.tolist()
+    graph.add_edges_from(list(zip(tails.tolist(), heads.tolist(), weights, strict=True)))
     return graph

@@ -1,4 +1,4 @@
-"""The lattice under the name and with the methods that existing code uses."""
+""":class:`UnifiedCatalyticLattice`: a lattice with data transforms, under the names that existing code uses."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc._config import config, use_backend
 from hpfracc.errors import InvalidInputError
-from hpfracc.lattice import _transforms
-from hpfracc.lattice._lattice import Lattice
+from hpfracc.lattice import transforms
+from hpfracc.lattice.lattice import Lattice
 
 __all__ = ["UnifiedCatalyticLattice"]
 
-#: Operations a lattice lowers to, and the backends that may go to a device.
+#: Engine operations that a lattice uses, and backends that may compute on a device.
 _OPERATIONS = ("bitwise_xor", "elementwise", "reduction", "matmul", "spectral_multiply", "stencil_relax")
 _DEVICES = ("torch", "jax", "cupy")
 
 
 @final
 class UnifiedCatalyticLattice(Lattice):
-    """The bounded cube of ``size ** dimensions`` points, row-major, with transforms of data.
+    """Cubic lattice of ``size ** dimensions`` points, not periodic, with data transforms.
 
     Parameters
     ----------
     dimensions, size : int
         Number of axes, and points along each.
     enable_gpu : bool
-        Whether data in host memory may be sent to a device where that is quicker.
+        Whether host arrays may be sent to a device where that is faster.
     enable_smart_routing : bool
-        Whether the engine chooses the backend; else NumPy computes what lies in host memory. Data on a device are
-        computed there in any case.
+        Whether the engine chooses the backend for host arrays; otherwise NumPy is used. Device arrays are always
+        computed on their device.
 
     Examples
     --------
@@ -53,19 +53,19 @@ class UnifiedCatalyticLattice(Lattice):
         try:
             axes, side = operator.index(dimensions), operator.index(size)
         except TypeError:
-            raise InvalidInputError(f"dimensions={dimensions!r}, size={size!r}; use whole numbers") from None
+            raise InvalidInputError(f"dimensions={dimensions!r}, size={size!r}; use integers") from None
         if axes < 1 or side < 1:
-            raise InvalidInputError(f"dimensions={axes}, size={side}; both are 1 or more")
+            raise InvalidInputError(f"dimensions={axes}, size={side}; use at least 1 for both")
         super().__init__((side,) * axes)
         self.dimensions = axes
         self.side = side
         self.enable_gpu = bool(enable_gpu)
         self.enable_smart_routing = bool(enable_smart_routing)
-        #: The key of the last exclusive or.
+        #: The key of the last xor transform.
         self.last_key: Any = None
-        #: What undoes the last transformation, by its kind.
+        #: Parameters that invert the last transformation of each kind.
         self.last_parameters: dict[str, dict[str, Any]] = {}
-        self._milliseconds: list[float] = [0.0, 0.0, 0.0]  # paths found, time in all, the last one
+        self._path_times: list[float] = [0.0, 0.0, 0.0]  # paths found, total milliseconds, last milliseconds
 
     def _scope(self, data: Any) -> contextlib.AbstractContextManager[Any]:
         if library_of(data) not in ("numpy", "python"):
@@ -77,49 +77,52 @@ class UnifiedCatalyticLattice(Lattice):
         return contextlib.nullcontext()
 
     def build_lattice(self) -> UnifiedCatalyticLattice:
-        """The lattice itself: it is implicit, so that there is nothing to build."""
+        """Return the lattice itself. It is implicit, so there is nothing to build."""
         return self
 
     def find_shortest_path(self, start: Any, end: Any) -> tuple[list[Any], float]:
-        """One shortest path and the milliseconds it took to find."""
+        """One shortest path, and the milliseconds that the search took."""
         begun = time.perf_counter()
         path = self.shortest_path(start, end)
         spent = 1e3 * (time.perf_counter() - begun)
-        found, total, _ = self._milliseconds
-        self._milliseconds = [found + 1, total + spent, spent]
+        found, total, _ = self._path_times
+        self._path_times = [found + 1, total + spent, spent]
         return path, spent
 
     def xor_transform(self, data: Any, key: Any = None, *, return_key: bool = False) -> Any:
-        """``data ^ key``, which undoes itself; of integers of any width, arrays of any library and shape, or bytes.
+        """``data ^ key``, for bytes or for integer arrays of any library. Applying it twice restores the data.
 
-        Without a key a random one is made: it is :attr:`last_key`, and with ``return_key`` comes back beside the data.
+        Without a key a random one is generated. It is stored in :attr:`last_key`, and returned too if ``return_key``.
         """
         with self._scope(data):
-            result, self.last_key = _transforms.xor(data, key)
+            result, self.last_key = transforms.xor(data, key)
         self.last_parameters["xor"] = {"key": self.last_key}
         return (result, self.last_key) if return_key else result
 
     def apply_transformation(self, data: Any, kind: str = "xor", **parameters: Any) -> Any:
-        """``"xor"`` (``key``), ``"normalize"`` (``method``: "minmax" or "standard") or ``"scale"`` (``factor``)."""
+        """Transform data: ``"xor"`` (``key``), ``"normalize"`` (``method``) or ``"scale"`` (``factor``).
+
+        ``method`` is ``"minmax"`` for the range [0, 1] or ``"standard"`` for mean 0 and variance 1.
+        """
         with self._scope(data):
-            result, made = _transforms.transform(data, kind, **parameters)
-        self.last_parameters[kind] = made
+            result, used = transforms.transform(data, kind, **parameters)
+        self.last_parameters[kind] = used
         if kind == "xor":
-            self.last_key = made["key"]
+            self.last_key = used["key"]
         return result
 
     def invert_transformation(self, data: Any, kind: str = "xor", **parameters: Any) -> Any:
-        """Undo a transformation, with the parameters of the last of its kind unless others are given."""
+        """Invert a transformation, by default with the parameters of the last one of its kind."""
         with self._scope(data):
-            return _transforms.invert(data, kind, **(parameters or self.last_parameters.get(kind, {})))
+            return transforms.invert(data, kind, **(parameters or self.last_parameters.get(kind, {})))
 
     def get_adjacency_matrix(self) -> Any:
-        """A ``scipy.sparse.csr_array`` of ones between neighbours."""
+        """Adjacency matrix as a ``scipy.sparse.csr_array``."""
         return self.to_csr()
 
     def get_metrics(self) -> dict[str, Any]:
-        """Counts, and what was measured: bytes held, paths found and their time."""
-        found, total, last = self._milliseconds
+        """Dict of sizes, bytes held, number of paths found and their times."""
+        found, total, last = self._path_times
         return {
             "dimensions": self.dimensions,
             "size": self.side,
@@ -132,9 +135,9 @@ class UnifiedCatalyticLattice(Lattice):
         }
 
     def estimate_memory_usage(self) -> dict[str, int]:
-        """Bytes that this object holds, as measured: of itself, and of the keys and parameters it keeps."""
+        """Bytes of this object, and of the keys and parameters that it keeps."""
         own = sum(sys.getsizeof(part) for part in (self, self.__dict__, self.geometry, *self.geometry.shape))
-        kept = sum(_bytes_of(value) for made in self.last_parameters.values() for value in made.values())
+        kept = sum(_bytes_of(value) for used in self.last_parameters.values() for value in used.values())
         return {"lattice_bytes": own, "kept_bytes": kept, "total_bytes": own + kept}
 
 
