@@ -7,7 +7,7 @@ import pytest
 
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends.numpy.kernels.random import KERNELS
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.primitives import PRIMITIVES
 
 random = get_operation("random")

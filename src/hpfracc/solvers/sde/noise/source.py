@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import device_of, dtype_name, library_of
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["RandomSource", "make_source", "read_size"]
