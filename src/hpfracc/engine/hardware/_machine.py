@@ -92,7 +92,7 @@ _machine: Machine | None = None
 
 
 def machine() -> Machine:
-    """This machine; read on the first call and cached."""
+    """The machine of this process; read on the first call and cached."""
     global _machine
     if _machine is None:  # a race only reads twice
         host, system = _names()
