@@ -29,7 +29,6 @@ CLASHES = {
     "Growth",
     "Kernel",
     "L1",
-    "Lane",
     "Line",
     "MittagLeffler",
     "Namespace",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import heapq
 import json
 import os
 import platform
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,58 @@ from typing import Any
 from hpfracc._files import parse_json, read_plain, write_whole
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.advice import advise, rank
-from hpfracc.profiling.analysis import Analysis, length
+from hpfracc.profiling.analysis import Analysis, length, summarise
 from hpfracc.profiling.breakdown import break_down
-from hpfracc.profiling.lanes import pack_lanes
 from hpfracc.profiling.plain_values import plain
 from hpfracc.profiling.recorder import Recorder
+from hpfracc.profiling.session import ThreadLane
 from hpfracc.profiling.spans import Span, Told
-from hpfracc.profiling.summary import summarise
 
-__all__ = ["FORMAT", "VERSION", "Document", "load_profile", "read_schema", "write_text"]
+__all__ = ["FORMAT", "VERSION", "Document", "load_profile", "pack_lanes", "read_schema", "write_text"]
+
+
+def pack_lanes(spans: Sequence[Span], known: Sequence[ThreadLane]) -> tuple[list[dict[str, object]], list[int]]:
+    """The lanes to show, and for each recorded lane the index of the lane that shows it.
+
+    Lanes of one thread's tasks that do not overlap in time are shown as one: a server may make a task for each request.
+    """
+    extents: dict[int, tuple[int, int]] = {}
+    for span in spans:
+        begin, end = extents.get(span.lane, (span.start, span.end))
+        extents[span.lane] = min(begin, span.start), max(end, span.end)
+    shown: list[dict[str, object]] = []
+    users: list[int] = []
+    goes_to = [0] * len(known)
+    for place, lane in enumerate(known):
+        if lane.thread is None and place in extents:
+            goes_to[place] = len(shown)
+            shown.append({"id": len(shown), "thread": _named(lane.name, lane.users, "threads"), "task": None})
+            users.append(lane.users)
+    free: dict[int, list[tuple[int, int]]] = {}
+    tasks = [place for place in extents if known[place].thread is not None]
+    for place in sorted(tasks, key=lambda place: extents[place]):
+        lane = known[place]
+        assert lane.thread is not None
+        rows = free.setdefault(lane.thread, [])
+        begin, end = extents[place]
+        if rows and rows[0][0] <= begin:
+            row = heapq.heapreplace(rows, (end, rows[0][1]))[1]
+            users[row] += lane.users
+        else:
+            row = len(shown)
+            shown.append({"id": row, "thread": known[lane.thread].name, "task": lane.name})
+            users.append(lane.users)
+            heapq.heappush(rows, (end, row))
+        goes_to[place] = row
+    for row, count in enumerate(users):
+        if shown[row]["task"] is not None:
+            shown[row]["task"] = _named(str(shown[row]["task"]), count, "tasks")
+    return shown, goes_to
+
+
+def _named(name: str, users: int, many: str) -> str:
+    return name if users == 1 else f"{users:,} {many}"
+
 
 FORMAT = "hpfracc-profile"
 VERSION = 1
@@ -42,12 +86,12 @@ _WIDEST = 2**63
 
 
 class Document:
-    """Everything recorded so far, analysed once; waits for devices that are still at work.
+    """Everything recorded so far, analysed once; waits for devices that are still working.
 
     Parameters
     ----------
     recorder : Recorder
-        Whose spans.
+        The recorder of the spans.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -66,7 +110,7 @@ class Document:
         self.advice = advise(self.analysis, self.breakdown, self.decisions, self.decided)
 
     def bottlenecks(self, top: int = _TOP) -> list[dict[str, Any]]:
-        """The names with most time of their own."""
+        """The names with the most time of their own."""
         return rank(self.summary, self.advice, top)
 
     def header(self) -> dict[str, Any]:
@@ -100,7 +144,7 @@ class Document:
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The spans, in the order in which they began."""
+        """The spans, in the order of their start."""
         for place in range(len(self.analysis.spans)):
             yield self._row(place)
 
@@ -150,7 +194,7 @@ class Document:
         return self.header() | {"spans": list(self.rows())}
 
     def text(self) -> Iterator[str]:
-        """The document as JSON, in pieces: one line a span."""
+        """The document as JSON, in pieces: one line per span."""
         head = json.dumps(self.header(), allow_nan=False)
         yield head[:-1] + ', "spans": ['
         for number, row in enumerate(self.rows()):
@@ -170,9 +214,9 @@ def _library_version() -> str:
 
 
 def _decisions(spans: list[Span]) -> tuple[list[dict[str, Any]], dict[int, int]]:
-    """The decisions behind the spans, each once, and which span has which."""
+    """The distinct decisions of the spans, and the decision of each span."""
     numbers: dict[Hashable, int] = {}
-    latest: list[Told] = []  # of calls decided alike, what was known at the last one
+    latest: list[Told] = []  # the last one for each key
     decided: dict[int, int] = {}
     for place, span in enumerate(spans):
         told = span.decision
@@ -183,7 +227,7 @@ def _decisions(spans: list[Span]) -> tuple[list[dict[str, Any]], dict[int, int]]
 
 
 def read_schema() -> dict[str, Any]:
-    """The JSON schema that every document of this version keeps to."""
+    """The JSON schema of documents of this version."""
     text = resources.files("hpfracc.profiling").joinpath("schema.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema
@@ -195,7 +239,7 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     InvalidInputError
-        If the file is not there, is no profile, lacks something, or is of a later version.
+        If the file is missing, is not a profile, is incomplete, or is of a later version.
     """
     try:
         found = parse_json(read_plain(path, _MOST_BYTES).data, _MOST_DEPTH)
@@ -217,7 +261,7 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _find_fault(document: dict[str, Any]) -> str | None:
-    """What keeps a document from being shown or compared, in words."""
+    """Why a document cannot be shown or compared, or None."""
     if not _is_integer(document.get("begun_unix_ns")):
         return "begun_unix_ns is no whole number"
     if not isinstance(document.get("process"), dict):

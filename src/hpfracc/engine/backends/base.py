@@ -20,7 +20,7 @@ from hpfracc.engine.primitives.base import Call
 from hpfracc.errors import MissingDependencyError
 from hpfracc.profiling.clocks import DeviceClock
 
-__all__ = ["Adapter", "Arm", "DeviceTimer", "HostAdapter", "Kernel", "KernelSpec"]
+__all__ = ["Adapter", "Arm", "DeviceTimer", "HostAdapter", "Kernel", "KernelSpec", "MemoryModel"]
 
 #: When a kernel compiles: never, once per dtypes and ranks, or once per shape.
 Compiles = Literal["never", "signature", "shape"]
@@ -39,6 +39,24 @@ class Kernel:
     prepare: Callable[[Any, Call], Any] | None = None
     apply: Callable[..., Any] | None = None
     plain: Kernel | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryModel:
+    """The memory of a kernel beyond operands and result, in numbers that can be kept true by hand.
+
+    ``copies`` of the primitive's workspace at the peak, and for each worker a block: of the elements that the kernel
+    works through at most ``block`` at a time, with ``each`` bytes an element. It should hold within a factor of 2; the
+    first measured peak corrects it. ``benchmarks/memory.py`` prints what is measured.
+    """
+
+    copies: float = 1.0
+    block: int = 0
+    each: int = 0
+
+    def bytes(self, workspace: int, elements: int, workers: int = 1) -> int:
+        """Bytes for a call with that ``workspace`` and that many ``elements`` to work through in blocks."""
+        return int(self.copies * workspace) + workers * min(elements, self.block) * self.each
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +80,8 @@ class KernelSpec:
         ``refuses(call)`` gives a sentence why this call cannot be served, or None.
     own_arrays : bool
         Whether it is chosen only for arrays of its own library: its last digits differ, where others agree to the bit.
-    workspace : callable or None
-        ``workspace(call, arm)`` gives the bytes beyond operands and result, where this kernel needs other than the
-        primitive's own model says.
+    memory, gpu_memory : MemoryModel
+        What it takes beyond operands and result, on the host and on a GPU; the same on both where only one is given.
     """
 
     primitive: str
@@ -75,7 +92,8 @@ class KernelSpec:
     threads: bool = False
     own_arrays: bool = False
     refuses: Callable[[Call], str | None] | None = None
-    workspace: Callable[[Call, Arm], int] | None = None
+    memory: MemoryModel = MemoryModel()
+    gpu_memory: MemoryModel | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,7 +256,7 @@ def kernel(operation: str, backend: str, algorithm: str) -> Kernel:
     else:
         try:
             _import_library(backend)
-            module = _optional.import_whole(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
+            module = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
             if backend in _forked:
                 adapter(backend).begin_in_child()
         except ImportError:

@@ -92,8 +92,8 @@ class Random(Primitive):
         return float(call.batch * (call.length + (500 if algorithm == "streams" else 0)))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """The paths as 64-bit numbers, and the words, logarithms and angles of one block of numbers."""
-        return call.batch * 8 + min(call.batch * (call.length + 4), 1 << 14) * 160
+        """The paths as 64-bit numbers."""
+        return call.batch * 8
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Paths, along the longest of their axes first."""
@@ -151,6 +151,7 @@ class Random(Primitive):
         yield case("uniform, several blocks", paths[:2], 40_003, kind="uniform")
         yield case("many paths", np.arange(3000, dtype=np.int64), 5)
         yield case("batched", np.arange(12, dtype=np.int64).reshape(3, 1, 4), 9)
+        yield case("paths in any order", np.array([4, 1, 1, 0, 3], np.int64), 6)
         yield case("far paths", np.array([2**31, 2**40 + 3, 2**63 - 1], np.int64), 11)
         yield case("another stream", paths, 16, stream=2**40 + 7)
         yield case("no numbers", paths, 0)

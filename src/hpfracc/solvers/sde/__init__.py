@@ -1,1 +1,1 @@
-"""Stochastic equations of fractional order and the noise that drives them."""
+"""Noise with memory, and equations driven by it; one process or method a file."""

@@ -183,7 +183,10 @@ def random_compiled(
     def run(block: tuple[int, int]) -> None:
         _rows(numbers, *pair, *options, result, *block)
 
-    run_blocks(run, even_blocks(numbers.size, workers, least), workers)
+    if workers <= 1:
+        run((0, numbers.size))
+    else:
+        run_blocks(run, even_blocks(numbers.size, workers, least), workers)
     return result.reshape(*paths.shape, n)
 
 

@@ -16,7 +16,6 @@ Array = np.ndarray[Any, Any]
 
 #: Words that are transformed together: with all that comes of them they stay in the cache.
 _TOGETHER = 1 << 14
-_STATE = 2**128
 
 
 def _to_float(words: Array) -> Array:
@@ -58,17 +57,21 @@ def random_streams(
 ) -> Array:
     """NumPy's own generator, moved to each path in turn."""
     numbers = paths.ravel()
-    generator = np.random.Philox(key=np.array(_pair(key), np.uint64), counter=np.array([0, 0, stream, 0], np.uint64))
-    place = 0  # the low half of the counter, as a generator counts on from one path to the next
+    pair = np.array(_pair(key), np.uint64)
+    generator, place = np.random.Philox(key=pair, counter=np.array([0, 0, stream, 0], np.uint64)), 0
 
     def words_of(rows: slice, low: int, high: int) -> Array:
-        nonlocal place
+        nonlocal generator, place  # the place is the low half of the generator's counter
         block = numbers[rows].tolist()
         words = np.empty((len(block), high - low), np.uint64)
         for row, path in zip(words, block, strict=True):
             if low == 0:
-                generator.advance((path * 2**64 - place) % _STATE)
-                place = path * 2**64
+                target = path * 2**64
+                if target >= place:
+                    generator.advance(target - place)
+                else:  # back: it would carry into the stream
+                    generator = np.random.Philox(key=pair, counter=np.array([0, path, stream, 0], np.uint64))
+                place = target
             row[:] = generator.random_raw(high - low)
             # Half a block stays in the generator's buffer until it is moved.
             place += -(-(high - low) // 4)

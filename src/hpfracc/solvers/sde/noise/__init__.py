@@ -1,0 +1,14 @@
+"""Random processes with memory: sampled exactly where that is possible.
+
+Each process has ``sample(t, size, rng)``; Gaussian ones have ``covariance(s, t)`` and ``refine(path, t)``. The numbers
+of a path depend on the seed and the number of the path alone.
+"""
+
+from __future__ import annotations
+
+from hpfracc.solvers.sde.noise.brownian import Brownian
+from hpfracc.solvers.sde.noise.estimation import HurstEstimate
+from hpfracc.solvers.sde.noise.fractional_brownian import FractionalBrownian
+from hpfracc.solvers.sde.noise.process import GaussianNoise, Noise
+
+__all__ = ["Brownian", "FractionalBrownian", "GaussianNoise", "HurstEstimate", "Noise"]
