@@ -12,7 +12,7 @@ import numpy as np
 from scipy import fft
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.source import Source, make_source, read_size
+from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 from hpfracc.solvers.sde.rough.black import black_price
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
 from hpfracc.solvers.sde.rough.smile import (
@@ -260,7 +260,7 @@ class _Scheme:
         self.shift = np.log(forward) - 0.5 * model.eta**2 * np.append(0.0, spread[:-1])
         self.level = _TIMER_LEVEL * float(forward.sum()) * h
 
-    def roots(self, source: Source, start: int, count: int) -> tuple[Any, Any]:
+    def roots(self, source: RandomSource, start: int, count: int) -> tuple[Any, Any]:
         """Normal increments of W, and the square root of V at the beginning of each step but the first."""
         n = self.steps
         normals = source.numbers(start, count, n, stream=_VARIANCE)
@@ -274,7 +274,7 @@ class _Scheme:
         exponent = 0.5 * self.model.eta * volterra[:, :-1] + source.array(0.5 * self.shift[1:])
         return normals, _functions(source).exp(exponent)
 
-    def _transform(self, source: Source) -> Any:
+    def _transform(self, source: RandomSource) -> Any:
         """The transform of the kernel, with the part of the first cell along W, beside the source's numbers."""
         transform = fft.rfft(self.kernel, self.length)
         if source.library == "numpy":
@@ -282,7 +282,7 @@ class _Scheme:
         parts = source.array(np.stack([transform.real, transform.imag]))
         return parts[0] + 1j * parts[1]
 
-    def terminal(self, source: Source, start: int, count: int) -> _Terminal:
+    def terminal(self, source: RandomSource, start: int, count: int) -> _Terminal:
         """The values at maturity of some paths."""
         xp = _functions(source)
         normals, root = self.roots(source, start, count)
@@ -305,7 +305,7 @@ class _Scheme:
         )
 
     def price(
-        self, source: Source, paths: int, K: np.ndarray[Any, Any]
+        self, source: RandomSource, paths: int, K: np.ndarray[Any, Any]
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Undiscounted prices out of the money and their standard errors."""
         rho = self.model.rho
@@ -335,7 +335,7 @@ class _Scheme:
             error[number] = math.sqrt(max(left, 0.0) / (paths - 1 - slopes.size))
         return np.clip(forward * value, 0.0, np.minimum(forward, K)), forward * error
 
-    def paths(self, source: Source, start: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def paths(self, source: RandomSource, start: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Price and variance at all times, each of shape ``(count, steps + 1)``."""
         model, h = self.model, self.h
         longer = _Scheme(model, self.T + h, self.steps + 1)  # V at T is that at the beginning of one more step
@@ -351,7 +351,7 @@ class _Scheme:
         return spot, variance
 
 
-def _functions(source: Source) -> Any:
+def _functions(source: RandomSource) -> Any:
     """The module with ``exp`` and ``sum`` for arrays of the source."""
     return sys.modules["jax"].numpy if source.library == "jax" else sys.modules[source.library]
 

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import linalg, optimize, special
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.source import Source
+from hpfracc.solvers.sde.noise.source import RandomSource
 
 __all__ = ["MAX_FACTORS", "MarkovScheme", "exponential_sum", "next_variance"]
 
@@ -52,7 +52,7 @@ class MarkovScheme:
         self._generator[:size, :size] = -np.diag(self.nodes) - model.kappa * self.weights
         self._generator[:size, size] = model.kappa * (model.theta - model.v0)
 
-    def paths(self, source: Source, start: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def paths(self, source: RandomSource, start: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Price and variance at the given times, each of shape ``(count, times)``."""
         model, weights = self.model, self.weights
         uniforms = source.numbers(start, count, self.steps, kind="uniform", stream=0)
