@@ -10,8 +10,8 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._optional import is_installed
-from hpfracc.engine.numerics.mittag_leffler_numpy import evaluate
 from hpfracc.engine.numerics.mittag_leffler_plan import make_plan
+from hpfracc.engine.numerics.mittag_leffler_values import evaluate
 from hpfracc.errors import InvalidInputError, PinnedBackendError
 
 NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")

@@ -17,7 +17,7 @@ from hpfracc.engine.backends.footprints import (
 from hpfracc.engine.numerics.history_tree import LEAF, NODES
 from hpfracc.engine.numerics.history_weights import largest_block
 from hpfracc.engine.numerics.lengths import fast_length, row_scratch
-from hpfracc.engine.numerics.mittag_leffler_numpy import STRETCH
+from hpfracc.engine.numerics.mittag_leffler_values import CHUNK
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
 from hpfracc.engine.primitives.chirp_transform import transform_length
@@ -146,7 +146,7 @@ def elementwise(call: Call, arm: Arm) -> int:
 def mittag_leffler(call: Call, arm: Arm) -> int:
     """Of one stretch radii, bands and the members of the largest band; single precision is widened on the way in."""
     each = {"float32": 42, "float64": 27, "complex64": 60, "complex128": 28}[call.dtype]
-    return min(call.length, STRETCH) * each + (1 << 20)
+    return min(call.length, CHUNK) * each + (1 << 20)
 
 
 def history_sum(call: Call, arm: Arm) -> int:

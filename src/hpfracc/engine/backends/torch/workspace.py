@@ -13,7 +13,7 @@ from hpfracc.engine.backends.footprints import Stage, chirp_stages, footprint, m
 from hpfracc.engine.backends.torch import gpu_memory
 from hpfracc.engine.numerics.history_weights import largest_block, output_blocks
 from hpfracc.engine.numerics.lengths import fast_length, largest_factor, power_of_two, row_scratch
-from hpfracc.engine.numerics.mittag_leffler_numpy import STRETCH
+from hpfracc.engine.numerics.mittag_leffler_values import CHUNK
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import around_bytes, block_length
 from hpfracc.engine.primitives.chirp_transform import transform_length
@@ -136,7 +136,7 @@ def mittag_leffler(call: Call, arm: Arm) -> int:
     if not arm.on_host:
         return gpu_memory.mittag_leffler(call)
     each = {"float32": 66, "float64": 44, "complex64": 92, "complex128": 76}[call.dtype]
-    return min(call.length, STRETCH) * each + _FRACTIONS * min(call.length, _AT_ONCE)
+    return min(call.length, CHUNK) * each + _FRACTIONS * min(call.length, _AT_ONCE)
 
 
 def _copies(axes: int, rows: int) -> int:
