@@ -21,7 +21,8 @@ from _common import heading, print_table, show, write_json
 from scipy.sparse import csgraph
 
 import hpfracc as hf
-from hpfracc.lattice import Lattice, _search
+from hpfracc.lattice import Lattice
+from hpfracc.lattice import search as path_search
 
 Rows = list[list[str]]
 
@@ -238,18 +239,20 @@ def pairs(table: Table, side: int = 1024) -> Rows:
     }
     rows: Rows = []
     for name, lattice in lattices.items():
-        chosen = "astar" if lattice._costs.least >= _search._STRONG * lattice._costs.mean else "bidirectional"
+        chosen = (
+            "astar" if lattice._costs.minimum >= path_search.MIN_ASTAR_RATIO * lattice._costs.mean else "bidirectional"
+        )
         quarter, last = tuple(n // 4 for n in lattice.shape), tuple(n - 1 for n in lattice.shape)
         ends = {"corners": ((0,) * lattice.ndim, last), "quarters": (quarter, tuple(3 * n for n in quarter))}
         for what, (start, end) in ends.items():
             a, b = lattice.geometry.place(start), lattice.geometry.place(end)
 
             def search(method: str, lattice: Lattice = lattice, a: int = a, b: int = b) -> float:
-                return _search.search_path(lattice.geometry, lattice._costs, a, b, method)[1]
+                return path_search.search_path(lattice.geometry, lattice._costs, a, b, method)[1]
 
-            times = {method: best(lambda method=method: search(method), 0.5, 10) for method in _search.METHODS}
+            times = {method: best(lambda method=method: search(method), 0.5, 10) for method in path_search.METHODS}
             assert np.isclose(times["astar"][1], times["bidirectional"][1])
-            shown = [show(times[method][0]) for method in _search.METHODS]
+            shown = [show(times[method][0]) for method in path_search.METHODS]
             rows.append([name, what, *shown, chosen])
             table.data[f"pair, {name}, {what}"] = {method: seconds for method, (seconds, _) in times.items()}
     return rows

@@ -26,10 +26,10 @@ import hpfracc as hf
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.calibration import CalibrationReport, Series, Step, calibrate
-from hpfracc.engine.selection import prior
-from hpfracc.engine.selection.prior import general_name
+from hpfracc.engine.selection import knowledge
+from hpfracc.engine.selection.knowledge import general_name
 
-PACKAGED = Path(prior.__file__).with_name("prior.json")
+PACKAGED = Path(knowledge.__file__).with_name("prior.json")
 #: Knots kept of one arm: those between which straight lines are closest to all that was measured.
 MOST_KNOTS = 10
 #: A knot that moves the curve by less than this (a ratio) says nothing.

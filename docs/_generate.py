@@ -106,7 +106,7 @@ def _operation(name: str, primitive: Primitive) -> Iterator[str]:
         (
             f'- `hf.explain("{name}", shape=...)` imagines: {_sentence(primitive.example)}',
             f"- Counted as work: {_sentence(primitive.work)}",
-            f"- Memory beyond operands and result: {_sentence(primitive.workspace)}",
+            f"- Workspace, of which kernels hold some copies: {_sentence(primitive.workspace)}",
             f"- The answer that kernels are tested against: {_sentence(primitive.reference)}",
         )
     )

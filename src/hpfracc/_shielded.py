@@ -1,11 +1,11 @@
-"""Calls that Ctrl-C cannot interrupt half way: they run in a thread of their own while the caller waits.
+"""Calls that Ctrl-C cannot interrupt: they run in a thread of their own while the caller waits.
 
-Ctrl-C raises ``KeyboardInterrupt`` in the main thread, between any two instructions of Python. An import or a
-compilation that it breaks may stay broken: a lock that was just taken stays held, a library stays half imported. Other
-threads never receive it, so such work runs in one of them. The caller is interrupted at once; the work goes on to its
-end behind it, and its result is dropped.
+Ctrl-C raises ``KeyboardInterrupt`` in the main thread, between any two bytecode instructions. An interrupted import or
+compilation may stay broken: a lock stays held, a library stays half imported. Other threads never receive the
+interrupt, so such work runs in one of them. The caller is interrupted at once; the work completes in the background and
+its result is dropped.
 
-Everything here that a caller waits on is implemented in C or read without a lock: see :mod:`hpfracc.engine.locks`.
+Everything that a caller waits on here is implemented in C or read without a lock: see :mod:`hpfracc.engine.locks`.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ __all__ = ["POLL_INTERVAL", "ShieldedCall", "run_shielded", "start_thread"]
 
 T = TypeVar("T")
 
-#: Longest wait in seconds before a waiting thread polls again: an interrupt may have swallowed its wake-up.
+#: Maximum seconds between polls of a waiting thread, because an interrupt may swallow its wake-up.
 POLL_INTERVAL = 0.05
-#: Seconds that process exit waits for calls still running.
+#: Seconds that process exit waits for running calls.
 _EXIT_TIMEOUT = 60.0
 
-#: Calls still running, for process exit.
+#: Running calls that process exit waits for.
 _running: set[ShieldedCall] = set()
 
 
 def start_thread(target: Callable[[], Any], name: str) -> None:
-    """Start a daemon thread, or raise RuntimeError where the system lets none be started.
+    """Start a daemon thread; raises RuntimeError if the system refuses to start one.
 
-    ``Thread.start()`` waits on a condition, and an interrupt there can leave the new thread stuck for ever. So a bare
-    thread, whose start is one step, does it.
+    ``Thread.start()`` waits on a condition, and an interrupt there can leave the new thread stuck forever. Therefore a
+    low-level thread, which starts in one step, calls it.
     """
     _thread.start_new_thread(_start, (target, name))
 
@@ -46,22 +46,22 @@ def start_thread(target: Callable[[], Any], name: str) -> None:
 def _start(target: Callable[[], Any], name: str) -> None:
     try:
         threading.Thread(target=target, name=name, daemon=True).start()
-    except RuntimeError:  # there was room for one thread, and it is this
+    except RuntimeError:  # no second thread can be started, so use this one
         target()
 
 
 class ShieldedCall:
-    """A call that runs in a thread of its own, in a copy of the caller's context.
+    """A call that runs in a thread of its own, in a copy of the caller's context. It starts immediately.
 
     Parameters
     ----------
     function : callable
-        Called without arguments, at once.
+        Called without arguments.
     awaited : bool
-        Whether the end of the process waits for it, some seconds: a thread that is cut off within a library's own code
-        may take the process down with it.
+        Whether process exit waits for it, with a timeout. A thread that is killed inside a library's native code may
+        crash the process.
     name : str
-        Of the thread.
+        Name of the thread.
 
     Raises
     ------
@@ -81,7 +81,7 @@ class ShieldedCall:
             _running.add(self)
         try:
             self._value = function()
-        except BaseException as error:  # handed to whoever asks for the result
+        except BaseException as error:  # raised by result()
             self._error = error
         finally:
             self.ended = True
@@ -89,7 +89,7 @@ class ShieldedCall:
             _running.discard(self)
 
     def wait(self, seconds: float = float("inf")) -> bool:
-        """Wait for its end, that long at most; whether it has ended."""
+        """Wait for the call to end, for at most ``seconds``; returns whether it has ended."""
         until = time.monotonic() + seconds
         while not self.ended:
             left = until - time.monotonic()
@@ -99,26 +99,26 @@ class ShieldedCall:
                 self._wake.get(timeout=min(left, POLL_INTERVAL))
             except Empty:
                 continue
-            self._wake.put(None)  # another thread may wait too
+            self._wake.put(None)  # wakes other waiting threads
         return True
 
     def result(self) -> Any:
-        """What the function returned, or raise what it raised; only once it has ended."""
+        """The function's return value, or raises its exception. The call must have ended."""
         if self._error is not None:
             raise self._error
         return self._value
 
 
 def run_shielded(function: Callable[[], T]) -> T:
-    """Call ``function()`` so that an interrupt reaches the caller at once and never the function.
+    """Call ``function()`` so that Ctrl-C interrupts the caller at once and never the function.
 
-    In threads other than the main one, and where no thread can be started, it is simply called.
+    Outside the main thread, or if no thread can be started, the function is called directly.
     """
     if threading.current_thread() is not threading.main_thread():
         return function()
     try:
         call = ShieldedCall(function)
-    except RuntimeError:  # no room for another stack, or the interpreter is shutting down
+    except RuntimeError:  # no thread can be started, or the interpreter is shutting down
         return function()
     call.wait()
     found: T = call.result()

@@ -24,15 +24,11 @@ INTENDED_PAIRS = {
 CLASHES = {
     "Bound",
     "Context",
-    "Estimate",
     "ExponentialMemory",
     "Grid",
     "Growth",
-    "History",
     "Kernel",
     "L1",
-    "Lane",
-    "Layout",
     "Line",
     "MittagLeffler",
     "Namespace",
@@ -42,13 +38,9 @@ CLASHES = {
     "Price",
     "Row",
     "Rule",
-    "Samples",
-    "Snapshot",
     "Spectrum",
     "Stepper",
     "Tools",
-    "Trial",
-    "Verdict",
 }
 #: Folders whose underscored modules are still imported from outside. No entry may be added.
 OPEN_FOLDERS = {

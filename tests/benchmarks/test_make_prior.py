@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import make_prior
 from hpfracc.engine.execution.calibration import CalibrationReport, Series, Timing
-from hpfracc.engine.selection.placement import Placement
+from hpfracc.engine.selection.request import Placement
 
 
 def test_a_time_above_that_of_a_larger_call_is_a_disturbance():

@@ -9,7 +9,7 @@ import pytest
 
 from hpfracc._arrays import device_of
 from hpfracc.lattice import Lattice, UnifiedCatalyticLattice
-from hpfracc.lattice._costs import to_host
+from hpfracc.lattice.costs import to_host
 
 pytestmark = pytest.mark.gpu
 

@@ -274,10 +274,10 @@ def kernel(operation: str, backend: str, algorithm: str) -> Kernel:
 def load_kernels(operation: str, backend: str) -> dict[str, Kernel]:
     """Kernels from the backend's own file, or made from the generic one for its library."""
     if _kernel_file(operation, backend).exists():
-        module = _optional.import_whole(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
+        module = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
         own: dict[str, Kernel] = module.KERNELS
         return own
-    module = _optional.import_whole(f"hpfracc.engine.backends.generic.{operation}")
+    module = _optional.import_shielded(f"hpfracc.engine.backends.generic.{operation}")
     made: dict[str, Kernel] = module.make_kernels(namespace(backend))
     return made
 

@@ -16,8 +16,9 @@ from hpfracc.engine.memory.forecast import ForecastRow, forecasts
 from hpfracc.engine.memory.host import HostMemory, HostProbe
 from hpfracc.engine.memory.staging import RingStats, staging_stats
 from hpfracc.engine.memory.units import parse_bytes
-from hpfracc.engine.selection.explain import as_text, format_bytes
+from hpfracc.engine.selection.explain import as_text
 from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.formats import format_bytes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
