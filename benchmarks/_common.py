@@ -17,11 +17,11 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def machine_line() -> str:
-    """Processor, cores, cards and library versions, in one line."""
+    """Processor, cores, GPUs and library versions, in one line."""
     machine = hardware.machine()
-    cards = ", ".join(gpu.name for gpu in machine.gpus) or "no GPU"
+    gpus = ", ".join(gpu.name for gpu in machine.gpus) or "no GPU"
     libraries = ", ".join(f"{name} {version}" for name, version in machine.libraries.items() if version)
-    return f"{machine.cpu.model} ({machine.cpu.allotment}), {cards}; Python {machine.python}; {libraries}"
+    return f"{machine.cpu.model} ({machine.cpu.allotment}), {gpus}; Python {machine.python}; {libraries}"
 
 
 def heading(title: str) -> str:
@@ -40,7 +40,7 @@ def timed_in_rounds(
 ) -> dict[str, float]:
     """Seconds a call of each contestant, all taking turns so that a disturbance hits them alike.
 
-    A turn begins with a call that does not count: what ran before leaves caches cold and a card's clock low. Those
+    A turn begins with a call that does not count: what ran before leaves caches cold and a GPU's clock low. Those
     more than ten times slower than the quickest get one turn: they would only make the others cold.
     """
     found: dict[str, list[float]] = {}

@@ -1,6 +1,6 @@
 """Causal convolution from 16 to 1e7 points: what ``auto`` chose, and its time over the best arm's time.
 
-Host arrays on every machine, arrays resident on the card where there is one, and beside them the bare library call.
+Host arrays on every machine, arrays resident on the GPU where there is one, and beside them the bare library call.
 An arm is called as a user would call it if the choice were fixed: through the same operation, with a plan that never
 thinks again; the ratio is the median over pairs of neighbouring turns. What the operation itself adds to a bare kernel
 stands in the column "kernel" and in ``benchmarks/overhead.py``. Run with ``python benchmarks/convolution.py [--largest
@@ -20,10 +20,10 @@ from _common import heading, print_table, ratio_in_rounds, show, timed_in_rounds
 
 import hpfracc as hf
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.binding import bind
+from hpfracc.engine.execution.bind import bind
 from hpfracc.engine.execution.calibration import calibrate
 from hpfracc.engine.execution.operation import Operation, _key
-from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.selection.candidates import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 
@@ -54,7 +54,7 @@ def contestants(weights: Any, signal: Any, key: str) -> tuple[dict[str, Callable
             alone = Operation(operation.primitive)
             plan = alone._new_plan(_key((weights, signal), None, key, {}), (weights, signal), None, key, {})
             plan.adopt(bound, plan.decision, plan.option)
-            plan.attention = math.inf
+            plan.review_at = math.inf
             fixed[arm.name] = lambda call=alone: call(weights, signal, weights_key=key)
             fixed[arm.name]()
     return fixed, kernels
@@ -157,7 +157,7 @@ def main() -> None:
             row["bare"] = pair["bare"]
             row["over_bare"] = pair["auto"] / pair["bare"]
             resident.append(row)
-        report("arrays resident on the card (torch)", resident)
+        report("arrays resident on the GPU (torch)", resident)
         print("\nover the bare rfft, multiply, irfft of PyTorch (transform of the weights kept in both)")
         print_table(
             ("points", "bare", "auto / bare"),

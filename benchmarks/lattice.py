@@ -2,7 +2,7 @@
 
     python benchmarks/lattice.py                  build, paths, pairs, analysis, mazes; some two minutes
     python benchmarks/lattice.py --device cuda    the distance map of an 8192 x 8192 maze and the fractional Laplacian
-                                                  on 512^3 points, on the card and on the host
+                                                  on 512^3 points, on the GPU and on the host
 
 Every library gets the graph in the form it likes best, built before the clock starts; what building takes stands in a
 row of its own.
@@ -21,7 +21,8 @@ from _common import heading, print_table, show, write_json
 from scipy.sparse import csgraph
 
 import hpfracc as hf
-from hpfracc.lattice import Lattice, _search
+from hpfracc.lattice import Lattice
+from hpfracc.lattice import search as path_search
 
 Rows = list[list[str]]
 
@@ -238,25 +239,27 @@ def pairs(table: Table, side: int = 1024) -> Rows:
     }
     rows: Rows = []
     for name, lattice in lattices.items():
-        chosen = "astar" if lattice._costs.least >= _search._STRONG * lattice._costs.mean else "bidirectional"
+        chosen = (
+            "astar" if lattice._costs.minimum >= path_search.MIN_ASTAR_RATIO * lattice._costs.mean else "bidirectional"
+        )
         quarter, last = tuple(n // 4 for n in lattice.shape), tuple(n - 1 for n in lattice.shape)
         ends = {"corners": ((0,) * lattice.ndim, last), "quarters": (quarter, tuple(3 * n for n in quarter))}
         for what, (start, end) in ends.items():
             a, b = lattice.geometry.place(start), lattice.geometry.place(end)
 
             def search(method: str, lattice: Lattice = lattice, a: int = a, b: int = b) -> float:
-                return _search.search_path(lattice.geometry, lattice._costs, a, b, method)[1]
+                return path_search.search_path(lattice.geometry, lattice._costs, a, b, method)[1]
 
-            times = {method: best(lambda method=method: search(method), 0.5, 10) for method in _search.METHODS}
+            times = {method: best(lambda method=method: search(method), 0.5, 10) for method in path_search.METHODS}
             assert np.isclose(times["astar"][1], times["bidirectional"][1])
-            shown = [show(times[method][0]) for method in _search.METHODS]
+            shown = [show(times[method][0]) for method in path_search.METHODS]
             rows.append([name, what, *shown, chosen])
             table.data[f"pair, {name}, {what}"] = {method: seconds for method, (seconds, _) in times.items()}
     return rows
 
 
-def on_the_card() -> Rows:
-    """Time on the card, on the host, and their ratio."""
+def on_the_gpu() -> Rows:
+    """Time on the GPU, on the host, and their ratio."""
     import torch
 
     rows: Rows = []
@@ -284,17 +287,17 @@ def on_the_card() -> Rows:
         arms = {f"cupy by {name}": kernel.run for name, kernel in KERNELS.items()} | {"chosen": hf.stencil_relax}
         for name, run in arms.items():
             run(*small)
-            card, found = best(lambda run=run: resident(run), 5.0, 3)
+            gpu, found = best(lambda run=run: resident(run), 5.0, 3)
             assert np.allclose(cupy.asnumpy(found), truth)
-            rows.append(["", f"{name}, arrays on the card", show(card), f"{seconds / card:.1f}"])
+            rows.append(["", f"{name}, arrays on the GPU", show(gpu), f"{seconds / gpu:.1f}"])
         there, found = best(lambda: hf.stencil_relax(weights, start, backend="cupy"), 5.0, 3)
         rows.append(["", "cupy, there and back", show(there), f"{seconds / there:.1f}"])
         del held, found
         cupy.get_default_memory_pool().free_all_blocks()
     tensors = tuple(torch.as_tensor(array, device="cuda") for array in (weights, start))
-    card, found = best(lambda: by_torch("tiles", tensors), 0.0)
+    gpu, found = best(lambda: by_torch("tiles", tensors), 0.0)
     assert np.allclose(found.cpu().numpy(), truth)
-    rows.append(["", "torch by tiles, tensors on the card", show(card), f"{seconds / card:.2f}"])
+    rows.append(["", "torch by tiles, tensors on the GPU", show(gpu), f"{seconds / gpu:.2f}"])
     del tensors, found
     side = 2048
     lattice, source = maze(side)
@@ -304,9 +307,9 @@ def on_the_card() -> Rows:
     rows.append([f"map of a {side} x {side} maze, float64", "host, numba", show(seconds), "1"])
     tensors = tuple(torch.as_tensor(array, device="cuda") for array in (lattice._costs.host, start))
     for algorithm, words in (("tiles", "torch by tiles"), ("relax", "torch, rounds over all points")):
-        card, found = best(lambda algorithm=algorithm: by_torch(algorithm, tensors), 0.0)
+        gpu, found = best(lambda algorithm=algorithm: by_torch(algorithm, tensors), 0.0)
         assert np.allclose(found.cpu().numpy(), truth)
-        rows.append(["", words, show(card), f"{seconds / card:.2f}"])
+        rows.append(["", words, show(gpu), f"{seconds / gpu:.2f}"])
 
     return rows + cube(True, "periodic") + cube(False, "bounded")
 
@@ -328,24 +331,24 @@ def cube(periodic: bool, kind: str) -> Rows:
 
     fractional = Lattice((512,) * 3, periodic).fractional(1.5)
     field = np.random.default_rng(0).standard_normal((512,) * 3, dtype=np.float32)
-    # Once, as on the card: making the symbol counts on both.
+    # Once, as on the GPU: making the symbol counts on both.
     with hf.config(never={"spectral_multiply": ["torch", "jax", "cupy"]}):
         seconds, truth = best(lambda: fractional.apply(field), 0.0)
     where = hf.last_decision().arm
     tensor = torch.as_tensor(field, device="cuda")
     fractional.apply(tensor)
 
-    def on_card() -> Any:
+    def on_gpu() -> Any:
         found = fractional.apply(tensor)
         torch.cuda.synchronize()
         return found
 
-    card, found = best(on_card, 3.0, 20)
+    gpu, found = best(on_gpu, 3.0, 20)
     assert np.allclose(found.cpu().numpy(), truth, atol=1e-3)
     torch.cuda.empty_cache()
     return [
         [f"fractional Laplacian, 512^3 {kind}, float32", f"host, {where}", show(seconds), "1"],
-        ["", "torch, tensor on the card", show(card), f"{seconds / card:.0f}"],
+        ["", "torch, tensor on the GPU", show(gpu), f"{seconds / gpu:.0f}"],
     ]
 
 
@@ -354,8 +357,8 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     arguments = parser.parse_args()
     if arguments.device == "cuda":
-        print(heading("Lattices on the card"))
-        rows = on_the_card()
+        print(heading("Lattices on the GPU"))
+        rows = on_the_gpu()
         print_table(["task", "where", "time", "times as fast as the host"], rows)
         write_json("lattice-cuda", {"rows": rows})
         return

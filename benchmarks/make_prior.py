@@ -2,9 +2,9 @@
 
 Runs a thorough calibration with nothing known before and merges what it finds into
 ``src/hpfracc/engine/selection/prior.json``. What other machines measured of other arms is kept, so the processor's part
-and the cards' part can come from two machines: ``--only cpu`` or ``--only cards`` says which part this one is for.
+and the GPUs' part can come from two machines: ``--only cpu`` or ``--only gpus`` says which part this one is for.
 
-    python benchmarks/make_prior.py [--budget SECONDS] [--passes N] [--only cpu|cards] [--operation NAME] [--out FILE]
+    python benchmarks/make_prior.py [--budget SECONDS] [--passes N] [--only cpu|gpus] [--operation NAME] [--out FILE]
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import hpfracc as hf
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.calibration import CalibrationReport, Series, Step, calibrate
-from hpfracc.engine.selection import prior
-from hpfracc.engine.selection.prior import general_name
+from hpfracc.engine.selection import knowledge
+from hpfracc.engine.selection.knowledge import general_name
 
-PACKAGED = Path(prior.__file__).with_name("prior.json")
+PACKAGED = Path(knowledge.__file__).with_name("prior.json")
 #: Knots kept of one arm: those between which straight lines are closest to all that was measured.
 MOST_KNOTS = 10
 #: A knot that moves the curve by less than this (a ratio) says nothing.
@@ -77,7 +77,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--budget", type=float, default=75.0, metavar="SECONDS", help="of one pass (default: 75)")
     parser.add_argument("--passes", type=int, default=2, help="so often, the best times count (default: 2)")
-    parser.add_argument("--only", choices=("cpu", "cards"), help="the part of the prior that this machine measures")
+    parser.add_argument("--only", choices=("cpu", "gpus"), help="the part of the prior that this machine measures")
     parser.add_argument("--operation", action="append", metavar="NAME", help="only this one (may be repeated)")
     parser.add_argument("--out", type=Path, default=PACKAGED)
     return parser.parse_args()
@@ -106,7 +106,7 @@ def describe(report: CalibrationReport, only: str | None, operations: Sequence[s
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "part": f"{part}: {', '.join(operations)}" if operations else part,
         "processor": f"{machine.cpu.model}, {len(machine.cpu.affinity)} threads",
-        "cards": [card.name for card in machine.gpus],
+        "gpus": [gpu.name for gpu in machine.gpus],
         "libraries": {name: version for name, version in machine.libraries.items() if version},
         "timings": report.measurements,
     }
@@ -116,8 +116,8 @@ def collect_knots(report: CalibrationReport, only: str | None) -> Knots:
     """Operation to arm to start to dtype to [[work, seconds], ...], thinned and rounded."""
     found: Knots = {}
     for series, arm, start, points in curves(report):
-        on_card = "@cpu" not in arm
-        if (only == "cpu" and on_card) or (only == "cards" and not on_card):
+        on_gpu = "@cpu" not in arm
+        if (only == "cpu" and on_gpu) or (only == "gpus" and not on_gpu):
             continue
         kept = f"{series.operation}+prepared" if series.variant == "prepared" else series.operation
         row = found.setdefault(kept, {}).setdefault(arm, {}).setdefault(start, {})
@@ -126,7 +126,7 @@ def collect_knots(report: CalibrationReport, only: str | None) -> Knots:
 
 
 def curves(report: CalibrationReport) -> Iterator[tuple[Series, str, str, list[tuple[float, float]]]]:
-    """Each arm's times along its work. An arm on a card is told by operands that lie there: copies are priced apart."""
+    """Each arm's times along its work. An arm on a GPU is told by operands that lie there: copies are priced apart."""
     for series, sizes in report.timings.items():
         points: dict[str, dict[float, float]] = {}
         for row in sizes.values():
@@ -173,10 +173,10 @@ def collect_compiles(report: CalibrationReport, only: str | None) -> dict[str, f
         if series.variant == "prepared" or timing.first is None or timing.first < LEAST_COMPILE:
             continue
         kernel, _, device = timing.arm.partition("@")
-        on_card = not device.startswith("cpu")
-        if (only == "cpu" and on_card) or (only == "cards" and not on_card):
+        on_gpu = not device.startswith("cpu")
+        if (only == "cpu" and on_gpu) or (only == "gpus" and not on_gpu):
             continue
-        place = "cuda*" if on_card else "cpu*"
+        place = "cuda*" if on_gpu else "cpu*"
         exact.setdefault(f"{kernel}@{place}", []).append(timing.first)
         backend = kernel.partition(":")[0]
         if backend in COMPILERS:

@@ -1,7 +1,7 @@
-"""Memory: predictions against peaks, a guard that costs nothing, a process that may have less than its data, a card.
+"""Memory: predictions against peaks, a guard that costs nothing, a process that may have less than its data, a GPU.
 
 Run with ``python benchmarks/memory.py`` for the tables of this host; ``--showcase full`` convolves 4 GiB of samples
-under a limit of 2 GiB; ``--device cuda`` runs what needs a card.
+under a limit of 2 GiB; ``--device cuda`` runs what needs a GPU.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def guard() -> None:
     x = np.ones(300_000)
     with hf.use_backend("numpy"):
         hf.elementwise("x + 1", x=x)
-    operation = hf.engine.execution.catalogue.get_operation("elementwise")
+    operation = hf.engine.execution.operation.get_operation("elementwise")
     plan = next(plan for plan in operation._plans.values() if plan.guard is not None)
     rounds = []
     for _ in range(400):
@@ -177,11 +177,11 @@ def batches(device: str) -> None:
     write_json(f"memory_batches_{device.partition(':')[0]}", found)
 
 
-# On a card.
+# On a GPU.
 
 
-def on_card(device: str) -> None:
-    """A job ten times its budget, a thousand random ones, and a card that somebody else has filled."""
+def on_gpu(device: str) -> None:
+    """A job ten times its budget, a thousand random ones, and a GPU that somebody else has filled."""
     import hpfracc as hf
     from hpfracc import memory
 
@@ -198,7 +198,7 @@ def on_card(device: str) -> None:
     error = max(float(np.abs(result[row] / (row + 1) - whole).max() / np.abs(whole).max()) for row in (0, 1279, 2559))
     decision = hf.last_decision()
     print_table(
-        ("20 GiB job, 2 GiB of the card", ""),
+        ("20 GiB job, 2 GiB of the GPU", ""),
         [("time", f"{seconds:.1f} s"), ("pieces", decision.chunks), ("arm", decision.arm), ("error", f"{error:.1e}")],
     )
     del signal, result
@@ -247,7 +247,7 @@ sys.stdin.read()
 
 
 def filled(device: str) -> None:
-    """Another process takes 95 % of the card; what the engine does, and what it says."""
+    """Another process takes 95 % of the GPU; what the engine does, and what it says."""
     import hpfracc as hf
 
     rows, n = 64, 2**22
@@ -264,7 +264,7 @@ def filled(device: str) -> None:
         refused = [row.refused for row in decision.candidates if row.refused and device in row.refused]
         right = bool(np.allclose(result[-1, :: n // 64], np.arange(1.0, n + 1)[:: n // 64], rtol=1e-9))
         rows = [("right", right), ("arm", decision.arm), ("pieces", decision.chunks), ("time", f"{seconds:.1f} s")]
-        print_table(("card 95 % full, a job of 25 GiB", ""), [*rows, ("why", (refused or [decision.reason])[0][:90])])
+        print_table(("GPU 95 % full, a job of 25 GiB", ""), [*rows, ("why", (refused or [decision.reason])[0][:90])])
     finally:
         filler.communicate("")
 
@@ -298,7 +298,7 @@ def main() -> None:
     batches(device)
     if device != "cpu":
         print()
-        on_card(device)
+        on_gpu(device)
     else:
         print(flush=True)
         showcase("small", options.folder)

@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--direct", type=int, default=20_000, help="most points for the direct sum")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--backend", default=None, help="one backend for all sizes, so that the slope is its own")
-    parser.add_argument("--device", default="cpu", help="cpu for NumPy arrays, cuda for tensors on the card")
+    parser.add_argument("--device", default="cpu", help="cpu for NumPy arrays, cuda for tensors on the GPU")
     arguments = parser.parse_args()
     place, synchronize = (lambda array: array), (lambda: None)
     if arguments.device != "cpu":

@@ -1,4 +1,4 @@
-"""Mittag-Leffler: real and complex points a second on one core (or on a card), and errors against mpmath's table.
+"""Mittag-Leffler: real and complex points a second on one core (or on a GPU), and errors against mpmath's table.
 
 Run with ``python benchmarks/special.py [--points 200000] [--device cuda]``. The bar for real points is 1e6 a second on
 one core, and a relative error of 1e-13 max(1, kappa/100), kappa = abs(z E'(z)/E(z)), at every point of the table.
@@ -101,7 +101,7 @@ def main() -> None:
     names = ("numpy", "numba", "torch") if options.device == "cpu" else ("torch", "cupy")
     backends = [name for name in names if registry.unavailable(name) is None]
     device = "cpu" if options.device == "cpu" else "cuda:0"
-    where = "one core" if device == "cpu" else "one card"
+    where = "one core" if device == "cpu" else "one GPU"
     points = options.points if device == "cpu" else 10 * options.points
     print(heading(f"Mittag-Leffler function, double precision, {where}"))
     rng = np.random.default_rng(0)

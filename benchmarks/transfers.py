@@ -1,4 +1,4 @@
-"""Copies between the host and the card: the engine's staged ones beside PyTorch's and CuPy's plain ones, in GB/s.
+"""Copies between the host and the GPU: the engine's staged ones beside PyTorch's and CuPy's plain ones, in GB/s.
 
 Run with ``python benchmarks/transfers.py [--largest 10000000] [--seconds 0.5] [--chunk-mib 2 4 8] [--slots 3 4]``; with
 ``--chunk-mib`` or ``--slots`` the ring is tried in those forms too.
@@ -122,7 +122,7 @@ def report(title: str, rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """A table for each library that sees a card."""
+    """A table for each library that sees a GPU."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--largest", type=int, default=SIZES[-1])
     parser.add_argument("--seconds", type=float, default=0.5, help="time for each size and direction")
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, nargs="*", default=[])
     options = parser.parse_args()
     sizes = [n for n in SIZES if n <= options.largest]
-    print(heading("Transfers between host and card, float64"))
+    print(heading("Transfers between host and GPU, float64"))
     data: dict[str, Any] = {}
     for name in ("torch", "cupy"):
         if not is_installed(name) or DEVICE not in registry.adapter(name).devices():

@@ -23,8 +23,8 @@ from hpfracc import cli
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import KernelSpec
+from hpfracc.engine.numerics.expression import FUNCTIONS
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives._expression import FUNCTIONS
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Primitive
 from hpfracc.profiling.document import read_schema
 
@@ -106,7 +106,7 @@ def _operation(name: str, primitive: Primitive) -> Iterator[str]:
         (
             f'- `hf.explain("{name}", shape=...)` imagines: {_sentence(primitive.example)}',
             f"- Counted as work: {_sentence(primitive.work)}",
-            f"- Memory beyond operands and result: {_sentence(primitive.workspace)}",
+            f"- Workspace, of which kernels hold some copies: {_sentence(primitive.workspace)}",
             f"- The answer that kernels are tested against: {_sentence(primitive.reference)}",
         )
     )

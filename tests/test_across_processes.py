@@ -24,7 +24,7 @@ from hpfracc import errors, lattice, memory
 from hpfracc.analytics import PerformanceMonitor, UsageTracker
 from hpfracc.engine.execution.pressure.growth import Growth
 from hpfracc.profiling import Profiler, Span, get_profiler
-from hpfracc.profiling.comparison.verdicts import Comparison, Rules, SpanComparison
+from hpfracc.profiling.comparison import Comparison, Rules, SpanComparison
 from hpfracc.solvers.ode import problems
 
 GRID = np.linspace(0.0, 1.0, 33)
@@ -50,7 +50,7 @@ LEFT_OUT = {hf.FractionalOperator, memory.Spillable}
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
-    """Every public name: of the package and of each of its public modules."""
+    """Public names of the package and of each of its public modules."""
     for module in ("hpfracc", *(f"hpfracc.{name}" for name in sorted(hf._MODULES)), "hpfracc.solvers.ode.problems"):
         for name in getattr(importlib.import_module(module), "__all__", ()):
             yield f"{module}.{name}", getattr(importlib.import_module(module), name)
@@ -65,7 +65,7 @@ def decay(t: float, y: Any) -> Any:
 
 
 def solved(**options: Any) -> hf.FODEResult:
-    """Solved with functions that cannot be pickled, as most users' are."""
+    """A solution whose right-hand side is a lambda, which cannot be pickled."""
     return hf.solve_fode(lambda t, y: -2.0 * y, (0.0, 1.0), [1.0], 0.7, dense_output=True, **options)
 
 
@@ -159,7 +159,7 @@ def _reference() -> problems.Reference:
 
 
 def example(kind: type) -> tuple[Any, Callable[[Any], Any]]:
-    """One of a class, and what of it has to be the same afterwards."""
+    """An instance of a class, and a function of it that must be equal after the round trip."""
     if kind in EXAMPLES:
         make, look = EXAMPLES[kind]
         return make(), look
@@ -189,7 +189,7 @@ def the_same(one: Any, two: Any) -> bool:
     ids=lambda kind: kind.__qualname__,
 )
 def test_every_public_class_travels(kind: type):
-    """What comes back tells and does the same."""
+    """The copy has the same values and behaviour."""
     made, look = example(kind)
     for way, go in WAYS.items():
         assert the_same(look(made), look(go(made))), way
@@ -197,7 +197,7 @@ def test_every_public_class_travels(kind: type):
 
 @pytest.mark.parametrize("kind", BOUND, ids=lambda kind: kind.__qualname__)
 def test_what_belongs_to_its_process_says_so(kind: type):
-    """Recorders, monitors and pools are refused with what to send instead."""
+    """Pickling recorders, monitors and pools raises an error that says what to send instead."""
     for way, go in WAYS.items():
         with pytest.raises(TypeError, match="process"):
             go(BOUND[kind]())
@@ -205,7 +205,7 @@ def test_what_belongs_to_its_process_says_so(kind: type):
 
 
 def test_every_public_function_and_operation_travels():
-    """By name, so that the other process has its own; copies are the thing itself."""
+    """Functions are pickled by name; a copy is the same object."""
     for name, value in public_names():
         if callable(value) and not inspect.isclass(value):
             for way, go in WAYS.items():
@@ -225,7 +225,7 @@ def all_errors() -> list[type[BaseException]]:
 
 
 class StubbornError(Exception):
-    """What another library may raise: it cannot be made again from its arguments."""
+    """An exception of another library that cannot be rebuilt from its arguments."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -245,7 +245,7 @@ def an_error(kind: type[BaseException]) -> BaseException:
 
 @pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__qualname__)
 def test_every_error_and_warning_travels(kind: type[BaseException]):
-    """With its message, attributes, notes and cause; what cannot be made again arrives as its text."""
+    """Message, attributes, notes and cause survive; a cause that cannot be pickled is replaced by its text."""
     made = an_error(kind)
     for way, go in WAYS.items():
         found = go(made)
@@ -262,7 +262,7 @@ def test_every_error_and_warning_travels(kind: type[BaseException]):
 
 @pytest.mark.parametrize("make", [decisions, lambda: hf.explain("fft", shape=(64,))], ids=["decision", "explanation"])
 def test_decisions_and_explanations_travel(make: Callable[[], Any]):
-    """They tell the same, in words and as data."""
+    """The copy has the same text and the same data."""
     made = make()
     for way, go in WAYS.items():
         found = go(made)
@@ -291,14 +291,14 @@ def test_decisions_and_explanations_travel(make: Callable[[], Any]):
     ),
 )
 def test_dense_output_travels(options: dict[str, Any]):
-    """The solution between the steps is the same, whatever functions it was solved with."""
+    """The dense output is the same, even if the right-hand side cannot be pickled."""
     made = solved(**options)
     for way, go in WAYS.items():
         assert the_same(told(go(made)), told(made)), way
 
 
 def test_dense_output_of_delays_and_variable_orders_travels():
-    """The same where the past, or the order, is a function."""
+    """The dense output is the same where the history or the order is a function."""
     delayed = hf.solve_fode(
         lambda t, y, past: -past[0], (0.0, 1.0), [1.0], 0.7, delays=[0.3], history=lambda t: np.ones(1),
         dense_output=True,
@@ -310,7 +310,7 @@ def test_dense_output_of_delays_and_variable_orders_travels():
 
 
 def test_every_test_equation_travels():
-    """Each of the library's problems is the same equation afterwards."""
+    """Each test equation is the same after the round trip."""
     for name in problems.__all__:
         make = getattr(problems, name)
         if inspect.isclass(make) or name == "stored_reference":
@@ -344,23 +344,23 @@ def give_back(value: Any) -> Any:
 
 
 def test_there_and_back_by_spawn():
-    """A fresh process takes operations, operators and solutions, and its errors reach the caller instead of hanging."""
+    """Operations, operators and solutions reach a spawned process, and its errors reach the caller."""
     solution = solved(step=0.05).sol
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         tasks = [(hf.fft, SIGNAL), (hf.Caputo(0.5), SIGNAL, GRID), (solution, GRID), (doubled, SIGNAL)]
-        found = pool.map_async(work, tasks).get(timeout=100)
+        found = pool.map_async(work, tasks).get(timeout=500)
         for task, value in zip(tasks, found, strict=True):
             np.testing.assert_allclose(value, work(task), rtol=1e-12, atol=1e-12)
         with pytest.raises(errors.AllBackendsFailedError) as caught:
-            pool.apply_async(fail, ("AllBackendsFailedError",)).get(timeout=100)
+            pool.apply_async(fail, ("AllBackendsFailedError",)).get(timeout=500)
         assert set(caught.value.failures) == {"numpy", "torch"}
 
 
 def test_there_and_back_by_joblib():
-    """Results and decisions go through joblib's workers, by way of cloudpickle too."""
+    """Results and decisions pass through joblib's workers, which use cloudpickle."""
     joblib = pytest.importorskip("joblib")
     made = [solved(step=0.05), decisions(), hf.Riesz(0.5), problems.lorenz()]
-    found = joblib.Parallel(n_jobs=2, timeout=100)(joblib.delayed(give_back)(value) for value in made)
+    found = joblib.Parallel(n_jobs=2, timeout=500)(joblib.delayed(give_back)(value) for value in made)
     assert the_same(told(found[0]), told(made[0]))
     assert as_dicts(found[1]) == as_dicts(made[1])
     assert found[2] == made[2]

@@ -1,4 +1,4 @@
-"""Timings and usage: right, nan where nothing was timed, and kept only where a path is given."""
+"""Timings and usage statistics: correct values, nan where nothing was timed, saved only if a path is given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpfracc.errors import InvalidInputError
 
 
 def test_a_monitor_gives_seconds():
-    """From start to end, nested and repeated."""
+    """Seconds from start to end, for nested and repeated timings."""
     monitor = PerformanceMonitor()
     monitor.start_timing("outer")
     monitor.start_timing("inner")
@@ -31,8 +31,8 @@ def test_a_monitor_gives_seconds():
     assert monitor.get_timings() == {}
 
 
-def test_what_was_not_begun_cannot_end():
-    """Not even if another thread began it."""
+def test_ending_a_timing_that_was_not_started():
+    """Raises an error, even if another thread started one of that name."""
     monitor = PerformanceMonitor()
     thread = threading.Thread(target=monitor.start_timing, args=("x",))
     thread.start()
@@ -42,7 +42,7 @@ def test_what_was_not_begun_cannot_end():
 
 
 def test_statistics_of_usage():
-    """Floats; nan where nothing was timed."""
+    """Statistics are floats; nan where nothing was timed."""
     tracker = UsageTracker()
     empty = tracker.get_statistics()
     assert empty["total_ops"] == 0.0 and math.isnan(empty["avg_time"]) and math.isnan(empty["avg_data_size"])
@@ -63,8 +63,8 @@ def test_statistics_of_usage():
     assert all(isinstance(value, float) for key, value in found.items() if key != "by_name")
 
 
-def test_both_over_one_recorder():
-    """What the monitor times is the time of what the tracker counts."""
+def test_monitor_and_tracker_with_one_recorder():
+    """The monitor's timings are the execution times in the tracker's statistics."""
     monitor = PerformanceMonitor()
     tracker = UsageTracker(recorder=monitor.recorder)
     monitor.start_timing("step")
@@ -78,14 +78,14 @@ def test_both_over_one_recorder():
 @pytest.mark.parametrize(
     "wrong", [{"data_size": -1}, {"data_size": math.nan}, {"execution_time": -1.0}, {"execution_time": math.inf}]
 )
-def test_what_is_no_size_or_time_is_refused(wrong: dict[str, Any]):
-    """With its value."""
+def test_invalid_sizes_and_times(wrong: dict[str, Any]):
+    """The error names the parameter."""
     with pytest.raises(InvalidInputError, match=next(iter(wrong))):
         UsageTracker().record_usage("x", **wrong)
 
 
 def test_nothing_is_written_without_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """``save`` does nothing then."""
+    """Without a path, ``save`` does nothing."""
     monkeypatch.chdir(tmp_path)
     with UsageTracker() as tracker:
         tracker.record_usage("x")
@@ -94,7 +94,7 @@ def test_nothing_is_written_without_a_path(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_totals_are_kept_where_a_path_is_given(tmp_path: Path):
-    """The next tracker goes on from them."""
+    """The next tracker continues from the saved totals."""
     path = tmp_path / "usage.json"
     for _ in range(3):
         with UsageTracker(path) as tracker:
@@ -108,7 +108,7 @@ def test_totals_are_kept_where_a_path_is_given(tmp_path: Path):
     "text", ["{", "[]", '{"format": "other", "version": 1}', '{"format": "hpfracc-usage", "version": 1}']
 )
 def test_a_damaged_file_is_set_aside(text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    """With a warning, and counting begins anew."""
+    """A damaged file is set aside with a warning, and counting starts from zero."""
     path = tmp_path / "usage.json"
     path.write_text(text, encoding="utf-8")
     with caplog.at_level(logging.WARNING, "hpfracc"):

@@ -12,7 +12,7 @@ from hpfracc.errors import ConfigurationError
 
 
 def test_call_applies_to_the_whole_process() -> None:
-    """``config(...)`` stays in force, in other threads too."""
+    """``config(...)`` applies from then on, in other threads too."""
     hf.config(exploration_budget=0.05)
     seen: list[float] = []
     thread = threading.Thread(target=lambda: seen.append(get_settings().exploration_budget))
@@ -23,7 +23,7 @@ def test_call_applies_to_the_whole_process() -> None:
 
 
 def test_block_applies_inside_only_and_to_this_thread_only() -> None:
-    """``with config(...)`` is undone at its end and not seen elsewhere."""
+    """``with config(...)`` ends with the block and is not seen by other threads."""
     seen: list[bool] = []
     with hf.config(deterministic=True):
         assert get_settings().deterministic
@@ -34,8 +34,8 @@ def test_block_applies_inside_only_and_to_this_thread_only() -> None:
     assert seen == [False]
 
 
-def test_blocks_nest_and_can_be_used_again() -> None:
-    """An inner block wins, the outer comes back, and one object may be entered twice."""
+def test_blocks_nest_and_can_be_reused() -> None:
+    """The inner block wins, the outer one is restored, and an object may be entered twice."""
     inner = hf.config(performance_threshold=0.3)
     with hf.config(performance_threshold=0.2, gpu_memory_limit=0.5):
         with inner, inner:
@@ -45,8 +45,8 @@ def test_blocks_nest_and_can_be_used_again() -> None:
     assert get_settings().performance_threshold == 0.1
 
 
-def test_use_backend_nests_and_auto_lifts_it() -> None:
-    """The innermost block counts; ``auto`` gives the choice back to the engine."""
+def test_use_backend_nests_and_auto_cancels_it() -> None:
+    """The innermost block wins; ``auto`` returns the choice to the engine."""
     with hf.use_backend("numpy"):
         with hf.use_backend("numba"):
             assert current_backend() == "numba"
@@ -83,7 +83,7 @@ def test_backend_may_be_given_as_enum_or_in_capitals() -> None:
     ],
 )
 def test_bad_settings_are_refused_and_change_nothing(setting: str, value: object) -> None:
-    """The error names the setting; the settings in force stay."""
+    """The error names the setting, and the settings are unchanged."""
     before = get_settings()
     with pytest.raises(ConfigurationError, match=setting if setting != "pin" or value == ["fft"] else "tensorflow"):
         hf.config(**{setting: value})

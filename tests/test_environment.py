@@ -13,7 +13,7 @@ from hpfracc.errors import ConfigurationError
 
 @pytest.mark.parametrize(("text", "value"), [("1", True), ("0", False), ("true", True), ("False", False)])
 def test_flags(text: str, value: bool) -> None:
-    """``0`` and ``false`` mean no."""
+    """``0`` and ``false`` are False."""
     assert read_environment({"HPFRACC_ENABLE_LEARNING": text}).enable_learning is value
     assert (read_environment({"HPFRACC_FORCE_NUMPY": text}).force == "numpy") is value
 
@@ -35,7 +35,7 @@ def test_flags(text: str, value: bool) -> None:
     ],
 )
 def test_bad_values_name_the_variable_and_the_remedy(variables: dict[str, str], words: str) -> None:
-    """A variable that cannot be obeyed is an error, not a default."""
+    """An invalid variable raises an error; it is not replaced by a default."""
     with pytest.raises(ConfigurationError, match=words):
         read_environment(variables)
 
@@ -48,8 +48,8 @@ def test_forcing_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch
         hf.IntelligentBackendSelector()
 
 
-def test_read_again_whenever_a_selector_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change is seen by the next selector, and by the engine from then on."""
+def test_every_new_selector_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change takes effect with the next selector, and in the engine from then on."""
     assert get_settings().gpu_memory_limit == 0.8
     monkeypatch.setenv("HPFRACC_GPU_MEMORY_LIMIT", "0.25")
     assert get_settings().gpu_memory_limit == 0.8
@@ -58,6 +58,6 @@ def test_read_again_whenever_a_selector_is_made(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_missing_library_names_the_extra() -> None:
-    """Importing what is not there says what to install."""
+    """Importing a missing library raises an error that names what to install."""
     with pytest.raises(hf.errors.MissingDependencyError, match=r"hpfracc\[surely_not_there\]"):
         _optional.import_optional("surely_not_there")

@@ -1,4 +1,4 @@
-"""Files are read within bounds and written as a whole; nothing but plain files is opened or replaced."""
+"""Bounded reads and atomic writes; only regular files are opened or replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hpfracc._files import UnfitFileError, _nesting, parse_json, read_plain, wri
 
 
 def test_written_and_read_back(tmp_path: Path):
-    """What was written is read; a file that was there is replaced, its permissions kept, and nothing is left over."""
+    """A file is written and read back, an existing one is replaced with its permissions kept, no temporary is left."""
     path = tmp_path / "a"
     write_whole(path, [b"one"])
     path.chmod(0o640)
@@ -24,13 +24,13 @@ def test_written_and_read_back(tmp_path: Path):
     assert found.data == b"two three"
     assert stat.S_IMODE(found.status.st_mode) == 0o640
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(UnfitFileError, match="9 bytes, more than the 8"):
+    with pytest.raises(UnfitFileError, match="9 bytes, more than the limit of 8"):
         read_plain(path, 8)
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_stays_and_its_target_is_written(tmp_path: Path, there: bool):
-    """Also through two links, and where the target is not there yet."""
+    """Holds for two links in a row, and for a target that does not exist yet."""
     folder = tmp_path / "real"
     folder.mkdir()
     if there:
@@ -44,8 +44,8 @@ def test_a_link_stays_and_its_target_is_written(tmp_path: Path, there: bool):
     assert os.listdir(folder) == ["target"]
 
 
-def test_what_is_no_plain_file_is_left_alone(tmp_path: Path):
-    """Folders, FIFOs and devices, also behind a link, are neither opened nor replaced."""
+def test_special_files_are_left_alone(tmp_path: Path):
+    """Folders, FIFOs and devices, even behind a link, are neither opened nor replaced."""
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "null").symlink_to(os.devnull)
@@ -53,7 +53,7 @@ def test_what_is_no_plain_file_is_left_alone(tmp_path: Path):
     before = sorted(os.listdir(tmp_path))
     for name in ("folder", "pipe", "null"):
         for attempt in (lambda path: read_plain(path, 100), lambda path: write_whole(path, [b"new"])):
-            with pytest.raises(UnfitFileError, match="not a plain file"):
+            with pytest.raises(UnfitFileError, match="not a regular file"):
                 attempt(tmp_path / name)
     for name in ("loop", "nul\0byte", "lone\ud800"):
         for attempt in (lambda path: read_plain(path, 100), lambda path: write_whole(path, [b"new"])):
@@ -63,8 +63,8 @@ def test_what_is_no_plain_file_is_left_alone(tmp_path: Path):
     assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
 
 
-def test_a_failure_leaves_what_was_there(tmp_path: Path):
-    """An error while the new content is made touches nothing."""
+def test_a_failure_leaves_the_old_file(tmp_path: Path):
+    """An error while the new content is produced changes nothing."""
     path = tmp_path / "a"
     write_whole(path, [b"old"])
 
@@ -81,19 +81,19 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path):
 @pytest.mark.parametrize(
     "data", [b"NaN", b"[1, Infinity]", b"1e999", b"[[[[1]]]]", b'["]", ["]", ["]", [1]]]]', b"\xff", b"[1", b""]
 )
-def test_what_is_not_taken_for_json(data: bytes):
-    """No constant that JSON lacks, no infinite number, no more depth than allowed, brackets in texts aside."""
+def test_invalid_json(data: bytes):
+    """Nonstandard constants, infinite numbers and excessive nesting raise an error."""
     with pytest.raises(ValueError, match="."):
         parse_json(data, 3)
 
 
-def test_what_is_json():
-    """Brackets in texts count for nothing; a byte order mark is passed over."""
+def test_valid_json():
+    """Brackets in strings do not count as nesting; a byte order mark is skipped."""
     assert parse_json(b'\xef\xbb\xbf["[[[[\\"[[[[", [1.5]]', 3) == ['[[[["[[[[', [1.5]]
 
 
 def depth_of(text: str) -> int:
-    """Brackets open at once, counted character by character."""
+    """Nesting depth, counted character by character."""
     depth = deepest = 0
     inside = escaped = False
     for each in text:
@@ -109,8 +109,8 @@ def depth_of(text: str) -> int:
     return deepest
 
 
-def test_the_depth_is_found_exactly():
-    """As counting character by character finds it, in JSON and in what was cut off."""
+def test_the_depth_is_exact():
+    """The depth equals a count character by character, for complete and for truncated JSON."""
     rng = random.Random(7)
 
     def value(depth: int) -> Any:

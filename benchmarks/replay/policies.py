@@ -7,8 +7,8 @@ import random
 import statistics
 from collections.abc import Callable, Collection
 
-from hpfracc.engine.selection.choose import Choice, Chooser, Option
-from hpfracc.engine.selection.cost import CostModel
+from hpfracc.engine.selection.costs import CostModel, Option
+from hpfracc.engine.selection.policy import Choice, Chooser
 from hpfracc.engine.workload import bucket_of
 
 from .simulation import Policy, Times, simulate
@@ -32,7 +32,7 @@ class Engine:
     def __init__(self, group: Group, knots: Collection[int], seed: int = 0) -> None:
         self.costs = CostModel()
         for pattern, seconds in COMPILE_PRIORS.items():
-            self.costs.set_compile_prior(pattern, seconds)
+            self.costs.compiling.set_prior(pattern, seconds)
         self.chooser = Chooser(self.costs)
         #: How often the chooser was asked.
         self.decisions = 0
@@ -62,7 +62,7 @@ class Engine:
             times = [rng.choice(cell.samples) for _ in range(CALIBRATION_RUNS)]
             self.costs.add_knot(option.key, option.x, statistics.quantiles(times, n=4, method="inclusive")[0])
             if option.compile_key is not None:
-                self.costs.add_compile(option.key, option.compile_key, cell.compile, option.x)
+                self.costs.compiling.quote(option.key, option.compile_key, cell.compile, option.x)
 
     def pick(self, n: int) -> str:
         plan = self._plans.get(n)

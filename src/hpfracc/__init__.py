@@ -1,7 +1,7 @@
 """Fractional calculus at the speed of the hardware.
 
-Derivatives, integrals and equations of fractional order for NumPy, PyTorch, JAX and CuPy arrays. For each heavy call an
-engine picks the algorithm, the backend and the device that finish it soonest on this machine.
+Derivatives, integrals and equations of fractional order for NumPy, PyTorch, JAX and CuPy arrays. For each expensive
+call an engine selects the fastest algorithm, backend and device on this machine.
 
 Examples
 --------
@@ -17,27 +17,27 @@ True
 
 Equations
     solve_fode, fdeint
-Operators of samples or of functions; ``t`` are the points, ``alpha`` is the order
+Operators on samples or functions, at points ``t``, of order ``alpha``
     caputo, riemann_liouville, grunwald_letnikov, riemann_liouville_integral, caputo_fabrizio, atangana_baleanu,
     hadamard, caputo_hadamard, marchaud, psi_caputo, tempered, tempered_caputo, variable_order, their integrals,
     weyl, riesz, fractional_laplacian, fractional_difference, create_fractional_derivative, create_fractional_integral;
-    each has a class of the same name (``Caputo(0.5)``), which can be kept, applied and streamed
+    each has a class of the same name (``Caputo(0.5)``), which can be stored, applied and streamed
 Transforms and grids
     frft, fractional_fft, graded_grid
 Special functions
     mittag_leffler, mittag_leffler_derivative, mittag_leffler_matrix, wright, m_wright, gamma, digamma, beta,
     incomplete_beta, generalized_binomial
 The engine
-    explain and last_decision say what is chosen and why; config and use_backend let you decide; operation registers
-    your own work; select_optimal_backend answers for a workload; causal_convolution, history_sum, fft, matmul, ...
-    are its operations
+    explain and last_decision show what is chosen and why; config and use_backend override the choice; operation
+    registers your own work; select_optimal_backend selects for a workload; causal_convolution, history_sum, fft,
+    matmul, ... are its operations
 Modules
     errors, batch, memory, profiling, analytics, lattice, ml, solvers, special, operators
 Command line
     ``hpfracc demo``, ``hpfracc info``, ``hpfracc --help``
 
-``help(hpfracc.caputo)`` describes one name. Names are loaded when they are first used, so that ``import hpfracc`` is
-quick and imports no accelerator library.
+``help(hpfracc.caputo)`` describes one name. Names are loaded on first use, so ``import hpfracc`` is fast and imports no
+accelerator library.
 """
 
 from __future__ import annotations
@@ -84,7 +84,6 @@ if TYPE_CHECKING:
     from hpfracc.operators._atangana_baleanu import AtanganaBaleanu, atangana_baleanu
     from hpfracc.operators._atangana_baleanu_integral import AtanganaBaleanuIntegral, atangana_baleanu_integral
     from hpfracc.operators._atangana_baleanu_riemann import AtanganaBaleanuRiemann, atangana_baleanu_riemann
-    from hpfracc.operators._base import FractionalOperator, OperatorResult
     from hpfracc.operators._caputo import Caputo, caputo
     from hpfracc.operators._caputo_fabrizio import CaputoFabrizio, caputo_fabrizio
     from hpfracc.operators._caputo_fabrizio_integral import CaputoFabrizioIntegral, caputo_fabrizio_integral
@@ -99,7 +98,6 @@ if TYPE_CHECKING:
     from hpfracc.operators._hadamard_integral import HadamardIntegral, hadamard_integral
     from hpfracc.operators._marchaud import Marchaud, marchaud
     from hpfracc.operators._psi_caputo import PsiCaputo, psi_caputo
-    from hpfracc.operators._registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators._riemann_liouville import RiemannLiouville, riemann_liouville
     from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral, riemann_liouville_integral
     from hpfracc.operators._riesz import Riesz, riesz
@@ -110,6 +108,9 @@ if TYPE_CHECKING:
     from hpfracc.operators._variable_order import VariableOrder, variable_order
     from hpfracc.operators._weyl import Weyl, weyl
     from hpfracc.operators._weyl_integral import WeylIntegral, weyl_integral
+    from hpfracc.operators.core.base import FractionalOperator
+    from hpfracc.operators.core.registry import create_fractional_derivative, create_fractional_integral
+    from hpfracc.operators.core.reporting import OperatorResult
     from hpfracc.solvers.ode._fdeint import fdeint
     from hpfracc.solvers.ode._result import FODEResult
     from hpfracc.solvers.ode._solve import solve_fode
@@ -215,7 +216,7 @@ __all__ = [
     "wright",
 ]
 
-#: The module each public name is loaded from; a name that stands for a whole module has no entry.
+#: The module that defines each public name. Public modules have no entry.
 _HOMES: dict[str, str] = {
     "AccuracyWarning": "hpfracc.errors",
     "AtanganaBaleanu": "hpfracc.operators._atangana_baleanu",
@@ -229,14 +230,14 @@ _HOMES: dict[str, str] = {
     "FODEResult": "hpfracc.solvers.ode._result",
     "FractionalDifferencer": "hpfracc.ml._differencer",
     "FractionalLaplacian": "hpfracc.operators._fractional_laplacian",
-    "FractionalOperator": "hpfracc.operators._base",
+    "FractionalOperator": "hpfracc.operators.core.base",
     "GrunwaldLetnikov": "hpfracc.operators._grunwald_letnikov",
     "Hadamard": "hpfracc.operators._hadamard",
     "HadamardIntegral": "hpfracc.operators._hadamard_integral",
     "IntelligentBackendSelector": "hpfracc.engine.selection.selector",
     "Marchaud": "hpfracc.operators._marchaud",
     "Operation": "hpfracc.engine.execution.api",
-    "OperatorResult": "hpfracc.operators._base",
+    "OperatorResult": "hpfracc.operators.core.reporting",
     "OperatorStream": "hpfracc.operators._stream",
     "PsiCaputo": "hpfracc.operators._psi_caputo",
     "RiemannLiouville": "hpfracc.operators._riemann_liouville",
@@ -260,8 +261,8 @@ _HOMES: dict[str, str] = {
     "caputo_hadamard": "hpfracc.operators._caputo_hadamard",
     "causal_convolution": "hpfracc.engine.execution.api",
     "config": "hpfracc._config",
-    "create_fractional_derivative": "hpfracc.operators._registry",
-    "create_fractional_integral": "hpfracc.operators._registry",
+    "create_fractional_derivative": "hpfracc.operators.core.registry",
+    "create_fractional_integral": "hpfracc.operators.core.registry",
     "digamma": "hpfracc.special.gamma_beta",
     "elementwise": "hpfracc.engine.execution.api",
     "explain": "hpfracc._explain",
@@ -309,7 +310,7 @@ _HOMES: dict[str, str] = {
 }
 
 
-#: Modules that are there once they are touched, as ``hf.batch.run(...)``.
+#: Public modules, imported on first access, as in ``hf.batch.run(...)``.
 _MODULES = frozenset(
     {"analytics", "batch", "errors", "lattice", "memory", "ml", "operators", "profiling", "solvers", "special"}
 )
@@ -321,11 +322,11 @@ def _device_clocks() -> list[DeviceClock]:
     return device_clocks()
 
 
-# The profiler lies below the backends and is handed their clocks: by the roof, which alone may know both.
+# The profiler must not import the backends, so the backends' clocks are registered here.
 plug_in(_device_clocks)
 
 
-# Hidden from type checkers, for which any name would otherwise be an attribute.
+# Hidden from type checkers, which would otherwise accept any attribute.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
@@ -335,7 +336,7 @@ if not TYPE_CHECKING:
             value = importlib.import_module(f"{__name__}.{name}")
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        # Kept, so that the next look-up does not come here.
+        # Cached, so that the next lookup does not call this function.
         globals()[name] = value
         return value
 

@@ -1,7 +1,7 @@
 """Settings of the engine: process-wide, or for a ``with`` block.
 
-Read in this order, the later winning: defaults, the environment, ``config(...)`` calls, ``with config(...)`` blocks.
-``use_backend`` is kept apart because it names a choice for the calls inside it, not a way of choosing.
+Precedence, lowest first: defaults, the environment, ``config(...)`` calls, ``with config(...)`` blocks. ``use_backend``
+is separate from the settings: it is a choice for the calls inside its block.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Settings:
     never: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     force: str | None = None
     disabled: frozenset[str] = frozenset()
-    #: Which state of the process-wide settings these were made from.
+    #: Version of the process-wide settings that these were derived from.
     version: int = field(default=0, compare=False, repr=False)
 
     @property
     def explores(self) -> bool:
-        """Whether alternatives may be tried: not when decisions must repeat or nothing may be learned."""
+        """Whether alternatives may be tried. False if decisions must be reproducible or learning is off."""
         return self.enable_learning and not self.deterministic and self.exploration_budget > 0.0
 
 
@@ -88,11 +88,11 @@ def _check(name: str, value: Any) -> Any:
     if name in ("performance_threshold", "exploration_budget"):
         number = _number(name, value)
         if not 0.0 <= number < 1.0:
-            raise ConfigurationError(f"{name}={value!r} is not a share; use a number from 0 up to, not including, 1")
+            raise ConfigurationError(f"{name}={value!r} is not a fraction; use a number of at least 0 and below 1")
         return number
     if name in ("enable_learning", "deterministic", "allow_slow"):
         if not isinstance(value, bool):
-            raise ConfigurationError(f"{name}={value!r} is not a flag; use True or False")
+            raise ConfigurationError(f"{name}={value!r} is not a bool; use True or False")
         return value
     if name == "wisdom":
         if value is None:
@@ -127,7 +127,7 @@ def _backends(operation: Any, backends: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def check_backend(name: Any, *, auto: bool = False) -> str:
-    """The lower-case name of a backend (a string or a ``BackendType``), or :class:`ConfigurationError`."""
+    """Lower-case name of a backend, given as a string or ``BackendType``; raises :class:`ConfigurationError`."""
     text = getattr(name, "value", name)
     text = text.lower() if isinstance(text, str) else text
     allowed = (*BACKENDS, "auto") if auto else BACKENDS
@@ -137,7 +137,7 @@ def check_backend(name: Any, *, auto: bool = False) -> str:
 
 
 class _State:
-    """The process-wide layers. Every change gives ``version`` a new number, so that cached decisions notice."""
+    """The process-wide settings. Every change assigns a new ``version``, which invalidates cached decisions."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -149,7 +149,7 @@ class _State:
         self._issued = 0
 
     def renew(self) -> int:
-        """A number that no earlier state had."""
+        """Assign a version that was never used before, and return it."""
         self._issued += 1
         self.version = self._issued
         return self.version
@@ -170,14 +170,15 @@ class _State:
             return self.base
 
 
-#: Blocks remembered inside one: whoever enters blocks of ever new settings must not fill the memory with them.
-_MOST_CHILDREN = 256
+#: Maximum number of nested contexts cached by one context. Bounds the memory of programs that keep entering blocks with
+#: new settings.
+_MAX_CHILDREN = 256
 
 
 class Context:
-    """What the surrounding ``with`` blocks ask for. One object per block, so identity stands for the whole of it.
+    """Combined settings of the surrounding ``with`` blocks. Equal blocks share one object, so identity compares them.
 
-    ``banned`` are backends that failed in the call that surrounds this one: not even an explicit wish gets them.
+    ``banned`` are backends that failed in the surrounding call. They are not used even if requested explicitly.
     """
 
     __slots__ = ("_children", "_settings", "backend", "banned", "layers", "outer", "waiting")
@@ -193,30 +194,30 @@ class Context:
         self.layers = layers
         self.backend = backend
         self.banned = banned
-        #: A ``config(...)`` of which nobody can tell yet whether it is for a block, and the context without it.
+        #: A ``config(...)`` object that may still be entered as a block, and the context without it.
         self.outer = outer
         self.waiting = waiting
         self._settings: Settings | None = None
         self._children: dict[Hashable, Context] = {}
 
     def with_backend(self, backend: str | None, banned: frozenset[str] = frozenset()) -> Context:
-        """The same with another backend in use: always one object, so that decisions cached under it are found."""
+        """Context with another backend. Returns the same object every time, as a key for cached decisions."""
         banned = self.banned | banned
         if backend == self.backend and banned == self.banned:
             return self
         return self._child((backend, banned), Context(self.layers, backend, banned))
 
     def with_layer(self, layer: dict[str, Any]) -> Context:
-        """The same with further settings: for equal ones the same object."""
+        """Context with further settings. Returns the same object for equal settings."""
         return self._child(_frozen(layer), Context((*self.layers, layer), self.backend, self.banned))
 
-    def _child(self, key: Hashable, made: Context) -> Context:
-        if len(self._children) >= _MOST_CHILDREN:
+    def _child(self, key: Hashable, context: Context) -> Context:
+        if len(self._children) >= _MAX_CHILDREN:
             self._children.clear()
-        return self._children.setdefault(key, made)
+        return self._children.setdefault(key, context)
 
     def settings(self) -> Settings:
-        """The settings in force, worked out once per change of the process-wide ones."""
+        """The current settings, recomputed when the process-wide settings change."""
         if self.outer is not None:
             return _settled(self).settings()
         known = self._settings
@@ -239,15 +240,15 @@ def _frozen(value: Any) -> Hashable:
 state = _State()
 _root = Context()
 _context: ContextVar[Context] = ContextVar("hpfracc_context", default=_root)
-#: What the blocks that are open here will give back. Here and not in the blocks: several threads may share one.
+#: Stack of contexts to restore. Not stored in the blocks, because several threads may enter the same one.
 _outer: ContextVar[tuple[Context, ...]] = ContextVar("hpfracc_outer", default=())
 
-#: The context of the caller. With ``state.version`` it is all that a cached decision depends on.
+#: The caller's context. A cached decision depends on it and on ``state.version`` only.
 current_context = _context.get
 
 
 def _settled(context: Context) -> Context:
-    """The context without a waiting ``config(...)``, which is for no block then and holds for the whole process."""
+    """Apply a pending ``config(...)`` to the whole process, and return the context without it."""
     if context.outer is None or context.waiting is None:
         return context
     waiting = context.waiting()
@@ -265,13 +266,13 @@ def _open(context: Context) -> None:
 
 def _close() -> None:
     outer = _outer.get()
-    if outer:  # a block that was opened elsewhere, in a task that handed it on, has nothing to give back here
+    if outer:  # empty if the block was entered in another task
         _outer.set(outer[:-1])
         _context.set(outer[-1])
 
 
 def get_settings() -> Settings:
-    """The settings in force here: process-wide ones with the surrounding ``with config`` blocks applied."""
+    """The current settings: process-wide ones, overridden by the surrounding ``with config`` blocks."""
     return _context.get().settings()
 
 
@@ -286,7 +287,7 @@ def refresh_environment() -> Environment:
 
 
 def reset() -> None:
-    """Forget every ``config(...)`` call and what was read from the environment."""
+    """Discard all ``config(...)`` calls and the cached environment."""
     with state.lock:
         state.layers.clear()
         state.environment = None
@@ -299,32 +300,32 @@ def reset() -> None:
 class config:
     """Change settings for the whole process, or for a ``with`` block.
 
-    ``hf.config(deterministic=True)`` applies at once and stays. ``with hf.config(deterministic=True): ...`` applies
-    inside the block only, to this thread or task and to hpfracc's own workers started from it. An object that is kept
-    in a variable reaches other threads with the next engine call of the one that made it.
+    ``hf.config(deterministic=True)`` applies from then on. ``with hf.config(deterministic=True): ...`` applies inside
+    the block only, to this thread or task and to hpfracc's own workers started from it. An object that is assigned to a
+    variable takes effect in other threads at the next engine call of the thread that created it.
 
     Parameters
     ----------
     gpu_memory_limit : float
-        Share of a device's free memory that one call may take, above 0 and at most 1 (default 0.8).
+        Fraction of a device's free memory that one call may use, above 0 and at most 1 (default 0.8).
     performance_threshold : float
-        Gain that makes the engine leave the arm it used last (default 0.1, that is 10 %).
+        Speed-up that another arm must promise before the engine switches to it (default 0.1, that is 10 %).
     enable_learning : bool
-        Whether measured times change later choices (default True).
+        Whether measured times influence later choices (default True).
     exploration_budget : float
-        Share of the total run time that may go into trying alternatives (default 0.01).
+        Fraction of the total run time that may be spent on trying alternatives (default 0.01).
     deterministic : bool
-        The same decisions every time: no exploration, no updates (default False).
+        Whether decisions must be reproducible: no exploration, no updates (default False).
     allow_slow : bool
-        Whether a call runs for which memory leaves only a way that is predicted to take more than a minute, and ten
-        times as long as with memory enough; otherwise that is an :class:`~hpfracc.errors.OutOfMemoryError` (default
-        False). A call that names its backend always runs.
+        Whether to run a call for which memory leaves only an algorithm that is predicted to take more than a minute and
+        ten times as long as with enough memory. Otherwise it raises :class:`~hpfracc.errors.OutOfMemoryError` (default
+        False). A call with an explicit backend always runs.
     wisdom : path, "off" or None
-        Where what is learned is kept; None is the user's cache folder.
+        Folder in which measurements are stored. None is the user's cache folder.
     pin : dict of str to str
-        Operation to the one backend it must run on.
+        Operations mapped to the one backend they must run on.
     never : dict of str to list of str
-        Operation to the backends it must not run on.
+        Operations mapped to backends they must not run on.
 
     Examples
     --------
@@ -335,17 +336,18 @@ class config:
 
     def __init__(self, **settings: Unpack[SettingsOptions]) -> None:
         self._layer = _checked(settings)
-        self._key = object()  # and not the object itself, whose end says that it was a call
+        self._key = object()  # not self: a reference to self would prevent __del__
         self._resets = state.resets
-        # Other threads must not see what may be meant for a block; this one sees it at its next engine call.
+        # It may still become a ``with`` block, so other threads must not see it yet. This thread applies it at its next
+        # engine call.
         context = _settled(_context.get())
-        context.settings()  # an environment that cannot be obeyed is refused here, and not when this object is let go
+        context.settings()  # reports an invalid environment here and not in __del__
         self._waiting = True
         _context.set(Context(context.layers, context.backend, context.banned, context, weakref.ref(self)))
 
     def __del__(self) -> None:
         if getattr(self, "_waiting", False) and not sys.is_finalizing():
-            self._apply()  # nobody can enter it any more: it was a call
+            self._apply()  # it can no longer be entered as a block
             _settled(_context.get())
 
     def _apply(self) -> None:
@@ -357,7 +359,7 @@ class config:
 
     @staticmethod
     def check(settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The same settings, checked; nothing is changed."""
+        """Check settings without applying them, and return them in normalised form."""
         return _checked(settings)
 
     def _withdraw(self) -> None:
@@ -380,7 +382,7 @@ class config:
         _close()
 
 
-# What help() and editors of a running session show: each setting by name, with its default.
+# Shown by help() and notebooks: each setting by name, with its default.
 config.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     [
         inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
@@ -394,9 +396,9 @@ config.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 
 
 class use_backend:
-    """Run every engine call inside the block on one backend, or refuse it with the reason.
+    """Run every engine call inside the block on one backend. A call that the backend cannot run raises an error.
 
-    ``"auto"`` lifts an outer choice. The choice belongs to this thread or task and to hpfracc's own workers started
+    ``"auto"`` cancels an outer choice. The choice applies to this thread or task and to hpfracc's own workers started
     inside the block.
 
     Examples

@@ -1,7 +1,7 @@
 """The ``HPFRACC_*`` environment variables, read strictly.
 
-A flag is ``1``, ``0``, ``true`` or ``false``; anything else is an error that names the variable, because a flag that
-was misread is obeyed in silence for ever after.
+A flag is ``1``, ``0``, ``true`` or ``false``. Anything else raises an error that names the variable, because a misread
+flag would go unnoticed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hpfracc._optional import EXTRAS, is_installed
 from hpfracc.errors import ConfigurationError
 
-#: Every backend hpfracc knows, in the order in which ties are broken.
+#: All backends, in the order in which ties are broken.
 BACKENDS: tuple[str, ...] = ("numpy", "numba", "torch", "jax", "cupy")
 
 _FLAGS = {"1": True, "true": True, "0": False, "false": False}
@@ -21,7 +21,7 @@ _FLAGS = {"1": True, "true": True, "0": False, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the environment asks for; ``None`` where it is silent."""
+    """Settings from the environment; ``None`` where a variable is not set."""
 
     force: str | None = None
     disabled: frozenset[str] = frozenset()
@@ -31,19 +31,19 @@ class Environment:
 
 
 def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
-    """Parse the variables (``os.environ`` when none are given) or raise :class:`ConfigurationError`."""
+    """Parse the variables, by default ``os.environ``; raises :class:`ConfigurationError`."""
     source = os.environ if variables is None else variables
     forced = [name for name in BACKENDS if _flag(source, f"HPFRACC_FORCE_{name.upper()}")]
     disabled = frozenset(name for name in BACKENDS if _flag(source, f"HPFRACC_DISABLE_{name.upper()}"))
     if len(forced) > 1:
         names = " and ".join(f"HPFRACC_FORCE_{name.upper()}" for name in forced)
-        raise ConfigurationError(f"{names} are all set: only one backend can be forced; unset the others")
+        raise ConfigurationError(f"{names} are all set, but only one backend can be forced; unset the others")
     force = forced[0] if forced else None
     if force in disabled:
         upper = str(force).upper()
         raise ConfigurationError(
-            f"HPFRACC_FORCE_{upper} and HPFRACC_DISABLE_{upper} are both set: {force!r} cannot be forced and disabled "
-            "at once; unset one of them"
+            f"HPFRACC_FORCE_{upper} and HPFRACC_DISABLE_{upper} are both set, but {force!r} cannot be both forced and "
+            "disabled; unset one of them"
         )
     if force is not None and not is_installed(force):
         raise ConfigurationError(
@@ -83,8 +83,8 @@ def _fraction(source: Mapping[str, str], name: str) -> float | None:
 
 
 def check_fraction(name: str, value: float, shown: object = None) -> float:
-    """``value`` if it lies in (0, 1], else :class:`ConfigurationError`."""
-    if not 0.0 < value <= 1.0:  # also refuses nan
+    """Return ``value`` if it lies in (0, 1]; raises :class:`ConfigurationError` otherwise."""
+    if not 0.0 < value <= 1.0:  # nan fails too
         shown = value if shown is None else shown
-        raise ConfigurationError(f"{name}={shown!r} is not a share of the memory; use a number above 0 and at most 1")
+        raise ConfigurationError(f"{name}={shown!r} is not a fraction; use a number above 0 and at most 1")
     return value

@@ -1,4 +1,4 @@
-"""``hf.explain``: the engine's own, with the names of operators, and what a solver would do."""
+"""``hf.explain``: explains engine operations, operators by name, and solvers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any, overload
 import numpy as np
 
 from hpfracc.engine.execution import api
-from hpfracc.engine.execution.catalogue import all_operations
+from hpfracc.engine.execution.operation import all_operations
 from hpfracc.engine.selection.explain import Explanation
 from hpfracc.engine.workload import WorkloadCharacteristics, as_shape
 from hpfracc.errors import InvalidInputError, UnknownOperationError
 from hpfracc.operators._fractional_difference import fractional_difference
 from hpfracc.operators._fractional_fft import fractional_fft
 from hpfracc.operators._frft import frft
-from hpfracc.operators._registry import all_operators
+from hpfracc.operators.core.registry import all_operators
 from hpfracc.solvers.ode._explain import explain_solve
 from hpfracc.solvers.ode._solve import solve_fode
 
 __all__ = ["explain", "named_operators"]
 
-#: Functions of samples and an order alone: they know of no grid.
+#: Functions that take samples and an order, and no grid.
 _WITHOUT_GRID: dict[str, Callable[..., Any]] = {
     "fractional_difference": fractional_difference,
     "fractional_fft": fractional_fft,
@@ -37,15 +37,20 @@ def explain(what: str | WorkloadCharacteristics | api.Operation, *args: Any, **k
 @overload
 def explain(what: Any, *args: Any, **kwargs: Any) -> Any: ...
 def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
-    """Say what would be done and why, without running anything.
+    """Explain what a call would do and why, without running it.
 
     Parameters
     ----------
     what : WorkloadCharacteristics, Operation, str or callable
-        A workload; an operation with its operands following; the name of an operation or of an operator, with
-        ``shape=`` and optionally ``dtype=``, ``gradient=``, ``on=``, ``backend=``, for an operator also ``alpha=`` (0.5
-        by default) and what it takes besides; :func:`hpfracc.solve_fode` with its arguments; or any function that makes
-        engine calls, with its arguments: it is walked through with the engine's results replaced by zeros.
+        One of
+
+        - a workload;
+        - an operation, followed by its operands;
+        - the name of an operation or operator, with ``shape=`` and optionally ``dtype=``, ``gradient=``, ``on=``,
+          ``backend=``; for an operator also ``alpha=`` (0.5 by default) and its own options;
+        - :func:`hpfracc.solve_fode`, followed by its arguments;
+        - any function that makes engine calls, followed by its arguments. It is called with the engine's results
+          replaced by zeros.
 
     Returns
     -------
@@ -75,7 +80,7 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def named_operators() -> dict[str, Callable[..., Any]]:
-    """The functions that apply an operator to samples, by name."""
+    """Functions that apply an operator to samples, by name."""
     found = dict(_WITHOUT_GRID)
     for operator in all_operators():
         home = importlib.import_module(operator.__module__)
@@ -110,8 +115,8 @@ def _explain_operator(
         raise InvalidInputError(f"explain({name!r}) needs the shape of the samples; add shape=(1000,)")
     if gradient or on not in (None, "cpu", "host"):
         raise InvalidInputError(
-            f"explain({name!r}) takes samples on the host without a gradient; give others to the function itself: "
-            f"hf.explain(hf.{name}, samples, ...)"
+            f"explain({name!r}) describes host samples without a gradient; for other samples pass the function and the "
+            f"arrays: hf.explain(hf.{name}, samples, ...)"
         )
     samples = np.zeros(as_shape(shape), dtype)
     if name in _WITHOUT_GRID:

@@ -1,7 +1,7 @@
-"""Reading and writing plain files.
+"""Bounded reads and atomic writes of regular files.
 
-Reads are bounded and never wait: a FIFO, a device or a file of gigabytes under a name of ours is refused, not opened.
-Writes replace a file as a whole: whoever opens it, also after a crash, finds the old content or the new one.
+Reads never block: a FIFO, a device or a file that is too large raises an error and is not opened. Writes are atomic:
+readers see the old content or the new one, even after a crash.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, NamedTuple, NoReturn
 
 __all__ = ["OPEN_FLAGS", "PlainFile", "UnfitFileError", "parse_json", "read_plain", "temporary", "write_whole"]
 
-#: Flags for opening any file: bytes as they are, and not passed on to programs that are started.
+#: Flags for opening any file: binary, and not inherited by child processes.
 OPEN_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-#: Opening must not wait for a writer, nor make a terminal ours.
+#: Opening must not block on a FIFO, nor take over a terminal.
 _READ_FLAGS = os.O_RDONLY | OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
-#: Characters of a file's name that its temporary name repeats: both must stay below 255 bytes.
-_NAME_KEPT = 100
+#: Characters of a file's name that its temporary name repeats, so that it stays below 255 bytes.
+_TEMPORARY_PREFIX = 100
 
 _TYPES = {
     stat.S_IFDIR: "a directory",
@@ -37,82 +37,82 @@ _TYPES = {
 
 
 class UnfitFileError(OSError):
-    """A path that leads to no plain file, or to one that is too large to read."""
+    """A path that is not a regular file, or a file that is too large to read."""
 
 
 class PlainFile(NamedTuple):
-    """The bytes of a file, and its status when they were read."""
+    """The content of a file, and its status when it was read."""
 
     data: bytes
     status: os.stat_result
 
 
-def read_plain(path: str | os.PathLike[str], most: int) -> PlainFile:
-    """All bytes of a plain file of at most ``most`` bytes.
+def read_plain(path: str | os.PathLike[str], max_bytes: int) -> PlainFile:
+    """Read a regular file of at most ``max_bytes`` bytes.
 
     Raises
     ------
     OSError
-        If it cannot be read; :class:`UnfitFileError` if it is no plain file or is larger.
+        If it cannot be read; :class:`UnfitFileError` if it is not a regular file or is too large.
     """
     with _valid_path(path):
-        _check_readable(os.stat(path), most)  # opening some devices has effects of its own, so look first
+        _check_readable(os.stat(path), max_bytes)  # before opening, because opening a device can have side effects
         fd = os.open(path, _READ_FLAGS)
     with os.fdopen(fd, "rb") as file:
         status = os.fstat(file.fileno())
-        _check_readable(status, most)
-        data = file.read(most + 1)
-    if len(data) > most:  # it is growing
-        raise _too_large(len(data), most)
+        _check_readable(status, max_bytes)
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:  # the file is growing
+        raise _too_large(len(data), max_bytes)
     return PlainFile(data, status)
 
 
-def _check_readable(status: os.stat_result, most: int) -> None:
+def _check_readable(status: os.stat_result, max_bytes: int) -> None:
     _check_plain(status)
-    if status.st_size > most:
-        raise _too_large(status.st_size, most)
+    if status.st_size > max_bytes:
+        raise _too_large(status.st_size, max_bytes)
 
 
 def _check_plain(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        kind = _TYPES.get(stat.S_IFMT(status.st_mode), "something else")
-        raise UnfitFileError(errno.EINVAL, f"it is {kind}, not a plain file")
+        kind = _TYPES.get(stat.S_IFMT(status.st_mode), "a special file")
+        raise UnfitFileError(errno.EINVAL, f"it is {kind}, not a regular file")
 
 
-def _too_large(size: int, most: int) -> UnfitFileError:
-    return UnfitFileError(errno.EFBIG, f"it has {size:,} bytes, more than the {most:,} that are read")
+def _too_large(size: int, max_bytes: int) -> UnfitFileError:
+    return UnfitFileError(errno.EFBIG, f"it has {size:,} bytes, more than the limit of {max_bytes:,}")
 
 
-def parse_json(data: bytes, most_depth: int) -> Any:
-    """The JSON value in ``data``: UTF-8, every number finite, brackets at most ``most_depth`` deep.
+def parse_json(data: bytes, max_depth: int) -> Any:
+    """Decode JSON in UTF-8 whose numbers are finite and whose brackets nest at most ``max_depth`` deep.
 
     Raises
     ------
     ValueError
-        If it is something else. The depth is checked first: decoding takes stack for every level.
+        If it is anything else. The depth is checked first, because decoding is recursive.
     """
-    if _nesting(data, most_depth) > most_depth:
-        raise ValueError(f"it is nested more than {most_depth} deep")
+    if _nesting(data, max_depth) > max_depth:
+        raise ValueError(f"it is nested more than {max_depth} deep")
     return _DECODER.decode(data.removeprefix(codecs.BOM_UTF8).decode())
 
 
-def _nesting(data: bytes, most: int) -> int:
-    """An upper bound of the brackets of a JSON text that are open at once, exact where that matters.
+def _nesting(data: bytes, max_depth: int) -> int:
+    """Nesting depth of the brackets of a JSON text: an upper bound, which is exact above ``max_depth``.
 
-    By whole-array operations alone: a loop over the characters would take longer than decoding does.
+    Uses whole-buffer operations: a loop over the characters would take longer than decoding.
     """
     count = data.count(b"[") + data.count(b"{")
-    if count <= most:
+    if count <= max_depth:
         return count
-    # Without escaped quotes, every quote begins or ends a string, and two in a row may go: the rest stays in or out.
+    # Without escaped quotes, each quote begins or ends a string. Dropping adjacent pairs quotes the same brackets.
     quoted = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_ONE_KIND, _NOT_STRUCTURE).replace(b'""', b"")
     brackets = b"".join(quoted.split(b'"')[::2])
-    for depth in range(most + 1):
-        inner = brackets.replace(b"[]", b"")  # the innermost pairs, one level less
+    for depth in range(max_depth + 1):
+        inner = brackets.replace(b"[]", b"")  # removes one level
         if len(inner) == len(brackets):
             return depth + inner.count(b"[")
         brackets = inner
-    return most + 1
+    return max_depth + 1
 
 
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
@@ -126,7 +126,7 @@ def _refuse_constant(name: str) -> NoReturn:
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise ValueError(f"{text[:40]} is larger than any number")
+        raise ValueError(f"{text[:40]} is too large for a float")
     return value
 
 
@@ -134,15 +134,14 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite
 
 
 def write_whole(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> Path:
-    """Write a file under a new name, then rename it.
+    """Write a file atomically: under a temporary name, which is then renamed.
 
-    A symlink is followed: what it points to is replaced, and the link stays. The permissions of a file that was there
-    are kept.
+    A symlink is followed: its target is replaced, and the link stays. The permissions of an existing file are kept.
 
     Raises
     ------
     OSError
-        If it cannot be written, or something that is no plain file has its name; what was there is then untouched.
+        If it cannot be written, or the path is not a regular file. An existing file is then unchanged.
     """
     with _valid_path(path):
         target = Path(os.path.realpath(path))
@@ -173,12 +172,12 @@ def write_whole(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> Path:
 
 
 def temporary(path: Path) -> Path:
-    """A name beside ``path`` under which it is written before it is renamed."""
-    return path.with_name(f".{path.name[:_NAME_KEPT]}.{os.urandom(8).hex()}.tmp")
+    """Temporary name in the same folder as ``path``."""
+    return path.with_name(f".{path.name[:_TEMPORARY_PREFIX]}.{os.urandom(8).hex()}.tmp")
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename last through a loss of power, before anything is removed that it replaces."""
+    """Sync a folder, so that a rename in it survives a power failure."""
     with contextlib.suppress(OSError):  # some systems cannot open a folder
         fd = os.open(folder, os.O_RDONLY)
         try:
@@ -189,7 +188,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _valid_path(path: str | os.PathLike[str]) -> Iterator[None]:
-    """A name that no file system can hold (a null byte, a lone surrogate) is an OSError like any other."""
+    """Turn the ValueError of an invalid name (a null byte, a lone surrogate) into an OSError."""
     try:
         yield
     except ValueError as error:

@@ -1,8 +1,7 @@
-"""Labelled samples: pandas and xarray objects are taken apart where they come in and put together where they go out.
+"""Labelled samples of pandas and xarray: labels are removed on input and restored on output.
 
-Operators work on plain arrays. :func:`open_samples` gives the array, the axis and the points of a ``Series``, a
-``DataFrame`` or a ``DataArray``; :meth:`Opened.close` puts the labels back. Neither library is imported: an object of
-a library that was never imported cannot exist.
+Operators work on plain arrays. :func:`open_samples` returns the array, the axis and the points of a ``Series``,
+``DataFrame`` or ``DataArray``; :meth:`Opened.close` restores the labels. Neither library is imported here.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = ["TIME_UNITS", "Opened", "has_labels", "open_samples", "refuse_dates", "refuse_tables"]
 
-#: Units that dates can be counted in, as seconds.
+#: Time units in seconds.
 TIME_UNITS: dict[str, float] = {
     "ns": 1e-9,
     "us": 1e-6,
@@ -31,7 +30,7 @@ TIME_UNITS: dict[str, float] = {
     "W": 604800.0,
 }
 
-#: What kind of labelled object a type is, None for everything else; subclasses are looked up once.
+#: Kind of labelled object by type, None for plain types. Filled as types are seen.
 _KINDS: dict[type, str | None] = dict.fromkeys((np.ndarray, float, int, complex, list, tuple, type(None)))
 _PANDAS = {"Series": "series", "DataFrame": "frame", "Index": "index"}
 _XARRAY = {"DataArray": "dataarray", "Variable": "variable", "Dataset": "dataset"}
@@ -54,17 +53,17 @@ def _find_kind(kind: type) -> str | None:
             return names[base.__name__]
     if hasattr(kind, "__dask_graph__"):
         return "chunked"
-    # Tables of other libraries (Polars, Arrow) would become arrays whose last axis is the columns.
+    # NumPy would convert tables of other libraries (Polars, Arrow) to arrays whose last axis is the columns.
     return "table" if hasattr(kind, "__dataframe__") else None
 
 
 def has_labels(f: Any, t: Any = None) -> bool:
-    """Whether samples or points carry labels, or points are dates: then they are to be opened first."""
+    """Whether samples or points are labelled, or points are dates, so that :func:`open_samples` is needed."""
     return _kind_of(f) is not None or _kind_of(t) is not None or (type(t) is np.ndarray and t.dtype.kind in "mM")
 
 
 def refuse_dates(name: str, times: Any) -> None:
-    """Refuse dates where plain numbers are needed: as numbers they would be counts of some unit since 1970."""
+    """Raise an error for dates where numbers are needed. Converted, they would count some unit since 1970."""
     dtype = getattr(times, "dtype", None)
     if getattr(dtype, "kind", "") in ("m", "M") or str(dtype).startswith("period"):
         raise InvalidInputError(
@@ -73,29 +72,29 @@ def refuse_dates(name: str, times: Any) -> None:
 
 
 def refuse_tables(name: str, array: Any) -> None:
-    """Refuse labelled arrays of several axes where only the position of an axis can be meant."""
+    """Raise an error for labelled arrays of several axes in functions that work along the last axis."""
     kind = _kind_of(array)
     if kind in ("chunked", "dataset", "table") or (kind in ("frame", "dataarray", "variable") and array.ndim > 1):
         raise InvalidInputError(
-            f"{name} takes plain arrays and works along their last axis, and {type(array).__name__} has labels; "
-            "give its values with that axis last, such as frame.to_numpy().T"
+            f"{name} takes plain arrays and works along their last axis; got a labelled {type(array).__name__}: "
+            "pass its values with that axis last, such as frame.to_numpy().T"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Labelled samples, taken apart.
+    """Samples separated from their labels.
 
     Attributes
     ----------
     values : array
         The samples without labels.
     axis : int or tuple of int
-        Along which their points lie.
+        Axis of the points.
     t : array, sequence of arrays, or None
-        The points, from the caller or from the labels; None where neither has them.
+        The points, from the caller or the labels. None if there are none.
     note : str
-        Where the points come from, in words; empty where the caller gave them as numbers.
+        Unit and start of the points if they came from dates, as a sentence; otherwise empty.
     """
 
     values: Any
@@ -106,29 +105,29 @@ class Opened:
     _kind: str | None
 
     def close(self, value: Any, *, points: bool = True, attributes: bool = False) -> Any:
-        """``value``, shaped like the samples, with their labels.
+        """Return ``value``, which has the shape of the samples, with their labels.
 
-        ``points=False`` drops the labels along the axis of the samples, where ``value`` may have another length.
-        ``attributes`` keeps those of xarray, such as units, which a derivative does not share.
+        ``points=False`` drops the labels along the axis, where ``value`` may have another length. ``attributes`` keeps
+        xarray's attributes, such as units; a derivative has other units, so they are dropped by default.
         """
         if self._kind is None or self._kind == "index":
             return value
         if library_of(value) not in ("numpy", "cupy"):
             raise InvalidInputError(
-                f"labelled samples with an order or a step of {library_of(value)}: the result is a tensor, which has "
-                "no labels; give f.to_numpy()"
+                f"f is labelled, and an order or step of {library_of(value)} makes the result a tensor, which cannot "
+                "have labels; pass f.to_numpy()"
             )
         given = self._given
         if self._kind == "series":
-            made = sys.modules["pandas"].Series(value, index=given.index if points else None, name=given.name)
+            labelled = sys.modules["pandas"].Series(value, index=given.index if points else None, name=given.name)
         elif self._kind == "frame":
             along = (self.axis,) if isinstance(self.axis, int) else self.axis
             rows, columns = (None if not points and at in along else labels for at, labels in enumerate(given.axes))
-            made = sys.modules["pandas"].DataFrame(value, index=rows, columns=columns)
+            labelled = sys.modules["pandas"].DataFrame(value, index=rows, columns=columns)
         else:
             return self._data_array(value, points, attributes)
-        made.attrs = dict(given.attrs)
-        return made
+        labelled.attrs = dict(given.attrs)
+        return labelled
 
     def _data_array(self, value: Any, points: bool, attributes: bool) -> Any:
         given = self._given
@@ -149,33 +148,33 @@ def open_samples(
     time_unit: str | None = None,
     by_row: bool = False,
 ) -> Opened:
-    """Take samples apart, with the points that the caller or the labels give.
+    """Separate samples from their labels, and determine their points.
 
     Parameters
     ----------
     f : array_like or labelled
         The samples.
     t, step : optional
-        What the caller says of the points; labels along the axis give them where neither is there. ``t`` may be dates.
+        The caller's points or step. If both are None, the points come from the labels. ``t`` may be dates.
     axis : int, sequence of int or None
         None for the index of a frame and the last axis of an array.
     dim : hashable, sequence or None
         The dimension of a ``DataArray``, instead of ``axis``.
     time_unit : str or None
-        What dates are counted in: one of :data:`TIME_UNITS`, seconds by default.
+        Unit of the points if they are dates: one of :data:`TIME_UNITS`, seconds by default.
     by_row : bool
-        Points are not used: rows count, whatever their labels, which only have to be in order.
+        Whether only the order of the rows matters. Labels must then be sorted, and no points are returned.
     """
     if callable(f) and not hasattr(f, "dtype"):
         raise InvalidInputError(
-            "dim= and time_unit= are for samples, and f is a callable; give the points t as numbers"
+            "dim= and time_unit= apply to samples, and f is a callable; omit them and give the points t as numbers"
         )
     kind = _kind_of(f)
     _refuse(f, kind)
     if kind == "dataarray":
         axis = _axis_of_dim(f, axis, dim, t)
     elif dim is not None:
-        raise InvalidInputError(f"dim={dim!r} is for xarray's DataArray, and f is {type(f).__name__}; use axis=")
+        raise InvalidInputError(f"dim={dim!r} applies to an xarray DataArray, and f is {type(f).__name__}; use axis=")
     elif axis is None:
         axis = 0 if kind in ("series", "frame") else -1
     values = _values_of(f, kind)
@@ -203,17 +202,17 @@ def open_samples(
 def _refuse(f: Any, kind: str | None) -> None:
     if kind == "chunked" or (kind == "dataarray" and f.chunks is not None):
         raise InvalidInputError(
-            f"{type(f).__name__} is chunked (dask), and chunked samples are not served yet; load them with f.compute()"
+            f"{type(f).__name__} is chunked (dask), and chunked samples are not supported; load them with f.compute()"
         )
     if kind == "dataset":
-        raise InvalidInputError("f is a Dataset of several variables; give one of them, f['name'], or use f.map(...)")
+        raise InvalidInputError("f is a Dataset of several variables; pass one of them, f['name'], or use f.map(...)")
     if kind == "table":
         raise InvalidInputError(
-            f"f is a {type(f).__name__}, whose columns cannot be told from its rows here; give f.to_pandas(), or the "
-            "values with time along the last axis"
+            f"f is a {type(f).__name__}, which is not supported; pass f.to_pandas(), or the values with time along the "
+            "last axis"
         )
     if kind == "variable":
-        raise InvalidInputError("f is xarray's Variable, which has no coordinates; give a DataArray, or f.to_numpy()")
+        raise InvalidInputError("f is an xarray Variable, which has no coordinates; pass a DataArray, or f.to_numpy()")
 
 
 def _values_of(f: Any, kind: str | None) -> Any:
@@ -227,18 +226,20 @@ def _values_of(f: Any, kind: str | None) -> Any:
     if kind == "dataarray":
         data = f.data
         if library_of(data) == "python":
-            raise UnsupportedDtypeError(f"the DataArray holds {type(data).__name__}; give one that holds NumPy arrays")
+            raise UnsupportedDtypeError(
+                f"the DataArray wraps a {type(data).__name__}; use one that wraps a NumPy array"
+            )
         return data
     return np.asarray(f) if kind == "index" else f
 
 
 def _column(series: Any, what: str) -> np.ndarray[Any, Any]:
-    """The numbers of a series; those of pandas' own types with nan where they are missing."""
+    """The values of a series as numbers. Missing values of pandas' own dtypes become nan."""
     dtype = series.dtype
     if dtype.kind not in "fiubc":
         raise UnsupportedDtypeError(
-            f"{what} has dtype {dtype}, which are no numbers; select others, as frame.select_dtypes('number') does, "
-            "or make it the index"
+            f"{what} has dtype {dtype}, which is not numeric; select the numeric columns, as in "
+            "frame.select_dtypes('number'), or make it the index"
         )
     if isinstance(dtype, np.dtype):
         return np.asarray(series.to_numpy())
@@ -253,7 +254,7 @@ def _check_axis(axis: Any, ndim: int) -> int:
 
 
 def _axis_of_dim(f: Any, axis: Any, dim: Any, t: Any) -> Any:
-    """The position of the dimension that is named, or of the only one there is."""
+    """Position of the dimension ``dim``, or of the only one."""
     if dim is not None and axis is not None:
         raise InvalidInputError(f"dim={dim!r} and axis={axis!r} both name an axis; give one of them")
     if axis is not None:
@@ -263,7 +264,7 @@ def _axis_of_dim(f: Any, axis: Any, dim: Any, t: Any) -> Any:
             return 0
         if _kind_of(t) != "dataarray" or t.ndim != 1:
             raise InvalidInputError(
-                f"the DataArray has dimensions {tuple(f.dims)}; say along which its points lie: "
+                f"the DataArray has dimensions {tuple(f.dims)}; name the dimension of its points: "
                 f"dim={' or '.join(map(repr, f.dims))}"
             )
         dim = t.dims[0]
@@ -277,38 +278,38 @@ def _axis_of_dim(f: Any, axis: Any, dim: Any, t: Any) -> Any:
 
 
 class _Unit:
-    """The unit that dates are counted in, and what was said of them."""
+    """Converts time differences to numbers of a unit, and remembers a note about the last conversion."""
 
     def __init__(self, name: str | None) -> None:
         if name is not None and name not in TIME_UNITS:
-            raise InvalidInputError(f"time_unit={name!r} is no unit of time; use one of {', '.join(TIME_UNITS)}")
-        self._asked = name
+            raise InvalidInputError(f"unknown time_unit={name!r}; use one of {', '.join(TIME_UNITS)}")
+        self._requested = name
         self.name = name or "s"
         self.note = ""
 
     def count(self, spans: Any, since: Any = None) -> np.ndarray[Any, Any]:
-        """Time differences as numbers of this unit."""
+        """Convert time differences to numbers of this unit."""
         start = "" if since is None else f" since {since}"
         self.note = f"the times are in units of {self.name}{start}"
-        # Exact in whole nanoseconds and seconds; one rounding for the unit.
+        # Exact for whole nanoseconds and seconds; the unit adds one rounding.
         return np.asarray(spans / np.timedelta64(1, "s"), dtype=np.float64) / TIME_UNITS[self.name]
 
     def require_use(self) -> None:
-        if self._asked is not None and not self.note:
+        if self._requested is not None and not self.note:
             raise InvalidInputError(
-                f"time_unit={self._asked!r} is for points that are dates or time differences, and these are not; "
-                "leave it out"
+                f"time_unit={self._requested!r} applies to dates and time differences, and the points are numbers; "
+                "omit it"
             )
 
 
 def _points_of_dates(dates: Any, what: str, unit: _Unit) -> np.ndarray[Any, Any]:
-    """Dates as the time since the first, time differences as they are."""
+    """Points as numbers: dates count from the first one, time differences are converted as they are."""
     zoned = getattr(dates, "tz", None) is not None
     array = np.asarray(dates.tz_convert(None) if zoned else dates)
     missing = np.flatnonzero(np.isnat(array))
     if missing.size:
-        raise InvalidInputError(f"{what} has no time at position {missing[0]} (NaT); drop such rows")
-    if np.datetime_data(array.dtype)[0] in ("Y", "M"):  # of different lengths
+        raise InvalidInputError(f"{what} is NaT at position {missing[0]}; drop such rows")
+    if np.datetime_data(array.dtype)[0] in ("Y", "M"):  # years and months vary in length
         array = array.astype("datetime64[D]")
     if array.dtype.kind == "m" or not array.size:
         return unit.count(array)
@@ -321,14 +322,14 @@ class _Labels:
 
     what: str
     index: Any
-    #: Whether whole numbers were chosen by somebody, rather than being the count of rows.
+    #: Whether integer labels are meaningful, rather than a default count of rows.
     chosen: bool
 
     def points(self, unit: _Unit) -> np.ndarray[Any, Any]:
-        """The points that the labels give, or an error that says why they give none."""
+        """The labels as points; raises an error that says why if they cannot be."""
         index = self.index
         if index is not None:
-            if hasattr(index, "to_timestamp"):  # periods stand for their beginning
+            if hasattr(index, "to_timestamp"):  # a period counts from its start
                 index = index.to_timestamp()
             kind = index.dtype.kind
             if kind in "mM":
@@ -336,13 +337,13 @@ class _Labels:
             if kind == "f" or (kind in "iu" and self.chosen):
                 return np.asarray(index, dtype=np.float64)
             if kind in "iu":
-                why = f"{self.what} counts rows and has no name, so it is not taken for times"
+                why = f"{self.what} is an unnamed integer index, which may only count rows"
             else:
-                why = f"{self.what} has dtype {index.dtype}, which gives no times"
+                why = f"{self.what} has dtype {index.dtype}, which is not numeric and not a date"
         else:
             why = f"{self.what} has no coordinate"
         raise InvalidInputError(
-            f"neither t nor step is given, and {why}; give step=, or t= with the points (t=f.index is possible)"
+            f"neither t nor step is given, and {why}; give step=, or the points t= (such as t=f.index)"
         )
 
 
@@ -351,7 +352,7 @@ def _labels_along(f: Any, kind: str | None, axis: int) -> _Labels:
         name = f.dims[axis]
         index = f.indexes.get(name)
         _refuse_levels(index, f"dimension {name!r}")
-        # What pandas calls "index" when it makes a DataArray of a frame without one.
+        # pandas names the dimension "index" when it converts a frame with a default index.
         return _Labels(f"the coordinate {name!r}", index, name != "index")
     index = f.axes[axis]
     what = "the index" if axis == 0 else "the row of column names"
@@ -362,13 +363,13 @@ def _labels_along(f: Any, kind: str | None, axis: int) -> _Labels:
 def _refuse_levels(index: Any, what: str) -> None:
     if index is not None and index.nlevels > 1:
         raise InvalidInputError(
-            f"{what} has {index.nlevels} levels, so that rows of several series follow one another; unstack them into "
-            "columns, or go group by group: f.groupby(level=0).transform(...)"
+            f"{what} has {index.nlevels} levels, so its rows belong to several series; unstack them into columns, or "
+            "process each group: f.groupby(level=0).transform(...)"
         )
 
 
 def _require_order(f: Any, kind: str | None, axes: Sequence[int]) -> None:
-    """Refuse numbers or dates that go back along an axis whose rows are taken in their order."""
+    """Raise an error if numeric or date labels along an axis are not sorted."""
     if kind not in ("series", "frame", "dataarray"):
         return
     for axis in axes:
@@ -377,20 +378,20 @@ def _require_order(f: Any, kind: str | None, axes: Sequence[int]) -> None:
         ordered = index is None or index.dtype.kind not in "iufmM" or index.is_monotonic_increasing
         if not ordered:
             raise InvalidInputError(
-                f"{labels.what} goes back, and time runs with the rows, oldest first; sort them (sort_index(), or "
-                "sortby() in xarray), or drop the labels"
+                f"{labels.what} is not sorted, and rows must run from the oldest to the newest; sort them "
+                "(sort_index(), or sortby() in xarray), or drop the labels"
             )
 
 
 def _given_points(t: Any, f: Any, kind: str | None, unit: _Unit) -> Any:
-    """The points that the caller gave, without labels; dates as numbers."""
+    """The caller's points without labels, with dates converted to numbers."""
     what = _kind_of(t)
     if what in ("chunked", "frame", "dataset", "table"):
-        raise InvalidInputError(f"t is a {type(t).__name__}; give the points along one axis, such as frame['t']")
+        raise InvalidInputError(f"t is a {type(t).__name__}; pass the points along one axis, such as frame['t']")
     if what == "series" and kind in ("series", "frame") and not t.index.equals(f.axes[0]):
-        raise InvalidInputError("t and f have different indexes, and nothing is aligned here; give both with the same")
+        raise InvalidInputError("t and f have different indexes, and they are not aligned; give both the same index")
     if what in ("series", "index"):
-        t = sys.modules["pandas"].Index(t)  # which knows of time zones, as an array does not
+        t = sys.modules["pandas"].Index(t)  # keeps the time zone, which an array would lose
         t = t.to_timestamp() if hasattr(t, "to_timestamp") else t
     elif what in ("dataarray", "variable"):
         t = t.data

@@ -1,9 +1,9 @@
-"""Import a library that may be missing, or name the extra that brings it.
+"""Imports of optional libraries. A missing library raises an error that names the extra which installs it.
 
-A module is in ``sys.modules`` from the moment its import begins, so that alone does not say that it can be used. Asking
-for it with ``importlib.import_module`` waits until it is whole; in a forked child whose parent was importing it in
-another thread, for ever. So the large libraries are asked for, and imported, in a thread of their own: the caller waits
-as long as it wants to, and no interrupt leaves one half imported.
+A module is in ``sys.modules`` as soon as its import begins, so its presence there does not mean that it can be used.
+``importlib.import_module`` waits until an import in another thread is complete. In a forked child whose parent was
+importing in another thread, it would wait forever. Therefore large libraries are imported in a thread of their own: the
+caller can stop waiting, and Ctrl-C cannot leave a library half imported.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import threading
 from functools import partial
 from types import ModuleType
 
-from hpfracc._aside import Aside
+from hpfracc._shielded import ShieldedCall
 from hpfracc.errors import MissingDependencyError
 
-#: Which extra of hpfracc installs which library.
+#: The extra of hpfracc that installs each library.
 EXTRAS: dict[str, str] = {
     "numba": "numba",
     "torch": "torch",
@@ -37,27 +37,27 @@ EXTRAS: dict[str, str] = {
     "xarray": "frames",
 }
 
-#: The libraries that are imported in a thread of their own: each takes up to seconds, and none can be imported again
-#: once its import was broken off.
+#: Libraries that are imported in a thread of their own. They can take seconds, and an interrupted import cannot be
+#: repeated.
 _LARGE = frozenset({"numba", "torch", "jax", "cupy"})
-#: Seconds within which a library that is imported says so; waited for once.
-_ANSWER = 0.1
-#: Seconds that a forked child waits for an import: what its parent's other threads began nobody will end.
-CHILD_PATIENCE = 20.0
+#: Seconds to wait for confirmation that a library in ``sys.modules`` is fully imported.
+_CONFIRM_TIMEOUT = 0.1
+#: Seconds that a forked child waits for an import. An import begun by the parent's other threads never completes.
+CHILD_TIMEOUT = 20.0
 
-#: Modules that were seen imported to their end.
-_whole: set[str] = set()
-#: Imports, and questions whether one has ended, that are under way.
-_asked: dict[str, Aside] = {}
+#: Modules that are known to be fully imported.
+_imported: set[str] = set()
+#: Imports in progress.
+_pending: dict[str, ShieldedCall] = {}
 _is_child = False
 
 
 class ImportDelayedError(MissingDependencyError):
-    """A library that cannot be imported now, and may well be later."""
+    """A library could not be imported in time; a later attempt may succeed."""
 
 
 def is_installed(name: str) -> bool:
-    """Whether ``name`` could be imported, found without importing it."""
+    """Whether ``name`` is installed. Does not import it."""
     if name in sys.modules:
         return sys.modules[name] is not None
     try:
@@ -67,86 +67,86 @@ def is_installed(name: str) -> bool:
 
 
 def is_loaded(name: str) -> bool:
-    """Whether ``name`` is imported, to its end. Never waits for an import that is under way."""
+    """Whether ``name`` is fully imported. Never waits for an import in progress."""
     if sys.modules.get(name) is None:
         return False
-    if name in _whole or name not in _LARGE:
+    if name in _imported or name not in _LARGE:
         return True
-    new = name not in _asked
+    new = name not in _pending
     try:
-        asked = _ask(name, awaited=False)
-    except RuntimeError:  # no thread can be started; whoever uses it waits for its import
+        call = _start_import(name, awaited=False)
+    except RuntimeError:  # no thread can be started; the user of the library will wait for its import
         return True
-    return asked.wait(_ANSWER if new else 0.0) and name in _whole
+    return call.wait(_CONFIRM_TIMEOUT if new else 0.0) and name in _imported
 
 
 def is_importing(name: str) -> bool:
-    """Whether the import of ``name`` is under way, in whatever thread."""
-    asked = _asked.get(name)
-    return (asked is not None and not asked.ended) or (sys.modules.get(name) is not None and not is_loaded(name))
+    """Whether an import of ``name`` is in progress in any thread."""
+    call = _pending.get(name)
+    return (call is not None and not call.ended) or (sys.modules.get(name) is not None and not is_loaded(name))
 
 
 def count_loaded() -> int:
-    """A number that changes when a library was found imported that was not before."""
-    return len(_whole)
+    """Number of large libraries known to be imported. It changes when another one is."""
+    return len(_imported)
 
 
 def import_optional(name: str) -> ModuleType:
-    """Import ``name``, or raise :class:`MissingDependencyError` that says how to get it.
+    """Import ``name``; raises :class:`MissingDependencyError`, which says how to install it.
 
-    In a forked child :class:`ImportDelayedError` is raised where the import takes too long.
+    In a forked child, an import that takes too long raises :class:`ImportDelayedError`.
     """
-    if name in _whole and (known := sys.modules.get(name)) is not None:
+    if name in _imported and (known := sys.modules.get(name)) is not None:
         return known
     try:
-        return import_whole(name) if name in _LARGE else importlib.import_module(name)
+        return import_shielded(name) if name in _LARGE else importlib.import_module(name)
     except ModuleNotFoundError as error:
         root = name.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != root:
-            raise  # the library is there, something it needs is not: that error says more than ours
+            raise  # the library is installed and one of its dependencies is missing: keep the original error
         extra = EXTRAS.get(root, root)
         raise MissingDependencyError(
             f"{root!r} is not installed; install it with: pip install 'hpfracc[{extra}]'", name=root
         ) from error
 
 
-def import_whole(name: str) -> ModuleType:
-    """Import ``name``, out of the reach of interrupts, and in a forked child for some seconds at most."""
+def import_shielded(name: str) -> ModuleType:
+    """Import ``name`` so that Ctrl-C cannot interrupt it. In a forked child, with a timeout."""
     if not _is_child and threading.current_thread() is not threading.main_thread():
-        return _import(name)  # no interrupt comes here, and whoever imports it will end
+        return _import(name)  # Ctrl-C never interrupts this thread, and an import in another thread will complete
     try:
-        asked = _ask(name, awaited=not _is_child)
+        call = _start_import(name, awaited=not _is_child)
     except RuntimeError:  # no thread can be started
         return _import(name)
-    if not asked.wait(CHILD_PATIENCE if _is_child else float("inf")):
+    if not call.wait(CHILD_TIMEOUT if _is_child else float("inf")):
         raise ImportDelayedError(
-            f"{name!r} could not be imported within {CHILD_PATIENCE:g} s; this process was forked, maybe while another "
-            f"thread of its parent was importing it: import {name} before forking, or start processes by 'spawn'",
+            f"{name!r} could not be imported within {CHILD_TIMEOUT:g} s; this process was forked, maybe while another "
+            f"thread of its parent was importing it: import {name} before forking, or start processes with 'spawn'",
             name=name,
         )
-    module: ModuleType = asked.result()
+    module: ModuleType = call.result()
     return module
 
 
-def _ask(name: str, *, awaited: bool) -> Aside:
-    """The import of ``name`` that is under way, begun if there is none."""
-    asked = _asked.get(name)
-    if asked is None or asked.ended:
-        asked = _asked[name] = Aside(partial(_import, name), awaited=awaited)
-    return asked
+def _start_import(name: str, *, awaited: bool) -> ShieldedCall:
+    """The import of ``name`` in progress; starts one if there is none."""
+    call = _pending.get(name)
+    if call is None or call.ended:
+        call = _pending[name] = ShieldedCall(partial(_import, name), awaited=awaited)
+    return call
 
 
 def _import(name: str) -> ModuleType:
     module = importlib.import_module(name)
     if name in _LARGE:
-        _whole.add(name)
+        _imported.add(name)
     return module
 
 
 def _after_fork() -> None:
     global _is_child
     _is_child = True
-    _asked.clear()  # those threads are not here
+    _pending.clear()  # a fork does not copy other threads
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,8 +1,7 @@
-"""Signatures that name options which a function hands on as ``**options``.
+"""Signatures of functions that forward ``**options``.
 
-Type checkers read them from ``Unpack[...]`` of a ``TypedDict``. What asks a running program (``help``, notebooks,
-Sphinx) reads ``__signature__``, which is written here from the function that takes the options in the end. A call costs
-nothing more.
+Type checkers read the options from ``Unpack[...]`` of a ``TypedDict``. ``help``, notebooks and Sphinx read
+``__signature__``, which is set here from the function that receives the options. Calls are not affected.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ def names_options_of(source: Callable[..., Any], leave_out: Collection[str] = ()
     Parameters
     ----------
     source : callable
-        The function that ``**options`` reaches.
+        The function that receives ``**options``.
     leave_out : collection of str
-        Options of ``source`` that the decorated function does not take.
+        Options of ``source`` that the decorated function does not accept.
     """
     options = [
         parameter

@@ -1,7 +1,7 @@
-"""Timings and usage, kept by the profiler's own recorder.
+"""Timings and usage statistics.
 
-Two small classes that existing code uses. What they note are spans: give both the same ``recorder`` and the tracker's
-statistics contain what the monitor timed. Nothing is written anywhere unless a path is given.
+Both classes record spans of the profiler. If they share a ``recorder``, the tracker's statistics include the monitor's
+timings. Nothing is written to disk unless a path is given.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ __all__ = ["PerformanceMonitor", "UsageTracker"]
 
 logger = logging.getLogger("hpfracc.analytics")
 
-#: Spans that each of them keeps.
+#: Maximum number of spans in an own recorder.
 _CAPACITY = 100_000
 _FORMAT = "hpfracc-usage"
-#: More than any usage file has.
-_MOST_BYTES = 64 << 20
+#: Maximum size of a usage file.
+_MAX_BYTES = 64 << 20
 
 
 class PerformanceMonitor:
-    """Time stretches of work by name.
+    """Times sections of code by name.
 
     Parameters
     ----------
     recorder : Recorder, optional
-        Where the timings go; one of its own by default.
+        Recorder for the timings; a new one by default.
 
     Examples
     --------
@@ -57,22 +57,24 @@ class PerformanceMonitor:
         self._begun: dict[tuple[str, int], list[int]] = {}
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a PerformanceMonitor times its own process; send get_timings()")
+        raise TypeError("a PerformanceMonitor belongs to its process and cannot be pickled; send get_timings() instead")
 
     def start_timing(self, name: str) -> None:
-        """Begin to time ``name`` in this thread; the same name may be begun again within."""
+        """Start timing ``name`` in this thread. Timings of the same name may be nested."""
         with self._lock:
             begun = self._begun.setdefault((name, threading.get_ident()), [])
         begun.append(time.perf_counter_ns())
 
     def end_timing(self, name: str) -> float:
-        """Seconds since the last :meth:`start_timing` of ``name`` in this thread."""
+        """Stop timing ``name``; returns the seconds since its last :meth:`start_timing` in this thread."""
         now = time.perf_counter_ns()
         key = name, threading.get_ident()
         with self._lock:
             begun = self._begun.get(key)
             if not begun:
-                raise InvalidInputError(f"{name!r} is not being timed in this thread; start_timing({name!r}) first")
+                raise InvalidInputError(
+                    f"{name!r} is not being timed in this thread; call start_timing({name!r}) first"
+                )
             start = begun.pop()
             if not begun:
                 del self._begun[key]
@@ -80,7 +82,7 @@ class PerformanceMonitor:
         return (now - start) / 1e9
 
     def get_timings(self, name: str | None = None) -> dict[str, list[float]]:
-        """Seconds of every timing so far, by name, oldest first."""
+        """All timings in seconds, by name, oldest first."""
         found: dict[str, list[float]] = {}
         for span in self.recorder.session.snapshot()[0]:
             if name is None or span.name == name:
@@ -88,23 +90,23 @@ class PerformanceMonitor:
         return found
 
     def reset(self) -> None:
-        """Forget every timing."""
+        """Discard all timings."""
         self.recorder.reset()
         with self._lock:
             self._begun.clear()
 
 
 class UsageTracker:
-    """Count what is used, on how much data, and how long it took where that is known.
+    """Counts uses by name, with data sizes and execution times.
 
     Parameters
     ----------
     path : path, optional
-        A file that the totals are read from now and written to by :meth:`save` and at the end of a ``with`` block.
-        Without it nothing is kept.
+        File for the totals. It is read on creation, and written by :meth:`save` and at the end of a ``with`` block.
+        Without it nothing is saved.
     recorder : Recorder, optional
-        Where usage goes; one of its own by default. Timings of a :class:`PerformanceMonitor` with the same recorder
-        count as times of that name.
+        Recorder for the uses; a new one by default. If a :class:`PerformanceMonitor` has the same recorder, its timings
+        count as execution times of that name.
 
     Examples
     --------
@@ -123,24 +125,27 @@ class UsageTracker:
         self._earlier: dict[str, dict[str, float]] = {} if self.path is None else _read(self.path)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a UsageTracker counts in its own process; send get_statistics(), or give each process a path")
+        raise TypeError(
+            "a UsageTracker belongs to its process and cannot be pickled; send get_statistics(), or give each process "
+            "its own path"
+        )
 
     def record_usage(self, name: str, data_size: float = 0, execution_time: float | None = None) -> None:
-        """Note one use of ``name`` on ``data_size`` elements, with the seconds it took where they are known."""
+        """Record one use of ``name`` on ``data_size`` elements, optionally with its execution time in seconds."""
         size = float(data_size)
         if not (math.isfinite(size) and size >= 0):
             raise InvalidInputError(f"data_size={data_size!r} is not a size; use a number of at least 0")
         seconds = None if execution_time is None else float(execution_time)
         if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
-            raise InvalidInputError(f"execution_time={execution_time!r} is not a time; use seconds of at least 0")
+            raise InvalidInputError(f"execution_time={execution_time!r} is not a time; use a number of at least 0")
         now = time.perf_counter_ns()
         start = now if seconds is None else now - round(seconds * 1e9)
         _note(self.recorder, name, start, now, {"data_size": size, "seconds": seconds}, "usage")
 
     def get_statistics(self, name: str | None = None) -> dict[str, Any]:
-        """Totals of ``name``, or of everything with ``by_name`` for each; ``nan`` where nothing was timed.
+        """Statistics of ``name``, or of all names, with a dict ``by_name``. Times are ``nan`` where nothing was timed.
 
-        ``total_ops`` counts uses, ``timed_ops`` those whose time is known.
+        ``total_ops`` counts all uses, ``timed_ops`` those with a known time.
         """
         by_name = self._totals()
         if name is not None:
@@ -150,14 +155,14 @@ class UsageTracker:
         return found
 
     def save(self) -> Path | None:
-        """Write the totals to the path this tracker was made with; None, and nothing written, without one."""
+        """Write the totals to :attr:`path` and return it. Without a path, do nothing and return None."""
         if self.path is None:
             return None
         document = {"format": _FORMAT, "version": 1, "totals": self._totals()}
         return write_text(self.path, iter((json.dumps(document, indent=1, allow_nan=False) + "\n",)))
 
     def reset(self) -> None:
-        """Forget everything, what was read from the file included; the file itself stays."""
+        """Discard all statistics, including those read from the file. The file itself is unchanged."""
         self.recorder.reset()
         self._earlier = {}
 
@@ -171,11 +176,11 @@ class UsageTracker:
         found = {name: dict(totals) for name, totals in self._earlier.items()}
         for span in self.recorder.session.snapshot()[0]:
             totals = found.setdefault(span.name, dict.fromkeys(_TOTALS, 0.0))
-            told = span.metadata or {}
-            seconds = told.get("seconds", span.duration)
-            # A timing of a monitor is a time of a use that is noted apart: it adds time, and no use.
-            totals["ops"] += "data_size" in told
-            totals["data"] += told.get("data_size", 0.0)
+            metadata = span.metadata or {}
+            seconds = metadata.get("seconds", span.duration)
+            # A monitor's timing belongs to a use that is recorded separately, so it adds time but not a use.
+            totals["ops"] += "data_size" in metadata
+            totals["data"] += metadata.get("data_size", 0.0)
             if seconds is not None:
                 totals["timed"] += 1
                 totals["seconds"] += seconds
@@ -208,20 +213,22 @@ def _own_recorder() -> Recorder:
 
 
 def _note(recorder: Recorder, name: str, start: int, end: int, metadata: dict[str, Any], kind: str = "span") -> None:
-    """Record a span whose ends are known already; it is nobody's parent."""
+    """Record a span with a given start and end, without children."""
     with Span(recorder, name, kind, None, metadata) as span:
         pass
     span.start, span.end = start, end
 
 
 def _read(path: Path) -> dict[str, dict[str, float]]:
-    """Totals of an earlier process; a damaged file is set aside and said so."""
+    """Read the totals of an earlier process. A damaged file is set aside with a warning."""
     try:
-        data = read_plain(path, _MOST_BYTES).data
+        data = read_plain(path, _MAX_BYTES).data
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise InvalidInputError(f"usage file {str(path)!r} cannot be read ({error.strerror or error})") from None
+        raise InvalidInputError(
+            f"usage file {str(path)!r} cannot be read ({error.strerror or error}); name another file"
+        ) from None
     try:
         found = parse_json(data, 8)
         if found["format"] != _FORMAT or found["version"] != 1:

@@ -1,7 +1,7 @@
-"""Batches: many items through one function, arrays larger than memory, and sizes from what is free.
+"""Batched work: one function on many items, arrays larger than memory, and batch sizes for training.
 
-``run`` calls a function for many items, stacked where that can be, as many at a time as fit. ``causal_convolution`` and
-``elementwise`` are those of the engine for arrays that need not fit into memory, such as ``numpy.memmap``.
+``run`` calls a function on many items, stacked where possible, in batches that fit into memory. ``causal_convolution``
+and ``elementwise`` are the engine's operations for arrays that need not fit into memory, such as ``numpy.memmap``.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["calculate_optimal_batch_size", "causal_convolution", "elementwise", "run"]
 
-#: A model in training holds its parameters, their gradient and two moments of the usual optimisers.
+#: Training holds the parameters, their gradient, and two moments of the usual optimisers.
 _COPIES_OF_MODEL = 4
 
 
 def calculate_optimal_batch_size(model_size_mb: float, gpu_memory_gb: float) -> int:
-    """Samples that fit beside a model in training, rounded down to a power of two, at least 1.
+    """Batch size that fits into GPU memory in training, rounded down to a power of two; at least 1.
 
-    One sample's activations are taken to be a hundredth of the parameters' size, the usual proportion of dense
-    networks; measure with a real batch where it matters.
+    The activations of one sample are assumed to take a hundredth of the size of the parameters, which is typical of
+    dense networks. Measure with a real batch where it matters.
 
     Parameters
     ----------
     model_size_mb : float
         Size of the parameters in MiB.
     gpu_memory_gb : float
-        Memory of the card in GiB, of which ``gpu_memory_limit`` is used.
+        Memory of the GPU in GiB. The fraction ``gpu_memory_limit`` of it is used.
     """
     for name, value in (("model_size_mb", model_size_mb), ("gpu_memory_gb", gpu_memory_gb)):
         if not (math.isfinite(value) and value > 0):

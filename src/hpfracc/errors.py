@@ -1,7 +1,7 @@
-"""The errors hpfracc raises.
+"""Errors and warnings.
 
-Every message says what was wrong, shows the value, and ends with what to do. Each class also derives from the
-built-in exception a caller would expect, so ``except ValueError`` keeps working.
+Every message says what is wrong, shows the value, and ends with what to do. Each class also derives from the built-in
+exception that a caller would expect, so ``except ValueError`` works.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ __all__ = [
 
 
 class HpfraccError(Exception):
-    """Base of every error that hpfracc raises on purpose.
+    """Base class of all errors that hpfracc raises deliberately.
 
-    All of them can be pickled and copied, with their attributes and their cause, so that they reach the caller from
-    another process. What another library raised and cannot be pickled arrives as its text.
+    They can be pickled and copied, with their attributes and cause, so that they can be raised across processes. An
+    exception of another library that cannot be pickled is replaced by its text.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        made = cast(tuple[Any, ...], super().__reduce__())
-        state = {name: _portable(value) for name, value in (made[2] if len(made) > 2 else {}).items()}
+        reduced = cast(tuple[Any, ...], super().__reduce__())
+        state = {name: _portable(value) for name, value in (reduced[2] if len(reduced) > 2 else {}).items()}
         if self.__cause__ is not None:
             state["__cause__"] = _portable(self.__cause__)
         return _rebuild, (type(self), self.args), state
 
 
 def _rebuild(kind: type[HpfraccError], args: tuple[Any, ...]) -> HpfraccError:
-    """An error without its own ``__init__``, whose parameters need not be ``args``; the state follows."""
+    """Create an error without calling its ``__init__``, whose parameters may differ from ``args``."""
     builtin: Any = kind
-    while builtin.__module__ != "builtins":  # the one whose memory layout it has, which alone may make it
+    while builtin.__module__ != "builtins":  # the base that defines the memory layout; only its __new__ works
         builtin = builtin.__base__
     error: HpfraccError = builtin.__new__(kind, *args)
     super(HpfraccError, error).__init__(*args)
@@ -61,7 +61,7 @@ def _rebuild(kind: type[HpfraccError], args: tuple[Any, ...]) -> HpfraccError:
 
 
 def _portable(value: Any) -> Any:
-    """Errors that cannot be pickled, alone or in a mapping, by their text."""
+    """Replace exceptions that cannot be pickled, alone or in a mapping, by their text."""
     if isinstance(value, Mapping):
         return {name: _portable(each) for name, each in value.items()}
     if not isinstance(value, BaseException):
@@ -70,75 +70,74 @@ def _portable(value: Any) -> Any:
         return value.derive([_portable(each) for each in value.exceptions])
     try:
         pickle.loads(pickle.dumps(value))
-    except Exception:  # whatever somebody's class raises where it is taken apart or made again
+    except Exception:  # a foreign class may raise anything here
         return RuntimeError(f"{type(value).__qualname__}: {value}")
     return value
 
 
 class InvalidInputError(HpfraccError, ValueError):
-    """A value outside what the function is defined for."""
+    """A value for which the function is not defined."""
 
 
 class ShapeError(InvalidInputError):
-    """Arrays whose shapes do not fit each other or the function."""
+    """Array shapes that do not match each other or the function."""
 
 
 class DivergenceError(InvalidInputError, ArithmeticError):
-    """An operator of a function for which its integral does not exist."""
+    """The operator's integral diverges for this function."""
 
 
 class UnsupportedDtypeError(HpfraccError, TypeError):
-    """A dtype that no kernel of the operation can serve."""
+    """A dtype that no kernel of the operation supports."""
 
 
 class ConfigurationError(HpfraccError, ValueError):
-    """A setting or an environment variable that cannot be obeyed."""
+    """An invalid setting or environment variable."""
 
 
 class UnknownOperationError(HpfraccError, LookupError):
-    """An operation or primitive that nobody registered."""
+    """An operation or primitive that is not registered."""
 
 
 class MissingDependencyError(HpfraccError, ImportError):
-    """An optional library that is not installed, with the extra that brings it."""
+    """An optional library is not installed. The message names the extra that installs it."""
 
 
 class OutOfMemoryError(HpfraccError, MemoryError):
-    """No arm fits into the memory that is free: names need, have and advice."""
+    """No arm fits into free memory. The message has the required and free bytes, and advice."""
 
 
 class DiskFullError(HpfraccError, OSError):
-    """A file for which the disk has no room: names need, have, the folder and advice."""
+    """A file does not fit on the disk. The message has the required and free bytes, the folder, and advice."""
 
 
 class SolveError(HpfraccError, RuntimeError):
-    """An equation could not be solved to the end: where it stopped, why, and what to do."""
+    """The solver stopped before the end. The message says where, why, and what to do."""
 
 
 class NoPathError(HpfraccError, LookupError):
-    """Two points of a lattice that no path joins, because of the obstacles between them."""
+    """No path connects two points of a lattice, because of obstacles."""
 
 
 class BackendError(HpfraccError, RuntimeError):
-    """A backend could not do what was asked of it."""
+    """A backend failed or cannot be used."""
 
 
 class BackendUnavailableError(BackendError):
-    """The backend that was asked for cannot serve this call, and why."""
+    """The requested backend cannot run this call. The message says why."""
 
 
 class PinnedBackendError(BackendError):
-    """Another backend was asked for than the one that owns the arrays."""
+    """The requested backend is not the one that owns the arrays."""
 
 
 class AllBackendsFailedError(BackendError):
-    """Every arm was tried and every one failed.
+    """Every arm was tried, and all of them failed.
 
     Attributes
     ----------
     failures : dict[str, BaseException]
-        What each arm raised, in the order they were tried; also the exceptions of ``__cause__``, an
-        :class:`ExceptionGroup`.
+        The exception of each arm, in the order of the attempts. ``__cause__`` is an :class:`ExceptionGroup` of them.
     """
 
     def __init__(self, message: str, failures: Mapping[str, BaseException]) -> None:
@@ -147,12 +146,12 @@ class AllBackendsFailedError(BackendError):
 
 
 class BatchItemError(HpfraccError, RuntimeError):
-    """A call for one item of a batch failed; its cause is what the call raised.
+    """The call for one item of a batch failed. ``__cause__`` is the original exception.
 
     Attributes
     ----------
     index : int
-        The item's place in the batch, from 0.
+        Position of the item in the batch, from 0.
     """
 
     def __init__(self, message: str, index: int) -> None:
@@ -165,12 +164,12 @@ class WisdomError(HpfraccError, ValueError):
 
 
 class RecompilationWarning(UserWarning):
-    """A function is compiled again at every call, and how that is avoided."""
+    """A function is recompiled at every call. The message says how to avoid it."""
 
 
 class AccuracyWarning(UserWarning):
-    """An answer that may be off by more than the tolerance; the message has the estimate of its error."""
+    """A result may miss its tolerance. The message has the estimated error."""
 
 
 class WisdomWarning(UserWarning):
-    """A damaged wisdom file was set aside, or wisdom cannot be kept here."""
+    """A damaged wisdom file was set aside, or wisdom cannot be stored."""

@@ -1,8 +1,8 @@
-"""Memory: what is free, what calls take of it, and what is done when it runs short.
+"""Memory: monitoring, limits, reusable buffers and reactions to memory pressure.
 
-``get_memory_monitor`` watches, ``get_memory_pool`` hands out buffers that are used again, ``report`` says what is free
-and how well peaks were predicted, ``limit`` sets a bound for engine calls, ``span`` names a part of a program so that
-growth can be told to come from there, and a ``Spillable`` array may leave its device while that is full.
+``get_memory_monitor`` watches memory, ``get_memory_pool`` hands out reusable buffers, ``report`` shows free memory and
+the accuracy of predicted peaks, ``limit`` bounds the memory of engine calls, ``span`` names a section of a program so
+that memory growth can be attributed to it, and a ``Spillable`` array can be moved off its device when that is full.
 """
 
 from __future__ import annotations

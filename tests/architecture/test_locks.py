@@ -13,14 +13,14 @@ from tests.helpers.source import SOURCE, find_modules
 FORBIDDEN = {"Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier", "Thread", "Timer"}
 MODULES = {"threading", "concurrent.futures", "multiprocessing"}
 #: The one file that starts threads, from a thread that no interrupt reaches.
-STARTS_THREADS = "hpfracc._aside"
+STARTS_THREADS = "hpfracc._shielded"
 
 
 def problems(source: Path) -> list[str]:
     """Uses below ``source`` that break the rule, as sentences."""
     found = []
     for module in find_modules(source).values():
-        for node in ast.walk(ast.parse(module.path.read_text(encoding="utf-8"))):
+        for node in ast.walk(module.tree()):
             where = f"{module.name}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.ImportFrom) and node.module in MODULES:
                 found.append(f"{where} imports names of {node.module}; see hpfracc.engine.locks")

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import make_prior
 from hpfracc.engine.execution.calibration import CalibrationReport, Series, Timing
-from hpfracc.engine.selection.placement import Placement
+from hpfracc.engine.selection.request import Placement
 
 
 def test_a_time_above_that_of_a_larger_call_is_a_disturbance():
@@ -44,9 +44,9 @@ def made(part: str, **content: dict[str, object]) -> dict[str, object]:
 
 
 def test_merging_keeps_what_the_other_machine_measured():
-    """The processor's part replaces the processor's part; the cards' rows, compile times and transfers stay."""
-    cards = made(
-        "cards",
+    """The processor's part replaces the processor's part; the GPUs' rows, compile times and transfers stay."""
+    gpus = made(
+        "gpus",
         knots={"fft": {"torch:default@cuda": {"device": {"float64": [[1, 2]]}}}},
         compile={"torch:*@cuda*": 0.2},
         transfers={"host->cuda": [1e-5, 1e10]},
@@ -55,8 +55,8 @@ def test_merging_keeps_what_the_other_machine_measured():
     new = made(
         "cpu", knots={"fft": {"numpy:scipy@cpu": {"host": {"float64": [[9, 9]]}}}}, compile={"numba:*@cpu*": 1.0}
     )
-    both = make_prior.merge(make_prior.merge(make_prior.merge({}, cards), old), new)
-    assert [entry["part"] for entry in both["made"]] == ["cards", "cpu"]
+    both = make_prior.merge(make_prior.merge(make_prior.merge({}, gpus), old), new)
+    assert [entry["part"] for entry in both["made"]] == ["gpus", "cpu"]
     assert both["knots"]["fft"] == {
         "numpy:scipy@cpu": {"host": {"float64": [[9, 9]], "float32": [[1, 3]]}},
         "torch:default@cuda": {"device": {"float64": [[1, 2]]}},
@@ -91,7 +91,7 @@ def test_compile_times_of_an_algorithm_come_before_those_of_its_backend():
         ("numpy:pocketfft@cpu*", 0.02),
         ("numba:*@cpu*", 1.1),
     ]
-    assert list(make_prior.collect_compiles(report, "cards")) == ["cupy:default@cuda*", "cupy:*@cuda*"]
+    assert list(make_prior.collect_compiles(report, "gpus")) == ["cupy:default@cuda*", "cupy:*@cuda*"]
 
 
 def test_transfers_are_latency_and_rate():
@@ -109,6 +109,6 @@ def test_the_file_reads_back():
     assert '"float64": [[1.0,2.0],[3.0,4.0]]' in text
 
 
-def test_series_on_a_card_are_kept_by_name():
+def test_series_on_a_gpu_are_kept_by_name():
     """A resident operand is a placement of its own."""
     assert Series("fft", "float64", Placement("torch", "cuda:0")).where == "torch arrays on cuda:0"

@@ -1,4 +1,4 @@
-"""``hpfracc bench selection``: the engine's choice against every arm of this machine, or of a stored table."""
+"""``hpfracc bench selection`` compares the engine's choices with all arms, measured here or from a stored table."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpfracc.cli import main
-from hpfracc.cli.bench import live, replay
+from hpfracc.cli import bench, main
+from hpfracc.cli.bench import live
 from hpfracc.cli.bench.live import Outcome, Row
 from hpfracc.errors import MissingDependencyError
 
@@ -22,7 +22,7 @@ def row(seconds: float = 1.0, least: float = 1.0, **changes: float) -> Row:
 
 
 def test_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """A row for each operation and size with what was chosen, and the figures by which the choice is judged."""
+    """The result has a row for each operation and size, and the summary metrics."""
     for name in ("NUMBA", "TORCH", "JAX", "CUPY"):
         monkeypatch.setenv(f"HPFRACC_DISABLE_{name}", "1")
     monkeypatch.setattr(live, "_EXPONENTS", (5, 9))
@@ -42,24 +42,24 @@ def test_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert found["overhead_seconds"]["median"] < 1e-3
     assert main(["bench", "selection", "--operations", "reduction", "--budget", "2"]) == 0
     text = capsys.readouterr().out
-    for word in ("reduction", "best arm", "time regret", "<= 3%"):
+    for word in ("reduction", "best arm", "time lost", "<= 3%"):
         assert word in text
 
 
 def test_the_figures_are_what_they_say():
-    """Regret weighs by time; a tenth slower counts as slow unless the samples themselves spread as far."""
+    """Regret is weighted by time; 10 % slower counts as slow unless the samples vary as much."""
     outcome = Outcome([row(), row(2.0), row(1.2, spread=1.3), row(99.0, 100.0)], overhead=(0.5e-6, 1e-6))
     found = {what: (value, met) for what, value, _, met in outcome.metrics()}
-    assert found["time regret against the best arm, settled"] == ("0.2%", True)
+    assert found["time lost against the best arm, in total"] == ("0.2%", True)
     assert found["sizes more than 10 % slower than the best arm"] == ("25.0%", False)
-    assert found["a call beyond its kernel, 16 points: median"] == ("500 ns, 99th 1 us", True)
+    assert found["overhead of a call, 16 points: median, 99th percentile"] == ("500 ns, 1 us", True)
     slower = Outcome([row(numpy=0.5)])
-    assert ("sizes worse than NumPy by 5 % + 3 us", "1", "0", False) in slower.metrics()
+    assert ("sizes slower than NumPy by more than 5 % + 3 us", "1", "0", False) in slower.metrics()
     assert Outcome().metrics() == []
 
 
 def test_operations_are_timed_on_their_typical_operands(monkeypatch: pytest.MonkeyPatch):
-    """A distance map with one source, not with a random price at every point."""
+    """A distance map is timed with one source, not with a random price at every point."""
     seen: list[Any] = []
 
     class SeenError(Exception):
@@ -70,7 +70,7 @@ def test_operations_are_timed_on_their_typical_operands(monkeypatch: pytest.Monk
         raise SeenError
 
     monkeypatch.setattr(live, "_overhead", lambda report: (math.nan, math.nan))
-    monkeypatch.setattr(live, "Trial", watched)
+    monkeypatch.setattr(live, "ArmTrial", watched)
     monkeypatch.setattr(live, "_EXPONENTS", (6,))
     with pytest.raises(SeenError):
         live.measure(["stencil_relax"], 2.0, lambda share, text: None)
@@ -78,8 +78,8 @@ def test_operations_are_timed_on_their_typical_operands(monkeypatch: pytest.Monk
     assert seen[0][0].min() >= 1
 
 
-def test_time_that_runs_out_is_said():
-    """Sizes that there is no time for are named, and nothing is made up for them."""
+def test_sizes_beyond_the_budget_are_reported():
+    """Sizes for which no time is left are listed as skipped."""
     outcome = live.measure(["bitwise_xor"], 1e-6, lambda share, text: None)
     assert outcome.rows == []
     assert len(outcome.skipped) == len(live._EXPONENTS)
@@ -96,7 +96,7 @@ def test_time_that_runs_out_is_said():
     ],
 )
 def test_bad_options_are_typed_errors(options: list[str], words: str, capsys: pytest.CaptureFixture[str]):
-    """Status 2 and one line."""
+    """The exit status is 2, and the error is one line."""
     assert main(["bench", "selection", *options]) == 2
     err = capsys.readouterr().err
     assert words in err
@@ -105,7 +105,7 @@ def test_bad_options_are_typed_errors(options: list[str], words: str, capsys: py
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a benchmark that says what it was given; the table beside it."""
+    """A source tree whose benchmark prints its first argument."""
     script = tmp_path / "benchmarks" / "selection.py"
     script.parent.mkdir()
     script.write_text(
@@ -115,12 +115,12 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "sys.exit(3)\n",
         encoding="utf-8",
     )
-    monkeypatch.setattr(replay, "find_benchmark", lambda: script)
+    monkeypatch.setattr(bench, "find_benchmark", lambda: script)
     return tmp_path
 
 
 def test_a_table_is_replayed(checkout: Path, capsys: pytest.CaptureFixture[str]):
-    """What the benchmark prints is printed, and its status is ours."""
+    """The benchmark's output and exit status are passed on."""
     table = checkout / "table.json"
     table.write_text("{}", encoding="utf-8")
     assert main(["bench", "selection", "--table", str(table), "--json"]) == 3
@@ -130,8 +130,8 @@ def test_a_table_is_replayed(checkout: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == "replayed --table\n"
 
 
-def test_a_table_that_is_none_is_a_typed_error(checkout: Path, capsys: pytest.CaptureFixture[str]):
-    """The benchmark's last word is passed on."""
+def test_an_invalid_table_is_a_typed_error(checkout: Path, capsys: pytest.CaptureFixture[str]):
+    """The last line of the benchmark's error is in the message."""
     table = checkout / "table.json"
     table.write_text("broken", encoding="utf-8")
     assert main(["bench", "selection", "--table", str(table)]) == 2
@@ -139,17 +139,17 @@ def test_a_table_that_is_none_is_a_typed_error(checkout: Path, capsys: pytest.Ca
 
 
 def test_without_the_source_tree_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """An installed package has no benchmarks, and does not pretend to."""
-    monkeypatch.setattr(replay, "find_benchmark", lambda: None)
+    """An installed package without benchmarks raises an error that names the missing file."""
+    monkeypatch.setattr(bench, "find_benchmark", lambda: None)
     table = tmp_path / "table.json"
     table.write_text("{}", encoding="utf-8")
     with pytest.raises(MissingDependencyError, match=r"benchmarks/selection\.py"):
-        replay.replay(table)
+        bench.replay(table)
 
 
 def test_the_checkout_is_found_from_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Wherever the command is run, an editable install knows its own benchmarks."""
+    """An editable install finds its benchmarks from any directory."""
     monkeypatch.chdir(tmp_path)
-    root = Path(replay.__file__).resolve().parents[4]
+    root = Path(bench.__file__).resolve().parents[4]
     expected = root / "benchmarks" / "selection.py"
-    assert replay.find_benchmark() == (expected if expected.is_file() else None)
+    assert bench.find_benchmark() == (expected if expected.is_file() else None)

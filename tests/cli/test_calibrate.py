@@ -1,4 +1,4 @@
-"""``hpfracc calibrate``: its options reach the calibration, and a bar is shown only where someone watches."""
+"""``hpfracc calibrate`` passes on its options and shows a progress bar on terminals only."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from hpfracc.cli import main
-from hpfracc.cli.progress import progress_bar
+from hpfracc.cli.answer import progress_bar
 
 
 def test_options_are_obeyed(capsys: pytest.CaptureFixture[str]):
-    """Operations, backends and the length of the box are those that were asked for."""
+    """Operations, backends and the time budget are passed on."""
     command = ["calibrate", "--operations", "bitwise_xor,reduction", "--backends", "numpy", "--budget", "0.3", "--json"]
     assert main(command) == 0
     found = json.loads(capsys.readouterr().out)
@@ -23,7 +23,7 @@ def test_options_are_obeyed(capsys: pytest.CaptureFixture[str]):
 
 
 def test_thorough_is_finer_and_has_more_dtypes(capsys: pytest.CaptureFixture[str]):
-    """More sizes, and a second dtype."""
+    """``--thorough`` uses more sizes and a second dtype."""
     command = ["calibrate", "--operations", "bitwise_xor", "--backends", "numpy", "--budget", "1.5", "--json"]
     assert main([*command, "--thorough"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -41,7 +41,7 @@ def test_thorough_is_finer_and_has_more_dtypes(capsys: pytest.CaptureFixture[str
     ],
 )
 def test_bad_options_are_typed_errors(options: list[str], words: str, capsys: pytest.CaptureFixture[str]):
-    """Status 2 and one line."""
+    """The exit status is 2, and the error is one line."""
     assert main(["calibrate", *options]) == 2
     err = capsys.readouterr().err
     assert words in err
@@ -49,7 +49,7 @@ def test_bad_options_are_typed_errors(options: list[str], words: str, capsys: py
 
 
 def test_a_bar_is_drawn_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """A pipe gets no bar; a terminal gets one, on stderr, with what is being done, square brackets and all."""
+    """A terminal gets a bar with the current step on stderr, a pipe gets none; brackets are not interpreted."""
     with progress_bar("Working") as report:
         report(0.5, "nobody sees this")
     assert capsys.readouterr() == ("", "")

@@ -1,4 +1,4 @@
-"""``hpfracc demo``: it measures, says where its report is, and the report is one file that stands alone."""
+"""``hpfracc demo`` measures and writes a self-contained HTML report."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from hpfracc.cli.demo.page import render
 from hpfracc.cli.demo.survey import Row, Survey
 from hpfracc.cli.demo.survey import survey as take_survey
 from hpfracc.cli.info import collect
-from hpfracc.engine.execution.calibration import Timing, Trial
+from hpfracc.engine.execution.calibration import ArmTrial, Timing
 
 NASTY = "<script>alert(1)</script>&\"'"
 VOID = {"meta", "br"}
 
 
 class Page(HTMLParser):
-    """Reads a page: its tags, attributes and text, and whether every tag is closed in its turn."""
+    """Parses a page into tags, attributes and text, and checks that tags are closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A demo of three sizes with NumPy alone: seconds, not half a minute."""
+    """A demo of three sizes with NumPy only, which takes seconds instead of half a minute."""
     monkeypatch.setattr(convolution, "_QUICK_SIZES", (16, 250, 4_000))
     for name in ("NUMBA", "TORCH", "JAX", "CUPY"):
         monkeypatch.setenv(f"HPFRACC_DISABLE_{name}", "1")
@@ -73,7 +73,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_the_report_is_written_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """The last line says where it is; the table has a row for each size, with what was chosen."""
+    """The output names the report, and has a table row for each size with the chosen arm."""
     folder = tmp_path / "deep" / "report"
     assert main(["demo", "--quick", "--out", str(folder)]) == 0
     out = capsys.readouterr().out
@@ -90,7 +90,7 @@ def test_the_report_is_written_and_named(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.usefixtures("small")
 def test_json_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Chosen arm, its time, the best arm's, every arm's and the first guess, for each size; no nan."""
+    """The JSON has the chosen arm, all times and the initial guess for each size, and no nan."""
     assert main(["demo", "--quick", "--out", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
     assert Path(found["report"]).is_file()
@@ -105,7 +105,7 @@ def test_json_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """The error names the folder, at once."""
+    """A folder that cannot be created raises an error before any measurement."""
     (tmp_path / "taken").write_text("", encoding="utf-8")
     assert main(["demo", "--out", str(tmp_path / "taken")]) == 2
     err = capsys.readouterr().err
@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_work(tmp_path: Path,
 
 
 def made_up_survey() -> Survey:
-    """Two backends whose lines cross, one of which was left out at the end."""
+    """A survey of two backends whose times cross, one of them skipped at the largest size."""
     found = Survey(imports={"numba": 0.3}, absent={"cupy": "not installed"})
     for size in (16, 1_600, 160_000):
         row = Row(size, "numpy:fft@cpu")
@@ -132,7 +132,7 @@ def made_up_survey() -> Survey:
 
 
 def test_a_survey_knows_the_best_of_each_backend():
-    """Of a backend's arms the fastest counts, and where it has none the reason is kept."""
+    """A backend is represented by its fastest arm, or by the reason it was skipped."""
     found = made_up_survey()
     assert found.backends == ["numpy", "numba"]
     first, _, last = found.rows
@@ -146,16 +146,16 @@ def test_a_survey_knows_the_best_of_each_backend():
     assert len(found.first_calls()) == 5
 
 
-def test_an_arm_that_fails_is_a_line_and_not_the_end(small: None, monkeypatch: pytest.MonkeyPatch):
-    """The others are measured, and the reason stands where its time would."""
-    measured = Trial.time
+def test_a_failing_arm_does_not_end_the_survey(small: None, monkeypatch: pytest.MonkeyPatch):
+    """The other arms are timed, and the failure is recorded as the reason."""
+    measured = ArmTrial.time
 
-    def fail(self: Trial, arm: Any, *args: Any, **options: Any) -> Any:
+    def fail(self: ArmTrial, arm: Any, *args: Any, **options: Any) -> Any:
         if arm.algorithm == "fft":
             raise RuntimeError("driver went away")
         return measured(self, arm, *args, **options)
 
-    monkeypatch.setattr(Trial, "time", fail)
+    monkeypatch.setattr(ArmTrial, "time", fail)
     rows = take_survey(
         "causal_convolution",
         (250,),
@@ -169,7 +169,7 @@ def test_an_arm_that_fails_is_a_line_and_not_the_end(small: None, monkeypatch: p
 
 
 def test_the_chapter_shows_lines_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch):
-    """Every backend has a line and a column; what was left out is said with its sizes and its reason."""
+    """Every backend has a line and a column; skipped sizes are noted with the reason."""
     monkeypatch.setattr(convolution, "survey", lambda *args, **options: made_up_survey())
     chapter = chapters.build("convolution", chapters.Context(True, lambda share, text: None))
     chart = next(block for block in chapter.blocks if isinstance(block, Chart))
@@ -178,14 +178,14 @@ def test_the_chapter_shows_lines_and_says_what_is_missing(monkeypatch: pytest.Mo
     assert grid.columns[-2:] == (">NumPy", ">Numba")
     assert grid.notes == [
         "Numba at 160,000 points: one call would take more than 1 s",
-        "CuPy took no part: not installed",
+        "CuPy is not available: not installed",
     ]
     figures = next(block for block in chapter.blocks if isinstance(block, Figures))
     assert figures.figures[2][0] == "1.02x"
 
 
 def test_every_registered_chapter_can_be_built():
-    """The registry names modules that have a ``build``."""
+    """Every chapter is a module with ``build``."""
     for name in chapters.CHAPTERS:
         module = __import__(f"hpfracc.cli.demo.chapters.{name}", fromlist=["build"])
         assert callable(module.build)
@@ -215,7 +215,7 @@ def nasty_page() -> str:
 
 
 def test_every_name_is_escaped():
-    """Whatever a device, a library or an error is called, it stays text: no tag comes of it."""
+    """Names of devices, libraries and errors are escaped and cannot create tags."""
     page = Page(nasty_page())
     assert "script" not in page.tags
     assert sum(NASTY in words for words in page.words) > 10
@@ -223,7 +223,7 @@ def test_every_name_is_escaped():
 
 
 def test_the_page_stands_alone():
-    """It loads nothing: no address, no script, no style but the one whose hash the policy names."""
+    """The page loads nothing: no links, no scripts, and only the style whose hash is in the policy."""
     text = nasty_page()
     page = Page(text)
     assert not {"script", "link", "img", "iframe", "object", "embed", "base", "form"} & set(page.tags)
@@ -235,13 +235,13 @@ def test_the_page_stands_alone():
     digest = base64.b64encode(hashlib.sha256(style[0].encode()).digest()).decode()
     contents = [value or "" for name, value in page.attributes if name == "content"]
     (policy,) = (value for value in contents if "default-src" in value)
-    # Pictures stand in the page itself.
+    # Pictures are embedded in the page.
     kept = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
     assert policy == kept + "base-uri 'none'; form-action 'none'"
 
 
 def test_the_page_suits_every_reader():
-    """A title, a language, a viewport, both colour schemes, narrow pages and paper are thought of."""
+    """The page has a title, a language, a viewport, and styles for dark mode, narrow screens and print."""
     text = nasty_page()
     for part in (
         '<html lang="en">',
@@ -257,7 +257,7 @@ def test_the_page_suits_every_reader():
 
 
 def test_the_chart_puts_things_where_they_belong():
-    """Both axes are logarithmic: decades are equally far apart, larger times are higher up."""
+    """Both axes are logarithmic, and larger times are higher up."""
     points = [(10.0, 1e-6, "a"), (100.0, 1e-5, "b"), (1000.0, 1e-4, "c")]
     x_ticks, y_ticks = [(10.0, "10"), (1000.0, "1k")], [(1e-6, "1 us"), (1e-4, "100 us")]
     text = Chart("t", "d", "x", "y", [Line("NumPy", "numpy", points)], x_ticks, y_ticks).to_html()
@@ -281,13 +281,13 @@ def test_the_chart_puts_things_where_they_belong():
     ],
 )
 def test_names_are_moved_apart_as_little_as_possible(places: list[float], expected: list[float]):
-    """They keep their order and a gap, stay within the bounds, and do not move without need."""
+    """Names keep their order and a minimum gap, stay within bounds, and move only if they overlap."""
     assert spread(places, 10.0, 0.0, 100.0) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("width", "remarks"), [(200, True), (30, False)])
-def test_a_narrow_terminal_leaves_remarks_out(width: int, remarks: bool):
-    """Figures are kept, and what stands beside them goes first."""
+def test_a_narrow_terminal_omits_remarks(width: int, remarks: bool):
+    """A narrow table keeps its numbers and drops the remarks beside them."""
     grid = Grid(
         "times", ("points", ">NumPy", ">Numba"), [[Cell("1,000,000"), Cell("123 us", "1.00x"), Cell("456 us", "3.7x")]]
     )
@@ -299,12 +299,12 @@ def test_a_narrow_terminal_leaves_remarks_out(width: int, remarks: bool):
 
 
 def test_inline_code():
-    """What stands between backticks is code, and is escaped like everything else."""
+    """Text between backticks becomes code, and is escaped."""
     assert blocks.inline("use `a<b`") == "use <code>a&lt;b</code>"
 
 
 def test_progress_never_runs_backwards(small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The shares that a chapter reports rise from 0 towards 1."""
+    """The fractions that a chapter reports increase from 0 towards 1."""
     shares: list[float] = []
 
     def note(share: float, text: str) -> None:
@@ -316,7 +316,7 @@ def test_progress_never_runs_backwards(small: None, tmp_path: Path, monkeypatch:
 
 
 def test_figures_in_a_terminal(capsys: pytest.CaptureFixture[str]):
-    """Number and meaning side by side, without the marks of code."""
+    """Numbers and descriptions are printed side by side, without backticks."""
     given: Any = Figures([("173x", "is what `numpy:direct@cpu` cost")])
     Console(width=100).print(given)
     out = capsys.readouterr().out
@@ -325,7 +325,7 @@ def test_figures_in_a_terminal(capsys: pytest.CaptureFixture[str]):
 
 
 def test_names_inside_a_chart_do_not_cover_one_another():
-    """Three lines that end at one place, far from the edge, have their names one above the other."""
+    """Lines that end at the same point have their names stacked."""
     points = [(10.0, 1.0, ""), (100.0, 10.0, "")]
     lines = [Line(name, "numpy", points) for name in ("one", "two", "three")]
     beyond = Line("beyond", "auto", [(10.0, 1.0, ""), (10_000.0, 100.0, "")])

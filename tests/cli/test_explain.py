@@ -1,4 +1,4 @@
-"""``hpfracc explain``: the decision for a call that is only described, and typed errors for what makes no sense."""
+"""``hpfracc explain`` shows the decision for a described call; invalid arguments are typed errors."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     return found
 
 
-def test_it_says_what_the_library_says(capsys: pytest.CaptureFixture[str]):
-    """The command and ``hf.explain`` give the same decision."""
+def test_same_decision_as_the_library(capsys: pytest.CaptureFixture[str]):
+    """The command and ``hf.explain`` return the same decision."""
     found = explain(capsys, "--op", "causal_convolution", "--shape", "100000")
     assert found == json.loads(json.dumps(hf.explain("causal_convolution", shape=(100_000,)).to_dict()))
     assert found["shape"] == [100_000]
@@ -28,7 +28,7 @@ def test_it_says_what_the_library_says(capsys: pytest.CaptureFixture[str]):
 
 
 def test_rows_dtype_and_backend_count(capsys: pytest.CaptureFixture[str]):
-    """32x1000 is 32 rows of 1000; dtype and backend are obeyed."""
+    """32x1000 is 32 rows of 1000; dtype and backend are passed on."""
     found = explain(
         capsys, "--op", "causal_convolution", "--shape", "32x1000", "--dtype", "float32", "--backend", "numpy"
     )
@@ -37,7 +37,7 @@ def test_rows_dtype_and_backend_count(capsys: pytest.CaptureFixture[str]):
 
 
 def test_a_gradient_leaves_only_kernels_that_have_one(capsys: pytest.CaptureFixture[str]):
-    """NumPy's arms are refused with that reason."""
+    """NumPy's arms are refused, because their kernels cannot be differentiated."""
     found = explain(capsys, "--op", "causal_convolution", "--shape", "1000", "--gradient")
     refused = {row["arm"]: row["refused"] for row in found["candidates"]}
     assert refused["numpy:fft@cpu"] == "its kernel cannot be differentiated"
@@ -63,7 +63,7 @@ def test_a_gradient_leaves_only_kernels_that_have_one(capsys: pytest.CaptureFixt
     ],
 )
 def test_bad_input_is_a_typed_error(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]):
-    """Status 2, the value and the remedy in one line, nothing on stdout."""
+    """The exit status is 2, the error is one line on stderr, and stdout is empty."""
     assert main(["explain", *arguments]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -83,18 +83,18 @@ def test_bad_input_is_a_typed_error(arguments: list[str], words: str, capsys: py
     ],
 )
 def test_shapes_as_people_write_them(text: str, shape: tuple[int, ...]):
-    """Axes between x, powers of ten and underscores are understood; an empty axis is an axis."""
+    """Axes are separated by x; powers of ten, underscores and empty axes are accepted."""
     assert parse_shape(text) == shape
 
 
 def test_a_shape_of_letters_is_refused():
-    """The whole text is named."""
+    """The error shows the whole text."""
     with pytest.raises(InvalidInputError, match="'threextwo' is not a shape"):
         parse_shape("threextwo")
 
 
 def test_operators_by_name(capsys: pytest.CaptureFixture[str]):
-    """An operator's name and order are taken; an order for an operation is refused."""
+    """Operators take a name and an order; an order for an operation is an error."""
     found = explain(capsys, "--op", "caputo", "--shape", "1000", "--alpha", "0.3")
     assert found["operation"] == "causal_convolution" and found["shape"] == [1000]
     assert main(["explain", "--op", "fft", "--shape", "10", "--alpha", "0.3"]) == 2

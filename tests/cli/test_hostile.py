@@ -1,4 +1,4 @@
-"""Commands under hostile streams, environments and arguments: an answer or one line, never a traceback."""
+"""Commands with hostile streams, environments and arguments end with output or one line of error, not a traceback."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CLI = f"{sys.executable} -W error -m hpfracc.cli"
 
 
 def shell(line: str, **variables: str) -> tuple[int, str]:
-    """Exit status and everything said."""
+    """Run a shell command; returns its exit status and output."""
     done = subprocess.run(
         ["bash", "-c", line],
         env=os.environ | {"PYTHONPATH": str(SOURCE.parent)} | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     return done.returncode, done.stdout
@@ -45,17 +45,17 @@ def shell(line: str, **variables: str) -> tuple[int, str]:
     ],
 )
 def test_streams_that_are_closed_or_full(command: str, redirection: str, status: int):
-    """The status tells, and at most one line is said."""
-    found, said = shell(f"{CLI} {command} {redirection}")
-    assert "Traceback" not in said
-    assert "Exception ignored" not in said
-    assert len(said.splitlines()) <= 1
+    """The exit status is right, and at most one line is printed."""
+    found, output = shell(f"{CLI} {command} {redirection}")
+    assert "Traceback" not in output
+    assert "Exception ignored" not in output
+    assert len(output.splitlines()) <= 1
     assert found == status
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "-5", "²", "10" * 3000, "many", ""])
 def test_any_width_shows_the_answer(columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """``COLUMNS`` is obeyed where it is a width that can be read in, and passed over otherwise."""
+    """Invalid or extreme values of ``COLUMNS`` do not prevent the output."""
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("LINES", columns)
     assert main(["wisdom", "show"]) == 0
@@ -63,10 +63,10 @@ def test_any_width_shows_the_answer(columns: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_encoding_that_lacks_characters():
-    """What it lacks is written as an escape."""
-    found, said = shell(f"{CLI} wisdom import 'ünknown'", PYTHONIOENCODING="ascii")
+    """Characters that the encoding lacks are written as escapes."""
+    found, output = shell(f"{CLI} wisdom import 'ünknown'", PYTHONIOENCODING="ascii")
     assert found == 2
-    assert "\\xfcnknown" in said
+    assert "\\xfcnknown" in output
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def profile(tmp_path: Path) -> Path:
 def test_a_damaged_profile_is_refused(
     old: str, new: str, profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """NaN, numbers without end, missing and foreign fields: one line that names the file, and no page."""
+    """NaN, huge numbers, missing and foreign fields are errors of one line that names the file; no page is written."""
     text = profile.read_text(encoding="utf-8")
     assert old in text
     profile.write_text(text.replace(old, new), encoding="utf-8")
@@ -115,15 +115,15 @@ def test_a_damaged_profile_is_refused(
 def test_output_goes_through_links_and_replaces_nothing_else(
     profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """Pages and exports are written to what a link points to; devices, FIFOs and folders are refused and stay."""
+    """Pages and exports are written to the target of a link; devices, FIFOs and folders are not replaced."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     target, link = tmp_path / "target", tmp_path / "link"
     link.symlink_to(target)
     for command in (["profile", "page", str(profile), "-o"], ["wisdom", "export"]):
-        for place in (pipe, tmp_path, Path(""), Path(os.devnull), Path("/dev/full")):
-            assert main([*command, str(place)]) == 2
-            assert "not a plain file" in capsys.readouterr().err
+        for path in (pipe, tmp_path, Path(""), Path(os.devnull), Path("/dev/full")):
+            assert main([*command, str(path)]) == 2
+            assert "not a regular file" in capsys.readouterr().err
         assert main([*command, str(link)]) == 0
         assert link.is_symlink()
         assert target.stat().st_size > 0
@@ -133,7 +133,7 @@ def test_output_goes_through_links_and_replaces_nothing_else(
 
 @pytest.mark.parametrize("stdout", ["-", "/dev/stdout"])
 def test_output_to_stdout(stdout: str, profile: Path, capsys: pytest.CaptureFixture[str]):
-    """``-`` and ``/dev/stdout`` are stdout: the file alone is there, what a person is told goes to stderr."""
+    """With ``-`` or ``/dev/stdout``, stdout has only the file, and messages go to stderr."""
     assert main(["wisdom", "export", stdout]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["records"] == []
@@ -173,8 +173,8 @@ def test_output_to_stdout(stdout: str, profile: Path, capsys: pytest.CaptureFixt
     ],
     ids=lambda arguments: ascii(" ".join(arguments))[1:60],
 )
-def test_arguments_that_make_no_sense(arguments: list[str], capsys: pytest.CaptureFixture[str]):
-    """Each is refused with status 2 and one printable line."""
+def test_invalid_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    """The exit status is 2, and the error is one printable line."""
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -185,7 +185,7 @@ def test_arguments_that_make_no_sense(arguments: list[str], capsys: pytest.Captu
 def test_names_are_shown_as_they_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    """Brackets, colons and escapes in what is shown are neither styles nor commands to a terminal."""
+    """Brackets, colons and escapes in names are not interpreted as markup or terminal codes."""
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("HPFRACC_WISDOM", str(tmp_path / "[/red] :bug: \x1b[31m"))
     for command in (["wisdom", "show"], ["info"]):

@@ -1,4 +1,4 @@
-"""``hpfracc info``: devices, backends, memory, wisdom and settings, without importing anything heavy."""
+"""``hpfracc info`` shows devices, backends, memory, wisdom and settings, without importing array libraries."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hpfracc.engine.execution.calibration import calibrate
 from tests.helpers.source import SOURCE
 
 
-def test_it_tells_of_everything():
-    """Every backend has a version or a reason; memory is told in bytes; wisdom and settings are there."""
+def test_all_information_is_present():
+    """Every backend has a version or a reason; memory is in bytes; wisdom and settings are present."""
     found = collect()
     assert {row["name"] for row in found["backends"]} == {"numpy", "numba", "torch", "jax", "cupy"}
     for row in found["backends"]:
@@ -30,7 +30,7 @@ def test_it_tells_of_everything():
 
 
 def test_what_is_disabled_and_learned_shows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """A disabled backend says by what, the variable is listed, and the records are counted."""
+    """A disabled backend names the variable, the variable is listed, and the records are counted."""
     monkeypatch.setenv("HPFRACC_DISABLE_NUMBA", "1")
     hf._config.refresh_environment()
     report = calibrate(["bitwise_xor"], backends=["numpy"], budget_seconds=0.1)
@@ -48,14 +48,14 @@ def test_what_is_disabled_and_learned_shows(monkeypatch: pytest.MonkeyPatch, cap
 
 
 def test_no_array_library_is_imported():
-    """Looking at the machine does not wait for torch, jax, cupy or numba."""
+    """``hpfracc info`` does not import torch, jax, cupy or numba."""
     script = "import sys, hpfracc.cli as c; c.main(['info', '--json']); print(sorted(sys.modules), file=sys.stderr)"
     answer = subprocess.run(
         [sys.executable, "-c", script],
         env={"PYTHONPATH": str(SOURCE.parent), "HPFRACC_WISDOM": "off"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=500,
         check=True,
     )
     assert "'numpy'" in answer.stderr

@@ -1,4 +1,4 @@
-"""``hpfracc profile``: runs a script as Python would, writes the page, compares, and says so by its exit status."""
+"""``hpfracc profile`` runs scripts, writes pages and compares profiles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("action", [[], ["run"]])
 def test_a_script_is_run_and_shown(script: Path, action: list[str], capsys: pytest.CaptureFixture[str]):
-    """Its own arguments are its own; the engine's call is in the page, which is named after the script."""
+    """The script gets its arguments, and the page, named after the script, shows its engine calls."""
     assert main(["profile", *action, "work.py", "--fast", "-o", "x", "page"]) == 0
     out = capsys.readouterr().out
     assert "arguments: --fast -o x page" in out
@@ -41,12 +41,12 @@ def test_a_script_is_run_and_shown(script: Path, action: list[str], capsys: pyte
 
 
 def test_json_and_names_of_files(script: Path, capsys: pytest.CaptureFixture[str]):
-    """``--json`` prints a summary after what the script printed; ``--json-out`` keeps the profile."""
+    """``--json`` prints a summary after the script's own output; ``--json-out`` writes the profile."""
     assert main(["profile", "run", "--json", "--json-out", "run.json", "-o", "run.html", "--no-memory", "work.py"]) == 0
     out = capsys.readouterr().out
-    told = json.loads(out[out.index("{") :])
-    assert told["status"] == 0 and told["recorded"] >= 2
-    assert Path(told["page"]).name == "run.html" and Path("run.html").is_file()
+    summary = json.loads(out[out.index("{") :])
+    assert summary["status"] == 0 and summary["recorded"] >= 2
+    assert Path(summary["page"]).name == "run.html" and Path("run.html").is_file()
     profile = load_profile("run.json")
     assert [span["name"] for span in profile["spans"] if span["parent"] is None] == ["work.py"]
     assert not any("memory" in span for span in profile["spans"])
@@ -61,8 +61,10 @@ def test_json_and_names_of_files(script: Path, capsys: pytest.CaptureFixture[str
         ("1 / 0", 1, "ZeroDivisionError: division by zero"),
     ],
 )
-def test_the_scripts_end_is_ours(code: str, status: int, words: str, script: Path, capsys: pytest.CaptureFixture[str]):
-    """Its exit status comes out, its traceback is shown without our frames, and the page is written all the same."""
+def test_exit_status_of_the_script(
+    code: str, status: int, words: str, script: Path, capsys: pytest.CaptureFixture[str]
+):
+    """The script's exit status is returned, its traceback has no frames of ours, and the page is written."""
     script.write_text(code, encoding="utf-8")
     assert main(["profile", "work.py"]) == status
     err = capsys.readouterr().err
@@ -72,14 +74,14 @@ def test_the_scripts_end_is_ours(code: str, status: int, words: str, script: Pat
 
 
 def test_the_ring_can_be_made_small(script: Path, capsys: pytest.CaptureFixture[str]):
-    """``--capacity`` drops and counts."""
+    """``--capacity`` limits the number of spans; dropped ones are counted."""
     assert main(["profile", "--capacity", "1", "work.py"]) == 0
     assert "older spans were dropped" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [["missing.py"], ["page", "missing.json"], ["compare", "a.json", "b.json"]])
-def test_what_is_not_there_is_refused(arguments: list[str], script: Path, capsys: pytest.CaptureFixture[str]):
-    """In one line, with its name."""
+def test_missing_files(arguments: list[str], script: Path, capsys: pytest.CaptureFixture[str]):
+    """A missing file is an error of one line that names it."""
     assert main(["profile", *arguments]) == 2
     err = capsys.readouterr().err
     assert arguments[-1] in err or "a.json" in err
@@ -87,7 +89,7 @@ def test_what_is_not_there_is_refused(arguments: list[str], script: Path, capsys
 
 
 def test_a_page_from_a_file(script: Path, capsys: pytest.CaptureFixture[str]):
-    """``page run.json -o run.html``; without a file a page that waits for one."""
+    """``page run.json -o run.html`` writes the page of a profile; without a file, an empty page."""
     profiler = Profiler()
     with profiler.profile("only"):
         pass
@@ -131,18 +133,18 @@ def write(path: Path, factor: float, offset: int) -> None:
 def test_compare_says_so_by_its_status(
     factor: float, flags: list[str], status: int, script: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """1 only where a span is slower and that is to count."""
+    """The exit status is 1 only if a span is slower and ``--fail-on-regression`` is given."""
     write(Path("a.json"), 1.0, 0)
     write(Path("b.json"), factor, 5 * 10**8)
     assert main(["profile", "compare", "a.json", "b.json", *flags]) == status
     assert "slower" in capsys.readouterr().out
     assert main(["profile", "compare", "a.json", "b.json", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["rows"][0]["verdict"] == {1.3: "slower", 0.7: "faster", 1.0: "inconclusive"}[factor]
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["rows"][0]["verdict"] == {1.3: "slower", 0.7: "faster", 1.0: "inconclusive"}[factor]
 
 
 def test_runs_kept_in_folders_can_be_compared(script: Path, capsys: pytest.CaptureFixture[str]):
-    """Seven runs of each side in turns are enough repeats to be judged."""
+    """Seven alternating runs of each side are enough for a comparison."""
     script.write_text("sum(range(20000))", encoding="utf-8")
     for _ in range(7):
         assert main(["profile", "--keep", "a", "--no-memory", "work.py"]) == 0

@@ -1,4 +1,4 @@
-"""``hpfracc wisdom``: shown, shared and forgotten; importing twice is importing once."""
+"""``hpfracc wisdom`` shows, exports, imports and clears stored measurements."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def wisdom(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any
 
 @pytest.fixture
 def learned() -> int:
-    """Something that was learned; how many records."""
+    """Stores some measurements and returns the number of records."""
     return calibrate(["bitwise_xor"], backends=["numpy"], budget_seconds=1.0).kept
 
 
 def move_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Go on as another machine, whose wisdom lies elsewhere."""
+    """Switch to another wisdom folder, as another machine would have."""
     monkeypatch.setenv("HPFRACC_WISDOM", str(folder))
     state.reset()
 
@@ -36,7 +36,7 @@ def move_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_export_and_import_are_idempotent(
     learned: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """Elsewhere an import brings everything, the same import again brings nothing, and decisions use it."""
+    """The first import adds all records, a second one adds none, and decisions use them."""
     file = tmp_path / "shared.json"
     assert wisdom(capsys, "export", str(file))["records"] == learned
     move_to(tmp_path / "elsewhere", monkeypatch)
@@ -51,7 +51,7 @@ def test_export_and_import_are_idempotent(
 
 
 def test_show_names_backend_and_operation(learned: int, capsys: pytest.CaptureFixture[str]):
-    """The table counts what is known of each."""
+    """The table counts the records of each backend and operation."""
     assert main(["wisdom", "show"]) == 0
     text = capsys.readouterr().out
     for word in (f"{learned} records", "numpy", "bitwise_xor", "numpy:default@cpu"):
@@ -59,13 +59,13 @@ def test_show_names_backend_and_operation(learned: int, capsys: pytest.CaptureFi
 
 
 def test_an_empty_place_says_how_to_fill_it(capsys: pytest.CaptureFixture[str]):
-    """Nothing known is no error."""
+    """An empty folder is not an error."""
     assert main(["wisdom", "show"]) == 0
     assert "hpfracc calibrate" in capsys.readouterr().out
 
 
 def test_clear_asks_first(learned: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Without a terminal it is refused, a no changes nothing, a yes or ``--yes`` forgets everything."""
+    """Without a terminal it is an error, "n" changes nothing, "y" or ``--yes`` deletes everything."""
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert main(["wisdom", "clear"]) == 2
     assert "add --yes" in capsys.readouterr().err
@@ -83,10 +83,10 @@ def test_clear_asks_first(learned: int, monkeypatch: pytest.MonkeyPatch, capsys:
 @pytest.mark.parametrize(
     ("content", "words"), [(None, "missing.json"), ("{not json", "missing.json"), ('{"version": 1}', "missing.json")]
 )
-def test_what_is_no_wisdom_is_refused(
+def test_importing_a_file_that_is_not_wisdom(
     content: str | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """A file that is not there or not ours is a typed error that names it; nothing is changed."""
+    """A missing or foreign file is an error that names it, and nothing is stored."""
     file = tmp_path / "missing.json"
     if content is not None:
         file.write_text(content, encoding="utf-8")
@@ -97,8 +97,8 @@ def test_what_is_no_wisdom_is_refused(
     assert wisdom(capsys, "show")["records"] == 0
 
 
-def test_a_folder_that_is_not_there_is_refused(learned: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Exporting into nowhere names the file."""
+def test_exporting_to_a_missing_folder(learned: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The error names the file."""
     assert main(["wisdom", "export", str(tmp_path / "no" / "such.json")]) == 2
     assert "such.json" in capsys.readouterr().err
 
@@ -107,7 +107,7 @@ def test_a_folder_that_is_not_there_is_refused(learned: int, tmp_path: Path, cap
 def test_wisdom_that_is_off_is_said(
     action: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """There is nothing to export, import or clear; showing it says so."""
+    """Export, import and clear are errors while wisdom is off, and ``show`` reports that state."""
     monkeypatch.setenv("HPFRACC_WISDOM", "off")
     state.reset()
     assert main(["wisdom", *action]) == 2

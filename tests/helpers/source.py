@@ -6,6 +6,7 @@ import ast
 import graphlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 PACKAGE = "hpfracc"
@@ -45,7 +46,13 @@ class Module:
         return self.name if self.is_package else self.name.rpartition(".")[0]
 
     def tree(self) -> ast.Module:
-        return ast.parse(self.path.read_text(encoding="utf-8"), str(self.path))
+        return _parse(self.path.read_text(encoding="utf-8"))
+
+
+@cache
+def _parse(text: str) -> ast.Module:
+    """The tree of a file: several tests read the whole library."""
+    return ast.parse(text)
 
 
 def find_modules(source: Path = SOURCE) -> dict[str, Module]:
@@ -60,10 +67,15 @@ def find_modules(source: Path = SOURCE) -> dict[str, Module]:
 
 def find_imports(module: Module) -> list[Import]:
     """What ``module`` imports, wherever in the file: also inside functions, and by name through :mod:`importlib`."""
+    return _imports(module.path.read_text(encoding="utf-8"), module.package)
+
+
+@cache
+def _imports(text: str, package: str) -> list[Import]:
     return [
         Import(target, node.lineno, at_import)
-        for node, at_import in _walk(module.tree(), at_import=True)
-        for target in _targets(node, module)
+        for node, at_import in _walk(_parse(text), at_import=True)
+        for target in _targets(node, package)
     ]
 
 
@@ -81,13 +93,13 @@ def _is_deferred(node: ast.AST, parent: ast.AST) -> bool:
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
 
 
-def _targets(node: ast.AST, module: Module) -> list[str]:
+def _targets(node: ast.AST, package: str) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
         base = node.module or ""
         if node.level:
-            above = module.package.split(".")
+            above = package.split(".")
             base = ".".join(above[: len(above) - node.level + 1] + ([base] if base else []))
         # `from package import name`: the name may be a module of its own, which `resolve` finds out.
         return [f"{base}.{alias.name}" for alias in node.names]

@@ -12,7 +12,8 @@ from scipy.sparse import csgraph
 import hpfracc as hf
 from hpfracc import memory
 from hpfracc.errors import InvalidInputError, NoPathError, ShapeError
-from hpfracc.lattice import Lattice, _search
+from hpfracc.lattice import Lattice, search
+from tests.helpers.thinned import thinned
 
 KINDS = list(itertools.product(["none", "points", "edges"], [False, (True, False)], ["von_neumann", "moore"]))
 EACH = pytest.mark.parametrize(("weights", "periodic", "neighbourhood"), KINDS)
@@ -51,10 +52,11 @@ def test_maps_and_pairs_are_scipy_s(weights, periodic, neighbourhood):
 SHAPES = [(1, 40), (40, 1, 1), (2, 9), (3, 14), (7, 6), (3, 3, 5), (2, 3, 1, 7), (64,)]
 
 
-@pytest.mark.parametrize("method", _search.METHODS)
+@pytest.mark.parametrize("method", search.METHODS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("neighbourhood", ["von_neumann", "moore"])
+@thinned(one_in=4)
 def test_pairs_by_either_search_are_scipy_s(method, shape, periodic, neighbourhood):
     """Costs of points and of edges, with free steps, closed ones and equal ones: cost and path of SciPy's Dijkstra."""
     pytest.importorskip("numba")
@@ -75,9 +77,9 @@ def test_pairs_by_either_search_are_scipy_s(method, shape, periodic, neighbourho
             for end in generator.choice(open_points, 5):
                 if np.isinf(truth[end]):
                     with pytest.raises(NoPathError):
-                        _search.search_path(lattice.geometry, lattice._costs, start, int(end), method)
+                        search.search_path(lattice.geometry, lattice._costs, start, int(end), method)
                     continue
-                path, cost = _search.search_path(lattice.geometry, lattice._costs, start, int(end), method)
+                path, cost = search.search_path(lattice.geometry, lattice._costs, start, int(end), method)
                 assert (path[0], path[-1]) == (start, end)
                 assert cost == pytest.approx(truth[end], rel=1e-12)
                 assert sum(matrix[u, v] for u, v in itertools.pairwise(path)) == pytest.approx(truth[end], rel=1e-12)
@@ -117,9 +119,9 @@ def test_the_search_follows_the_costs(monkeypatch):
     """A* where the least cost is near the mean, else from both ends; and both look at less than everything."""
     pytest.importorskip("numba")
     used = []
-    for name, run in list(_search._COMPILED.items()):
+    for name, run in list(search._COMPILED.items()):
         monkeypatch.setitem(
-            _search._COMPILED, name, lambda *args, name=name, run=run: (used.append(name), run(*args))[1]
+            search._COMPILED, name, lambda *args, name=name, run=run: (used.append(name), run(*args))[1]
         )
     generator = np.random.default_rng(0)
     with hf.use_backend("numba"):
@@ -138,7 +140,7 @@ def test_searches_look_at_little():
 
     lattice = Lattice((201, 201))
     steps, costs = make_steps(lattice.geometry), np.ones((1, lattice.size))
-    start, goal = (np.uint64(lattice.geometry.place(place)) for place in ((100, 60), (100, 140)))
+    start, goal = (np.uint64(lattice.geometry.index(point)) for point in ((100, 60), (100, 140)))
     _, found = astar(costs, False, steps, 1.0, False, start, goal)
     assert found[goal] == 80
     assert np.isfinite(found).sum() < 300

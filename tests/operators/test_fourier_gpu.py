@@ -1,4 +1,4 @@
-"""Fractional Fourier transforms, differences and special functions of arrays that live on a card."""
+"""Fractional Fourier transforms, differences and special functions of arrays that live on a GPU."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hpfracc._optional import is_installed
 from hpfracc.engine.backends import registry
 
 
-def on_card(library: str) -> bool:
+def on_gpu(library: str) -> bool:
     return is_installed(library) and any(device != "cpu" for device in registry.adapter(library).devices())
 
 
 LIBRARIES = [
-    pytest.param(name, marks=pytest.mark.skipif(not on_card(name), reason=f"{name} sees no CUDA device"))
+    pytest.param(name, marks=pytest.mark.skipif(not on_gpu(name), reason=f"{name} sees no CUDA device"))
     for name in ("torch", "cupy")
 ]
 pytestmark = pytest.mark.gpu
@@ -44,7 +44,7 @@ def place(library: str, array: np.ndarray) -> Any:
 @pytest.mark.parametrize("name", sorted(CALLS))
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_what_comes_back_is_what_went_in(library: str, name: str):
-    """An array on the card comes back as one, with NumPy's values."""
+    """An array on the GPU comes back as one, with NumPy's values."""
     x = place(library, X)
     found = CALLS[name](x)
     assert type(found) is type(x)
@@ -53,10 +53,10 @@ def test_what_comes_back_is_what_went_in(library: str, name: str):
     np.testing.assert_allclose(host, right, atol=1e-12 * np.abs(right).max(), rtol=1e-12)
 
 
-@pytest.mark.skipif(not on_card("torch"), reason="PyTorch sees no CUDA device")
+@pytest.mark.skipif(not on_gpu("torch"), reason="PyTorch sees no CUDA device")
 @pytest.mark.parametrize("method", ["chirp", "eigen"])
-def test_orders_are_learned_on_the_card(method: str):
-    """The gradient in the order is the one that the host finds, whether the order lies on the card or not."""
+def test_orders_are_learned_on_the_gpu(method: str):
+    """The gradient in the order is the one that the host finds, whether the order lies on the GPU or not."""
     import torch
 
     slopes = []
@@ -68,8 +68,8 @@ def test_orders_are_learned_on_the_card(method: str):
     np.testing.assert_allclose(slopes, slopes[0], rtol=1e-9)
 
 
-@pytest.mark.skipif(not on_card("torch"), reason="PyTorch sees no CUDA device")
-def test_parameters_are_learned_on_the_card():
+@pytest.mark.skipif(not on_gpu("torch"), reason="PyTorch sees no CUDA device")
+def test_parameters_are_learned_on_the_gpu():
     """Slopes of the Mittag-Leffler function in alpha and beta are those of the host."""
     import torch
 

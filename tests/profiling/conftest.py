@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hpfracc.profiling import breakdown, clocks, session, spans, timelines
+from hpfracc.profiling import breakdown, clocks, device_time, session, spans
 from tests.helpers.simulated_device import SimulatedClock, Time
 
 
@@ -15,7 +15,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     breakdown.calibrate()  # by the real clock, and kept
     made = Time()
     monkeypatch.setattr(spans, "_now", made.perf_counter_ns)
-    monkeypatch.setattr(timelines, "perf_counter_ns", made.perf_counter_ns)
+    monkeypatch.setattr(device_time, "perf_counter_ns", made.perf_counter_ns)
     monkeypatch.setattr(session, "perf_counter_ns", made.perf_counter_ns)
     return made
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,13 +12,13 @@ from rich.console import Console
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import Profiler
 from hpfracc.profiling.advice import advise
-from hpfracc.profiling.analysis import Analysis, length, union
+from hpfracc.profiling.analysis import Analysis, length, percentile, summarise, union
 from hpfracc.profiling.breakdown import break_down
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.spans import Span
-from hpfracc.profiling.summary import percentile, summarise
 from hpfracc.profiling.tables import bottleneck_table, summary_table
+from tests.helpers.simulated_device import Time
 
 MS = 1_000_000
 
@@ -191,11 +190,11 @@ def test_nothing_to_advise_is_said_by_silence():
     assert written.advice() == []
 
 
-def test_bottlenecks_are_ranked_by_self_time():
+def test_bottlenecks_are_ranked_by_self_time(time: Time):
     """The parent of slow work does not come before it."""
     profiler = Profiler()
     with profiler.profile("outer"), profiler.profile("inner"):
-        time.sleep(0.1)  # longer than anything that may come between the two
+        time.sleep(0.1)
     first, second = profiler.get_bottlenecks(top_n=5)
     assert (first["name"], second["name"]) == ("inner", "outer")
     assert first["share"] + second["share"] == pytest.approx(1.0)

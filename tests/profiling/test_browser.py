@@ -326,7 +326,7 @@ def test_a_second_file_becomes_a_comparison(browser: Any, files: tuple[Path, Pat
     )
     assert p == [1, 1]
     samples = ([1.5, 2, 9, 4, 7.5, 6, 5], [3, 8, 10, 11, 12, 13, 14, 15])
-    from hpfracc.profiling.comparison.rank_test import rank_test
+    from hpfracc.profiling.comparison import rank_test
 
     exact = browser.execute_script("return hpfraccProfile.rankTest(arguments[0], arguments[1])", *samples)
     assert exact == pytest.approx(rank_test(*samples), rel=1e-9)

@@ -13,9 +13,7 @@ from scipy import stats
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import Profiler, compare_profiles
-from hpfracc.profiling.comparison.rank_test import holm, rank_test, smallest_p
-from hpfracc.profiling.comparison.repeats import blocks, collect
-from hpfracc.profiling.comparison.verdicts import Rules
+from hpfracc.profiling.comparison import Rules, blocks, collect, holm, rank_test, smallest_p
 
 NOISE = json.loads((Path(__file__).parent / "data" / "noise.json").read_text(encoding="utf-8"))["microseconds"]
 

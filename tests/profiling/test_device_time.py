@@ -118,7 +118,7 @@ def test_overlapping_work_counts_once(plug: Plug, time: Time):
 
 def test_long_runs_are_placed_by_a_chain_of_anchors(plug: Plug, time: Time, monkeypatch: pytest.MonkeyPatch):
     """New anchors are set along the way, and places still agree with the host's clock."""
-    monkeypatch.setattr("hpfracc.profiling.timelines._ANCHOR_AGE", 2_000_000)
+    monkeypatch.setattr("hpfracc.profiling.device_time._ANCHOR_AGE", 2_000_000)
     clock, profiler = plug(), Profiler()
     for _ in range(20):
         with profiler.profile("x", device="gpu"):
@@ -169,7 +169,7 @@ def test_a_named_library_is_asked_alone(plug: Plug):
 
 
 def test_a_library_in_use_is_asked_first(plug: Plug):
-    """One that is merely imported is not made to open a card for a span."""
+    """One that is merely imported is not made to open a GPU for a span."""
     idle, used = plug("idle"), plug("used")
     idle.used = False
     profiler = Profiler()

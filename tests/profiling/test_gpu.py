@@ -1,4 +1,4 @@
-"""Device times on a real card: by CUDA's own events, and copies that add up to the bytes that were moved."""
+"""Device times on a real GPU: by CUDA's own events, and copies that add up to the bytes that were moved."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_device_time_is_that_of_events_by_hand(operand: Any):
 
 
 def test_a_sleep_is_no_device_time(operand: Any):
-    """Nothing is claimed for a span in which the card did nothing."""
+    """Nothing is claimed for a span in which the GPU did nothing."""
     torch.cuda.synchronize()
     profiler = Profiler()
     with profiler.profile("sleep", device="gpu"):
@@ -95,7 +95,7 @@ def test_streams_of_the_users_own(operand: Any):
 
 
 def test_copies_add_up_to_the_bytes_moved():
-    """Host arrays through the card: each way is a span with its bytes, and between them is one for the kernel."""
+    """Host arrays through the GPU: each way is a span with its bytes, and between them is one for the kernel."""
     signal = np.random.default_rng(0).standard_normal(2_000_000)
     profiler = get_profiler()
     result = hf.causal_convolution(signal, signal, backend="torch")
@@ -110,7 +110,7 @@ def test_copies_add_up_to_the_bytes_moved():
     assert kernel.device is not None and kernel.device.device == "cuda:0"
 
 
-def test_an_engine_call_on_the_card_is_timed_by_the_card():
+def test_an_engine_call_on_the_gpu_is_timed_by_the_gpu():
     """Tensors that live there: the call's span carries the device's time."""
     signal = torch.randn(64, 4096 * 16, device="cuda", dtype=torch.float64)
     weights = torch.randn(4096 * 16, device="cuda", dtype=torch.float64)

@@ -10,8 +10,7 @@ import re
 from importlib import resources
 
 from hpfracc.profiling import Profiler
-from hpfracc.profiling.dashboard.page import render_page
-from hpfracc.profiling.dashboard.payload import pack
+from hpfracc.profiling.dashboard.page import pack, render_page
 
 EVIL = "</script><script>alert(1)</script><!--"
 
@@ -58,7 +57,7 @@ def test_names_cannot_leave_their_place():
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.S)
     packed = json.loads(data)
     assert packed["names"] == ["outer", EVIL]
-    assert packed["seldom"]["0"]["metadata"] == {"note": EVIL}
+    assert packed["rare"]["0"]["metadata"] == {"note": EVIL}
 
 
 def test_the_title_is_the_command():

@@ -1,7 +1,7 @@
 """Keeps an old import path alive: every operator of :mod:`hpfracc.operators` runs where it is done soonest.
 
 What these classes add is a configuration given once: the backend, whether a failing one may be replaced by the host,
-how much of a card's memory to use, and how many rows to work on at a time.
+how much of a GPU's memory to use, and how many rows to work on at a time.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import BackendError, InvalidInputError, OutOfMemoryError
-from hpfracc.operators._base import FractionalOperator
 from hpfracc.operators._caputo import Caputo
-from hpfracc.operators._grids import read_grid
 from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov
 from hpfracc.operators._riemann_liouville import RiemannLiouville
-from hpfracc.operators._values import as_values, join_rows
+from hpfracc.operators.core.base import FractionalOperator
+from hpfracc.operators.core.grids import read_grid
+from hpfracc.operators.core.values import as_values, join_rows
 
 __all__ = ["GPUConfig", "GPUOptimizedCaputo", "GPUOptimizedGrunwaldLetnikov", "GPUOptimizedRiemannLiouville"]
 
@@ -37,7 +37,7 @@ class GPUConfig:
     fallback_to_cpu : bool
         Whether NumPy does the work where the backend that was asked for cannot.
     memory_limit : float
-        The share of a card's free memory that one call may take.
+        The share of a GPU's free memory that one call may take.
     batch_size : int, optional
         Rows of samples worked on at a time; None for as many as fit into that memory.
     """

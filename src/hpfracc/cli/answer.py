@@ -1,4 +1,4 @@
-"""What a command has to say: for people, or as JSON for programs."""
+"""Output of a command: as text for people or JSON for programs, and a progress bar on stderr."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -14,30 +15,32 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-__all__ = ["Answer", "is_stdout", "make_console", "plain", "printable"]
+__all__ = ["Answer", "is_stdout", "library_version", "make_console", "plain", "printable", "progress_bar"]
 
-#: Columns of a table that goes into a file or a pipe, and the range that ``COLUMNS`` may set: in less no table can be
-#: read.
-_WIDTH_ELSEWHERE = 132
-_NARROWEST, _WIDEST = 40, 10_000
-#: Names of stdout that a command may be given for a file.
+#: Columns of a table in a file or a pipe, and the range of widths accepted from ``COLUMNS``.
+_DEFAULT_WIDTH = 132
+_MIN_WIDTH, _MAX_WIDTH = 40, 10_000
+#: File names that mean stdout.
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+#: ``report(fraction, text)``: fraction of the work that is done, and a description of the current step.
+Report = Callable[[float, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of a command.
+    """Result of a command.
 
     Attributes
     ----------
     data : Mapping
-        Everything, as plain values.
+        The result as plain values, for ``--json``.
     view : callable
-        Makes what a person sees in a terminal; only called where one looks.
+        Returns the result as a Rich renderable; not called with ``--json``.
     status : int
         The exit status.
     on_stdout : bytes or None
-        What the user asked to be written to stdout. What a person sees goes to stderr then.
+        A file that the user asked to be written to stdout. The view then goes to stderr.
     """
 
     data: Mapping[str, Any]
@@ -46,7 +49,7 @@ class Answer:
     on_stdout: bytes | None = None
 
     def show(self, *, as_json: bool) -> None:
-        """Print it."""
+        """Print the result."""
         if self.on_stdout is not None:
             sys.stdout.write(self.on_stdout.decode("utf-8", "backslashreplace"))
         if as_json and self.on_stdout is None:
@@ -56,37 +59,37 @@ class Answer:
 
 
 def is_stdout(path: Path) -> bool:
-    """Whether a file that a command is to write stands for stdout."""
+    """Whether an output path means stdout."""
     return str(path) in _STDOUT
 
 
 def make_console(*, errors: bool = False) -> Console:
-    """A console on stdout, or on stderr; wide where no terminal sets a width."""
+    """Rich console on stdout, or on stderr if ``errors``."""
     from rich.console import Console
 
     stream = sys.stderr if errors else sys.stdout
     width, height = _size(stream)
-    # What is shown may come from files: brackets and colons in it mean nothing.
+    # Text may come from files, so markup and emoji codes in it are not interpreted.
     return Console(stderr=errors, width=width, height=height, highlight=False, markup=False, emoji=False)
 
 
 def _size(stream: TextIO) -> tuple[int, int]:
-    """Columns and lines: as ``COLUMNS`` says, else of the terminal, else wide."""
-    width, height = _WIDTH_ELSEWHERE, 25
+    """Columns and lines: from ``COLUMNS``, else from the terminal, else the defaults."""
+    width, height = _DEFAULT_WIDTH, 25
     if stream.isatty():
         try:
             width, height = os.get_terminal_size(stream.fileno())
-        except (OSError, ValueError):  # a terminal that only says so
+        except (OSError, ValueError):  # not a real terminal
             width = 0
         width, height = width or 80, height or 25
     wanted = os.environ.get("COLUMNS", "")
     if wanted.isascii() and wanted.isdigit() and wanted.strip("0"):
         width = int(wanted[:9])
-    return min(max(width, _NARROWEST), _WIDEST), height
+    return min(max(width, _MIN_WIDTH), _MAX_WIDTH), height
 
 
 class _Printable:
-    """What a command shows, with nothing in it that a terminal would obey but its own styles."""
+    """A view whose text contains no control characters; Rich's own styles still apply."""
 
     def __init__(self, view: RenderableType) -> None:
         self._view = view
@@ -99,14 +102,14 @@ class _Printable:
 
 
 def printable(text: str) -> str:
-    """The text with a question mark in a box for what cannot be printed: escapes, control characters, surrogates."""
+    """Replace escapes, control characters and surrogates by U+FFFD."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each == "\n" else "\ufffd" for each in text)
 
 
 def plain(value: Any) -> Any:
-    """The value with nothing in it that JSON does not have: numbers that are not finite become None."""
+    """Convert a value to plain JSON types. Numbers that are not finite become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -115,3 +118,35 @@ def plain(value: Any) -> Any:
         items = sorted(value) if isinstance(value, set | frozenset) else value
         return [plain(item) for item in items]
     return value
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Report]:
+    """Context manager for a progress bar on stderr. Shows nothing if stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        yield _ignore
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=28),
+        TimeElapsedColumn(),
+        TextColumn("[dim]{task.fields[doing]}", markup=True),
+    )
+    with Progress(*columns, console=make_console(errors=True), transient=True) as bars:
+        task = bars.add_task(title, total=1.0, doing="")
+
+        def report(fraction: float, text: str) -> None:
+            bars.update(task, completed=min(max(fraction, 0.0), 1.0), doing=text.replace("[", r"\["))
+
+        yield report
+
+
+def _ignore(fraction: float, text: str) -> None:
+    """Do nothing."""
+
+
+def library_version() -> str:
+    """``hpfracc.__version__``. Read from ``sys.modules``, because modules must not import the package's root."""
+    return str(sys.modules[__name__.partition(".")[0]].__version__)

@@ -1,12 +1,11 @@
-"""``hpfracc calibrate``: time every arm on this machine, within a box of time."""
+"""``hpfracc calibrate``: time every arm on this machine, within a time budget, and store the times."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.cli.answer import Answer
-from hpfracc.cli.progress import progress_bar
+from hpfracc.cli.answer import Answer, progress_bar
 
 if TYPE_CHECKING:
     from hpfracc.engine.execution.calibration import Step
@@ -20,10 +19,10 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
     parser.add_argument(
         "--thorough",
         action="store_true",
-        help="finer and larger sizes, float32 too, and a box of 120 s instead of 10 s",
+        help="more and larger sizes, float32 too, and a budget of 120 s instead of 10 s",
     )
     parser.add_argument(
-        "--budget", type=float, metavar="SECONDS", help="length of the box; imports and compilations come beside it"
+        "--budget", type=float, metavar="SECONDS", help="time budget, not counting imports and compilation"
     )
     parser.add_argument(
         "--operations", type=_names, metavar="NAME[,NAME...]", help="only these operations (default: the built-in six)"
@@ -33,19 +32,19 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
 
 
 def run(arguments: argparse.Namespace) -> Answer:
-    """Calibrate, with a bar that fills as the box does."""
+    """Calibrate, with a progress bar."""
     from hpfracc.engine.execution.calibration import calibrate
 
     with progress_bar("Calibrating") as report:
 
-        def tell(step: Step) -> None:
+        def show_step(step: Step) -> None:
             report(step.spent / step.budget, f"{step.what} {step.subject} {step.arm}")
 
         outcome = calibrate(
             arguments.operations,
             budget_seconds=arguments.budget,
             thorough=arguments.thorough,
-            progress=tell,
+            progress=show_step,
             backends=arguments.backends,
         )
     return Answer(outcome.to_dict(), lambda: outcome)

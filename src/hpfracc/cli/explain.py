@@ -1,4 +1,4 @@
-"""``hpfracc explain``: which arm a call would take, and why; nothing is run."""
+"""``hpfracc explain``: show which arm a call would use, and why, without running it."""
 
 from __future__ import annotations
 
@@ -14,30 +14,34 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
     """Add this command to the parser."""
     parser = commands.add_parser("explain", help=summary, description=__doc__, parents=[common], allow_abbrev=False)
     parser.add_argument(
-        "--op", required=True, metavar="NAME", help="the operation or operator, such as causal_convolution or caputo"
+        "--op", required=True, metavar="NAME", help="operation or operator, such as causal_convolution or caputo"
     )
-    parser.add_argument("--alpha", type=float, help="the order of an operator (default: 0.5)")
-    parser.add_argument("--shape", required=True, help="of the main operand: 100000, or 32x1000 for 32 rows of 1000")
-    parser.add_argument("--dtype", help="of the operands (default: float64, or integers where only those are served)")
-    parser.add_argument("--gradient", action="store_true", help="a derivative must flow through the call")
+    parser.add_argument("--alpha", type=float, help="order of an operator (default: 0.5)")
     parser.add_argument(
-        "--on", default="cpu", metavar="DEVICE", help="where the operands are: cpu (default), cuda, cuda:1"
+        "--shape", required=True, help="shape of the main operand: 100000, or 32x1000 for 32 rows of 1000"
     )
-    parser.add_argument("--backend", help="the backend that the call asks for")
+    parser.add_argument(
+        "--dtype", help="dtype of the operands (default: float64, or int64 for operations on integers only)"
+    )
+    parser.add_argument("--gradient", action="store_true", help="the operands track a gradient")
+    parser.add_argument(
+        "--on", default="cpu", metavar="DEVICE", help="device of the operands: cpu (default), cuda, cuda:1"
+    )
+    parser.add_argument("--backend", help="backend that the call requests")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Explain the call that the arguments describe."""
     from hpfracc._explain import explain
-    from hpfracc.engine.execution.catalogue import all_operations
+    from hpfracc.engine.execution.operation import all_operations
     from hpfracc.errors import InvalidInputError
 
     shape = parse_shape(arguments.shape)
     more = {} if arguments.alpha is None else {"alpha": arguments.alpha}
     if arguments.op in all_operations():
         if more:
-            raise InvalidInputError(f"--alpha is the order of an operator, and {arguments.op} is an operation without")
+            raise InvalidInputError(f"--alpha is the order of an operator, and {arguments.op} has no order; omit it")
         if arguments.dtype is not None:
             _check_dtype(arguments.op, shape, arguments.dtype)
     explanation = explain(
@@ -53,8 +57,8 @@ def run(arguments: argparse.Namespace) -> Answer:
 
 
 def _check_dtype(operation: str, shape: tuple[int, ...], dtype: str) -> None:
-    """Refuse a dtype that the operation's example would put another in place of: what is asked for is not changed."""
-    from hpfracc.engine.execution.catalogue import get_operation
+    """Raise an error for a dtype that the operation's example operands would silently replace by another."""
+    from hpfracc.engine.execution.operation import get_operation
     from hpfracc.engine.primitives.base import ArraySpec
 
     primitive = get_operation(operation).primitive
@@ -65,7 +69,7 @@ def _check_dtype(operation: str, shape: tuple[int, ...], dtype: str) -> None:
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
-    """``"32x1000"`` as ``(32, 1000)``; every axis is a whole number, as ``1e6`` is too."""
+    """Parse ``"32x1000"`` to ``(32, 1000)``. Axes are integers; ``1e6`` counts as one."""
     from hpfracc.engine.workload import as_shape
     from hpfracc.errors import InvalidInputError
 
@@ -79,13 +83,13 @@ def parse_shape(text: str) -> tuple[int, ...]:
                 axes.append(float(digits))
             except ValueError:
                 raise InvalidInputError(
-                    f"shape {text!r} is not a shape; write the size of each axis, such as 100000 or 32x1000"
+                    f"{text!r} is not a shape; write the size of each axis, such as 100000 or 32x1000"
                 ) from None
     return as_shape(axes)
 
 
 def _device(text: str) -> str | None:
-    """The device by its full name, None for the host; one that this machine lacks is refused."""
+    """Full name of a device, None for the host; raises an error if this machine does not have it."""
     from hpfracc.engine import hardware
     from hpfracc.errors import InvalidInputError
 
@@ -93,8 +97,7 @@ def _device(text: str) -> str | None:
     if name in ("cpu", "host"):
         return None
     device = "cuda:0" if name in ("cuda", "gpu") else name
-    cards = [card.device for card in hardware.machine().gpus]
-    if device not in cards:
-        have = f"there are {', '.join(cards)}" if cards else "there is no card that this process may use"
-        raise InvalidInputError(f"device {text!r} was not found; {have}: use one of them, or cpu")
+    gpus = [gpu.device for gpu in hardware.machine().gpus]
+    if device not in gpus:
+        raise InvalidInputError(f"device {text!r} was not found; use {' or '.join([*gpus, 'cpu'])}")
     return device

@@ -1,4 +1,4 @@
-"""``hpfracc info``: what this machine has, which backends can be used, and what is known already."""
+"""``hpfracc info``: show the hardware, the backends, the stored measurements and the settings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.cli.answer import Answer
-from hpfracc.cli.version import library_version
+from hpfracc.cli.answer import Answer, library_version
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,13 +22,13 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
 
 
 def run(arguments: argparse.Namespace) -> Answer:
-    """Look at everything there is to look at; no array library is imported for it."""
+    """Collect and show the information. No array library is imported."""
     data = collect()
     return Answer(data, lambda: _view(data))
 
 
 def collect() -> dict[str, Any]:
-    """All that the command tells, as plain values."""
+    """All information as plain values."""
     from hpfracc._config import get_settings
     from hpfracc._environment import BACKENDS
     from hpfracc.engine import hardware
@@ -46,8 +45,8 @@ def collect() -> dict[str, Any]:
         "memory": {
             "host": HostProbe().read().to_dict(),
             "devices": [
-                {"device": card.device, "total": card.memory, "free": hardware.driver_free_bytes(card.device)}
-                for card in machine.gpus
+                {"device": gpu.device, "total": gpu.memory, "free": hardware.driver_free_bytes(gpu.device)}
+                for gpu in machine.gpus
             ],
         },
         "backends": backends,
@@ -60,7 +59,7 @@ def collect() -> dict[str, Any]:
 def _backend(name: str, disabled: frozenset[str]) -> dict[str, Any]:
     from hpfracc.engine import hardware
     from hpfracc.engine.backends import registry
-    from hpfracc.engine.execution.catalogue import all_operations
+    from hpfracc.engine.execution.operation import all_operations
 
     why = f"disabled by HPFRACC_DISABLE_{name.upper()}" if name in disabled else registry.unavailable(name)
     offered = [] if why else [arm for operation in all_operations() for arm in registry.arms(operation)]
@@ -96,7 +95,7 @@ def _machine(data: dict[str, Any]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from hpfracc.engine.selection.explain import format_bytes
+    from hpfracc.profiling.formats import format_bytes
 
     machine, memory = data["machine"], data["memory"]
     cpu, host = machine["cpu"], memory["host"]
@@ -105,22 +104,22 @@ def _machine(data: dict[str, Any]) -> RenderableType:
         ("processor", f"{cpu['model']}, {threads} of {cpu['logical']} threads ({cpu['architecture']})"),
         (
             "memory",
-            f"{format_bytes(host['free'])} free of {format_bytes(host['limit'])} (bounded by {host['tightest']})",
+            f"{format_bytes(host['free'])} free of {format_bytes(host['limit'])} (limited by {host['tightest']})",
         ),
     ]
-    free = {card["device"]: card["free"] for card in memory["devices"]}
-    for card in machine["gpus"]:
-        left = free.get(card["device"])
-        total = "" if card["memory"] is None else f" of {format_bytes(card['memory'])}"
-        rows.append((card["device"], f"{card['name']}, {_bytes(left)} free{total}, driver {card['driver']}"))
+    free = {gpu["device"]: gpu["free"] for gpu in memory["devices"]}
+    for gpu in machine["gpus"]:
+        left = free.get(gpu["device"])
+        total = "" if gpu["memory"] is None else f" of {format_bytes(gpu['memory'])}"
+        rows.append((gpu["device"], f"{gpu['name']}, {_bytes(left)} free{total}, driver {gpu['driver']}"))
     if not machine["gpus"]:
-        rows.append(("cards", "none that this process may use"))
+        rows.append(("GPUs", "none visible to this process"))
     rows.append(("system", f"{machine['system']}, Python {machine['python']}"))
     return Group(Text(f"hpfracc {data['hpfracc']}", style="bold"), _grid(rows))
 
 
 def _bytes(size: int | None) -> str:
-    from hpfracc.engine.selection.explain import format_bytes
+    from hpfracc.profiling.formats import format_bytes
 
     return "unknown" if size is None else format_bytes(size)
 
@@ -131,7 +130,7 @@ def _backends(data: dict[str, Any]) -> RenderableType:
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, title="Backends", title_justify="left", title_style="bold")
-    for name in ("", "backend", "version", "devices", "kernels", ""):
+    for name in ("usable", "backend", "version", "devices", "kernels", "reason"):
         table.add_column(name, justify="right" if name == "kernels" else "left")
     for row in data["backends"]:
         mark = Text("yes", style="green") if row["available"] else Text("no", style="yellow")
@@ -153,7 +152,7 @@ def _knowledge(data: dict[str, Any]) -> RenderableType:
     wisdom = data["wisdom"]
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(wisdom["kinds"].items())) or "nothing yet"
     rows = [
-        ("place", wisdom["path"] or "none"),
+        ("folder", wisdom["path"] or "none"),
         ("state", wisdom["state"]),
         ("records", f"{wisdom['records']} ({kinds}), {_bytes(wisdom['bytes'])} on disk"),
     ]
@@ -162,7 +161,7 @@ def _knowledge(data: dict[str, Any]) -> RenderableType:
         Text("Wisdom", style="bold"),
         _grid(rows),
         Text(""),
-        Text("Settings in force", style="bold"),
+        Text("Settings", style="bold"),
         _grid(settings),
     ]
     if data["environment"]:

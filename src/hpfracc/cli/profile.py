@@ -1,4 +1,4 @@
-"""``hpfracc profile``: run a script with the engine's spans on, show a profile as a page, compare two."""
+"""``hpfracc profile``: profile a script, render a profile as a page, or compare profiles."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["add_command"]
 
-#: What a shell expects where something was found that should not be.
-_FOUND = 1
+#: Exit status of a comparison that found a regression.
+_REGRESSION = 1
 
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
-    """Add this command and its own to the parser."""
+    """Add this command and its actions to the parser."""
     parser = commands.add_parser("profile", help=summary, description=__doc__, allow_abbrev=False)
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
 
@@ -31,31 +31,40 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
         action.set_defaults(run=run)
         return action
 
-    script = add("run", _run, "run a script and write the page; `hpfracc profile script.py` is the same")
-    script.add_argument("-o", "--out", type=Path, metavar="FILE", help="the page (default: the script's name, .html)")
-    script.add_argument("--json-out", type=Path, metavar="FILE", help="write the profile as JSON too")
+    script = add("run", _run, "run a script and write its profile as a page; short form: `hpfracc profile script.py`")
     script.add_argument(
-        "--keep", type=Path, metavar="FOLDER", help="add the profile to a folder of runs, for compare; no page then"
+        "-o", "--out", type=Path, metavar="FILE", help="the page (default: the script's name with .html)"
     )
-    script.add_argument("--capacity", type=int, metavar="SPANS", help="spans kept; older ones are dropped and counted")
-    script.add_argument("--no-memory", action="store_true", help="do not read memory around every span")
+    script.add_argument("--json-out", type=Path, metavar="FILE", help="also write the profile as JSON")
+    script.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FOLDER",
+        help="add the JSON profile to this folder, for compare, and write no page",
+    )
+    script.add_argument(
+        "--capacity", type=int, metavar="SPANS", help="maximum number of spans; older ones are dropped and counted"
+    )
+    script.add_argument("--no-memory", action="store_true", help="do not measure memory around every span")
     script.add_argument("script", type=Path, help="the Python script")
-    script.add_argument("arguments", nargs=argparse.REMAINDER, help="its own arguments")
+    script.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
 
-    page = add("page", _page, "make the page of a profile; without one, a page that waits for a file to be dropped")
+    page = add("page", _page, "render a profile as a page; without a file, an empty page to drop a profile on")
     page.add_argument("file", nargs="?", type=Path, metavar="FILE", help="a JSON profile")
-    page.add_argument("-o", "--out", type=Path, metavar="FILE", help="the page (default: the profile's name, .html)")
+    page.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="the page (default: the profile's name with .html)"
+    )
 
-    compare = add("compare", _compare, "compare two profiles, or two folders of them, span by span")
+    compare = add("compare", _compare, "compare two profiles, or two folders of profiles, span by span")
     compare.add_argument("before", type=Path, metavar="BEFORE", help="a JSON profile, or a folder of them")
-    compare.add_argument("after", type=Path, metavar="AFTER", help="likewise")
-    compare.add_argument("--fail-on-regression", action="store_true", help="exit with 1 if a span is slower")
+    compare.add_argument("after", type=Path, metavar="AFTER", help="a JSON profile, or a folder of them")
+    compare.add_argument("--fail-on-regression", action="store_true", help="exit with status 1 if a span is slower")
 
     names = frozenset(actions.choices)
     parse = parser.parse_known_args
 
     def parse_known_args(args: Sequence[str] | None = None, namespace: Any = None) -> Any:
-        # `hpfracc profile script.py` means `run`: anything that is no action, nor asks for help.
+        # `hpfracc profile script.py` means `run`: the first argument is neither an action nor a request for help.
         given = list(args or ())
         if given and given[0] not in names and given[0] not in ("-h", "--help"):
             given.insert(0, "run")
@@ -73,7 +82,7 @@ def _run(arguments: argparse.Namespace) -> Answer:
         raise InvalidInputError(f"script {str(script)!r} is not a file; name the Python script to run")
     for out in (arguments.out, arguments.json_out):
         if out is not None and is_stdout(out):
-            raise InvalidInputError(f"{str(out)!r} is stdout, where the script prints; name a file")
+            raise InvalidInputError(f"{str(out)!r} is stdout, which the script uses; name a file")
     profiler = get_profiler(enabled=True)
     profiler.reset()
     profiler.configure(capacity=arguments.capacity, memory=not arguments.no_memory)
@@ -104,14 +113,16 @@ def _keep(profiler: Profiler, folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidInputError(f"folder {str(folder)!r} cannot be made ({error.strerror or error})") from None
+        raise InvalidInputError(
+            f"folder {str(folder)!r} cannot be created ({error.strerror or error}); name another with --keep"
+        ) from None
     return profiler.export_json(
         folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09d}-{os.getpid()}.json"
     )
 
 
 def _execute(script: Path, arguments: Sequence[str], profiler: Profiler) -> tuple[int, str | None]:
-    """Run the script as Python would; the status it ends with, and what it raised."""
+    """Run the script as ``python`` would; returns its exit status and its error, if any."""
     import runpy
     import traceback
 
@@ -127,7 +138,7 @@ def _execute(script: Path, arguments: Sequence[str], profiler: Profiler) -> tupl
         print(end.code, file=sys.stderr)
         return 1, str(end.code)
     except Exception as error:
-        # Without our own frames: the traceback is what `python script.py` would show.
+        # Drop our own frames, so that the traceback is the one of `python script.py`.
         frame = error.__traceback__
         while frame is not None and frame.tb_frame.f_code.co_filename != str(script):
             frame = frame.tb_next
@@ -145,8 +156,9 @@ def _view(document: Any, data: dict[str, Any]) -> Any:
     from hpfracc.profiling.tables import bottleneck_table, summary_table
 
     where = data.get("page") or data.get("profile")
-    said = Text.assemble("The page is at " if "page" in data else "Kept as ", (str(where), "bold"), overflow="fold")
-    return Group(summary_table(document, 15), bottleneck_table(document, 5), said)
+    kind = "Page" if "page" in data else "Profile"
+    path = Text.assemble(f"{kind} written to ", (str(where), "bold"), overflow="fold")
+    return Group(summary_table(document, 15), bottleneck_table(document, 5), path)
 
 
 def _page(arguments: argparse.Namespace) -> Answer:
@@ -162,19 +174,19 @@ def _page(arguments: argparse.Namespace) -> Answer:
     spans = 0 if document is None else len(document["spans"])
     if is_stdout(out):
         if arguments.json:
-            raise InvalidInputError("--json and the page cannot both go to stdout; leave --json out, or name a file")
+            raise InvalidInputError("--json and the page cannot both go to stdout; omit --json, or name a file")
         text = render_page(document).encode("utf-8", "backslashreplace")
-        return Answer({"page": "-", "spans": spans}, lambda: Text("The page went to stdout"), on_stdout=text)
+        return Answer({"page": "-", "spans": spans}, lambda: Text("Page written to stdout"), on_stdout=text)
     page = write_text(out, iter((render_page(document),)))
     return Answer(
         {"page": str(page.resolve()), "spans": spans},
-        lambda: Text.assemble("The page is at ", (str(page.resolve()), "bold"), overflow="fold"),
+        lambda: Text.assemble("Page written to ", (str(page.resolve()), "bold"), overflow="fold"),
     )
 
 
 def _compare(arguments: argparse.Namespace) -> Answer:
-    from hpfracc.profiling.comparison.verdicts import compare_profiles
+    from hpfracc.profiling.comparison import compare_profiles
 
     found = compare_profiles(arguments.before, arguments.after)
     slower = arguments.fail_on_regression and bool(found.of("slower"))
-    return Answer(found.to_dict(), lambda: found, _FOUND if slower else 0)
+    return Answer(found.to_dict(), lambda: found, _REGRESSION if slower else 0)

@@ -1,4 +1,4 @@
-"""``hpfracc wisdom``: show, share or forget what was learned."""
+"""``hpfracc wisdom``: show, export, import or clear stored measurements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["add_command"]
 
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
-    """Add this command and its own to the parser."""
+    """Add this command and its actions to the parser."""
     parser = commands.add_parser("wisdom", help=summary, description=__doc__, allow_abbrev=False)
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
 
@@ -30,14 +30,16 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
         action.set_defaults(run=run)
         return action
 
-    add("show", _show, "what is known, by backend and operation")
-    add("export", _export, "write everything into one file; - is stdout").add_argument(
-        "file", type=Path, metavar="FILE"
+    add("show", _show, "show stored measurements by backend and operation")
+    add("export", _export, "write all stored measurements to one file").add_argument(
+        "file", type=Path, metavar="FILE", help="the file to write; - is stdout"
     )
-    add("import", _import, "take in what another machine or process exported; twice is once").add_argument(
-        "file", type=Path, metavar="FILE"
+    add("import", _import, "add exported measurements to the stored ones; duplicates are ignored").add_argument(
+        "file", type=Path, metavar="FILE", help="a file written by `hpfracc wisdom export`"
     )
-    add("clear", _clear, "forget everything").add_argument("--yes", action="store_true", help="do not ask")
+    add("clear", _clear, "delete all stored measurements").add_argument(
+        "--yes", action="store_true", help="do not ask for confirmation"
+    )
 
 
 def _wisdom(*, needed: bool = False) -> Wisdom:
@@ -48,7 +50,7 @@ def _wisdom(*, needed: bool = False) -> Wisdom:
     wisdom = knowledge_for(get_settings()).wisdom
     if needed and wisdom.path is None:
         raise ConfigurationError(
-            "wisdom is off, so there is nothing to export, import or clear; set HPFRACC_WISDOM to a folder, or unset it"
+            "wisdom is off: nothing can be exported, imported or cleared; set HPFRACC_WISDOM to a folder, or unset it"
         )
     return wisdom
 
@@ -63,17 +65,17 @@ def _export(arguments: argparse.Namespace) -> Answer:
     if is_stdout(file):
         _refuse_json(arguments)
         data, count = wisdom.encode()
-        return _said(f"{count} records written to stdout", data, file="-", records=count)
+        return _message(f"{count} records written to stdout", data, file="-", records=count)
     count = wisdom.export(file)
-    return _said(f"{count} records written to {file}", file=str(file), records=count)
+    return _message(f"{count} records written to {file}", file=str(file), records=count)
 
 
 def _import(arguments: argparse.Namespace) -> Answer:
     wisdom = _wisdom(needed=True)
     new = wisdom.import_(arguments.file)
     total = wisdom.summary()["records"]
-    text = f"{new} new records from {arguments.file}; {total} are known now"
-    return _said(text, file=str(arguments.file), new=new, records=total)
+    text = f"{new} new records from {arguments.file}; {total} in total"
+    return _message(text, file=str(arguments.file), new=new, records=total)
 
 
 def _clear(arguments: argparse.Namespace) -> Answer:
@@ -82,24 +84,24 @@ def _clear(arguments: argparse.Namespace) -> Answer:
     wisdom = _wisdom(needed=True)
     if not arguments.yes:
         if not sys.stdin.isatty():
-            raise InvalidInputError(f"nobody is there to be asked whether to forget {wisdom.path}; add --yes")
-        print(f"Forget everything in {wisdom.path}? [y/N] ", end="", file=sys.stderr, flush=True)
+            raise InvalidInputError(
+                f"stdin is not a terminal, so clearing {wisdom.path} cannot be confirmed; add --yes"
+            )
+        print(f"Delete all measurements in {wisdom.path}? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            return _said("nothing was changed", removed=0)
+            return _message("nothing was deleted", removed=0)
     removed = wisdom.clear()
-    return _said(f"{removed} files removed from {wisdom.path}", removed=removed)
+    return _message(f"{removed} files deleted from {wisdom.path}", removed=removed)
 
 
 def _refuse_json(arguments: argparse.Namespace) -> None:
     from hpfracc.errors import InvalidInputError
 
     if arguments.json:
-        raise InvalidInputError(
-            "--json and the exported file cannot both go to stdout; leave --json out, or name a file"
-        )
+        raise InvalidInputError("--json and the exported file cannot both go to stdout; omit --json, or name a file")
 
 
-def _said(text: str, on_stdout: bytes | None = None, **data: Any) -> Answer:
+def _message(text: str, on_stdout: bytes | None = None, **data: Any) -> Answer:
     from rich.text import Text
 
     return Answer(data, lambda: Text(text, overflow="fold"), on_stdout=on_stdout)
@@ -111,18 +113,18 @@ def _table(summary: dict[str, Any]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from hpfracc.engine.selection.explain import format_bytes
+    from hpfracc.profiling.formats import format_bytes
 
     head = Text(f"{summary['path'] or 'wisdom is off'} ({summary['state']})", overflow="fold", style="bold")
     line = f"{summary['records']} records, {format_bytes(summary['bytes'])} in {len(summary['files'])} files"
     if summary["unwritten"]:
         line += f", {summary['unwritten']} not written yet"
     if summary["skipped"]:
-        line += f", {summary['skipped']} damaged lines left out"
+        line += f", {summary['skipped']} damaged lines skipped"
     if summary["unknown"]:
-        line += f", {summary['unknown']} of a later hpfracc kept, unused"
+        line += f", {summary['unknown']} from a newer hpfracc kept but not used"
     if not summary["rows"]:
-        return Group(head, Text(f"{line}; `hpfracc calibrate` fills it"))
+        return Group(head, Text(f"{line}; run `hpfracc calibrate` to add some"))
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("backend", "operation", "arms", "knots", "samples", "compiles", "last", "fingerprint"):
         right = name in ("knots", "samples", "compiles")

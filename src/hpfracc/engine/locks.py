@@ -10,7 +10,7 @@ ever if that happens after it was acquired and before the block that releases it
 - A lock is a ``Lock`` or ``RLock`` of :mod:`threading`, taken by ``with``: the two are implemented in C, and no
   interrupt comes between taking one and entering the block. Nothing calls ``acquire``.
 - Nothing uses a ``Condition``, ``Semaphore``, ``Event`` or ``Barrier``, an executor or its futures, or ``Thread``
-  outside :mod:`hpfracc._aside`: they are Python around such a lock, and an interrupt within leaves it held.
+  outside :mod:`hpfracc._shielded`: they are Python around such a lock, and an interrupt within leaves it held.
 - A thread waits for others on a ``queue.SimpleQueue``, with a time limit after which it looks again, and holds no lock
   meanwhile.
 """

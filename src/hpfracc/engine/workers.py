@@ -22,7 +22,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from hpfracc._aside import LOOK_EVERY, start_thread
+from hpfracc._shielded import POLL_INTERVAL, start_thread
 
 __all__ = ["available_cores", "even_blocks", "machine_load", "run_blocks", "run_items", "started_workers"]
 
@@ -193,7 +193,7 @@ class _Job(Generic[B, T]):
                 number += 1
                 continue
             try:
-                self._wake.get(timeout=LOOK_EVERY)
+                self._wake.get(timeout=POLL_INTERVAL)
             except Empty:
                 continue
             self._tell()

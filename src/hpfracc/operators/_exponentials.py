@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._namespace import NUMPY, Namespace
 
 __all__ = [
     "LEAST_TOLERANCE",

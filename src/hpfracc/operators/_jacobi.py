@@ -10,7 +10,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from scipy.special import roots_jacobi, roots_legendre
 
-from hpfracc.operators._namespace import NUMPY, Namespace
+from hpfracc._xp import NUMPY, Namespace
 
 __all__ = ["between", "derivative_matrix", "end_derivatives", "fractional_basis", "gauss_points", "slopes", "transform"]
 

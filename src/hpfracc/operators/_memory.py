@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
+from hpfracc._xp import of_variables
 from hpfracc.engine.execution.api import history_sum
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._exponentials import exponential_nodes, exponential_sum, node_weights
-from hpfracc.operators._namespace import of_variables
 from hpfracc.operators._order import Order
-from hpfracc.operators._values import Samples
+from hpfracc.operators.core.values import Samples
 
 __all__ = [
     "FAST_RTOL",

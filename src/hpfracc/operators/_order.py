@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_array, is_tracer, library_of
+from hpfracc._xp import NUMPY, Namespace, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators._namespace import NUMPY, Namespace, namespace_of
 
 __all__ = ["Order", "read_order"]
 

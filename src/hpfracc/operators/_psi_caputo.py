@@ -1,4 +1,4 @@
-"""The psi-Caputo derivative."""
+"""The psi-Caputo derivative, and the change of variable it shares with Hadamard's operators."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, tracks_gradient
 from hpfracc._signatures import names_options_of
+from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._caputo import Caputo
-from hpfracc.operators._change import function_in, image_grid
 from hpfracc.operators._function import Function
-from hpfracc.operators._grids import Grid, rounding_of, to_host
-from hpfracc.operators._namespace import namespace_of
-from hpfracc.operators._values import Samples
+from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.grids import Grid, rounding_of, to_host, uniform_step
+from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.values import Samples
 
-__all__ = ["PsiCaputo", "psi_caputo"]
+__all__ = ["PsiCaputo", "logarithmic_function", "logarithmic_grid", "psi_caputo"]
+
+Array = np.ndarray[Any, Any]
 
 _WHO = "the psi-Caputo derivative"
 #: Halvings of an interval that leave nothing of it in float64.
@@ -131,7 +133,7 @@ class PsiCaputo(FractionalOperator):
     def _of_samples(self, samples: Samples) -> Outcome:
         outcome = Caputo(self.alpha, self.method, self.ceiling).applied(samples, _WHO)
         # What it would do again it would do with a step of t.
-        return replace(outcome, again=None)
+        return replace(outcome, reusable=None)
 
     def _of_function(self, function: Function) -> Outcome:
         if not callable(self.psi):
@@ -213,3 +215,49 @@ def psi_caputo(
     if psi is None:
         raise InvalidInputError("psi is not given; use an increasing function such as np.log, or its samples")
     return PsiCaputo(alpha, psi, inverse, method, ceiling)(f, t, **options)
+
+
+# An operator in ``psi(t)`` is an ordinary one in x = psi(t) - psi(origin).
+
+
+def image_grid(points: Array, rounding: float, traced: Any = None) -> Grid:
+    """The grid of ``points`` in the new variable, which start at 0; ``traced`` are the same, with a derivative."""
+    step: Any = uniform_step(points, rounding)
+    if step is None or traced is None:
+        return Grid(len(points), 0.0, step, points, traced)
+    return Grid(len(points), 0.0, (traced[-1] - traced[0]) / max(len(points) - 1, 1), points)
+
+
+def logarithmic_grid(grid: Grid, t: Any, who: str) -> Grid:
+    """The grid in x = log(t / a); a step given without points is already one in x."""
+    _require_positive(grid.origin, who)
+    if grid.points is None:
+        return Grid(grid.n, 0.0, grid.step)
+    x = np.log1p((grid.points - grid.origin) / grid.origin)
+    traced = None
+    if library_of(t) in ("torch", "jax") and tracks_gradient(t):
+        xp = namespace_of(t)
+        with xp.scope():
+            traced = xp.log(xp.array(t) / grid.origin)
+    # A relative rounding of t is an absolute one of its logarithm.
+    return image_grid(x, rounding_of(t) * max(1.0, float(x[-1])), traced)
+
+
+def logarithmic_function(function: Function, who: str) -> Function:
+    """The callable as one of x = log(t / a)."""
+    a = function.origin
+    _require_positive(a, who)
+    return function_in(function, np.log1p((function.points - a) / a), lambda x: a + a * np.expm1(x))
+
+
+def function_in(function: Function, images: Array, inverse: Callable[[Array], Array]) -> Function:
+    """The callable as one of the new variable, in which its wanted points are ``images`` and its origin is 0."""
+    return replace(function, points=images, origin=0.0, own_to_user=inverse)
+
+
+def _require_positive(origin: float, who: str) -> None:
+    if not origin > 0.0:
+        raise InvalidInputError(
+            f"{who} starts at origin={origin:g}, but log t needs t > 0 from the first point on; "
+            "leave out the points up to 0, or give origin= above 0"
+        )

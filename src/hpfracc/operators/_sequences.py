@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.operators._namespace import Namespace
+from hpfracc._xp import Namespace
 
 __all__ = [
     "binomial",

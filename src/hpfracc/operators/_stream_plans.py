@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import legendre
 
+from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._exponentials import Exponentials, compress, exponential_nodes, exponential_sum, node_weights
-from hpfracc.operators._namespace import NUMPY
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import binomial, binomials, tangent_defect, trapezoid_defect
-from hpfracc.operators._values import join, zeros
-from hpfracc.operators.rules import _grunwald, _initial, _l1, _l12, _simpson, _trapezoid
-from hpfracc.operators.rules._increments import binomial_polynomial, forward_differences, increments, start_points
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import join, zeros
+from hpfracc.operators.rules import grunwald, initial, l1, l12, simpson, trapezoid
+from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, increments, start_points
 
 __all__ = ["WINDOW", "StreamPlan", "plan_stream"]
 
@@ -72,17 +72,17 @@ class StreamPlan:
 def plan_stream(rule: Rule, order: Order, rtol: float, who: str) -> StreamPlan:
     """The plan of a rule, or an error where it has none."""
     alpha = float(order.value)
-    if isinstance(rule, _initial.WithInitialTerms):
+    if isinstance(rule, initial.WithInitialTerms):
         return _with_initial_terms(plan_stream(rule.rule, order, rtol, who), order)
-    if isinstance(rule, _l1.L1 | _l12.L12):
+    if isinstance(rule, l1.L1 | l12.L12):
         return _increment_plan(rule, order, rtol)
-    if isinstance(rule, _grunwald.Grunwald | _grunwald.WeightedGrunwald):
+    if isinstance(rule, grunwald.Grunwald | grunwald.WeightedGrunwald):
         _require_fading(alpha > -1.0, alpha, who)
         return _binomial_plan(rule, order, rtol)
-    if isinstance(rule, _trapezoid.Trapezoid):
+    if isinstance(rule, trapezoid.Trapezoid):
         _require_fading(alpha < 1.0, alpha, who)
         return _trapezoid_plan(alpha, rtol)
-    if isinstance(rule, _simpson.Simpson):
+    if isinstance(rule, simpson.Simpson):
         _require_fading(alpha < 1.0, alpha, who)
         return _simpson_plan(alpha, rtol)
     raise InvalidInputError(
@@ -118,17 +118,17 @@ def _increment_plan(rule: Rule, order: Order, rtol: float) -> StreamPlan:
     power = _power(beta, rtol, 1)
     rates = power.rates
     share = _over(rates, 0.0, 1.0, np.ones_like)
-    if isinstance(rule, _l12.L12):
+    if isinstance(rule, l12.L12):
         bend = 0.5 * rates * _over(rates, 0.0, 1.0, lambda u: u * (1.0 - u))
         share = share - bend * np.expm1(rates)
-        near = np.asarray(_l12._make_weights(NUMPY, beta, WINDOW)[0])
+        near = np.asarray(l12._make_weights(NUMPY, beta, WINDOW)[0])
     else:
-        near = np.asarray(_l1._make_weights(NUMPY, beta, WINDOW)[0])
+        near = np.asarray(l1._make_weights(NUMPY, beta, WINDOW)[0])
 
     def start(k: Array) -> list[Array]:
         return [-np.asarray(trapezoid_defect(NUMPY, 1.0 - beta, k - 1.0, 4)) * float(NUMPY.rgamma(2.0 - beta))]
 
-    bends = isinstance(rule, _l12.L12)
+    bends = isinstance(rule, l12.L12)
     return StreamPlan(
         inputs=lambda x: increments(x, n),
         lookback=1 if n == 1 else start_points(n) + 1,
@@ -180,8 +180,8 @@ def _binomial_plan(rule: Rule, order: Order, rtol: float) -> StreamPlan:
     growth = np.where(rates > 0.0, (np.expm1(safe) / safe) ** gamma, 1.0)
     masses = size * np.asarray(node_weights(NUMPY, 1.0 + gamma, nodes)) * growth
     found = compress(rates, masses, HORIZON, 0.5 * rtol * size * HORIZON ** (-1.0 - gamma))
-    shift = 0.5 * alpha if isinstance(rule, _grunwald.WeightedGrunwald) else 0.0
-    make = _grunwald._make_weighted if shift else _grunwald._make_weights
+    shift = 0.5 * alpha if isinstance(rule, grunwald.WeightedGrunwald) else 0.0
+    make = grunwald._make_weighted if shift else grunwald._make_weights
     weights = found.weights * np.exp(-found.rates * WINDOW) * (1.0 - shift * np.expm1(found.rates))
 
     def inputs(x: Any) -> Any:
@@ -216,7 +216,7 @@ def _trapezoid_plan(mu: float, rtol: float) -> StreamPlan:
     power = _power(1.0 - mu, rtol, 1)
     hat = _over(power.rates, 0.0, 1.0, lambda u: 1.0 - u) + _over(power.rates, -1.0, 0.0, lambda u: 1.0 + u)
     scale = float(NUMPY.rgamma(mu + 2.0))
-    weights, _ = _trapezoid._make_weights(NUMPY, mu, WINDOW)
+    weights, _ = trapezoid._make_weights(NUMPY, mu, WINDOW)
     return StreamPlan(
         inputs=lambda x: x * 1,
         lookback=0,
@@ -238,7 +238,7 @@ def _simpson_plan(mu: float, rtol: float) -> StreamPlan:
     middle = _over(rates, -1.0, 1.0, lambda u: 1.0 - u * u)
     scale = float(NUMPY.rgamma(mu))
     even, odd = (scale * power.weights * share for share in (newest + oldest, middle))
-    weights = np.asarray(_simpson._make_weights(NUMPY, mu, WINDOW)[0])
+    weights = np.asarray(simpson._make_weights(NUMPY, mu, WINDOW)[0])
     return StreamPlan(
         inputs=lambda x: x * 1,
         lookback=0,
@@ -246,6 +246,6 @@ def _simpson_plan(mu: float, rtol: float) -> StreamPlan:
         far=Exponentials(rates, 0.5 * (even + odd)),
         alternating=0.5 * (even - odd),
         firsts=lambda head: [head[..., i : i + 1] for i in range(3)],
-        start=lambda k: [scale / mu * part for part in _simpson.first_weights(mu, k)],
+        start=lambda k: [scale / mu * part for part in simpson.first_weights(mu, k)],
         scale=mu,
     )

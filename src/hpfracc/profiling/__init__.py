@@ -20,7 +20,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hpfracc.profiling.comparison.verdicts import Comparison, compare_profiles
+    from hpfracc.profiling.comparison import Comparison, compare_profiles
     from hpfracc.profiling.document import load_profile
     from hpfracc.profiling.profiler import Profiler, get_profiler
     from hpfracc.profiling.spans import Span
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "Profiler", "Span", "compare_profiles", "get_profiler", "load_profile"]
 
 _HOMES = {
-    "Comparison": "hpfracc.profiling.comparison.verdicts",
+    "Comparison": "hpfracc.profiling.comparison",
     "Profiler": "hpfracc.profiling.profiler",
     "Span": "hpfracc.profiling.spans",
-    "compare_profiles": "hpfracc.profiling.comparison.verdicts",
+    "compare_profiles": "hpfracc.profiling.comparison",
     "get_profiler": "hpfracc.profiling.profiler",
     "load_profile": "hpfracc.profiling.document",
 }

@@ -6,10 +6,13 @@ asked when a span names a device, so that nothing is imported for spans that do 
 
 from __future__ import annotations
 
+import os
+import sys
+import tracemalloc
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-__all__ = ["HOST_NAMES", "DeviceClock", "all_clocks", "find_clock", "plug_in"]
+__all__ = ["HOST_NAMES", "DeviceClock", "all_clocks", "find_clock", "plug_in", "read_host_memory"]
 
 #: Names under which a span says that it concerns no device.
 HOST_NAMES = frozenset({"cpu", "host"})
@@ -95,3 +98,51 @@ def find_clock(device: str) -> tuple[DeviceClock, str] | None:
         if full is not None:
             return clock, full
     return None
+
+
+#: Which counter was read, bytes now, and the most there ever were (None where that is not known).
+Reading = tuple[str, int, int | None]
+
+
+def read_host_memory() -> Reading:
+    """The memory of this process: what tracemalloc counts while it traces, else what is resident."""
+    if tracemalloc.is_tracing():
+        now, peak = tracemalloc.get_traced_memory()
+        return "tracemalloc", now, peak
+    now, peak_resident = _resident()
+    return "resident", now, peak_resident
+
+
+def _from_psutil() -> tuple[int, int | None]:
+    import psutil
+
+    return int(psutil.Process().memory_info().rss), None
+
+
+def _reader() -> Callable[[], tuple[int, int | None]]:
+    if not sys.platform.startswith("linux"):
+        return _from_psutil
+    import resource
+
+    page, usage, who = os.sysconf("SC_PAGE_SIZE"), resource.getrusage, resource.RUSAGE_SELF
+
+    opened: list[int] = []
+
+    def close_parents() -> None:
+        # In a forked child it would go on telling of the parent.
+        while opened:
+            os.close(opened.pop())
+
+    os.register_at_fork(after_in_child=close_parents)
+
+    def read() -> tuple[int, int | None]:
+        if not opened:
+            opened.append(os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC))
+        now = int(os.pread(opened[0], 64, 0).split(b" ", 2)[1]) * page
+        # The kernel keeps the peak from counters that lag a little behind.
+        return now, max(now, usage(who).ru_maxrss * 1024)
+
+    return read
+
+
+_resident = _reader()

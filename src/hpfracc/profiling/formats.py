@@ -1,13 +1,15 @@
-"""Numbers as people read them."""
+"""Times, sizes and shares as people read them."""
 
 from __future__ import annotations
+
+import math
 
 __all__ = ["format_bytes", "format_seconds", "format_share"]
 
 
 def format_seconds(seconds: float | None) -> str:
-    """A time with a unit that fits it; ``-`` where it was not measured."""
-    if seconds is None:
+    """A time with a suitable unit; ``-`` where it is unknown (None, nan) or infinite."""
+    if seconds is None or not math.isfinite(seconds):
         return "-"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if abs(seconds) >= scale:
@@ -16,7 +18,7 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def format_bytes(size: float | None) -> str:
-    """Bytes with a unit that fits them; ``-`` where they were not counted."""
+    """A number of bytes with a suitable unit; ``-`` where it is unknown."""
     if size is None:
         return "-"
     for scale, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):

@@ -182,14 +182,14 @@ class Profiler:
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> Path:
         """Write Chrome's trace events, which Perfetto opens."""
         from hpfracc.profiling.document import write_text
-        from hpfracc.profiling.exports.chrome_trace import chrome_trace
+        from hpfracc.profiling.exports import chrome_trace
 
         return write_text(path, chrome_trace(self.document()))
 
     def export_speedscope(self, path: str | os.PathLike[str]) -> Path:
         """Write the format of speedscope."""
         from hpfracc.profiling.document import write_text
-        from hpfracc.profiling.exports.speedscope import speedscope
+        from hpfracc.profiling.exports import speedscope
 
         return write_text(path, speedscope(self.document()))
 

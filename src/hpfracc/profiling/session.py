@@ -12,20 +12,19 @@ from time import perf_counter_ns
 from typing import Any
 
 from hpfracc.profiling.clocks import DeviceClock, all_clocks, find_clock
-from hpfracc.profiling.device_time import DeviceTime
-from hpfracc.profiling.timelines import Timeline
+from hpfracc.profiling.device_time import DeviceTime, Timeline
 
-__all__ = ["Lane", "Session"]
+__all__ = ["Session", "ThreadLane"]
 
-#: Pairs of marks that wait to be read before old ones are looked at: reading a pair can take longer than setting it, so
-#: that is left to when the profile is read, up to so many events as a driver holds without trouble.
+#: Pairs of marks that may wait to be read, and how many are read at once beyond that. Reading a pair can take longer
+#: than setting it, so it is left to when the profile is read, as far as a driver can hold the events.
 _PENDING, _AT_ONCE = 8192, 32
 
 #: Lanes up to which every thread has one of its own.
 _DISTINCT = 64
 
 
-class Lane:
+class ThreadLane:
     """A row of the time line: one thread, or one task of the thread in lane ``thread``; ``users`` of them in turn."""
 
     __slots__ = ("name", "thread", "users")
@@ -58,7 +57,7 @@ class Session:
         self._looks = 0
         self._lock = threading.Lock()
         self.local = threading.local()
-        self.lanes: list[Lane] = []
+        self.lanes: list[ThreadLane] = []
         #: Lanes whose thread or task has ended, by the thread of the task (None for threads).
         self._free: dict[int | None, deque[int]] = {}
         self._tasks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -95,7 +94,7 @@ class Session:
         with self._lock:
             free = self._free.get(thread)
             if not free or (thread is None and len(self.lanes) < _DISTINCT):
-                self.lanes.append(Lane(name, thread))
+                self.lanes.append(ThreadLane(name, thread))
                 return len(self.lanes) - 1
             lane = free.popleft()
             self.lanes[lane].users += 1

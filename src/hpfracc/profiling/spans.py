@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.clocks import read_host_memory
 from hpfracc.profiling.device_time import DeviceTime
-from hpfracc.profiling.host_memory import read_host_memory
 from hpfracc.profiling.session import Session
 
 __all__ = ["KINDS", "NULL_SPAN", "Keeper", "Memory", "NullSpan", "Span", "Told"]
@@ -59,8 +59,8 @@ class Told:
         self.tell = tell
 
 
-class _Again:
-    """Tells what was told."""
+class _KnownDecision:
+    """A decision that came from another process, as plain values."""
 
     __slots__ = ("told",)
 
@@ -146,7 +146,7 @@ class Span:
         """What it tells; the recorder it belongs to stays in this process."""
         state = {name: getattr(self, name) for name in self.__slots__ if not name.startswith("_")}
         if self.decision is not None:
-            state["decision"] = Told(repr(self.decision.key), _Again(self.decision.tell()))
+            state["decision"] = Told(repr(self.decision.key), _KnownDecision(self.decision.tell()))
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

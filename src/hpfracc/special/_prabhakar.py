@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
-from hpfracc.engine.execution.catalogue import get_operation
-from hpfracc.engine.primitives._mittag_leffler_plan import (
+from hpfracc.engine.execution.operation import get_operation
+from hpfracc.engine.numerics.gamma import reciprocal_gammas
+from hpfracc.engine.numerics.mittag_leffler_plan import (
     check_parameters,
     choose_parabola,
     parabola,
 )
-from hpfracc.engine.primitives._reciprocal_gamma import reciprocal_gammas
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 
 __all__ = ["prabhakar"]

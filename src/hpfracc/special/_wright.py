@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
-from hpfracc.engine.primitives._reciprocal_gamma import reciprocal_gammas
+from hpfracc.engine.numerics.gamma import reciprocal_gammas
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 
 __all__ = ["m_wright", "wright"]

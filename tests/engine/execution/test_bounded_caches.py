@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.engine.execution import binding
+from hpfracc.engine.execution import bind
 from hpfracc.engine.execution.batching import probing
 from hpfracc.engine.execution.prepared import MOST_ENTRIES, PreparedOperands, prepared_operands
 from hpfracc.engine.primitives.base import ArraySpec
-from hpfracc.engine.selection import compile_times, savings
-from hpfracc.engine.selection.compile_times import CompileTimes
-from hpfracc.engine.selection.savings import Savings
+from hpfracc.engine.selection import rent_or_buy
 from hpfracc.operators._weights import kept_weights
 
 X = np.linspace(0.0, 1.0, 16)
@@ -53,19 +50,20 @@ def test_new_orders_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_new_shapes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compilations, the accounts of what they would save, tags of kept transforms, and probes of functions."""
-    times, accounts = CompileTimes(), Savings()
+    account = rent_or_buy.RentOrBuy()
     for number in range(20_000):
-        times.learn("key", ("shape", number), 1.0, None, done=True)
-        accounts.credit(SimpleNamespace(compile_gains={number: 1.0}, library_gains={}), 1)  # type: ignore[arg-type]
-    assert len(list(times)) == compile_times._MOST_SEEN and len(times._done) == compile_times._MOST_DONE
-    assert times.is_done(("shape", 19_999)) and not times.is_done(("shape", 0))
-    assert len(accounts._compile) == savings._MOST_ACCOUNTS
+        account.buy("family", number, 1.0)
+        account.credit(number, 1.0)
+    assert len(list(account.quotes())) == rent_or_buy._MOST_QUOTES and len(account._bought) == rent_or_buy._MOST_BOUGHT
+    assert account.is_bought(19_999) and not account.is_bought(0)
+    assert len(account._savings) == rent_or_buy._MOST_SAVINGS
+    assert (account.saved(19_999), account.saved(0)) == (1.0, 0.0)
 
-    monkeypatch.setattr(binding, "_tags", {})
-    numbers = [binding._tag_number(("tag", number)) for number in range(10_000)]
-    assert len(set(numbers)) == 10_000 and len(binding._tags) <= binding._MOST_TAGS
-    assert binding._tag_number(("tag", 9_999)) == numbers[-1]
-    assert binding._tag_number(("tag", 0)) not in numbers
+    monkeypatch.setattr(bind, "_tags", {})
+    numbers = [bind._tag_number(("tag", number)) for number in range(10_000)]
+    assert len(set(numbers)) == 10_000 and len(bind._tags) <= bind._MOST_TAGS
+    assert bind._tag_number(("tag", 9_999)) == numbers[-1]
+    assert bind._tag_number(("tag", 0)) not in numbers
 
     monkeypatch.setattr(probing.Probe, "_try", lambda *_: None)
     probe = probing.Probe(np.sin)

@@ -17,26 +17,24 @@ import hpfracc as hf
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
 from hpfracc.engine.execution.calibration import (
+    ArmTrial,
     CalibrationReport,
     Series,
     Step,
     TimeBox,
     Timing,
-    Trial,
     calibrate,
     make_operands,
     runner,
     stopwatch,
-    timebox,
     typical_operands,
 )
-from hpfracc.engine.execution.calibration.growth import Growth
 from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, make_series, rounds
-from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
+from hpfracc.engine.execution.calibration.stopwatch import TimeGrowth, lower_quartile, repeat
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.placement import Placement
+from hpfracc.engine.selection.request import Placement
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError, UnknownOperationError
 from tests.helpers import own_operations
 
@@ -79,7 +77,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The only clock there is: what a test sees does not depend on what else the machine does."""
     made = Clock()
-    for module in (stopwatch, timebox, runner):
+    for module in (stopwatch, runner):
         monkeypatch.setattr(module, "time", made)
     return made
 
@@ -285,8 +283,8 @@ def test_a_disabled_backend_is_refused_by_name(monkeypatch: pytest.MonkeyPatch):
         calibrate(["fft"], backends=["numba"])
 
 
-class FakeCard:
-    """Stands for an adapter whose library has one card, on which copies take a given time."""
+class FakeGPU:
+    """Stands for an adapter whose library has one GPU, on which copies take a given time."""
 
     name = "torch"
 
@@ -309,8 +307,8 @@ class FakeCard:
 
 
 def test_copies_are_timed_each_way(clock: Clock, monkeypatch: pytest.MonkeyPatch):
-    """Every card's two routes are learned, so that an arm on it can be priced before it was ever run."""
-    monkeypatch.setattr(registry, "adapter", lambda name: FakeCard(clock))
+    """Every GPU's two routes are learned, so that an arm on it can be priced before it was ever run."""
+    monkeypatch.setattr(registry, "adapter", lambda name: FakeGPU(clock))
     report = CalibrationReport(1.0, False)
     runner._Runner([], ["torch"], report, lambda step: None)._copies()
     assert {route for route, _, _ in report.transfers} == {"host->cuda:0", "cuda:0->host"}
@@ -319,9 +317,9 @@ def test_copies_are_timed_each_way(clock: Clock, monkeypatch: pytest.MonkeyPatch
     assert transfers.estimate("cuda:0->host", 2**16) == pytest.approx(2e-3, rel=0.2)
 
 
-def test_series_with_a_card_cover_operands_there(clock: Clock, monkeypatch: pytest.MonkeyPatch):
-    """With a card every operation is calibrated twice: operands on the host, and operands that lie on the card."""
-    monkeypatch.setattr(registry, "adapter", lambda name: FakeCard(clock))
+def test_series_with_a_gpu_cover_operands_there(clock: Clock, monkeypatch: pytest.MonkeyPatch):
+    """With a GPU every operation is calibrated twice: operands on the host, and operands that lie on the GPU."""
+    monkeypatch.setattr(registry, "adapter", lambda name: FakeGPU(clock))
     made = make_series(None, ["torch"], thorough=False)
     for name in DEFAULT_OPERATIONS:
         assert {series.placement.start for series in made if series.operation == name} == {"host", "device"}
@@ -365,7 +363,7 @@ def test_crossovers_ignore_what_is_within_ten_per_cent():
 
 def test_growth_bounds_what_comes_next():
     """From one time nothing but itself is sure; from two the slope carries on; in between lies the straight line."""
-    growth = Growth()
+    growth = TimeGrowth()
     assert (growth.least(100), growth.most(100)) == (0.0, 0.0)
     growth.add(100, 1e-3)
     assert growth.least(10_000) == pytest.approx(1e-3)
@@ -433,7 +431,7 @@ def test_lattices_are_calibrated_as_squares():
 def test_a_trial_with_kept_weights_uses_them():
     """In the prepared variant the transform is made once, and its times are kept apart from the others."""
     weights, signal = make_operands([ArraySpec((512,)), ArraySpec((512,))])
-    trial = Trial("causal_convolution", (weights, signal), {}, prepared=True)
+    trial = ArmTrial("causal_convolution", (weights, signal), {}, prepared=True)
     arm = next(arm for arm, refused in trial.arms() if refused is None and arm.algorithm == "fft")
     assert trial.time(arm, TimeBox(1.0), effort=1e-3).seconds > 0.0
     assert trial.request.operation == "causal_convolution+prepared"
@@ -445,7 +443,7 @@ def test_a_trial_with_kept_weights_uses_them():
 def test_calls_with_a_kept_transform_have_knots_of_their_own(order: str):
     """Those of plain calls stand in until then, and do not come back."""
     arrays = np.ones(100), np.ones(100)
-    kept, plain = (Trial("causal_convolution", arrays, {}, prepared=prepared) for prepared in (True, False))
+    kept, plain = (ArmTrial("causal_convolution", arrays, {}, prepared=prepared) for prepared in (True, False))
     (arm,) = (arm for arm, _ in plain.arms() if arm.name == "numpy:fft@cpu")
     steps = [(plain, 5e-3), (kept, 1e-3)] if order == "kept last" else [(kept, 1e-3), (plain, 5e-3)]
     for trial, seconds in steps:
@@ -456,7 +454,7 @@ def test_calls_with_a_kept_transform_have_knots_of_their_own(order: str):
     assert _predicted(plain, arm) == pytest.approx(5e-3)
 
 
-def _predicted(trial: Trial, arm: Any) -> float:
+def _predicted(trial: ArmTrial, arm: Any) -> float:
     option = trial.knowledge.option(trial.request, arm)
     return trial.knowledge.costs.estimate(option.key, trial.request.call.bucket, option.x).seconds
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.engine.execution.catalogue import get_operation
-from hpfracc.engine.execution.trail import composite
-from hpfracc.engine.selection.choose import Chooser, Option
-from hpfracc.engine.selection.cost import CostModel
+from hpfracc.engine.execution.decision_log import composite
+from hpfracc.engine.execution.operation import get_operation
+from hpfracc.engine.selection.costs import CostModel, Option
+from hpfracc.engine.selection.policy import Chooser
 from hpfracc.errors import InvalidInputError, UnknownOperationError, UnsupportedDtypeError
 
 W, X = np.ones(64), np.arange(64.0)
@@ -120,7 +120,7 @@ def test_the_sentence_agrees_with_the_table(compiled: float, words: str) -> None
     costs = CostModel()
     costs.add_knot("a", 1.0, 7e-3)
     costs.add_knot("b", 1.0, 6e-3)
-    costs.add_compile("b", "compiling b", compiled)
+    costs.compiling.quote("b", "compiling b", compiled)
     options = [Option("a", "a", 1.0), Option("b", "b", 1.0, compile_key="compiling b")]
     choice = Chooser(costs).choose("slot", "bucket", options, frozen=True)
     assert words in choice.reason

@@ -46,7 +46,7 @@ def test_asyncio_tasks_have_choices_and_decisions_of_their_own() -> None:
     assert current_backend() is None
 
 
-def test_jax_does_not_take_most_of_the_card_when_we_start_it() -> None:
+def test_jax_does_not_take_most_of_the_gpu_when_we_start_it() -> None:
     """Unless the user decided about that; and JAX_PLATFORMS is respected."""
     code = (
         "import os, numpy as np, hpfracc as hf\n"

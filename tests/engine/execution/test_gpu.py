@@ -1,4 +1,4 @@
-"""Arrays that live on a card: they stay there, in their own library, and host arrays may travel and return."""
+"""Arrays that live on a GPU: they stay there, in their own library, and host arrays may travel and return."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 
 import hpfracc as hf
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.binding import bind
-from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.bind import bind
+from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.selection.candidates import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import InvalidInputError, PinnedBackendError
@@ -34,7 +34,7 @@ def last() -> Any:
 @pytest.mark.parametrize("library", ["torch", "cupy", "jax"])
 @pytest.mark.parametrize("n", [16, 1000, 50_000])
 def test_resident_arrays_stay(library: str, n: int) -> None:
-    """In and out on the same card in the same library, many calls long; another backend is refused."""
+    """In and out on the same GPU in the same library, many calls long; another backend is refused."""
     if registry.unavailable(library) is not None:
         pytest.skip(f"{library} is not here")
     w, x = RNG.standard_normal(n).astype(np.float32), RNG.standard_normal(n).astype(np.float32)
@@ -50,7 +50,7 @@ def test_resident_arrays_stay(library: str, n: int) -> None:
 
 
 def test_weights_on_the_host_follow_the_signal() -> None:
-    """NumPy weights are moved to where the tensor is; a host tensor beside a card's is an oversight."""
+    """NumPy weights are moved to where the tensor is; a host tensor beside a GPU's is an oversight."""
     x = torch.randn(500, dtype=torch.float64, device="cuda")
     w = RNG.standard_normal(500)
     y = hf.causal_convolution(w, x, weights_key="w")
@@ -60,7 +60,7 @@ def test_weights_on_the_host_follow_the_signal() -> None:
         hf.causal_convolution(torch.from_numpy(w), x)
 
 
-def test_gradient_on_the_card() -> None:
+def test_gradient_on_the_gpu() -> None:
     """Autograd goes through, and second derivatives too."""
     w = torch.randn(8, dtype=torch.float64, device="cuda", requires_grad=True)
     x = torch.randn(2, 8, dtype=torch.float64, device="cuda", requires_grad=True)
@@ -70,7 +70,7 @@ def test_gradient_on_the_card() -> None:
 
 @pytest.mark.parametrize("n", [10, 100_000, 3_000_000])
 def test_every_arm_takes_host_arrays_and_brings_them_back(n: int) -> None:
-    """NumPy in, NumPy out through every arm of every card, equal to the host's answer, and writable."""
+    """NumPy in, NumPy out through every arm of every GPU, equal to the host's answer, and writable."""
     w, x = RNG.standard_normal(n), RNG.standard_normal(n)
     expected = hf.causal_convolution(w, x, backend="numpy")
     scale = np.abs(w).sum()
@@ -90,7 +90,7 @@ def test_every_arm_takes_host_arrays_and_brings_them_back(n: int) -> None:
             y += 1.0
 
 
-def test_memory_mask_reads_the_card() -> None:
+def test_memory_mask_reads_the_gpu() -> None:
     """A call that is predicted to take more than its share is refused by name."""
     with hf.config(gpu_memory_limit=1e-4):
         rows = hf.explain("causal_convolution", shape=(1_000_000,)).decision.candidates
@@ -99,7 +99,7 @@ def test_memory_mask_reads_the_card() -> None:
 
 
 def test_out_of_memory_falls_back_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The card says no in the middle of a call: the same inputs give the right answer elsewhere."""
+    """The GPU says no in the middle of a call: the same inputs give the right answer elsewhere."""
     n = 200_000
     w, x = RNG.standard_normal(n), RNG.standard_normal(n)
     expected = hf.causal_convolution(w, x, backend="numpy")

@@ -1,4 +1,4 @@
-"""Memory of a card: predicted, limited, shared with others, handed out again; nothing runs out before the caller."""
+"""Memory of a GPU: predicted, limited, shared with others, handed out again; nothing runs out before the caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from hpfracc.errors import InvalidInputError
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
@@ -64,7 +63,7 @@ def test_predicted_peaks_are_within_15_percent_once_corrected(name: str) -> None
 
 @pytest.mark.parametrize("backend", ["torch", "cupy", "jax"])
 def test_a_job_many_times_the_budget(backend: str) -> None:
-    """1 GiB through 128 MiB of the card: in pieces, and right."""
+    """1 GiB through 128 MiB of the GPU: in pieces, and right."""
     if registry.unavailable(backend) is not None:
         pytest.skip(f"{backend} is not here")
     w, x = RNG.standard_normal(4096), RNG.standard_normal((4096, 4096)) * 8
@@ -106,7 +105,7 @@ sys.stdin.read()
 """
 
 
-def test_a_card_that_another_process_has_filled() -> None:
+def test_a_gpu_that_another_process_has_filled() -> None:
     """95 % are taken: the work is done all the same, elsewhere or in pieces, and the decision says why."""
     torch.cuda.empty_cache()
     total = torch.cuda.mem_get_info()[1]
@@ -126,8 +125,8 @@ def test_a_card_that_another_process_has_filled() -> None:
         get_budget().invalidate()
 
 
-def test_operands_on_the_card_are_cut_there() -> None:
-    """The result stays on the card, and is a tensor."""
+def test_operands_on_the_gpu_are_cut_there() -> None:
+    """The result stays on the GPU, and is a tensor."""
     x = torch.rand(2000, 8192, dtype=torch.float64, device="cuda")
     w = torch.rand(8192, dtype=torch.float64, device="cuda")
     whole = hf.causal_convolution(w, x)
@@ -165,7 +164,7 @@ def test_spilled_arrays_come_back() -> None:
     assert back.is_cuda and torch.equal(back, copy) and not held.spilled
 
 
-def test_a_batch_on_the_card() -> None:
+def test_a_batch_on_the_gpu() -> None:
     """Tensors are stacked there; host arrays travel through page-locked buffers; both are right."""
     w = torch.rand(512, dtype=torch.float64, device="cuda")
     rows = list(torch.rand(700, 512, dtype=torch.float64, device="cuda"))
@@ -177,7 +176,7 @@ def test_a_batch_on_the_card() -> None:
     np.testing.assert_allclose(again[321], found[321].cpu().numpy(), atol=1e-10)
 
 
-def test_the_monitor_watches_the_card() -> None:
+def test_the_monitor_watches_the_gpu() -> None:
     """What tensors hold, what is free, and what a clean-up gives back to the driver."""
     monitor = memory.get_memory_monitor(0)
     x = torch.ones(30_000_000, dtype=torch.float64, device="cuda")

@@ -1,4 +1,4 @@
-"""Graphics cards: three ways to ask for them, none of which may fail, and CUDA_VISIBLE_DEVICES."""
+"""GPUs: three ways to ask for them, none of which may fail, and CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def driver_files(count=2, name="NVIDIA H200"):
 
 
 class FakeNvml:
-    """nvidia-ml-py as far as it is used; its cards are listed out of order, in bytes as old versions do."""
+    """nvidia-ml-py as far as it is used; its GPUs are listed out of order, in bytes as old versions do."""
 
     def __init__(self, names=("NVIDIA B", "NVIDIA A"), fails=False):
         self.names, self.fails, self.started = names, fails, 0
@@ -89,8 +89,8 @@ def put_command(text):
     os.chmod(path, 0o755)
 
 
-def test_no_driver_no_cards(tmp_path):
-    """A machine without any of the three ways has no cards, and no error."""
+def test_no_driver_no_gpus(tmp_path):
+    """A machine without any of the three ways has no GPUs, and no error."""
     assert read_gpus(tmp_path) == ()
 
 
@@ -102,25 +102,25 @@ def test_from_the_driver_s_files(tmp_path):
     assert (second.device, second.uuid) == ("cuda:1", UUIDS[1])
 
 
-def test_a_card_not_given_to_the_container_is_not_there(tmp_path):
-    """The driver's files may list cards of the host whose device nodes this container lacks."""
+def test_a_gpu_not_given_to_the_container_is_not_there(tmp_path):
+    """The driver's files may list GPUs of the host whose device nodes this container lacks."""
     root = write_tree(tmp_path, {**driver_files(), "dev/nvidiactl": "", "dev/nvidia1": ""})
-    assert [card.uuid for card in read_gpus(root)] == [UUIDS[1]]
+    assert [gpu.uuid for gpu in read_gpus(root)] == [UUIDS[1]]
 
 
 def test_from_the_command(tmp_path):
     """nvidia-smi is asked where the driver's files say nothing, with memory in MiB."""
     put_command('echo "00000000:19:00.0, GPU-1, NVIDIA H200, 570.133.20, 143771"')
-    (card,) = read_gpus(tmp_path)
-    assert (card.name, card.driver, card.uuid, card.bus) == ("NVIDIA H200", "570.133.20", "GPU-1", "0000:19:00.0")
-    assert card.memory == 143771 * 2**20
+    (gpu,) = read_gpus(tmp_path)
+    assert (gpu.name, gpu.driver, gpu.uuid, gpu.bus) == ("NVIDIA H200", "570.133.20", "GPU-1", "0000:19:00.0")
+    assert gpu.memory == 143771 * 2**20
 
 
-def test_a_card_that_sleeps_is_named_by_the_command(tmp_path):
-    """Before its first use the driver's files call a card Unknown, which is no name to keep wisdom under."""
+def test_a_gpu_that_sleeps_is_named_by_the_command(tmp_path):
+    """Before its first use the driver's files call a GPU Unknown, which is no name to keep wisdom under."""
     put_command('echo "00000000:19:00.0, GPU-1, NVIDIA H200, 570.133.20, [N/A]"')
-    (card,) = read_gpus(write_tree(tmp_path, driver_files(1, "Unknown")))
-    assert (card.name, card.memory) == ("NVIDIA H200", None)
+    (gpu,) = read_gpus(write_tree(tmp_path, driver_files(1, "Unknown")))
+    assert (gpu.name, gpu.memory) == ("NVIDIA H200", None)
 
 
 @pytest.mark.parametrize("text", ["exit 9", 'echo "no devices were found"', "echo", 'printf "a,b\\n"'])
@@ -131,7 +131,7 @@ def test_a_command_that_fails_finds_nothing(tmp_path, text):
 
 
 def test_from_nvml(monkeypatch, tmp_path):
-    """nvidia-ml-py comes first; cards stand in the order of the bus, however it lists them."""
+    """nvidia-ml-py comes first; GPUs stand in the order of the bus, however it lists them."""
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
     first, second = read_gpus(write_tree(tmp_path, driver_files()))
     assert (first.name, first.bus, first.memory) == ("NVIDIA A", "0000:7f:00.0", 1001)
@@ -163,15 +163,15 @@ def test_nvml_without_a_driver_is_passed_over(monkeypatch, tmp_path):
     ],
 )
 def test_visible_devices(tmp_path, monkeypatch, visible, expected):
-    """CUDA's own rules: an order, unique prefixes, and an end at the first entry that names no card."""
+    """CUDA's own rules: an order, unique prefixes, and an end at the first entry that names no GPU."""
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    cards = read_gpus(write_tree(tmp_path, driver_files(3)))
-    assert [card.uuid for card in cards] == [UUIDS[number] for number in expected]
-    assert [card.device for card in cards] == [f"cuda:{number}" for number in range(len(expected))]
+    gpus = read_gpus(write_tree(tmp_path, driver_files(3)))
+    assert [gpu.uuid for gpu in gpus] == [UUIDS[number] for number in expected]
+    assert [gpu.device for gpu in gpus] == [f"cuda:{number}" for number in range(len(expected))]
 
 
-def test_slices_of_a_card_are_told_apart(tmp_path):
+def test_slices_of_a_gpu_are_told_apart(tmp_path):
     """Two slices may differ in size, so each has a name of its own."""
     first, second = read_gpus(write_tree(tmp_path, driver_files(1)), "MIG-aaa,MIG-bbb")
     assert first.name != second.name
@@ -179,7 +179,7 @@ def test_slices_of_a_card_are_told_apart(tmp_path):
 
 
 def test_free_memory_by_the_driver(monkeypatch):
-    """nvidia-ml-py counts all processes; without it, or for a card that is not there, nothing is known."""
+    """nvidia-ml-py counts all processes; without it, or for a GPU that is not there, nothing is known."""
     assert driver_free_bytes("cuda:0") is None
     nvml = FakeNvml()
     monkeypatch.setitem(sys.modules, "pynvml", nvml)

@@ -13,9 +13,9 @@ import hpfracc as hf
 from hpfracc._config import get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
-from hpfracc.engine.execution.binding import bind
-from hpfracc.engine.execution.planning import make_plan, make_request
-from hpfracc.engine.execution.review import attend
+from hpfracc.engine.execution.bind import bind
+from hpfracc.engine.execution.learn import run_and_learn
+from hpfracc.engine.execution.plan import make_plan, make_request
 from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.selection.knowledge import knowledge_for
 from tests.helpers.own_operations import double, numbers, own_operation
@@ -60,7 +60,7 @@ def test_time_is_recorded_of_the_arm_that_took_it() -> None:
         other = make_plan(op.primitive, (x,), {}, backend="torch")
         plan.bound = other.bound  # the moment between two assignments of ``adopt``
         before = {row.arm: row.samples for row in hf.explain(op, x).decision.candidates}
-        attend(plan, 1, (x,), {})
+        run_and_learn(plan, 1, (x,), {})
         after = {row.arm: row.samples for row in hf.explain(op, x).decision.candidates}
         assert after["torch:default@cpu"] == before["torch:default@cpu"] + 1
         assert after["numpy:default@cpu"] == before["numpy:default@cpu"]
@@ -110,8 +110,8 @@ class Passed:
 
 
 @pytest.fixture
-def card(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """PyTorch with a card that is none: what is sent there and fetched from there is listed."""
+def gpu(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """PyTorch with a GPU that is none: what is sent there and fetched from there is listed."""
     adapter = registry.adapter("torch")
     moved: list[tuple[str, str]] = []
     sent: set[int] = set()
@@ -139,19 +139,19 @@ def card(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return moved
 
 
-def test_a_tensor_on_the_host_travels_to_the_card_and_back(card: list[tuple[str, str]]) -> None:
-    """An arm of a card works on the card: a host tensor of the same library is sent there, and its result fetched."""
+def test_a_tensor_on_the_host_travels_to_the_gpu_and_back(gpu: list[tuple[str, str]]) -> None:
+    """An arm of a GPU works on the GPU: a host tensor of the same library is sent there, and its result fetched."""
     x = torch.linspace(0.0, 1.0, 50, dtype=torch.float64)
     primitive = hf.causal_convolution.primitive
     request = make_request(primitive, (x, x), {})
     arm = next(arm for arm in registry.arms(primitive.name) if arm.name == "torch:fft@cuda:0")
     result = bind(primitive, request.call, arm, request.placement, (x, x)).run(x, x)
-    assert card.count(("in", "cuda:0")) == 2 and [way for way, _ in card].count("out") >= 1
+    assert gpu.count(("in", "cuda:0")) == 2 and [way for way, _ in gpu].count("out") >= 1
     assert isinstance(result, torch.Tensor)
     np.testing.assert_allclose(result.numpy(), np.convolve(x.numpy(), x.numpy())[:50], atol=1e-12)
 
 
-def test_deterministic_runs_learn_nothing_of_copies_either(card: list[tuple[str, str]]) -> None:
+def test_deterministic_runs_learn_nothing_of_copies_either(gpu: list[tuple[str, str]]) -> None:
     """What a transfer took must not change the next decision of a run whose decisions must repeat."""
     x = np.ones(3000)
     with hf.config(deterministic=True):
@@ -159,18 +159,19 @@ def test_deterministic_runs_learn_nothing_of_copies_either(card: list[tuple[str,
         before = knowledge.transfers.rates("host->cuda:0")
         request = make_request(hf.fft.primitive, (x,), {})
         arm = next(arm for arm in registry.arms("fft") if arm.name == "torch:default@cuda:0")
-        from hpfracc.engine.execution import planning
 
-        verdict = planning.decide(request, knowledge)
+        from hpfracc.engine.execution import plan
+
+        verdict = plan.decide(request, knowledge)
         object.__setattr__(verdict, "arm", arm)
-        real, planning.decide = planning.decide, lambda *_, **__: verdict
+        real, plan.decide = plan.decide, lambda *_, **__: verdict
         try:
-            _, bound = planning.bind_verdict(request, knowledge, (x,))
+            _, bound = plan.choose_and_bind(request, knowledge, (x,))
         finally:
-            planning.decide = real
+            plan.decide = real
         for _ in range(3):
             bound.run(x)
-        assert ("in", "cuda:0") in card
+        assert ("in", "cuda:0") in gpu
         pending_times.settle()
         assert knowledge.transfers.rates("host->cuda:0") == before
 

@@ -7,8 +7,8 @@ from itertools import count, pairwise
 
 import pytest
 
-from hpfracc.engine.selection.choose import Choice, Chooser, Option
-from hpfracc.engine.selection.cost import CostModel
+from hpfracc.engine.selection.costs import CostModel, Option
+from hpfracc.engine.selection.policy import Choice, Chooser
 
 
 def options_of(*arms: str) -> list[Option]:
@@ -88,7 +88,7 @@ def test_arms_nobody_knows_are_tried_and_then_known():
 def test_an_unknown_arm_that_must_compile_waits_for_its_price():
     """It might save all of the time at best: it is not tried before as much time has gone by as compiling takes."""
     costs = CostModel()
-    costs.set_compile_prior("numba", 1.0)
+    costs.compiling.set_prior("numba", 1.0)
     costs.add_knot("numpy", 1000.0, 1e-2)
     chooser = Chooser(costs)
     options = [Option("numpy", "numpy", 1000.0), Option("numba", "numba", 1000.0, compile_key="code")]
@@ -124,7 +124,7 @@ def test_a_best_far_below_its_curve_opens_the_others():
 @pytest.mark.parametrize(
     ("rival", "seconds", "waking"),
     [("rival", 1e-5, 2), ("rival", 5e-3, 1), ("rival", 0.2, 0), ("x:y@cuda:0", 1e-5, 12), ("x:y@cuda:0", 1e-3, 3)],
-    ids=["short", "threads", "long", "card, short", "card"],
+    ids=["short", "threads", "long", "gpu, short", "gpu"],
 )
 def test_an_alternative_is_timed_once_it_is_awake(rival: str, seconds: float, waking: int):
     """Its first calls after another arm's find cold caches, sleeping threads, a slow clock, and do not count."""

@@ -7,8 +7,8 @@ import json
 import pytest
 from rich.console import Console
 
-from hpfracc.engine.selection.choose import Chooser, Option
-from hpfracc.engine.selection.cost import CostModel
+from hpfracc.engine.selection.costs import CostModel, Option
+from hpfracc.engine.selection.policy import Chooser
 
 FAST, SLOW = Option("fast", "fast", 1000.0), Option("slow", "slow", 1000.0, compile_key="code")
 

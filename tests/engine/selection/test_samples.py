@@ -7,17 +7,17 @@ import random
 
 import pytest
 
-from hpfracc.engine.selection.samples import KEPT, Samples, Verdict
+from hpfracc.engine.selection.samples import KEPT, Drift, TimeSamples
 
 
-def fed(*times: float) -> Samples:
-    samples = Samples()
+def fed(*times: float) -> TimeSamples:
+    samples = TimeSamples()
     for seconds in times:
         samples.add(1.0, seconds, math.log(seconds))
     return samples
 
 
-def typical(samples: Samples) -> float:
+def typical(samples: TimeSamples) -> float:
     return math.exp(samples.level)
 
 
@@ -61,7 +61,7 @@ def test_a_change_is_noticed_and_the_past_dropped(factor: float):
     """Four times in a row beyond the earlier ones, up or down; the first of them are only suspicious."""
     samples = fed(*[1.0, 1.1, 0.95] * 8)
     verdicts = [samples.add(1.0, factor, math.log(factor)) for _ in range(4)]
-    assert verdicts == [Verdict.SUSPICIOUS] * 3 + [Verdict.DRIFTED]
+    assert verdicts == [Drift.SUSPECTED] * 3 + [Drift.CONFIRMED]
     assert typical(samples) == pytest.approx(factor)
     assert len(samples) == 4
 
@@ -79,11 +79,11 @@ def test_a_breakout_below_is_told_at_once():
 def test_noise_is_seldom_mistaken_for_a_change():
     """Times of which one in eight is ten times as long: fewer than one false alarm in 2,000."""
     rng = random.Random(1)
-    samples = Samples()
+    samples = TimeSamples()
     alarms = 0
     for _ in range(20_000):
         ratio = math.log(10.0) if rng.random() < 0.125 else rng.gauss(0.0, 0.1)
-        alarms += samples.add(1.0, math.exp(ratio), ratio) is Verdict.DRIFTED
+        alarms += samples.add(1.0, math.exp(ratio), ratio) is Drift.CONFIRMED
     assert alarms < 10
 
 
@@ -92,4 +92,4 @@ def test_another_curve_gives_other_ratios():
     samples = fed(*[1.0] * 20)
     samples.rebase([math.log(2.0)] * 20)
     assert typical(samples) == pytest.approx(2.0)
-    assert samples.add(1.0, 2.0, math.log(2.0)) is Verdict.ORDINARY
+    assert samples.add(1.0, 2.0, math.log(2.0)) is Drift.NONE

@@ -1,4 +1,4 @@
-"""``hpfracc demo``: what the engine does on this machine, as a table here and as a report of one page."""
+"""``hpfracc demo``: run equations, convolutions, derivatives and lattices, and write an HTML report."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.cli.answer import Answer
-from hpfracc.cli.progress import progress_bar
+from hpfracc.cli.answer import Answer, progress_bar
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,19 +21,19 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
     parser = commands.add_parser("demo", help=summary, description=__doc__, parents=[common], allow_abbrev=False)
     parser.add_argument("--quick", action="store_true", help="fewer sizes, shorter measurements")
     parser.add_argument(
-        "--out", type=Path, default=Path("report"), metavar="FOLDER", help="where the report goes (default: report)"
+        "--out", type=Path, default=Path("report"), metavar="FOLDER", help="folder for the report (default: report)"
     )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Answer:
-    """Run every chapter, write the page, and say where it is."""
+    """Run all chapters and write the page."""
     from hpfracc.cli.demo.chapters import CHAPTERS, Context, build
     from hpfracc.cli.demo.page import render
     from hpfracc.cli.info import collect
 
     folder: Path = arguments.out
-    _make_folder(folder)  # before the work, so that a mistake in the name costs nothing
+    _make_folder(folder)  # before the work, so that a wrong name fails at once
     chapters = []
     with progress_bar("Measuring") as report:
         for number, name in enumerate(CHAPTERS):
@@ -57,7 +56,7 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInputError(
-            f"folder {str(folder)!r} cannot be made ({error.strerror or error}); name another with --out"
+            f"folder {str(folder)!r} cannot be created ({error.strerror or error}); name another with --out"
         ) from None
 
 
@@ -83,5 +82,5 @@ def _view(chapters: list[Chapter], path: Path) -> RenderableType:
     for chapter in chapters:
         parts.append(Text(chapter.title, style="bold"))
         parts += [block for block in chapter.blocks if isinstance(block, Figures | Grid)]
-    parts.append(Text.assemble("The report is at ", (str(path.resolve()), "bold"), overflow="fold"))
+    parts.append(Text.assemble("Report written to ", (str(path.resolve()), "bold"), overflow="fold"))
     return Group(*parts)

@@ -1,4 +1,4 @@
-"""What a chapter of the demo is made of: each block writes itself as HTML, and some draw themselves in a terminal."""
+"""Building blocks of the demo's chapters. Each renders itself as HTML, and some also in a terminal."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ escape = html.escape
 
 
 class Block(Protocol):
-    """A piece of the page."""
+    """A part of the page."""
 
     def to_html(self) -> str:
-        """The piece as HTML, with everything that is not ours escaped."""
+        """The block as HTML, with all text escaped."""
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """One part of the demo: what is shown, in order, and the same as plain values for ``--json``."""
+    """One chapter of the demo: its blocks in order, and its data as plain values for ``--json``."""
 
     name: str
     title: str
@@ -36,19 +36,19 @@ class Chapter:
 
 
 def inline(text: str) -> str:
-    """Text as HTML; what stands between backticks is code."""
+    """Text as HTML, with text between backticks as code."""
     return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
 @dataclass(frozen=True)
 class Heading:
-    """The title of what follows, with a line below it."""
+    """A heading, with an optional line below it."""
 
     text: str
     below: str = ""
 
     def to_html(self) -> str:
-        """A heading of the third order."""
+        """An ``h3``."""
         below = f'<p class="below">{inline(self.below)}</p>' if self.below else ""
         return f"<h3>{inline(self.text)}</h3>{below}"
 
@@ -60,24 +60,24 @@ class Words:
     paragraphs: Sequence[str]
 
     def to_html(self) -> str:
-        """One ``p`` for each."""
+        """One ``p`` per paragraph."""
         return "".join(f"<p>{inline(text)}</p>" for text in self.paragraphs)
 
 
 @dataclass(frozen=True)
 class Code:
-    """Lines to be typed."""
+    """Lines of code."""
 
     text: str
 
     def to_html(self) -> str:
-        """Preformatted."""
+        """A ``pre``."""
         return f"<pre><code>{escape(self.text)}</code></pre>"
 
 
 @dataclass(frozen=True)
 class Figures:
-    """A few large numbers: (number, what it is)."""
+    """A few prominent numbers: (number, description)."""
 
     figures: Sequence[tuple[str, str]]
 
@@ -103,7 +103,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a :class:`Grid`: what it says, a remark below it, and how it looks (CSS classes, a style of rich)."""
+    """A cell of a :class:`Grid`: text, a remark below it, CSS classes, and a Rich style."""
 
     text: str
     remark: str = ""
@@ -113,7 +113,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: the columns with an initial ``>`` are numbers. On a narrow page each row becomes a card."""
+    """A table. Columns whose name starts with ``>`` are numbers. On a narrow page each row becomes a block."""
 
     caption: str
     columns: Sequence[str]
@@ -122,21 +122,21 @@ class Grid:
     notes: Sequence[str] = field(default_factory=tuple)
 
     def to_html(self) -> str:
-        """A table whose cells name their column, for narrow pages."""
+        """A ``table``. Cells carry the name of their column, for narrow pages."""
         names = [name.removeprefix(">") for name in self.columns]
         numbers = [name.startswith(">") for name in self.columns]
 
         def row(cells: Sequence[Cell], head: bool = False) -> str:
-            made = []
+            tags = []
             for position, (cell, name, number) in enumerate(zip(cells, names, numbers, strict=True)):
                 kind = " ".join(part for part in ("number" if number else "", cell.kind) if part)
                 attribute = f' class="{escape(kind)}"' if kind else ""
                 remark = f"<small>{inline(cell.remark)}</small>" if cell.remark else ""
                 tag = "th" if position == 0 and not head else "td"
                 scope = ' scope="row"' if tag == "th" else ""
-                said = f"<span>{inline(cell.text)}{remark}</span>"
-                made.append(f'<{tag}{scope}{attribute} data-label="{escape(name)}">{said}</{tag}>')
-            return f"<tr>{''.join(made)}</tr>"
+                content = f"<span>{inline(cell.text)}{remark}</span>"
+                tags.append(f'<{tag}{scope}{attribute} data-label="{escape(name)}">{content}</{tag}>')
+            return f"<tr>{''.join(tags)}</tr>"
 
         head = "".join(
             f'<th scope="col"{" class=number" if number else ""}>{inline(name)}</th>'

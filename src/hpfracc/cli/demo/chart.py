@@ -1,4 +1,4 @@
-"""A chart on log-log or plain paper, as SVG: lines named where they end, points that tell more when pointed at."""
+"""A line chart as SVG, with logarithmic or linear axes, labels at the ends of lines, and tooltips on points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Chart", "Line", "Mark"]
 
 @dataclass(frozen=True)
 class Line:
-    """A line: its name where it ends, its CSS class, its points (x, y, what a pointer is told)."""
+    """A line: its name, its CSS class, and its points (x, y, tooltip)."""
 
     name: str
     kind: str
@@ -23,7 +23,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Mark:
-    """A place on the x axis worth a word."""
+    """An annotation at a position on the x axis."""
 
     x: float
     text: str
@@ -31,7 +31,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class _Frame:
-    """The size of the paper and what is left free around the drawing."""
+    """Size of the chart and its margins."""
 
     name: str
     width: int
@@ -43,31 +43,31 @@ class _Frame:
     font: int
 
 
-#: The same chart on a wide and on a narrow page: scaled down, its letters could not be read.
+#: The chart is drawn twice, for wide and for narrow pages. Scaled down, its text could not be read.
 _WIDE = _Frame("wide", 960, 500, 64, 128, 44, 46, 13)
 _NARROW = _Frame("narrow", 360, 440, 46, 62, 40, 42, 11)
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over x.
+    """A line chart.
 
     Attributes
     ----------
     title, description : str
-        For those who cannot see it.
+        Texts for screen readers.
     x_name, y_name : str
-        What the axes are.
+        Names of the axes.
     lines : sequence of Line
         The last one is drawn on top.
     x_ticks, y_ticks : sequence of (value, label)
-        Where grid lines go.
+        Positions and labels of grid lines.
     marks : sequence of Mark
-        Places named above the drawing.
+        Annotations above the chart.
     linear : bool
-        Whether the axes are plain instead of logarithmic.
+        Whether the axes are linear instead of logarithmic.
     dots : bool
-        Whether points are drawn, and tell more when pointed at; not for curves of hundreds.
+        Whether points are drawn as dots with tooltips. Not for curves of hundreds of points.
     """
 
     title: str
@@ -82,13 +82,13 @@ class Chart:
     dots: bool = True
 
     def to_html(self) -> str:
-        """Both drawings; the page's width shows one of them."""
+        """Both versions; the style sheet shows the one for the page's width."""
         drawings = "".join(self._draw(frame) for frame in (_WIDE, _NARROW))
         return f'<figure class="chart">{drawings}</figure>'
 
     def _draw(self, frame: _Frame) -> str:
         scale = _Scale(frame, [x for x, _ in self.x_ticks], [y for y, _ in self.y_ticks], linear=self.linear)
-        # Another for each chart: names must not repeat within a page.
+        # Derived from the title, because ids must be unique within a page.
         title = f"{frame.name}-{hashlib.sha256(self.title.encode()).hexdigest()[:8]}"
         parts = [
             f'<svg class="{frame.name}" viewBox="0 0 {frame.width} {frame.height}" font-size="{frame.font}" role="img" '
@@ -124,14 +124,14 @@ class Chart:
     def _marks(self, frame: _Frame, scale: _Scale) -> list[str]:
         parts = []
         bottom, right = frame.height - frame.bottom, frame.width - frame.right
-        ends = [-math.inf, -math.inf]  # of the words so far, in two rows
+        ends = [-math.inf, -math.inf]  # right ends of the texts so far, in two rows
         for mark in self.marks:
             x = scale.x(mark.x)
             width = 0.58 * frame.font * len(mark.text)
             start = min(max(x - width / 2, frame.left), right - width)
             parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{frame.top}" y2="{bottom}"/>')
             row = next((row for row, end in enumerate(ends) if end < start), None)
-            if row is None:  # no room for words: the table has them
+            if row is None:  # no room for the text, which the table has too
                 continue
             ends[row] = start + width + 6
             y = frame.top - 6 - row * (frame.font + 2)
@@ -139,17 +139,17 @@ class Chart:
         return parts
 
     def _line(self, line: Line, scale: _Scale) -> str:
-        points = [(scale.x(x), scale.y(y), told) for x, y, told in line.points]
+        points = [(scale.x(x), scale.y(y), tooltip) for x, y, tooltip in line.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
         dots = "".join(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{escape(told)}</title></circle>'
-            for x, y, told in (points if self.dots else ())
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{escape(tooltip)}</title></circle>'
+            for x, y, tooltip in (points if self.dots else ())
         )
         halo = f'<polyline class="halo" points="{path}"/>' if line.kind.startswith("auto") else ""
         return f'<g class="line {escape(line.kind)}">{halo}<polyline points="{path}"/>{dots}</g>'
 
     def _names(self, frame: _Frame, scale: _Scale) -> list[str]:
-        """Each line's name above its last point, or at the edge beside it with a thread; none over another."""
+        """Names of the lines above their last points, or at the right edge with a connecting line, without overlaps."""
         every = [(scale.x(line.points[-1][0]), scale.y(line.points[-1][1]), line) for line in self.lines if line.points]
         edge = frame.width - frame.right
         parts, ends = [], []
@@ -159,52 +159,52 @@ class Chart:
             if x >= edge - width - 12:
                 ends.append((x, y, line))
                 continue
-            place = y - 9
-            for other, height, taken in written:  # from the lowest: higher ones give way upwards
-                if abs(x - other) < (width + taken) / 2 and abs(place - height) < frame.font + 1.0:
-                    place = height - frame.font - 1.0
-            written.append((x, place, width))
-            above = f'x="{x:.1f}" y="{place:.1f}" text-anchor="middle"'
+            top = y - 9
+            for other, height, taken in written:  # from the lowest; later names move up
+                if abs(x - other) < (width + taken) / 2 and abs(top - height) < frame.font + 1.0:
+                    top = height - frame.font - 1.0
+            written.append((x, top, width))
+            above = f'x="{x:.1f}" y="{top:.1f}" text-anchor="middle"'
             parts.append(f'<text class="name {escape(line.kind)}" {above}>{escape(line.name)}</text>')
         ends.sort(key=lambda end: end[1])
-        places = spread([y for _, y, _ in ends], frame.font + 3.0, frame.top + 6.0, frame.height - frame.bottom)
+        heights = spread([y for _, y, _ in ends], frame.font + 3.0, frame.top + 6.0, frame.height - frame.bottom)
         column = edge + 14
-        for (x, y, line), place in zip(ends, places, strict=True):
+        for (x, y, line), height in zip(ends, heights, strict=True):
             kind = escape(line.kind)
             parts.append(
-                f'<path class="thread {kind}" d="M{x + 5:.1f} {y:.1f} L{column - 4} {place:.1f}"/>'
-                f'<text class="name {kind}" x="{column}" y="{place + 4:.1f}">{escape(line.name)}</text>'
+                f'<path class="thread {kind}" d="M{x + 5:.1f} {y:.1f} L{column - 4} {height:.1f}"/>'
+                f'<text class="name {kind}" x="{column}" y="{height + 4:.1f}">{escape(line.name)}</text>'
             )
         return parts
 
 
 class _Scale:
-    """From values to places on the paper."""
+    """Maps values to positions in the chart."""
 
     def __init__(self, frame: _Frame, xs: Sequence[float], ys: Sequence[float], *, linear: bool = False) -> None:
         self._frame = frame
-        self._bend: Callable[[float], float] = float if linear else math.log
-        self._x0, self._x1 = self._bend(min(xs)), self._bend(max(xs))
-        self._y0, self._y1 = self._bend(min(ys)), self._bend(max(ys))
+        self._transform: Callable[[float], float] = float if linear else math.log
+        self._x0, self._x1 = self._transform(min(xs)), self._transform(max(xs))
+        self._y0, self._y1 = self._transform(min(ys)), self._transform(max(ys))
 
     def x(self, value: float) -> float:
-        """Across."""
-        share = (self._bend(value) - self._x0) / (self._x1 - self._x0)
-        return self._frame.left + share * (self._frame.width - self._frame.left - self._frame.right)
+        """Horizontal position."""
+        fraction = (self._transform(value) - self._x0) / (self._x1 - self._x0)
+        return self._frame.left + fraction * (self._frame.width - self._frame.left - self._frame.right)
 
     def y(self, value: float) -> float:
-        """Down."""
-        share = (self._bend(value) - self._y0) / (self._y1 - self._y0)
+        """Vertical position, counted downwards."""
+        fraction = (self._transform(value) - self._y0) / (self._y1 - self._y0)
         low, high = self._frame.height - self._frame.bottom, self._frame.top
-        return low - share * (low - high)
+        return low - fraction * (low - high)
 
 
-def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Rising places moved apart to at least ``gap``, as little as possible, within ``low`` and ``high`` if they fit."""
-    # Neighbours that overlap form a block that is centred on where its members want to be.
+def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Move ascending positions apart to at least ``gap``, as little as possible, between ``low`` and ``high``."""
+    # Overlapping neighbours form a block, which is centred on the mean of its members' positions.
     blocks: list[tuple[float, list[float]]] = []
-    for place in places:
-        block = (place, [place])
+    for position in positions:
+        block = (position, [position])
         while blocks:
             centre, members = blocks[-1]
             reach = (len(members) + len(block[1])) * gap / 2

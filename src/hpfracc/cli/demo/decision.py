@@ -1,4 +1,4 @@
-"""A decision on the page: in words, then every arm with what it would cost or why it was refused."""
+"""A decision as a block of the page: a summary in words, and a table of all arms."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from dataclasses import dataclass
 
 from hpfracc.cli.demo.blocks import Cell, Grid, Words
 from hpfracc.engine.selection.decision import Candidate, Decision
-from hpfracc.engine.selection.explain import format_bytes, format_seconds, title, verdict
+from hpfracc.engine.selection.explain import title, verdict
+from hpfracc.profiling.formats import format_bytes, format_seconds
 
 __all__ = ["DecisionBlock"]
 
-_SOURCES = {"knots": "calibration", "prior": "packaged prior", "none": "nothing yet"}
+_SOURCES = {"knots": "calibration", "prior": "packaged prior", "none": "nothing"}
 
 
 @dataclass(frozen=True)
 class DecisionBlock:
-    """What :func:`hpfracc.explain` answers.
+    """A decision, as :func:`hpfracc.explain` returns it.
 
     Attributes
     ----------
     decision : Decision
-        What was decided.
+        The decision.
     guess : str
-        The arm that would have been taken before anything was measured.
+        The arm that would have been chosen before any measurement.
     """
 
     decision: Decision
     guess: str
 
     def to_html(self) -> str:
-        """Words, and a table of all arms."""
+        """Summary and table as HTML."""
         return Words(self._words()).to_html() + self._table().to_html()
 
     def _words(self) -> list[str]:
@@ -40,22 +41,20 @@ class DecisionBlock:
         if rivals and decision.chosen is not None and math.isfinite(rivals[0].total):
             rival = rivals[0]
             words.append(
-                f"Next comes `{rival.arm}` with {format_seconds(rival.total)}. Another arm takes over only if it is at "
-                "least 10\u00a0% faster, so that noise does not make the choice flicker."
+                f"The runner-up is `{rival.arm}` with {format_seconds(rival.total)}. The engine switches to another "
+                "arm only if it is at least 10\u00a0% faster, so that noise does not change the choice."
             )
         same = self.guess == decision.arm
-        words.append(
-            f"Asked before any of this was measured, it would have taken {'the same' if same else f'`{self.guess}`'}."
-        )
+        words.append(f"Before any measurement, it would have chosen {'the same arm' if same else f'`{self.guess}`'}.")
         return words
 
     def _table(self) -> Grid:
-        columns = ("arm", ">predicted", ">between", ">transfer", ">to compile", ">memory", "known from")
+        columns = ("arm", ">predicted", ">interval", ">transfer", ">first call", ">memory", "known from")
         possible = [row for row in self.decision.candidates if row.refused is None]
         refused = [row for row in self.decision.candidates if row.refused is not None]
         notes = [f"`{row.arm}`: {row.refused}" for row in refused]
         return Grid(
-            "Every arm, cheapest first; those refused stand below",
+            "All arms, fastest first; arms that cannot run this call are listed below",
             columns,
             [self._row(row) for row in possible],
             (),
@@ -74,11 +73,11 @@ class DecisionBlock:
             format_seconds(row.total),
             between,
             format_seconds(row.transfer) if row.transfer else "none",
-            format_seconds(row.compile) if row.compile else "nothing",
+            format_seconds(row.compile) if row.compile else "none",
             format_bytes(row.memory),
             known,
         )
         return [
-            Cell(text, kind=f"arm {row.backend} {kind}".strip() if place == 0 else kind)
-            for place, text in enumerate(texts)
+            Cell(text, kind=f"arm {row.backend} {kind}".strip() if column == 0 else kind)
+            for column, text in enumerate(texts)
         ]

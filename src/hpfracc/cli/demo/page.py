@@ -1,4 +1,4 @@
-"""The report: one file that needs nothing else, not even a script."""
+"""The report: one self-contained HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from hpfracc.cli.demo.blocks import Chapter, Code, escape, inline
-from hpfracc.engine.selection.explain import format_bytes
+from hpfracc.profiling.formats import format_bytes
 
 __all__ = ["render"]
 
@@ -18,16 +18,16 @@ _MODULES = {"numpy": "NumPy", "scipy": "SciPy", "numba": "Numba", "torch": "PyTo
 
 
 def render(chapters: Sequence[Chapter], info: dict[str, Any], command: str) -> str:
-    """The whole page.
+    """Render the whole page.
 
     Parameters
     ----------
     chapters : sequence of Chapter
-        What is shown.
+        The chapters to show.
     info : dict
-        What ``hpfracc info`` tells.
+        The data of ``hpfracc info``.
     command : str
-        How to make the page again.
+        The command that produces the page.
     """
     style = resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -36,7 +36,7 @@ def render(chapters: Sequence[Chapter], info: dict[str, Any], command: str) -> s
         "<main>",
         *map(_chapter, chapters),
         _machine(info),
-        _again(command),
+        _reproduce(command),
         "</main>",
         _footer(info),
     ]
@@ -54,13 +54,13 @@ def render(chapters: Sequence[Chapter], info: dict[str, Any], command: str) -> s
 
 def _header(info: dict[str, Any]) -> str:
     machine = info["machine"]
-    cards = " and ".join(card["name"] for card in machine["gpus"])
-    where = f"{machine['cpu']['model']}{f' with {cards}' if cards else ''}"
+    gpus = " and ".join(gpu["name"] for gpu in machine["gpus"])
+    where = f"{machine['cpu']['model']}{f' with {gpus}' if gpus else ''}"
     return (
         '<header><p class="brand">hpfracc</p>'
-        "<h1>The fastest way, found by measuring</h1>"
-        '<p class="lead">One call, and the library picks the algorithm, the backend and the device that finish it '
-        f"soonest on this machine: {escape(where)}.</p></header>"
+        "<h1>The fastest algorithm, selected by measurement</h1>"
+        '<p class="lead">For each call the library selects the fastest algorithm, backend and device on this machine: '
+        f"{escape(where)}.</p></header>"
     )
 
 
@@ -79,34 +79,34 @@ def _machine(info: dict[str, Any]) -> str:
         ("Threads", f"{len(cpu['affinity'])} of {cpu['logical']}"),
         ("Memory", f"{format_bytes(host['free'])} free of {format_bytes(host['limit'])}"),
     ]
-    for card in machine["gpus"]:
-        size = f", {format_bytes(card['memory'])}" if card["memory"] is not None else ""
-        facts.append((card["device"], f"{card['name']}{size}, driver {card['driver']}"))
+    for gpu in machine["gpus"]:
+        size = f", {format_bytes(gpu['memory'])}" if gpu["memory"] is not None else ""
+        facts.append((gpu["device"], f"{gpu['name']}{size}, driver {gpu['driver']}"))
     if not machine["gpus"]:
-        facts.append(("Cards", "none"))
+        facts.append(("GPUs", "none"))
     facts += [("System", f"{machine['system']}, Python {machine['python']}"), ("Libraries", ", ".join(present))]
     absent = [f"{_MODULES[row['name']]} ({row['why_not']})" for row in info["backends"] if not row["available"]]
     if absent:
-        facts.append(("Not taking part", "; ".join(absent)))
+        facts.append(("Not available", "; ".join(absent)))
     rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
     return f'<section id="machine"><h2>This machine</h2><dl class="facts">{rows}</dl></section>'
 
 
-def _again(command: str) -> str:
+def _reproduce(command: str) -> str:
     lines = (
         f"{command}\n"
-        "hpfracc explain --op causal_convolution --shape 1000   # why, without running anything\n"
-        "hpfracc calibrate                                      # the same for every operation, in 10 s\n"
-        "hpfracc wisdom show                                    # what is known by now"
+        "hpfracc explain --op causal_convolution --shape 1000   # explain a choice without running it\n"
+        "hpfracc calibrate                                      # time every operation, in 10 s\n"
+        "hpfracc wisdom show                                    # show the stored measurements"
     )
     return (
-        '<section id="again"><h2>Do it again</h2><p>Times are the 25th percentile of repeated calls in one process, '
-        "after a warm-up; operands are made from a formula, so that every run computes the same. What else runs "
-        f"at the same time shows up in the figures.</p>{Code(lines).to_html()}</section>"
+        '<section id="again"><h2>Reproduce it</h2><p>Times are the 25th percentile of repeated calls in one process, '
+        "after a warm-up. Operands come from a formula, so every run computes the same. Other programs that run at the "
+        f"same time affect the times.</p>{Code(lines).to_html()}</section>"
     )
 
 
 def _footer(info: dict[str, Any]) -> str:
-    made = time.strftime("%Y-%m-%d %H:%M %Z", time.localtime())
-    who = f"Made by hpfracc {escape(info['hpfracc'])} on {escape(made)}."
-    return f"<footer>{who} This page loads nothing and runs nothing.</footer>"
+    date = time.strftime("%Y-%m-%d %H:%M %Z", time.localtime())
+    text = f"Written by hpfracc {escape(info['hpfracc'])} on {escape(date)}."
+    return f"<footer>{text} This page loads no other files and runs no scripts.</footer>"

@@ -1,4 +1,4 @@
-"""One operation over sizes: every arm timed, and what the engine then chose of its own accord."""
+"""Times every arm of one operation over a range of sizes, and records what the engine then chooses."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ import numpy as np
 from hpfracc._config import get_settings
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.calibration import TimeBox, Timing, Trial
-from hpfracc.engine.execution.calibration.growth import Growth
-from hpfracc.engine.execution.calibration.stopwatch import lower_quartile, repeat
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.calibration import ArmTrial, TimeBox, Timing
+from hpfracc.engine.execution.calibration.stopwatch import TimeGrowth, lower_quartile, repeat
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.decision import Decision
 
 __all__ = ["Row", "Survey", "survey"]
 
-#: Calls made before the engine's own are timed, and seconds they may take: while it learns it times every call.
-_SETTLING_CALLS, _SETTLING_SECONDS = 40, 0.25
+#: Maximum calls and seconds of warm-up before the engine's own choice is timed. While it learns, it times every call.
+_WARMUP_CALLS, _WARMUP_SECONDS = 40, 0.25
 #: Arms up to this many times slower than the best are timed twice.
-_CLOSE = 1.3
+_RETIME_RATIO = 1.3
 
 
 @dataclass
 class Row:
-    """One size: what was chosen and what it took, beside every arm there is.
+    """The engine's choice and all timings at one size.
 
-    ``guess`` is what would have been chosen before any of this was measured; ``skipped`` says of every arm that was
-    not timed why.
+    ``guess`` is the arm that would have been chosen before any measurement; ``skipped`` has the reason for each arm
+    that was not timed.
     """
 
     size: int
@@ -44,23 +43,23 @@ class Row:
 
     @property
     def best(self) -> Timing:
-        """The fastest arm that was timed."""
+        """Timing of the fastest arm."""
         return min(self.timings.values(), key=lambda timing: timing.seconds)
 
     def of_backend(self, backend: str) -> Timing | None:
-        """The fastest arm of one backend, None if none was timed."""
+        """Timing of the fastest arm of one backend, or None."""
         own = [timing for arm, timing in self.timings.items() if arm.partition(":")[0] == backend]
         return min(own, key=lambda timing: timing.seconds, default=None)
 
     def why_not(self, backend: str) -> str:
-        """Why no arm of a backend was timed."""
+        """Reason why no arm of a backend was timed."""
         own = [why for arm, why in self.skipped.items() if arm.partition(":")[0] == backend]
-        return own[0] if own else "it has no kernel for this"
+        return own[0] if own else "it has no kernel for this operation"
 
 
 @dataclass
 class Survey:
-    """All sizes, what importing and first calls took, and which backends could not take part."""
+    """Rows for all sizes, import times, and the backends that are not available with the reason."""
 
     rows: list[Row] = field(default_factory=list)
     imports: dict[str, float] = field(default_factory=dict)
@@ -69,11 +68,11 @@ class Survey:
 
     @property
     def backends(self) -> list[str]:
-        """Backends of which some arm was timed, in their usual order."""
+        """Backends with at least one timing, in their usual order."""
         return [name for name in BACKENDS if any(row.of_backend(name) is not None for row in self.rows)]
 
     def first_calls(self) -> list[tuple[str, int, float]]:
-        """(arm, size, seconds) of every first call that was timed apart."""
+        """(arm, size, seconds) of every first call that was timed separately."""
         return [
             (timing.arm, row.size, timing.first)
             for row in self.rows
@@ -91,26 +90,26 @@ def survey(
     patience: float,
     report: Callable[[float, str], None],
 ) -> Survey:
-    """Time every arm of ``operation`` at every size, then let the engine choose.
+    """Time every arm of ``operation`` at every size, then the engine's own choice.
 
     Parameters
     ----------
     make : callable
-        The operands of one size.
+        Returns the operands of a given size.
     effort : float
-        Seconds that a quick call is repeated for.
+        Seconds for which a fast call is repeated.
     patience : float
-        An arm that is predicted to take longer than this for one call is left out.
+        An arm is skipped if one call is predicted to take longer than this.
     report : callable
-        Told the share that is done, and what is being done.
+        Called with the fraction done and a description of the current step.
     """
     box = TimeBox(float("inf"))
     found = Survey()
-    # Asked first of all: what is known before anything is measured, imported or compiled.
+    # First, before anything is measured, imported or compiled.
     guesses = {size: get_operation(operation).decide(*make(size)).arm for size in sizes}
     found.imports, found.absent = _import_all(operation, report)
-    growth: dict[str, Growth] = {}
-    # A size takes about as long as its place in the row says: the large ones take most.
+    growth: dict[str, TimeGrowth] = {}
+    # Larger sizes take longer, which the progress bar accounts for.
     weights = [1.0 + 0.5 * number for number in range(len(sizes))]
     done = 0.0
     for size, weight in zip(sizes, weights, strict=True):
@@ -124,7 +123,7 @@ def survey(
 
 
 def _import_all(operation: str, report: Callable[[float, str], None]) -> tuple[dict[str, float], dict[str, str]]:
-    """Import every library that has a kernel: (seconds by backend, why not by backend)."""
+    """Import every library that has a kernel; returns (seconds by backend, reason it is unavailable by backend)."""
     seconds: dict[str, float] = {}
     absent: dict[str, str] = {}
     disabled = get_settings().disabled
@@ -151,19 +150,19 @@ def _survey_size(
     row: Row,
     operands: tuple[np.ndarray[Any, Any], ...],
     box: TimeBox,
-    growth: dict[str, Growth],
+    growth: dict[str, TimeGrowth],
     effort: float,
     patience: float,
     share: float,
     report: Callable[[float, str], None],
 ) -> None:
-    trial = Trial(operation, operands, {})
+    trial = ArmTrial(operation, operands, {})
     size = row.size
     for arm, refused in list(trial.arms()):
         if refused is not None:
             row.skipped[arm.name] = refused
             continue
-        known, work = growth.setdefault(arm.name, Growth()), trial.work(arm)
+        known, work = growth.setdefault(arm.name, TimeGrowth()), trial.work(arm)
         least = known.least(work)
         if least > patience:
             row.skipped[arm.name] = f"one call would take more than {patience:g} s"
@@ -171,23 +170,23 @@ def _survey_size(
         report(share, f"{size:,} points: {arm.name}")
         try:
             timing = trial.time(arm, box, effort=effort)
-        except Exception as error:  # one arm that fails is a line in the table, not the end of the demo
+        except Exception as error:  # a failing arm becomes a note and does not end the demo
             row.skipped[arm.name] = registry.describe_failure(error)
             continue
         known.add(timing.x, timing.seconds)
         row.timings[arm.name] = timing
     report(share, f"{size:,} points: the engine's own choice")
     row.seconds, row.decision = _let_choose(trial, operands, effort)
-    _look_again(trial, row, box, effort)
+    _time_again(trial, row, box, effort)
 
 
-def _look_again(trial: Trial, row: Row, box: TimeBox, effort: float) -> None:
-    """Time the arms near the best and the engine's choice once more, side by side: the better time of each counts."""
+def _time_again(trial: ArmTrial, row: Row, box: TimeBox, effort: float) -> None:
+    """Time the engine's choice and the arms close to the best again, one after the other; the shorter time counts."""
     assert row.decision is not None
-    bar = _CLOSE * row.best.seconds
+    limit = _RETIME_RATIO * row.best.seconds
     for arm, refused in list(trial.arms()):
         known = row.timings.get(arm.name)
-        if refused is not None or known is None or (known.seconds > bar and arm.name != row.decision.arm):
+        if refused is not None or known is None or (known.seconds > limit and arm.name != row.decision.arm):
             continue
         again = trial.time(arm, box, effort=effort, learn=False)
         if again.seconds < known.seconds:
@@ -197,13 +196,13 @@ def _look_again(trial: Trial, row: Row, box: TimeBox, effort: float) -> None:
     row.seconds = min(row.seconds, seconds)
 
 
-def _let_choose(trial: Trial, operands: tuple[Any, ...], effort: float) -> tuple[float, Decision]:
-    """What a call takes once the engine has settled, and what it settled on."""
+def _let_choose(trial: ArmTrial, operands: tuple[Any, ...], effort: float) -> tuple[float, Decision]:
+    """Time of a warm call, and the engine's decision."""
     operation = trial.operation
-    settling = TimeBox(_SETTLING_SECONDS)
-    for _ in range(_SETTLING_CALLS):
+    warmup = TimeBox(_WARMUP_SECONDS)
+    for _ in range(_WARMUP_CALLS):
         operation(*operands)
-        if not settling.left:
+        if not warmup.left:
             break
     samples = repeat(partial(operation, *operands), effort=2 * effort)
     return lower_quartile(samples), operation.decide(*operands)

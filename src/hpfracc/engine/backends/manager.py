@@ -12,7 +12,7 @@ __all__ = ["BackendManager", "get_backend"]
 
 
 class BackendManager:
-    """The backends and cards of this machine, as the engine sees them."""
+    """The backends and GPUs of this machine, as the engine sees them."""
 
     @property
     def available_backends(self) -> list[BackendType]:
@@ -22,11 +22,11 @@ class BackendManager:
 
     @property
     def gpu_count(self) -> int:
-        """How many cards this process may use."""
+        """How many GPUs this process may use."""
         return len(hardware.machine().gpus)
 
     def has_gpu(self) -> bool:
-        """Whether there is a card that this process may use."""
+        """Whether there is a GPU that this process may use."""
         return self.gpu_count > 0
 
     def is_available(self, backend: str | BackendType) -> bool:

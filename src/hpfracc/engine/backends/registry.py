@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from hpfracc import _optional
-from hpfracc._aside import Aside
 from hpfracc._environment import BACKENDS
 from hpfracc._optional import EXTRAS, ImportDelayedError, count_loaded, is_installed
+from hpfracc._shielded import ShieldedCall
 from hpfracc.engine import hardware
 from hpfracc.engine.backends.base import Adapter, Arm, Kernel, KernelSpec
 from hpfracc.engine.locks import Guarded
@@ -187,7 +187,7 @@ def stopped(name: str) -> str | None:
 
 def _was_running(of: Adapter) -> bool:
     try:
-        asked = Aside(of.is_running, awaited=False)
+        asked = ShieldedCall(of.is_running, awaited=False)
     except RuntimeError:  # no thread can be started
         return of.is_running()
     return not asked.wait(_ANSWER) or bool(asked.result())
@@ -256,7 +256,7 @@ def kernel(operation: str, backend: str, algorithm: str) -> Kernel:
     else:
         try:
             _import_library(backend)
-            module = _optional.import_whole(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
+            module = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
             if backend in _forked:
                 adapter(backend).begin_in_child()
         except ImportError:
@@ -303,9 +303,9 @@ def remove_operation(operation: str) -> None:
             del _registry.kernels[key]
 
 
-def compiles_aside(operation: str, arm: Arm) -> bool:
+def shields_compilation(operation: str, arm: Arm) -> bool:
     """Whether the arm's first call is made out of the reach of interrupts; a user's own kernel stays in its thread."""
-    return adapter(arm.backend).compiles_aside and arm.algorithm not in _registry.own.get(operation, {}).get(
+    return adapter(arm.backend).shields_compilation and arm.algorithm not in _registry.own.get(operation, {}).get(
         arm.backend, {}
     )
 

@@ -1,4 +1,4 @@
-"""What this machine has: processor, memory, graphics cards, versions, and a fingerprint for each way of computing.
+"""What this machine has: processor, memory, GPUs, versions, and a fingerprint for each way of computing.
 
 No array library is imported to find out, and nothing here raises because a machine lacks something. The names below
 are loaded when they are first touched (PEP 562), so that importing this package costs next to nothing.
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from hpfracc.engine.hardware._driver_memory import DriverMemory, driver_free_bytes, driver_memory
     from hpfracc.engine.hardware._fingerprint import fingerprint, source_hash
     from hpfracc.engine.hardware._gpu import GPU, read_gpus
-    from hpfracc.engine.hardware._machine import Machine, machine, reset
-    from hpfracc.engine.hardware._versions import library_version, library_versions
+    from hpfracc.engine.hardware._machine import Machine, library_version, library_versions, machine, reset
 
 __all__ = [
     "CPU",
@@ -42,8 +41,8 @@ _HOME = {
     "driver_free_bytes": "_driver_memory",
     "driver_memory": "_driver_memory",
     "fingerprint": "_fingerprint",
-    "library_version": "_versions",
-    "library_versions": "_versions",
+    "library_version": "_machine",
+    "library_versions": "_machine",
     "machine": "_machine",
     "read_cpu": "_cpu",
     "read_gpus": "_gpu",

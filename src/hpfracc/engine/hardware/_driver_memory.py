@@ -1,4 +1,4 @@
-"""Memory of a card as its driver counts it, over all processes, before any array library is loaded."""
+"""Memory of a GPU as its driver counts it, over all processes, before any array library is loaded."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["DriverMemory", "driver_free_bytes", "driver_memory"]
 
 @dataclass(frozen=True, slots=True)
 class DriverMemory:
-    """A card's memory in bytes, and what each process holds of it.
+    """A GPU's memory in bytes, and what each process holds of it.
 
     Attributes
     ----------
     total, free, used : int
         As the driver says.
     processes : tuple of (int, int or None)
-        Number of each process on the card and its bytes, None where the driver does not tell; in a container the
+        Number of each process on the GPU and its bytes, None where the driver does not tell; in a container the
         numbers may be those of the machine around it.
     """
 
@@ -42,7 +42,7 @@ class DriverMemory:
 
 
 def driver_memory(device: str) -> DriverMemory | None:
-    """What the driver says of a card such as ``"cuda:0"``; None without nvidia-ml-py, a driver, or such a card."""
+    """What the driver says of a GPU such as ``"cuda:0"``; None without nvidia-ml-py, a driver, or such a GPU."""
     gpu = machine().gpu(device)
     if gpu is None or not gpu.uuid:
         return None
@@ -66,7 +66,7 @@ def _size(value: Any) -> int | None:
 
 
 def driver_free_bytes(device: str) -> int | None:
-    """Bytes free on a card such as ``"cuda:0"``; None without nvidia-ml-py, a driver, or such a card."""
+    """Bytes free on a GPU such as ``"cuda:0"``; None without nvidia-ml-py, a driver, or such a GPU."""
     gpu = machine().gpu(device)
     if gpu is None or not gpu.uuid:
         return None

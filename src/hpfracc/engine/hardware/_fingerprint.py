@@ -19,14 +19,14 @@ def fingerprint(
 ) -> str:
     """Sixteen hexadecimal digits that change when an arm must be measured anew, and only then.
 
-    Upgrading one library voids that library's arms alone; a new driver those on the card alone.
+    Upgrading one library voids that library's arms alone; a new driver those on the GPU alone.
 
     Parameters
     ----------
     backend : str
         Name of the backend.
     device : str
-        ``"cpu"``, or a card's name such as ``"cuda:0"``.
+        ``"cpu"``, or a GPU's name such as ``"cuda:0"``.
     version : str
         Version of the backend's library.
     threads : int
@@ -37,7 +37,7 @@ def fingerprint(
         The machine, this one if none is given.
     """
     where = on or machine()
-    hardware = _processor(where) if device == "cpu" else _card(where, device)
+    hardware = _processor(where) if device == "cpu" else _gpu(where, device)
     return _digest(json.dumps([backend, hardware, version, threads, source_hash]).encode())
 
 
@@ -71,13 +71,13 @@ def _processor(where: Machine) -> list[Any]:
     return [cpu.model, cpu.family, cpu.architecture, cpu.allotment, cpu.quota]
 
 
-def _card(where: Machine, device: str) -> list[Any]:
+def _gpu(where: Machine, device: str) -> list[Any]:
     gpu = where.gpu(device)
     if gpu is None:
         return [device, "unknown"]
     names = [other.name for other in where.gpus]
     if len(set(names)) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-        # CUDA then numbers unlike cards by speed, which only CUDA knows: the number and all names tell them apart.
+        # CUDA then numbers unlike GPUs by speed, which only CUDA knows: the number and all names tell them apart.
         return [device, sorted(names), gpu.driver]
     return [gpu.name, gpu.driver]
 

@@ -1,4 +1,4 @@
-"""Graphics cards, asked of the driver: through nvidia-ml-py, the driver's files, or ``nvidia-smi``."""
+"""GPUs, asked of the driver: through nvidia-ml-py, the driver's files, or ``nvidia-smi``."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _FIELDS = "pci.bus_id,uuid,name,driver_version,memory.total"
 
 @dataclass(frozen=True, slots=True)
 class GPU:
-    """A graphics card.
+    """A GPU.
 
     Attributes
     ----------
     device : str
-        Its name in this process, ``"cuda:0"`` being the first that ``CUDA_VISIBLE_DEVICES`` lets through. Unlike cards
+        Its name in this process, ``"cuda:0"`` being the first that ``CUDA_VISIBLE_DEVICES`` lets through. Unlike GPUs
         may be numbered otherwise by CUDA unless ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
     name : str
         The maker's name for it.
     driver : str
         Version of the driver.
     uuid : str
-        The card's own identity.
+        The GPU's own identity.
     bus : str
         Where it sits.
     memory : int or None
@@ -54,7 +54,7 @@ class GPU:
 
 
 def read_gpus(root: Path = Path("/"), visible: str | None = None) -> tuple[GPU, ...]:
-    """The cards this process may use; none on a machine without a driver, whatever else goes wrong.
+    """The GPUs this process may use; none on a machine without a driver, whatever else goes wrong.
 
     Parameters
     ----------
@@ -64,17 +64,17 @@ def read_gpus(root: Path = Path("/"), visible: str | None = None) -> tuple[GPU, 
         What ``CUDA_VISIBLE_DEVICES`` says; read from the environment if not given.
     """
     ways: tuple[Callable[[], list[GPU]], ...] = (_from_nvml, lambda: _from_files(root), _from_command)
-    cards: list[GPU] = []
+    gpus: list[GPU] = []
     for way in ways:
         try:
-            cards = way()
+            gpus = way()
         except Exception:  # a driver half installed fails in its own ways; the next way may do
             continue
-        if cards:
+        if gpus:
             break
-    cards.sort(key=lambda card: card.bus)
-    chosen = _visible(cards, os.environ.get(_VARIABLE) if visible is None else visible)
-    return tuple(replace(card, device=f"cuda:{number}") for number, card in enumerate(chosen))
+    gpus.sort(key=lambda gpu: gpu.bus)
+    chosen = _visible(gpus, os.environ.get(_VARIABLE) if visible is None else visible)
+    return tuple(replace(gpu, device=f"cuda:{number}") for number, gpu in enumerate(chosen))
 
 
 _nvml_started_in: int | None = None
@@ -98,10 +98,10 @@ def start_nvml() -> Any:
 def _from_nvml() -> list[GPU]:
     nvml = start_nvml()
     driver = _text(nvml.nvmlSystemGetDriverVersion())
-    cards = []
+    gpus = []
     for number in range(nvml.nvmlDeviceGetCount()):
         handle = nvml.nvmlDeviceGetHandleByIndex(number)
-        cards.append(
+        gpus.append(
             GPU(
                 device="",
                 name=_text(nvml.nvmlDeviceGetName(handle)),
@@ -111,7 +111,7 @@ def _from_nvml() -> list[GPU]:
                 memory=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
             )
         )
-    return cards
+    return gpus
 
 
 def _text(value: str | bytes) -> str:
@@ -127,7 +127,7 @@ def _bus(text: str) -> str:
 def _from_files(root: Path) -> list[GPU]:
     base = root / "proc/driver/nvidia"
     version = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", read_text(base / "version") or "")
-    cards = []
+    gpus = []
     for folder in (base / "gpus").iterdir():
         pairs = (line.partition(":") for line in (read_text(folder / "information") or "").splitlines())
         facts = {name.strip(): value.strip() for name, _, value in pairs}
@@ -138,12 +138,12 @@ def _from_files(root: Path) -> list[GPU]:
             return []
         bus = _bus(facts.get("Bus Location", folder.name))
         driver = version[1] if version else ""
-        cards.append(GPU("", name, driver, facts.get("GPU UUID", ""), bus, None))
-    return cards
+        gpus.append(GPU("", name, driver, facts.get("GPU UUID", ""), bus, None))
+    return gpus
 
 
 def _has_node(root: Path, minor: str | None) -> bool:
-    """Whether a card listed by the driver was given to this container; taken for granted where no node exists yet."""
+    """Whether a GPU listed by the driver was given to this container; taken for granted where no node exists yet."""
     return minor is None or not (root / "dev/nvidiactl").exists() or (root / f"dev/nvidia{minor}").exists()
 
 
@@ -156,36 +156,36 @@ def _from_command() -> list[GPU]:
         return []
     command = [program, f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits"]
     output = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-    cards = []
+    gpus = []
     for line in output.splitlines():
         bus, uuid, name, driver, megabytes = (part.strip() for part in line.split(","))
         memory = int(megabytes) * 2**20 if megabytes.isdigit() else None
-        cards.append(GPU("", name, driver, uuid, _bus(bus), memory))
-    return cards
+        gpus.append(GPU("", name, driver, uuid, _bus(bus), memory))
+    return gpus
 
 
-def _visible(cards: Sequence[GPU], text: str | None) -> list[GPU]:
+def _visible(gpus: Sequence[GPU], text: str | None) -> list[GPU]:
     """Those that ``CUDA_VISIBLE_DEVICES`` lets through, in its order: CUDA stops at the first entry it cannot use."""
     if text is None:
-        return list(cards)
+        return list(gpus)
     chosen: list[GPU] = []
     for entry in text.split(","):
-        card = _named(cards, entry.strip())
-        if card is None:
+        gpu = _named(gpus, entry.strip())
+        if gpu is None:
             break
-        if card in chosen:  # CUDA then shows none at all
+        if gpu in chosen:  # CUDA then shows none at all
             return []
-        chosen.append(card)
+        chosen.append(gpu)
     return chosen
 
 
-def _named(cards: Sequence[GPU], entry: str) -> GPU | None:
+def _named(gpus: Sequence[GPU], entry: str) -> GPU | None:
     number = re.match(r"\d+", entry)
     if number:
         index = int(number[0])
-        return cards[index] if index < len(cards) else None
-    if entry.startswith("MIG-") and cards:
-        # A slice of a card is faster or slower than another: its identity in its name keeps them apart.
-        return replace(cards[0], name=f"NVIDIA slice {entry}", uuid=entry, bus="", memory=None)
-    matches = [card for card in cards if entry.startswith("GPU-") and card.uuid.startswith(entry)]
+        return gpus[index] if index < len(gpus) else None
+    if entry.startswith("MIG-") and gpus:
+        # A slice of a GPU is faster or slower than another: its identity in its name keeps them apart.
+        return replace(gpus[0], name=f"NVIDIA slice {entry}", uuid=entry, bus="", memory=None)
+    matches = [gpu for gpu in gpus if entry.startswith("GPU-") and gpu.uuid.startswith(entry)]
     return matches[0] if len(matches) == 1 else None

@@ -1,4 +1,4 @@
-"""The whole machine in one description, looked at once."""
+"""The machine in one description, read once, with the versions of its libraries."""
 
 from __future__ import annotations
 
@@ -10,9 +10,35 @@ from typing import Any
 
 from hpfracc.engine.hardware._cpu import CPU, read_cpu
 from hpfracc.engine.hardware._gpu import GPU, read_gpus
-from hpfracc.engine.hardware._versions import library_versions
 
-__all__ = ["Machine", "machine", "reset"]
+__all__ = ["Machine", "library_version", "library_versions", "machine", "reset"]
+
+#: The packages that may bring a module, in the order in which they are looked for, where names differ.
+_PACKAGES: dict[str, tuple[str, ...]] = {
+    "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"),
+    "pynvml": ("nvidia-ml-py",),
+}
+#: What :func:`library_versions` reports.
+_LIBRARIES = ("numpy", "scipy", "numba", "torch", "jax", "jaxlib", "cupy", "pynvml")
+
+
+def library_version(module: str) -> str | None:
+    """Version of the package that brings ``module``, or None where it is not installed."""
+    from importlib import metadata  # some milliseconds, which importing hpfracc need not pay
+
+    for package in _PACKAGES.get(module, (module,)):
+        try:
+            return metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    # A library put on the path by hand has no metadata, but may be loaded already.
+    version = getattr(sys.modules.get(module), "__version__", None)
+    return version if isinstance(version, str) else None
+
+
+def library_versions() -> dict[str, str | None]:
+    """Version of every library a backend stands on; None where it is not installed."""
+    return {module: library_version(module) for module in _LIBRARIES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +58,7 @@ class Machine:
     ram : int or None
         Bytes of memory in the machine; what this process may use of it is the affair of ``engine.memory``.
     gpus : tuple of GPU
-        Graphics cards that this process may use, in the order of their device numbers.
+        GPUs that this process may use, in the order of their device numbers.
     libraries : Mapping[str, str or None]
         Versions by module; None where not installed.
     """
@@ -46,7 +72,7 @@ class Machine:
     libraries: Mapping[str, str | None]
 
     def gpu(self, device: str) -> GPU | None:
-        """The card behind a device's name such as ``"cuda:0"``, or None where it is not known."""
+        """The GPU behind a device's name such as ``"cuda:0"``, or None where it is not known."""
         return next((gpu for gpu in self.gpus if gpu.device == device), None)
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hpfracc._aside import LOOK_EVERY
+from hpfracc._shielded import POLL_INTERVAL
 from hpfracc.engine.memory.buffers import BufferPool, pinned_buffers
 from hpfracc.errors import InvalidInputError
 
@@ -146,7 +146,7 @@ class StagingRing:
     def _wait_for_one(self, taker: _Taker) -> _Slot:
         while (slot := self._take_free(taker)) is None:
             with contextlib.suppress(Empty):
-                self._freed.get(timeout=LOOK_EVERY)
+                self._freed.get(timeout=POLL_INTERVAL)
         return slot
 
     def _give_back(self, slot: _Slot) -> None:

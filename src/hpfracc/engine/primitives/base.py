@@ -10,16 +10,30 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hpfracc._arrays import dtype_name
-from hpfracc.engine.primitives._cuts import Cut
+from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.workload import Bucket, as_shape, bucket_of
 from hpfracc.errors import UnsupportedDtypeError
 
-__all__ = ["FLOATS", "INEXACT", "INTEGERS", "ArraySpec", "Call", "Case", "Primitive", "dtype_of", "require_dtype"]
+__all__ = [
+    "FLOATS",
+    "INEXACT",
+    "INTEGERS",
+    "ArraySpec",
+    "Call",
+    "Case",
+    "Primitive",
+    "Transform",
+    "dtype_of",
+    "require_dtype",
+    "reversed_view",
+    "samples",
+    "strided_view",
+]
 
 FLOATS: frozenset[str] = frozenset({"float32", "float64"})
 INEXACT: frozenset[str] = FLOATS | {"complex64", "complex128"}
@@ -91,6 +105,28 @@ class Call:
         """Bytes of one element of the dtype in which the work is done."""
         return int(np.dtype(self.dtype).itemsize)
 
+    @property
+    def wide_itemsize(self) -> int:
+        """Bytes of one element in double precision."""
+        return 16 if self.dtype.startswith("complex") else 8
+
+
+class Transform(NamedTuple):
+    """Fourier transforms of one kind: points along the transformed axes, how many there are, dtype of the signal.
+
+    ``inverse`` says that the last one goes back to that dtype.
+    """
+
+    lengths: tuple[int, ...]
+    rows: int
+    dtype: str
+    inverse: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the signals."""
+        return math.prod(self.lengths) * self.rows * int(np.dtype(self.dtype).itemsize)
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -127,7 +163,18 @@ class Primitive(ABC):
 
     @abstractmethod
     def workspace(self, call: Call, algorithm: str) -> int:
-        """Bytes that ``algorithm`` needs beyond operands and result."""
+        """Bytes of the arrays that ``algorithm`` works in, counted once; a kernel holds some multiple of them.
+
+        See :class:`~hpfracc.engine.backends.base.MemoryModel`.
+        """
+
+    def block_elements(self, call: Call, algorithm: str) -> int:
+        """Elements that ``algorithm`` works through in blocks of a bounded size, such as weights that it makes."""
+        return 0
+
+    def transform(self, call: Call, algorithm: str) -> Transform | None:
+        """The largest Fourier transform of ``algorithm``: a GPU's library has a work area for it."""
+        return None
 
     @abstractmethod
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
@@ -154,7 +201,7 @@ class Primitive(ABC):
         raise NotImplementedError(f"{self.name} has no pieces to bring together")
 
     def memory(self, call: Call, algorithm: str) -> int:
-        """Bytes in all: operands, result and workspace."""
+        """Bytes in all: operands, result and one workspace."""
         return call.input_bytes + call.output_bytes + self.workspace(call, algorithm)
 
 
@@ -171,3 +218,33 @@ def require_dtype(name: str, dtype: str, allowed: frozenset[str], operation: str
         raise UnsupportedDtypeError(
             f"{operation}: {name} has dtype {dtype!r}; it takes {', '.join(sorted(allowed))}: convert it first"
         )
+
+
+# Arrays for test cases: seeded, of any dtype, and laid out in memory in the ways that kernels must accept.
+
+
+def samples(dtype: str, shape: int | tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
+    """Normal numbers for inexact dtypes, the whole range for integers; the same for the same arguments."""
+    generator = np.random.default_rng(seed)
+    kind = np.dtype(dtype)
+    if kind.kind == "b":
+        return np.asarray(generator.integers(0, 2, shape).astype(bool))
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        return np.asarray(generator.integers(limits.min, limits.max, shape, dtype=kind.type, endpoint=True))
+    if kind.kind == "c":
+        return np.asarray((generator.standard_normal(shape) + 1j * generator.standard_normal(shape)).astype(kind))
+    return np.asarray(generator.standard_normal(shape).astype(kind))
+
+
+def strided_view(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same elements with gaps between them: every axis steps over every other element of a larger array."""
+    room = np.zeros(tuple(2 * size for size in array.shape), array.dtype)
+    view = room[tuple(slice(None, None, 2) for _ in array.shape)]
+    view[...] = array
+    return view
+
+
+def reversed_view(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same elements, the last axis stored backwards."""
+    return np.ascontiguousarray(array[..., ::-1])[..., ::-1]

@@ -9,9 +9,22 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut, outer_cuts
-from hpfracc.engine.primitives._lengths import fast_length
-from hpfracc.engine.primitives._operands import (
+from hpfracc.engine.numerics.lengths import fast_length
+from hpfracc.engine.primitives.base import (
+    FLOATS,
+    INEXACT,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    Transform,
+    reversed_view,
+    samples,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut, outer_cuts
+from hpfracc.engine.primitives.operands import (
     broadcast,
     complex_of,
     dtype_bytes,
@@ -20,8 +33,6 @@ from hpfracc.engine.primitives._operands import (
     shape_of,
     whole_number,
 )
-from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["ChirpTransform", "transform_length"]
@@ -113,9 +124,13 @@ class ChirpTransform(Primitive):
         return float(call.batch * size * max(1.0, math.log2(size)))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """Padded spectra of rows and chirps, and the chirps while their phases are reduced, in double precision."""
-        size = transform_length(call.length, call.facts["points"])
-        return int(size * (2 * call.batch * dtype_bytes(call.facts["result"]) + 80 * max(1, call.facts["rate_rows"])))
+        """The padded rows, and the chirps in double precision."""
+        transform = self.transform(call, algorithm)
+        return transform.nbytes + 16 * transform.lengths[0] * max(1, int(call.facts["rate_rows"]))
+
+    def transform(self, call: Call, algorithm: str) -> Transform:
+        """Of the padded rows."""
+        return Transform((transform_length(call.length, call.facts["points"]),), call.batch, call.facts["result"])
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Rows."""

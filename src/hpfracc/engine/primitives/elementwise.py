@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut, broadcast_cuts
-from hpfracc.engine.primitives._expression import Expression, parse_expression
-from hpfracc.engine.primitives._live import live_bytes
-from hpfracc.engine.primitives._operands import (
+from hpfracc.engine.numerics.expression import Expression, Node, parse_expression
+from hpfracc.engine.primitives.base import (
+    INEXACT,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    samples,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut, broadcast_cuts
+from hpfracc.engine.primitives.operands import (
     broadcast,
     complex_of,
     dtype_bytes,
@@ -20,20 +31,19 @@ from hpfracc.engine.primitives._operands import (
     real_of,
     shape_of,
 )
-from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
 from hpfracc.errors import ShapeError
 
-__all__ = ["Elementwise"]
+__all__ = ["Elementwise", "live_bytes"]
 
 _TAKES = INEXACT | INTEGERS
+Shape = tuple[int, ...]
 
 
 @final
 class Elementwise(Primitive):
     """``elementwise(*arrays, expression="x*y + sin(x)", names=("x", "y"))`` over arrays that broadcast.
 
-    What a formula may hold stands in :mod:`hpfracc.engine.primitives._expression`. Operands are brought to NumPy's
+    What a formula may hold stands in :mod:`hpfracc.engine.numerics.expression`. Operands are brought to NumPy's
     common dtype, float64 if all are integers or booleans; a Python number takes the dtype of the arrays beside it.
     The result has that dtype, but bool for a comparison and the real dtype for what is real of complex numbers, such
     as ``abs(z)``. Division by zero and the like give inf or nan, without a warning.
@@ -48,7 +58,7 @@ class Elementwise(Primitive):
     operands = ("*",)
 
     def describe(self, *arrays: Any, expression: str, names: Sequence[str]) -> Call:
-        """Check formula and operands; ``facts``: ``steps``, bytes of ``temporaries`` and if ``reused``, ``result``."""
+        """Check formula and operands; ``facts``: ``steps``, bytes of ``temporaries``, ``result``."""
         formula = parse_expression(expression, names)
         if len(arrays) != len(formula.names):
             raise ShapeError(
@@ -70,8 +80,7 @@ class Elementwise(Primitive):
             output_bytes=size * dtype_bytes(result),
             facts={
                 "steps": formula.steps,
-                "temporaries": live_bytes(expression, formula.names, tuple(shapes), dtype, False),
-                "reused": live_bytes(expression, formula.names, tuple(shapes), dtype, True),
+                "temporaries": live_bytes(expression, formula.names, tuple(shapes), dtype),
                 "result": result,
             },
         )
@@ -93,10 +102,7 @@ class Elementwise(Primitive):
 
     def workspace(self, call: Call, algorithm: str) -> int:
         """Intermediate results: whole arrays, or nothing where the formula is evaluated piece by piece."""
-        if algorithm != "default":
-            return 0
-        temporaries: int = call.facts["temporaries"]
-        return max(0, temporaries - call.output_bytes)
+        return int(call.facts["temporaries"]) if algorithm == "default" else 0
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis, the longest first."""
@@ -155,3 +161,36 @@ class Elementwise(Primitive):
             yield Case("mixed precision", (samples("float32", 12, 11), samples("float64", 12, 12)), params)
         elif dtype == "complex64":
             yield Case("real and complex", (samples("float32", 12, 11), x[:12]), params)
+
+
+@lru_cache(maxsize=1024)
+def live_bytes(expression: str, names: tuple[str, ...], shapes: tuple[Shape, ...], dtype: str) -> int:
+    """The most that is alive, the result among it; operands are the caller's.
+
+    An operand of fewer elements, repeated along an axis, gives smaller intermediate results until it meets a larger
+    one. NumPy holds less: it writes a result over an operand that nobody else holds.
+    """
+    tree = parse_expression(expression, names).tree
+    return _live(tree, dict(zip(names, shapes, strict=True)), np.dtype(dtype))[0]
+
+
+def _live(node: Node, shapes: dict[str, Shape], dtype: np.dtype) -> tuple[int, int, Shape, bool]:
+    """The most bytes so far, bytes of the result, its shape, and whether it is real."""
+    if node.kind == "name":
+        return 0, 0, shapes[str(node.value)], dtype.kind != "c"
+    if node.kind == "number":
+        return 0, 0, (), True
+    most = held = 0
+    parts = []
+    for argument in node.arguments:
+        part = _live(argument, shapes, dtype)
+        most = max(most, held + part[0])
+        held += part[1]
+        parts.append(part)
+    shape = np.broadcast_shapes(*(part[2] for part in parts))
+    real = all(part[3] for part in parts) or node.kind == "comparison" or node.value == "abs"
+    each = 1 if node.kind == "comparison" else dtype.itemsize // 2 if real and dtype.kind == "c" else dtype.itemsize
+    size = int(np.prod(shape, dtype=np.int64)) * each
+    # A number divided by an array is made in two steps by PyTorch: its reciprocal, then a product.
+    steps = 2 if node.value == "/" and node.arguments[0].kind == "number" else 1
+    return max(most, held + steps * size), size, shape, real

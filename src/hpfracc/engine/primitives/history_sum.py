@@ -8,13 +8,23 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut, outer_cuts
-from hpfracc.engine.primitives._history_tree import LEAF, NODES
-from hpfracc.engine.primitives._history_weights import KINDS, block_of_weights
-from hpfracc.engine.primitives._operands import dtype_bytes, elements, read_dtype, real_of, shape_of
-from hpfracc.engine.primitives._recurrence_blocks import Tools
-from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.engine.numerics.history_tree import LEAF, NODES
+from hpfracc.engine.numerics.history_weights import KINDS, block_of_weights
+from hpfracc.engine.numerics.recurrence import Tools
+from hpfracc.engine.primitives.base import (
+    FLOATS,
+    INEXACT,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    samples,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut, outer_cuts
+from hpfracc.engine.primitives.operands import dtype_bytes, elements, read_dtype, real_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["HistorySum"]
@@ -102,9 +112,12 @@ class HistorySum(Primitive):
         return float((call.batch + 10) * call.length**2 / 2)
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """The signal in double precision, and a block of weights with what they are made of."""
-        wide = 16 if call.dtype.startswith("complex") else 8
-        return call.batch * call.length * wide + max(call.length, min(call.length**2, 1 << 16)) * 58
+        """The signal in double precision."""
+        return call.batch * call.length * call.wide_itemsize
+
+    def block_elements(self, call: Call, algorithm: str) -> int:
+        """A weight for each pair of points."""
+        return call.length * (call.length + 1) // 2
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Rows of the signal."""

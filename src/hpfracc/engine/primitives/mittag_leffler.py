@@ -9,11 +9,20 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut, broadcast_cuts
-from hpfracc.engine.primitives._mittag_leffler_plan import check_parameters
-from hpfracc.engine.primitives._operands import dtype_bytes, elements, read_dtype, shape_of, whole_number
-from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters
+from hpfracc.engine.primitives.base import (
+    INEXACT,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    samples,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut, broadcast_cuts
+from hpfracc.engine.primitives.operands import dtype_bytes, elements, read_dtype, shape_of, whole_number
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["MittagLeffler"]
@@ -29,7 +38,7 @@ class MittagLeffler(Primitive):
 
     Differentiable in z.
 
-    Algorithms: ``contour``, as told in :mod:`hpfracc.engine.primitives._mittag_leffler_plan`.
+    Algorithms: ``contour``, as told in :mod:`hpfracc.engine.numerics.mittag_leffler_plan`.
     """
 
     name = "mittag_leffler"
@@ -54,8 +63,12 @@ class MittagLeffler(Primitive):
         return float(call.length * (1 + call.facts["order"]))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """A copy of operand and result in double precision, indices, and the fractions of one block."""
-        return call.length * 40 + (1 << 22)
+        """The points in double precision."""
+        return call.length * call.wide_itemsize
+
+    def block_elements(self, call: Call, algorithm: str) -> int:
+        """Points: each takes some fifty fractions."""
+        return call.length
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis, the longest first."""

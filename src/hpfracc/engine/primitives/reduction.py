@@ -7,10 +7,19 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut
-from hpfracc.engine.primitives._operands import dtype_bytes, elements, normal_axis, read_dtype, real_of, shape_of
-from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.engine.primitives.base import (
+    INEXACT,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    samples,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut
+from hpfracc.engine.primitives.operands import dtype_bytes, elements, normal_axis, read_dtype, real_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = ["KINDS", "Reduction", "reduced_axes"]
@@ -88,9 +97,11 @@ class Reduction(Primitive):
 
     def workspace(self, call: Call, algorithm: str) -> int:
         """The squares of a norm along axes that do not lie together; nothing otherwise."""
-        if call.facts["kind"] == "norm" and not call.facts["trailing"]:
-            return call.batch * call.length * dtype_bytes(call.facts["result"])
-        return 0
+        return 0 if call.facts["trailing"] else self.block_elements(call, algorithm) * call.itemsize
+
+    def block_elements(self, call: Call, algorithm: str) -> int:
+        """The squares of a norm."""
+        return call.batch * call.length if call.facts["kind"] == "norm" else 0
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Axes that stay, the longest first; then those that go, whose parts are reduced once more."""

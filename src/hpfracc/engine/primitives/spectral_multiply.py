@@ -8,9 +8,22 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut, outer_cuts
-from hpfracc.engine.primitives._lengths import row_scratch
-from hpfracc.engine.primitives._operands import (
+from hpfracc.engine.numerics.lengths import row_scratch
+from hpfracc.engine.numerics.trigonometric import TRIGONOMETRIC
+from hpfracc.engine.primitives.base import (
+    INEXACT,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    Transform,
+    reversed_view,
+    samples,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut, outer_cuts
+from hpfracc.engine.primitives.operands import (
     broadcast,
     complex_of,
     dtype_bytes,
@@ -19,10 +32,6 @@ from hpfracc.engine.primitives._operands import (
     read_dtype,
     shape_of,
 )
-from hpfracc.engine.primitives._samples import reversed_view, samples, strided_view
-from hpfracc.engine.primitives._transform_matrices import along, inverse_matrix, transform_matrix, whole_symbol
-from hpfracc.engine.primitives._trigonometric import TRIGONOMETRIC
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["KINDS", "Plan", "SpectralMultiply", "is_half", "plan_axes"]
@@ -106,7 +115,7 @@ class SpectralMultiply(Primitive):
     def describe(
         self, symbol: Any, signal: Any, *, axes: Any = -1, kinds: Any = "fft", real: bool | None = None
     ) -> Call:
-        """Check both operands; ``facts``: ``waves``, ``turns``, ``real`` (the result), ``fits``, ``spectrum_bytes``."""
+        """Check both operands; ``facts``: ``waves``, ``turns``, ``real`` (the result), ``spectrum_bytes``."""
         factor = read_dtype(self.name, "symbol", symbol, _TAKES)
         sampled = read_dtype(self.name, "signal", signal, _TAKES)
         dtype = sampled if sampled in INEXACT else "float64"
@@ -146,7 +155,6 @@ class SpectralMultiply(Primitive):
                 "waves": plan.waves,
                 "turns": plan.turns,
                 "real": is_real,
-                "fits": size == elements(points),
                 "spectrum_bytes": self._spectrum_bytes(plan, points, dtype),
             },
         )
@@ -188,18 +196,25 @@ class SpectralMultiply(Primitive):
         return float(call.batch * call.length * max(1.0, math.log2(max(1, call.length))))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """The spectrum, where it cannot become the result; those of cosines made of Fourier transforms, at the most."""
-        if not call.batch * call.length:
+        """The spectrum, or the result where that is larger; twice that for cosines by Fourier transforms.
+
+        SciPy transforms in place what is complex or a cosine.
+        """
+        if not call.length:
             return 0
-        spectrum: int = call.facts["spectrum_bytes"]
-        # What a symbol with more rows than the signal multiplies is not its own place.
-        product = 0 if call.facts["fits"] else call.output_bytes
+        waves, turns, spectrum = call.facts["waves"], call.facts["turns"], int(call.facts["spectrum_bytes"])
         if algorithm == "scipy":
-            turns, real = len(call.facts["turns"]), call.facts["real"]
-            rough = 2 * row_scratch(call.length, call.dtype) if turns == 1 and not call.facts["waves"] else 0
-            # The way back to real numbers over several axes begins with a copy.
-            return product + rough + (min(2, turns) * spectrum if real else 0)
-        return product + spectrum + (4 * call.output_bytes if call.facts["waves"] else 0)
+            rows = row_scratch(call.length, call.dtype) if len(turns) == 1 and not waves else 0
+            return rows + (spectrum if turns and call.facts["real"] else 0)
+        return (2 if waves else 1) * max(spectrum, call.output_bytes)
+
+    def transform(self, call: Call, algorithm: str) -> Transform | None:
+        """Along all Fourier axes at once."""
+        turns = call.facts["turns"]
+        if not turns or not call.batch * call.length:
+            return None
+        lengths = tuple(call.shape[axis] for axis in turns)
+        return Transform(lengths, math.prod(call.shape) // math.prod(lengths), call.dtype, inverse=True)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis that is not transformed, the longest first."""
@@ -225,13 +240,13 @@ class SpectralMultiply(Primitive):
         if call.facts["real"] and call.facts["turns"]:
             axis = call.facts["turns"][-1]
             if symbol.ndim >= -axis and is_half(signal.shape[axis], symbol.shape[axis]):
-                symbol = whole_symbol(symbol, signal.shape[axis], call.facts["turns"])
+                symbol = _whole_symbol(symbol, signal.shape[axis], call.facts["turns"])
         with np.errstate(all="ignore"):
             for axis, kind in chosen:
-                signal = along(signal, axis, transform_matrix(kind, signal.shape[axis]))
+                signal = _along(signal, axis, _transform_matrix(kind, signal.shape[axis]))
             signal = signal * symbol
             for axis, kind in chosen:
-                signal = along(signal, axis, inverse_matrix(kind, signal.shape[axis]))
+                signal = _along(signal, axis, _inverse_matrix(kind, signal.shape[axis]))
         signal = np.broadcast_to(signal, call.shape)
         return np.ascontiguousarray(signal.real if call.facts["real"] else signal).astype(call.dtype)
 
@@ -298,3 +313,48 @@ def _even_symbol(dtype: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> n
 def _hermitian(dtype: str, n: int) -> np.ndarray[Any, Any]:
     """The frequencies of a real signal."""
     return np.fft.fft(samples("float64", n, 10)).astype(dtype)
+
+
+# The transforms as they are defined, in extended precision: what kernels are tested against.
+
+
+def _whole_symbol(half: np.ndarray[Any, Any], n: int, turns: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """All frequencies from those that are not negative along the last of ``turns``, by Hermitian symmetry."""
+    axis = turns[-1]
+    tail = np.conj(np.take(half, range(n - n // 2 - 1, 0, -1), axis=axis))
+    for other in turns[:-1]:
+        if half.ndim >= -other:
+            tail = np.roll(np.flip(tail, other), 1, other)
+    return np.concatenate([half, tail], axis=axis)
+
+
+def _along(x: np.ndarray[Any, Any], axis: int, matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.moveaxis(np.matmul(np.moveaxis(x, axis, -1), matrix.T), -1, axis)
+
+
+def _transform_matrix(kind: str, n: int) -> np.ndarray[Any, Any]:
+    """``M[k, j]`` of the transform."""
+    pi = np.arccos(np.longdouble(-1))
+    j = np.arange(n, dtype=np.longdouble)
+    k = j[:, None]
+    if kind == "fft":
+        return np.asarray(np.exp(-2j * pi * ((k * j) % max(n, 1)) / max(n, 1)))
+    if kind == "dct1":
+        ends = np.where((j == 0) | (j == n - 1), 1, 2)
+        return np.asarray(ends * np.cos(pi * k * j / max(n - 1, 1)))
+    if kind == "dct2":
+        return np.asarray(2 * np.cos(pi * k * (j + 0.5) / max(n, 1)))
+    if kind == "dst1":
+        return np.asarray(2 * np.sin(pi * (k + 1) * (j + 1) / (n + 1)))
+    return np.asarray(2 * np.sin(pi * (k + 1) * (j + 0.5) / max(n, 1)))
+
+
+def _inverse_matrix(kind: str, n: int) -> np.ndarray[Any, Any]:
+    """``M[j, k]`` of the way back: the transposed, by the lengths of its columns."""
+    forward = _transform_matrix(kind, n)
+    if kind == "fft":
+        return forward.conj().T / max(n, 1)
+    if kind == "dct1":
+        return forward / (2 * max(n - 1, 1))
+    # Rows of a cosine or sine matrix are orthogonal.
+    return np.asarray(forward.T / (forward * forward).sum(axis=1))

@@ -9,11 +9,19 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives._cuts import Cut, outer_cuts
-from hpfracc.engine.primitives._operands import dtype_bytes, elements, promoted, read_dtype, shape_of
-from hpfracc.engine.primitives._samples import reversed_view, strided_view
-from hpfracc.engine.primitives._stencils import NEIGHBOURHOODS, forward_offsets
-from hpfracc.engine.primitives.base import FLOATS, INTEGERS, ArraySpec, Call, Case, Primitive
+from hpfracc.engine.numerics.stencils import NEIGHBOURHOODS, forward_offsets
+from hpfracc.engine.primitives.base import (
+    FLOATS,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut, outer_cuts
+from hpfracc.engine.primitives.operands import dtype_bytes, elements, promoted, read_dtype, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["StencilRelax", "read_periodic"]
@@ -112,17 +120,13 @@ class StencilRelax(Primitive):
         return steps
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """Copies with ghosts and trial values; or places, a queue, and for SciPy the edges as a sparse matrix."""
-        sides = call.facts["lattice"]
-        padded = math.prod(side + 2 for side in sides) if call.length else 0
-        costs = padded * (call.facts["steps"] // 2 if call.facts["edges"] else 1)
-        if algorithm == "relax":
-            given = call.length * (call.facts["steps"] // 2 if call.facts["edges"] else 1)
-            ghosts = costs if call.facts["edges"] else 0
-            return (call.batch * (2 * call.length + padded) + given + ghosts) * call.itemsize + call.batch * call.length
+        """Maps and costs; a list of points for each map; or for SciPy all steps as a sparse matrix."""
+        steps: int = call.facts["steps"]
         if algorithm == "csgraph":
-            return int(call.facts["steps"]) * call.length * 72  # steps are numbered and measured in 64 bits
-        return costs * call.itemsize + padded * (2 * call.itemsize + 12)
+            return steps * call.length * 72  # steps are numbered and measured in 64 bits
+        if algorithm == "frontier":
+            return call.batch * call.length * 8
+        return (call.batch + (steps if call.facts["edges"] else 1)) * call.length * call.itemsize
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Maps."""

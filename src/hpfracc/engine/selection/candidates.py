@@ -1,106 +1,94 @@
-"""Masks first: every arm that could do the work, and for every other one the reason why it cannot."""
+"""The arms that could serve a call; for every other arm, the reason why it cannot."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from hpfracc._config import Settings
 from hpfracc._environment import BACKENDS
-from hpfracc.engine.backends import registry
+from hpfracc.engine.backends import cufft, registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.budget import HOST, fits, get_budget
+from hpfracc.engine.memory.forecast import Kind, forecasts
+from hpfracc.engine.memory.host import thread_bytes
 from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.decision import Candidate
-from hpfracc.engine.selection.needs import fresh_bytes, predicted_bytes, starting_bytes
-from hpfracc.engine.selection.placement import Placement
-from hpfracc.engine.selection.wish import Wish
+from hpfracc.engine.selection.request import Placement, Request
+from hpfracc.engine.workers import started_workers
 from hpfracc.engine.workload import named_for
 
 __all__ = [
     "HOST_SHARE",
     "NEGLIGIBLE_BYTES",
     "Request",
+    "forecast_kind",
+    "fresh_bytes",
     "is_memory_refusal",
     "masked",
     "memory_place",
     "memory_share",
+    "modelled_bytes",
+    "predicted_bytes",
     "refusals",
+    "starting_bytes",
     "stays_put",
 ]
 
-#: Below this nothing is asked about memory: a call that small cannot be what fills it.
-NEGLIGIBLE_BYTES = 2**20
-#: Share of the host's free memory that one call may take: the rest of the process goes on living.
-HOST_SHARE = 0.9
+
+def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
+    """Bytes of operands, result and workspace, by the kernel's model; on a GPU with cuFFT's work area."""
+    spec, algorithm = arm.spec, arm.algorithm
+    model = spec.memory if arm.on_host or spec.gpu_memory is None else spec.gpu_memory
+    workspace, elements = primitive.workspace(call, algorithm), primitive.block_elements(call, algorithm)
+    size = call.input_bytes + call.output_bytes + model.bytes(workspace, elements, arm.workers)
+    transform = None if arm.on_host else primitive.transform(call, algorithm)
+    return size if transform is None else size + cufft.work_bytes(transform)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Everything a decision depends on.
+def forecast_kind(call: Call, arm: Arm) -> Kind:
+    """The kind of calls whose predictions are off by about the same factor."""
+    variant = call.facts.get("kind", "")
+    kind = f"{call.dtype} {variant}" if variant else call.dtype
+    return call.operation, f"{arm.backend}:{arm.algorithm}", "cpu" if arm.on_host else "cuda", kind
 
-    Attributes
-    ----------
-    primitive, call, placement
-        The work, its size, and where its operands are.
-    signature, shapes : Hashable
-        What a kernel compiled per signature, and one compiled per shape, would be compiled for.
-    settings, wish
-        The settings in force and the backend that was asked for, if any.
-    needs_gradient : bool
-        Whether a derivative must flow through operands that are not there yet.
-    prepared : bool
-        Whether the caller gave a key under which a transform of an operand is kept.
-    tried : frozenset of str
-        Arms that failed in this very call.
-    banned : frozenset of str
-        Backends that failed in the call that surrounds this one.
-    reserved : int
-        Bytes, where the operands are, that are spoken for: the result that this call is a piece of.
-    limit : int or None
-        Bytes that the call may take in all, operands included, whatever is free.
-    kernel : str or None
-        The kernel, such as ``"numpy:fft"``, that the other pieces of the same work run on.
-    ignore_memory : bool
-        Only ask which would be quickest if there were room.
-    plain : bool
-        Whether the call came without parameters.
-    short : bool
-        Whether this is a piece of a call for which memory was short: no further library is imported for it.
+
+def predicted_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
+    """Modelled bytes, corrected by the measured peaks of earlier calls of this kind."""
+    need = modelled_bytes(primitive, call, arm)
+    factor = forecasts.correction(forecast_kind(call, arm), call.bucket)
+    return need if factor == 1.0 else int(need * factor)
+
+
+def starting_bytes(arm: Arm, requested: bool) -> int:
+    """Host memory that an arm takes before its first call: importing its library, and starting threads.
+
+    The import of a library that was asked for is not counted: it happens in any case. Thread stacks count only under a
+    ``ulimit`` of the process, which they use up in full.
     """
+    library = 0 if requested or registry.is_loaded(arm.backend) else registry.adapter(arm.backend).import_bytes
+    missing = arm.workers - 1 - started_workers()
+    return library + (missing * thread_bytes() if missing > 0 else 0)
 
-    primitive: Primitive
-    call: Call
-    placement: Placement
-    settings: Settings
-    signature: Hashable = ()
-    shapes: Hashable = ()
-    wish: Wish | None = None
-    needs_gradient: bool = False
-    prepared: bool = False
-    tried: frozenset[str] = frozenset()
-    banned: frozenset[str] = frozenset()
-    reserved: int = 0
-    limit: int | None = None
-    kernel: str | None = None
-    ignore_memory: bool = False
-    plain: bool = False
-    short: bool = False
 
-    @property
-    def operation(self) -> str:
-        """The name of the operation, as costs are kept under it: with a kept transform it costs less."""
-        return f"{self.call.operation}+prepared" if self.prepared else self.call.operation
+def fresh_bytes(need: int, call: Call, stays: bool) -> int:
+    """The part of ``need`` that is not allocated yet: all but the operands, where they ``stay``."""
+    return max(call.output_bytes, need - call.input_bytes) if stays else need
+
+
+#: Calls that need less are not checked against free memory.
+NEGLIGIBLE_BYTES = 2**20
+#: Share of the host's free memory that one call may take.
+HOST_SHARE = 0.9
 
 
 def masked(
     request: Request, breaker: CircuitBreaker, *, disturb: bool = False
 ) -> Iterator[tuple[Arm, str | None, int]]:
-    """Every arm with the sentence that refuses it, or None, and the bytes it would need.
+    """Every arm with the reason why it is refused, or None, and the bytes it would need.
 
-    ``disturb`` offers arms that rest after a failure, too: for a call that nothing else can serve.
+    ``disturb`` also offers arms whose circuit breaker is open, for a call that no other arm can serve.
     """
     call, primitive = request.call, request.primitive
     for arm in registry.arms(call.operation):
@@ -109,7 +97,7 @@ def masked(
 
 
 def refusals(operation: str) -> Iterator[Candidate]:
-    """A row for each backend that offers no arm at all: not installed, or no kernel for this operation."""
+    """A row for each backend without an arm: not installed, or without a kernel for this operation."""
     for name in BACKENDS:
         why = registry.unavailable(name)
         if why is None and not registry.specs(operation, name):
@@ -120,8 +108,8 @@ def refusals(operation: str) -> Iterator[Candidate]:
 
 def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, disturb: bool) -> str | None:
     settings, call, placement, spec = request.settings, request.call, request.placement, arm.spec
-    if request.wish is not None and arm.backend != request.wish.backend:
-        return f"{request.wish.source} asks for {request.wish.backend}"
+    if request.preference is not None and arm.backend != request.preference.backend:
+        return f"{request.preference.source} asks for {request.preference.backend}"
     if request.kernel is not None and f"{arm.backend}:{arm.algorithm}" != request.kernel:
         return f"the rest of this batch runs on {request.kernel}"
     if arm.backend in request.banned:
@@ -133,11 +121,11 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
     stopped = registry.stopped(placement.library)
     if stopped is not None:  # not even the result could be made an array of that library
         return stopped
-    if request.wish is None and placement.library != arm.backend:
+    if request.preference is None and placement.library != arm.backend:
         absent = registry.forked(arm.backend) or registry.delayed(arm.backend)
         if absent is not None:
             return absent
-    if request.short and request.wish is None and arm.on_host and not registry.is_loaded(arm.backend):
+    if request.short and request.preference is None and arm.on_host and not registry.is_loaded(arm.backend):
         return f"memory is short, and importing {arm.backend} takes some"
     if call.dtype not in spec.dtypes:
         return f"dtype {call.dtype} is not served"
@@ -170,17 +158,17 @@ def _pin_refusal(placement: Placement, arm: Arm) -> str | None:
 
 
 def memory_place(arm: Arm) -> str:
-    """Whose memory ran out when this arm did: a device's is one for all; on the host another arm may need less."""
+    """The key of a byte ceiling: a device, for all its arms; on the host an arm, since another may need less."""
     return arm.name if arm.on_host else arm.device
 
 
 def is_memory_refusal(refused: str | None) -> bool:
-    """Whether an arm was refused for want of memory alone."""
+    """Whether an arm was refused only because memory is short."""
     return refused is not None and refused.startswith("needs ")
 
 
 def memory_share(settings: Settings, arm: Arm) -> float:
-    """The share of what is free that one call may take."""
+    """Share of the free memory that one call may take."""
     return HOST_SHARE if arm.on_host else settings.gpu_memory_limit
 
 
@@ -197,7 +185,7 @@ def _memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreak
         return f"needs {_mib(need)}; {_mib(ceiling)} ran out of memory a short while ago"
     if request.limit is not None and need > request.limit:
         return f"needs {_mib(need)}; it may take {_mib(request.limit)}"
-    starting = starting_bytes(arm, request.wish is not None) if arm.on_host else 0
+    starting = starting_bytes(arm, request.preference is not None) if arm.on_host else 0
     if need + starting < NEGLIGIBLE_BYTES:
         return None
     avoided = None if arm.on_host else relief.avoids(arm.device)
@@ -211,7 +199,7 @@ def _memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreak
     if not fits(fresh, free, share):
         return f"needs {_mib(fresh)}; {share:.0%} of {_mib(free or 0)} are free on {arm.device}"
     if starting and not fits(fresh + starting, free, share):
-        # No smaller call would make room for that, so it is no want of memory that cutting could help.
+        # A smaller call would need as much, so this is not a shortage that working in chunks could help.
         return (
             f"its threads or library would take {_mib(starting)} to start; {_mib(free or 0)} are free on {arm.device}"
         )

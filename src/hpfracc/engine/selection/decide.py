@@ -1,4 +1,4 @@
-"""One decision: masks, then costs, then the rule; or the error that says why nothing is left."""
+"""Making a decision: mask the arms, predict their costs, choose; or raise the error that says why no arm is left."""
 
 from __future__ import annotations
 
@@ -7,26 +7,33 @@ import math
 from dataclasses import dataclass, replace
 from functools import partial
 
+from hpfracc._config import Settings
+from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.selection.candidates import Request, is_memory_refusal, masked, refusals
-from hpfracc.engine.selection.choose import Choice, Option
+from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
+from hpfracc.engine.primitives.base import Primitive
+from hpfracc.engine.selection.candidates import is_memory_refusal, masked, refusals
+from hpfracc.engine.selection.costs import Option
 from hpfracc.engine.selection.decision import Candidate, Decision
-from hpfracc.engine.selection.knowledge import Knowledge
-from hpfracc.engine.selection.slots import slot_of
+from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
+from hpfracc.engine.selection.policy import Choice
+from hpfracc.engine.selection.reports import backend_times
+from hpfracc.engine.selection.request import HOST, Preference, Request
+from hpfracc.engine.workload import OPERATION_PRIMITIVES, OTHER, WorkloadCharacteristics
 from hpfracc.errors import BackendUnavailableError, OutOfMemoryError, PinnedBackendError
 
-__all__ = ["LEAST_SAVED", "WORTH_CUTTING", "Verdict", "decide"]
+__all__ = ["LEAST_SAVED", "WORTH_CUTTING", "Selection", "decide", "operation_name", "route"]
 
 logger = logging.getLogger("hpfracc.engine")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The arm to take, the decision in words and figures, for how many calls it stands, and what one should take.
+class Selection:
+    """The chosen arm with its decision, the calls until the next review, and the predicted seconds of one call.
 
-    ``rival`` is what the quickest arm would take that only has no room for the whole call, inf where there is none;
-    ``in_chunks`` says why the call had better be cut, where that arm is much quicker.
+    ``rival`` is the predicted time of the fastest arm that lacks only memory for the whole call; inf if there is none.
+    ``in_chunks`` says why the call should be done in chunks, where that arm is much faster.
     """
 
     arm: Arm
@@ -39,48 +46,49 @@ class Verdict:
 
     @property
     def slowdown(self) -> float:
-        """How much longer the arm takes than the quickest that only lacks room; 0 where there is none, or unknown."""
+        """Predicted time over that of the ``rival``; 0 where there is none, or it is unknown."""
         ratio = self.expected / max(self.rival, 1e-9)
         return ratio if ratio == ratio else 0.0
 
 
-#: An arm without room for the whole call must be this much quicker than the best that has, and save as many seconds.
+#: To be used in chunks, an arm that lacks memory must be faster than the best other one by this factor, and by these
+#: seconds.
 WORTH_CUTTING, LEAST_SAVED = 4.0, 0.05
 
 
-def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> Verdict:
+def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> Selection:
     """Choose an arm for ``request``.
 
     Parameters
     ----------
     request : Request
-        What is asked.
+        The request.
     knowledge : Knowledge
-        What is known about costs and failures.
+        Costs and failures so far.
     frozen : bool
-        Only look: nothing about this decision is remembered, nothing is explored.
+        Remember nothing of this decision, and explore nothing.
 
     Raises
     ------
     PinnedBackendError, BackendUnavailableError, OutOfMemoryError
         If no arm is left, with the reason of each that could have been.
     """
-    settings, call = request.settings, request.call
+    settings, call, preference = request.settings, request.call, request.preference
     rows = list(masked(request, knowledge.breaker))
     arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
     if not arms:
-        # Better to try an arm that failed a moment ago than to do nothing: what failed may have been the data.
+        # Rather use an arm that has just failed than none: the failure may have been due to the data.
         rows = list(masked(request, knowledge.breaker, disturb=True))
         arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
     if not arms:
         raise _nothing_left(request, rows)
     options = [knowledge.option(request, arm) for arm in arms.values()]
     if settings.deterministic:
-        # What is compiled or imported already differs from run to run, so the decision must not depend on it.
+        # What is already compiled or imported differs from run to run.
         options = [replace(option, compile_key=None, startup=0.0) for option in options]
     frozen = frozen or settings.deterministic or request.placement.traced
     choice = knowledge.chooser.choose(
-        slot_of(request),
+        request.slot,
         call.bucket,
         options,
         threshold=settings.performance_threshold,
@@ -95,26 +103,26 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> V
         backend=arm.backend,
         device=arm.device,
         algorithm=arm.algorithm,
-        reason=choice.reason if request.wish is None else f"{request.wish.source} asks for it; {choice.reason}",
+        reason=choice.reason if preference is None else f"{preference.source} asks for it; {choice.reason}",
         shape=call.shape,
         dtype=call.dtype,
         bucket=call.bucket,
         start=request.placement.start,
         library=request.placement.library,
-        wish=None if request.wish is None else request.wish.source,
+        wish=None if preference is None else preference.source,
         rows=partial(build_candidates, request, rows, choice),
         explored=choice.explored,
     )
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s %s %s: %s: %s", call.operation, call.shape, call.dtype, arm, choice.reason)
     rival, in_chunks = _quicker_in_pieces(request, knowledge, rows, choice)
-    return Verdict(arm, choice.option, decision, choice.review_after, choice.estimate.seconds, rival, in_chunks)
+    return Selection(arm, choice.option, decision, choice.review_after, choice.estimate.seconds, rival, in_chunks)
 
 
 def _quicker_in_pieces(
     request: Request, knowledge: Knowledge, rows: list[tuple[Arm, str | None, int]], choice: Choice
 ) -> tuple[float, str | None]:
-    """What the quickest arm without room for all of it would take, and why the call had better be cut, if so."""
+    """The time of the fastest arm that lacks memory for the whole call, and why to work in chunks, or None."""
     short = {arm.name: (arm, refused) for arm, refused, _ in rows if is_memory_refusal(refused)}
     if not short or request.placement.gradient or request.placement.traced:
         return math.inf, None
@@ -133,26 +141,26 @@ def _quicker_in_pieces(
 
 def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> Exception:
     """The error for a request that every arm refuses."""
-    wish, placement, operation = request.wish, request.placement, request.call.operation
-    if wish is not None and placement.pinned is not None and wish.backend != placement.library:
+    preference, placement, operation = request.preference, request.placement, request.call.operation
+    if preference is not None and placement.pinned is not None and preference.backend != placement.library:
         return PinnedBackendError(
-            f"{operation}: {wish.source} asks for {wish.backend!r}, but {placement.pinned}; "
+            f"{operation}: {preference.source} asks for {preference.backend!r}, but {placement.pinned}; "
             f"use {placement.library!r} or 'auto', or detach and convert the operands first"
         )
-    if wish is not None:
-        own_rows = [(arm, refused) for arm, refused, _ in rows if arm.backend == wish.backend]
+    if preference is not None:
+        own_rows = [(arm, refused) for arm, refused, _ in rows if arm.backend == preference.backend]
         if any(is_memory_refusal(refused) for _, refused in own_rows):
             short = "; ".join(f"{arm.name}: {refused}" for arm, refused in own_rows)
             return OutOfMemoryError(
-                f"{operation}: {wish.source} asks for {wish.backend!r}, which has no room for this call ({short}); "
-                "use smaller arrays, free memory, or another backend"
+                f"{operation}: {preference.source} asks for {preference.backend!r}, which has no room for this call "
+                f"({short}); use smaller arrays, free memory, or another backend"
             )
-        why = registry.unavailable(wish.backend)
+        why = registry.unavailable(preference.backend)
         if why is None:
-            own = [f"{arm.name}: {refused}" for arm, refused, _ in rows if arm.backend == wish.backend]
+            own = [f"{arm.name}: {refused}" for arm, refused, _ in rows if arm.backend == preference.backend]
             why = "; ".join(own) or "kernel not implemented"
         return BackendUnavailableError(
-            f"{operation}: {wish.source} asks for {wish.backend!r}, which cannot serve this call ({why}); "
+            f"{operation}: {preference.source} asks for {preference.backend!r}, which cannot serve this call ({why}); "
             "use another backend or 'auto'"
         )
     reasons = "; ".join(f"{arm.name}: {refused}" for arm, refused, _ in rows)
@@ -167,7 +175,7 @@ def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> 
 def build_candidates(
     request: Request, rows: list[tuple[Arm, str | None, int]], choice: Choice
 ) -> tuple[Candidate, ...]:
-    """Every arm as a row, cheapest first, the refused ones after them, then backends without any arm."""
+    """Every arm as a row: the cheapest first, then the refused ones, then backends without an arm."""
     judged = {row.option.arm: row for row in choice.candidates}
     possible, refused = [], []
     for arm, why, need in rows:
@@ -194,3 +202,138 @@ def build_candidates(
         )
     possible.sort(key=lambda row: row.total)
     return (*possible, *refused, *refusals(request.call.operation))
+
+
+_FLOATS = {2: "float32", 4: "float32", 8: "float64", 16: "complex128"}
+_INTS = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
+#: Backends that can carry a gradient through work of any kind.
+_GRADIENT = ("torch", "jax")
+
+
+def operation_name(workload: WorkloadCharacteristics) -> str:
+    """The primitive that stands for a workload; an unregistered name counts as ``"other"``."""
+    named = workload.operation_type
+    if named in PRIMITIVES or named in OWN_PRIMITIVES:
+        return named
+    return OPERATION_PRIMITIVES.get(named, OTHER) or named
+
+
+def route(workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None) -> Decision:
+    """The decision for ``workload``, without running it: between arms, or between backends where no primitive fits."""
+    name = operation_name(workload)
+    primitive = PRIMITIVES.get(name) or OWN_PRIMITIVES.get(name)
+    if primitive is None:
+        return _between_backends(workload, settings, preference)
+    decision = _by_arms(primitive, workload, settings, preference)
+    reported = {
+        name: seconds
+        for name in BACKENDS
+        if not math.isnan(seconds := backend_times.estimate(workload.operation_type, name, workload.bucket_of_size))
+    }
+    return decision if not reported else _with_reports(decision, reported, settings)
+
+
+def _by_arms(
+    primitive: Primitive, workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None
+) -> Decision:
+    arrays, params = primitive.example(_shape(workload), _dtype(primitive, workload))
+    request = Request(
+        primitive=primitive,
+        call=primitive.describe(*arrays, **params),
+        placement=HOST,
+        settings=settings,
+        signature=(tuple((array.dtype, array.ndim) for array in arrays), tuple(params.items())),
+        shapes=(tuple((array.dtype, array.shape) for array in arrays), tuple(params.items())),
+        preference=preference,
+        needs_gradient=workload.requires_gradient,
+    )
+    return decide(request, knowledge_for(settings), frozen=True).decision
+
+
+def _shape(workload: WorkloadCharacteristics) -> tuple[int, ...]:
+    if math.prod(workload.data_shape) == workload.data_size and workload.data_shape:
+        return workload.data_shape
+    return (workload.batch, workload.length) if workload.batch > 1 else (workload.length,)
+
+
+def _dtype(primitive: Primitive, workload: WorkloadCharacteristics) -> str:
+    if primitive.name == "bitwise_xor":
+        return _INTS.get(workload.dtype_size, "int64")
+    return _FLOATS.get(workload.dtype_size, "float64")
+
+
+def _with_reports(decision: Decision, reported: dict[str, float], settings: Settings) -> Decision:
+    """The decision with the times that users reported: for a backend they replace the engine's predictions."""
+    totals: dict[str, float] = {}
+    for row in decision.candidates:
+        if row.refused is None:
+            seconds = reported.get(row.backend, row.total)
+            seconds = math.inf if math.isnan(seconds) else seconds  # what nobody knows is not the fastest
+            totals[row.backend] = min(seconds, totals.get(row.backend, math.inf))
+    best = min(totals, key=lambda name: totals[name])
+    if totals[decision.backend] <= totals[best] / (1.0 - settings.performance_threshold):
+        return decision
+    row = next(row for row in decision.candidates if row.backend == best and row.refused is None)
+    return replace(
+        decision,
+        arm=row.arm,
+        backend=best,
+        device=row.device,
+        algorithm=row.arm.partition(":")[2].partition("@")[0],
+        reason=f"reported times make {best} the fastest",
+    )
+
+
+def _between_backends(workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None) -> Decision:
+    operation = workload.operation_type
+    rows = [_row(name, workload, settings, preference) for name in BACKENDS]
+    possible = [row for row in rows if row.refused is None]
+    if not possible:
+        reasons = "; ".join(f"{row.backend}: {row.refused}" for row in rows)
+        asked = "" if preference is None else f"{preference.source} asks for {preference.backend!r}, but "
+        raise BackendUnavailableError(f"{operation}: {asked}no backend can serve it ({reasons}); use another or 'auto'")
+    known = [row for row in possible if math.isfinite(row.total)]
+    untried = [row for row in possible if math.isnan(row.total)]
+    if known:
+        best = min(known, key=lambda row: row.total)
+        reason = "the fastest of those that were reported"
+    else:
+        best = (untried or possible)[0]
+        reason = "nothing was reported yet; the first that can serve it"
+    if preference is not None:
+        reason = f"{preference.source} asks for it"
+    return Decision(
+        operation=operation,
+        arm=best.arm,
+        backend=best.backend,
+        device=best.device,
+        algorithm="any",
+        reason=reason,
+        shape=workload.data_shape,
+        dtype=f"{workload.dtype_size} bytes",
+        bucket=workload.bucket,
+        start="host",
+        wish=None if preference is None else preference.source,
+        rows=partial(tuple, rows),
+    )
+
+
+def _row(name: str, workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None) -> Candidate:
+    refused = registry.unavailable(name)
+    if refused is None and preference is not None and name != preference.backend:
+        refused = f"{preference.source} asks for {preference.backend}"
+    if refused is None and name in settings.disabled:
+        refused = f"disabled by HPFRACC_DISABLE_{name.upper()}"
+    if refused is None and name in settings.never.get(workload.operation_type, ()):
+        refused = f"config(never=...) rules it out for {workload.operation_type}"
+    if refused is None and workload.requires_gradient and name not in _GRADIENT:
+        refused = "it carries no gradient"
+    seconds = backend_times.estimate(workload.operation_type, name, workload.bucket_of_size)
+    return Candidate(
+        arm=name,
+        backend=name,
+        refused=refused,
+        seconds=seconds,
+        total=seconds,
+        source="none" if math.isnan(seconds) else "samples",
+    )

@@ -1,4 +1,4 @@
-"""A decision as a person reads it: a table in a terminal, HTML in a notebook, a dict for programs."""
+"""Decisions for people: a table in a terminal, HTML in a notebook; a dict for programs."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpfracc.engine.selection.decision import Candidate, Decision
+from hpfracc.profiling.formats import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Explanation", "as_text", "format_bytes", "format_seconds"]
+__all__ = ["Explanation", "as_text"]
 
 _COLUMNS = ("", "arm", "predicted", "interval", "transfer", "first call", "memory", "samples", "from")
 
 
 class Explanation:
-    """Why the engine takes the arm it takes.
+    """Why the engine chooses an arm.
 
-    Print it, look at it in a notebook, or use :meth:`to_dict`. ``decisions`` holds one entry for a plain call and one
-    for each engine call that a composite one makes.
+    Print it, show it in a notebook, or use :meth:`to_dict`. ``decisions`` has one entry for a plain call, and one for
+    each engine call of a composite one.
     """
 
     def __init__(self, decisions: Iterable[Decision]) -> None:
@@ -30,7 +31,7 @@ class Explanation:
 
     @property
     def decision(self) -> Decision:
-        """The decision (the first, where there are several)."""
+        """The first decision."""
         return self.decisions[0]
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,7 +56,7 @@ class Explanation:
 
 
 def as_text(renderable: RenderableType) -> str:
-    """What rich would print of ``renderable``, as plain text."""
+    """``renderable`` as rich prints it, in plain text."""
     from rich.console import Console
 
     out = io.StringIO()
@@ -63,35 +64,15 @@ def as_text(renderable: RenderableType) -> str:
     return out.getvalue().rstrip()
 
 
-def format_seconds(seconds: float) -> str:
-    """A time with a unit that fits it; ``-`` where it is not known."""
-    if not math.isfinite(seconds):
-        return "-"
-    if seconds >= 1000.0:
-        return f"{seconds:,.0f} s"
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return "0" if seconds <= 0 else f"{seconds / 1e-9:.3g} ns"
-
-
-def format_bytes(size: float) -> str:
-    """A number of bytes with a unit that fits it."""
-    for scale, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if size >= scale:
-            return f"{size / scale:.3g} {unit}"
-    return f"{size:.0f} B"
-
-
 def title(decision: Decision) -> str:
-    """What was asked, in one line."""
+    """The call, in one line."""
     shape = " x ".join(map(str, decision.shape)) or "scalar"
     where = "on the host" if decision.start == "host" else f"on {decision.device}"
     return f"{decision.operation}: {shape} {decision.dtype}, {decision.library} operands {where}"
 
 
 def verdict(decision: Decision) -> str:
-    """What was decided, in one line."""
+    """The decision, in one line."""
     return decision.reason if decision.reason.startswith(decision.arm) else f"{decision.arm}: {decision.reason}"
 
 

@@ -1,37 +1,183 @@
-"""Trying alternatives: only where it can pay and cannot hurt."""
+"""The incumbent arm of each kind of call, and when to try another one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
 
-from hpfracc.engine.selection.options import Scored
-from hpfracc.engine.selection.tenure import Tenure, waking_calls
+from hpfracc.engine.selection.costs import Scored
+from hpfracc.engine.selection.samples import KEPT
 
-__all__ = ["Exploration"]
+__all__ = [
+    "MAX_REVIEW_INTERVAL",
+    "MAX_WARMUP_CALLS",
+    "Exploration",
+    "ExplorationTrial",
+    "Incumbent",
+    "warmup_calls",
+]
 
+#: Samples of the incumbent until its bucket counts as settled. With 4 the settled regret on ``timings-h200.json`` grows
+#: by half, 16 gain nothing (benchmarks/selection.py).
+_SETTLED_SAMPLES = 8
+#: While an alternative might still be better, a bucket keeps learning for at most this many calls.
+_MAX_LEARNING_CALLS = 32
+#: Calls from one review of a settled bucket to the next, at first and at most (selection.md) ...
+_REVIEW_INTERVAL, MAX_REVIEW_INTERVAL = 16, 256
+#: ... but far enough apart that a review, some 50 us with the choice, takes less than half a percent of the calls it
+#: stands for. Every call that takes longer than this is reviewed.
+_REVIEW_WORTH = 50e-6 / 0.005
+#: An alternative that was ruled out is retried after this many calls, and then after twice as many each time, if it is
+#: predicted within this factor of the incumbent or was the incumbent itself: times change (workload "drift" of
+#: benchmarks/selection.py).
+_RETRY_CALLS, _RETRY_FACTOR = 256, 1.5
+#: Calls shorter than this are not timed right after anything else ran, not even after a choice: caches are cold. After
+#: 20 calls of another arm, one of 44 us took 56, then 48, then 45; right after a choice it took three times as long.
+_COLD_CACHE_SECONDS = 1e-3
+#: Sleeping threads slow down longer calls too, but none longer than this.
+_COLD_THREAD_SECONDS = 0.1
+#: Warm-up calls before a timed one on the host. On a GPU, whose clock drops while it idles: enough calls to fill the
+#: seconds, but not more than the maximum.
+_WARMUP_CALLS, _WARMUP_SECONDS, MAX_WARMUP_CALLS = 2, 4e-3, 12
 #: An alternative is tried only if it is predicted to cost at most this many times the best (selection.md).
-_MOST = 5.0
-#: Arms of which nothing at all is known must be tried to be known; in all they may take this share of the total time,
-#: so that together with a compile time nobody foresaw a slot stays within twice its plain cost.
+_MAX_COST_RATIO = 5.0
+#: Arms of which nothing is known can only be learned about by trying them. Together they may take this share of the
+#: total time, so that with an unforeseen compile time a slot stays within twice its plain cost.
 _UNKNOWN_SHARE = 0.5
-#: Samples of the best that tell how far its curve is off.
-_SEEN = 3
+#: Samples of the best arm that tell how far its curve is off.
+_TRUSTED_SAMPLES = 3
+
+
+def warmup_calls(seconds: float, *, switched: bool, on_host: bool = True) -> int:
+    """Calls to make before a timed one, if each takes ``seconds``; ``switched``: another arm ran last."""
+    if not seconds < _COLD_THREAD_SECONDS:  # nan too: every call of an unknown arm tells something
+        return 0
+    if not switched:
+        return int(seconds < _COLD_CACHE_SECONDS)
+    if not on_host:
+        return max(1, min(MAX_WARMUP_CALLS, int(_WARMUP_SECONDS / seconds)))
+    return _WARMUP_CALLS if seconds < _COLD_CACHE_SECONDS else 1
+
+
+class ExplorationTrial(NamedTuple):
+    """A trial of an alternative: the incumbent's predicted time, the expected compile time, and the time charged."""
+
+    best: float
+    price: float
+    charged: float
+
+
+class Incumbent:
+    """The arm that serves one slot and bucket, and what is remembered about the others. Not locked: its owner is."""
+
+    __slots__ = (
+        "_interval",
+        "_next_trial",
+        "_retry_at",
+        "_trial_counts",
+        "_trials",
+        "_unreported",
+        "arm",
+        "calls",
+        "doubtful",
+        "gains",
+        "watched",
+    )
+
+    def __init__(self) -> None:
+        self.arm: str | None = None
+        #: Calls so far, timed or not.
+        self.calls = 0
+        #: The last time was unusual: every call is timed until it is clear why.
+        self.watched = False
+        #: Some alternative might still be better.
+        self.doubtful = False
+        #: Seconds that each purchase (a compilation, a library's import) would save in a call.
+        self.gains: dict[Hashable, float] = {}
+        self._interval = _REVIEW_INTERVAL
+        #: Trials that were not reported yet. Several plans share a bucket, so one arm may have several.
+        self._trials: dict[str, list[ExplorationTrial]] = {}
+        #: Long review intervals granted since a call was last reported.
+        self._unreported = 0
+        self._trial_counts: dict[str, int] = {}
+        self._next_trial: dict[str, int] = {}
+        self._retry_at: dict[str, int] = {}
+
+    def count(self, calls: int) -> None:
+        """Count calls that were reported."""
+        self.calls += calls
+        self._unreported = 0
+
+    def take(self, arm: str) -> None:
+        """Make ``arm`` the incumbent."""
+        self._trials.pop(arm, None)
+        if arm == self.arm:
+            return
+        if self.arm is not None:
+            self._retry_at.setdefault(self.arm, self.calls + _RETRY_CALLS)
+        self.arm = arm
+        self._interval = _REVIEW_INTERVAL
+
+    def unsettle(self) -> None:
+        """Review often, as at first: times have changed."""
+        self._interval = _REVIEW_INTERVAL
+
+    def may_try(self, row: Scored, best: Scored, *, promising: bool) -> bool:
+        """Whether an alternative is due: a promising one at growing intervals, any other one rarely."""
+        arm = row.option.arm
+        if promising:
+            # The result of one trial is awaited before the next, but not for ever: its plan may never be called again.
+            return self.calls >= self._next_trial.get(arm, 0) + (_RETRY_CALLS if self._trials.get(arm) else 0)
+        due = self._retry_at.get(arm)
+        if due is None:
+            due = _RETRY_CALLS if row.total <= _RETRY_FACTOR * best.total else self.calls + 1
+        return self.calls >= due
+
+    def begin_trial(self, arm: str, trial: ExplorationTrial) -> None:
+        """Note that an alternative is tried now; the interval to its next trial doubles."""
+        self._trials.setdefault(arm, []).append(trial)
+        count = self._trial_counts.get(arm, 0)
+        self._trial_counts[arm] = count + 1
+        self._next_trial[arm] = self.calls + 2**count
+        self._retry_at[arm] = max(2 * self.calls, _RETRY_CALLS)
+
+    def end_trial(self, arm: str) -> ExplorationTrial | None:
+        """The trial that a report about ``arm`` ends, or None."""
+        trials = self._trials.get(arm)
+        return trials.pop(0) if trials else None
+
+    def review_after(self, best: Scored) -> int:
+        """How many further calls the incumbent serves before the next review."""
+        found = best.estimate
+        if best.compile > 0.0 or best.total >= _REVIEW_WORTH:
+            return 0
+        learns = self.watched or found.samples < _SETTLED_SAMPLES or (found.erratic and found.samples < KEPT)
+        if learns or (self.doubtful and self.calls < _MAX_LEARNING_CALLS):
+            return warmup_calls(best.total, switched=False)
+        # Calls of ever new shapes never reach the end of their interval: from time to time one is timed at once.
+        self._unreported += 1
+        if self._unreported > _REVIEW_INTERVAL:
+            return 0
+        interval = min(self._interval, max(int(_REVIEW_WORTH / best.total), _REVIEW_INTERVAL), MAX_REVIEW_INTERVAL)
+        if found.samples >= KEPT:
+            self._interval = 2 * interval
+        return interval - 1
 
 
 class Exploration:
-    """The time that went into trying alternatives, and whether there is some for another. Not locked: its owner is."""
+    """The budget for trying alternatives, and the choice of the one to try. Not locked: its owner is."""
 
     def __init__(self) -> None:
         #: Seconds of all calls so far.
         self.total = 0.0
-        #: Seconds by which tries took longer than the incumbent would have.
+        #: Seconds by which trials took longer than the incumbent would have.
         self.spent = 0.0
         self._on_unknown = 0.0
 
     def pick(
         self,
-        tenure: Tenure,
+        incumbent: Incumbent,
         rows: Sequence[Scored],
         best: Scored,
         price: Callable[[Scored], float],
@@ -40,60 +186,62 @@ class Exploration:
     ) -> Scored | None:
         """The alternative to try instead of ``best``, or None.
 
-        One of which nothing is known comes first; then, of those whose lower bound beats the best by the threshold (the
-        bound falls slowly as calls go by, so that nothing is ruled out for ever by a wrong prediction), the cheapest.
+        An arm of which nothing is known comes first. Then comes the cheapest of those whose lower bound beats the best
+        by the threshold. The bound falls slowly with the number of calls, so that no wrong prediction rules an arm out
+        for ever.
         """
-        tenure.doubtful = False
+        incumbent.doubtful = False
         if not best.known:
             return None
         spare = budget * self.total - self.spent
         bar = best.total / (1.0 + threshold)
-        optimism = math.sqrt(math.log(2.0 + tenure.calls))
+        optimism = math.sqrt(math.log(2.0 + incumbent.calls))
         found: Scored | None = None
         least = math.inf
-        luck = _luck(best)
+        speedup = _speedup_over_curve(best)
         for row in rows:
             total, low = row.total, row.estimate.low
-            if luck < 1.0 and not row.estimate.samples:
-                total, low = total * luck, low * luck
-            if total > _MOST * best.total or row is best:
+            if speedup < 1.0 and not row.estimate.samples:
+                total, low = total * speedup, low * speedup
+            if total > _MAX_COST_RATIO * best.total or row is best:
                 continue
             if total != total:  # nan: nothing is known of it
-                # Where its calls cannot be timed (each is a first one) it stays unknown, and is tried ever seldomer.
+                # Where its calls cannot be timed (each is a first one) it stays unknown, and its trials become rare.
                 affordable = price(row) <= 0.0 and self._on_unknown + row.compile <= _UNKNOWN_SHARE * self.total
-                if affordable and tenure.may_try(row, best, promising=True):
+                if affordable and incumbent.may_try(row, best, promising=True):
                     return row
                 continue
-            if 0 < row.estimate.samples < _SEEN and row.estimate.curve < low:
-                low = row.estimate.curve  # one or two times, of a cold device perhaps, do not refute the knots
+            if 0 < row.estimate.samples < _TRUSTED_SAMPLES and row.estimate.curve < low:
+                low = row.estimate.curve  # one or two times, perhaps of a cold device, do not refute the knots
             low = total * (low / total) ** optimism
-            if not tenure.may_try(row, best, promising=low < bar):
+            if not incumbent.may_try(row, best, promising=low < bar):
                 continue
-            tenure.doubtful = True
+            incumbent.doubtful = True
             cost = total + price(row)
-            waking = waking_calls(total, another=True, on_host=row.option.on_host)
-            more = cost - best.total + waking * max(0.0, total - best.total)
+            warmup = warmup_calls(total, switched=True, on_host=row.option.on_host)
+            more = cost - best.total + warmup * max(0.0, total - best.total)
             if cost < least and more <= spare:
                 found, least = row, cost
         return found
 
     def charge(self, seconds: float, *, unknown: bool) -> None:
-        """Book what a try cost; ``unknown``: nothing was known of its arm before."""
+        """Charge the cost of a trial; ``unknown``: nothing was known of its arm before."""
         if unknown:
             self._on_unknown += seconds
         else:
             self.spent += seconds
 
     def refund(self, seconds: float) -> None:
-        """Take back what was booked before it was known."""
+        """Take back a charge that was only expected."""
         self.spent -= seconds
 
 
-def _luck(best: Scored) -> float:
-    """How much faster the best is here than its curve said, where that is known.
+def _speedup_over_curve(best: Scored) -> float:
+    """The measured time of the best arm over what its curve predicts, where it is faster and known well; else 1.
 
-    The curves of arms not tried here may be off as much (a prime size between its neighbours, for a Fourier transform).
-    A best that is slower than its curve says nothing of them: it was picked for its low prediction.
+    The curves of arms not tried here may be off by as much (for a Fourier transform, at a prime size between its
+    neighbours). A best arm that is slower than its curve says nothing of the others: it was picked for its low
+    prediction.
     """
     found = best.estimate
-    return found.seconds / found.curve if found.samples >= _SEEN and found.seconds < found.curve else 1.0
+    return found.seconds / found.curve if found.samples >= _TRUSTED_SAMPLES and found.seconds < found.curve else 1.0

@@ -1,19 +1,25 @@
-"""What the engine knows: costs, transfers, failures, and the wisdom they are kept in.
+"""What the engine knows: costs, transfers and failures, with the packaged prior and the wisdom they start from.
 
-One object for each place where wisdom is kept; usually there is one per process. It turns arms into options with a
-price, and what was measured into samples, here and on disk.
+There is one object per wisdom folder, so usually one per process. It turns arms into options with predicted costs, and
+measured times into samples, in memory and on disk.
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
+import json
 import logging
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any, cast
+
+import numpy as np
 
 from hpfracc._config import Settings
 from hpfracc.engine import hardware
@@ -21,49 +27,94 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.breaker import CircuitBreaker
-from hpfracc.engine.selection.candidates import Request
-from hpfracc.engine.selection.choose import Chooser, Option
-from hpfracc.engine.selection.cost import CostModel, Estimate
-from hpfracc.engine.selection.prior import load_prior
-from hpfracc.engine.selection.records import Kind, Record
-from hpfracc.engine.selection.slots import CostKey, compile_key, cost_key, slot_of
+from hpfracc.engine.selection.costs import CostEstimate, CostModel, Option
+from hpfracc.engine.selection.policy import Chooser
+from hpfracc.engine.selection.rent_or_buy import compile_account
+from hpfracc.engine.selection.request import CostKey, Request
 from hpfracc.engine.selection.transfers import TransferModel
 from hpfracc.engine.selection.wisdom import Wisdom, continuing, resolve_path
+from hpfracc.engine.selection.wisdom.records import Kind, Record
 from hpfracc.engine.workers import machine_load
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["Knowledge", "all_knowledge", "knowledge_for", "reset"]
+__all__ = ["Knowledge", "Prior", "all_knowledge", "knowledge_for", "load_prior", "reset"]
+
+_DEVICE_NUMBER = re.compile(r"(?<=@)(cuda):\d+")
+_WORKERS = re.compile(r"x\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Knots, compile times and transfer rates measured elsewhere and packaged with the library.
+
+    ``prior.json`` is made by ``benchmarks/make_prior.py`` from calibrations of the machines it names. It must be right
+    about the shape of the curves and about hopeless arms, not about the last factor of two.
+    """
+
+    data: dict[str, Any]
+
+    def knots(self, operation: str, arm: Arm, start: str, dtype: str) -> list[tuple[float, float]]:
+        """Points (work, seconds) for an arm; without any, those of another dtype, scaled by its bytes."""
+        starts = self.data["knots"].get(operation, {}).get(general_name(arm), {})
+        dtypes = starts.get(start, {})
+        if dtype in dtypes:
+            return [(x, seconds) for x, seconds in dtypes[dtype]]
+        for other, points in dtypes.items():
+            scale = np.dtype(dtype).itemsize / np.dtype(other).itemsize
+            return [(x, seconds * scale) for x, seconds in points]
+        return []
+
+    def compile_seconds(self) -> dict[str, float]:
+        """Expected compile times, by patterns of arm names."""
+        return dict(self.data["compile"])
+
+    def transfers(self) -> dict[str, tuple[float, float]]:
+        """Latency in seconds and bytes a second, by kind of route (``"host->cuda"``)."""
+        return {route: (latency, rate) for route, (latency, rate) in self.data["transfers"].items()}
+
+
+def general_name(arm: Arm) -> str:
+    """The arm's name without the device's number and the number of workers, which differ between machines."""
+    return _WORKERS.sub("x*", _DEVICE_NUMBER.sub(r"\1", arm.name))
+
+
+@functools.cache
+def load_prior() -> Prior:
+    """The packaged prior."""
+    text = resources.files("hpfracc.engine.selection").joinpath("prior.json").read_text(encoding="utf-8")
+    return Prior(json.loads(text))
+
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: Threads for each core from which on those that wait for one another are not trusted unmeasured: a busy machine.
+#: Runnable threads per core from which a machine is busy: threads that wait for each other are then slowed down.
 _BUSY = 1.2
-#: A first call that takes this many times what was predicted, and as many seconds, is no warming up.
+#: A first call that exceeds the prediction by this factor, and by these seconds, is not explained by warming up.
 _FAR_OFF, _MOST_WARMING = 4.0, 1.0
 
 
 class Knowledge(Guarded):
-    """Costs and failures of every arm, with the wisdom they come from and go to. Thread-safe.
+    """Costs and failures of every arm, loaded from wisdom and saved to it. Thread-safe.
 
     Parameters
     ----------
     wisdom : Wisdom
-        Where what is learned is kept.
+        Where measured times are kept.
     """
 
     def __init__(self, wisdom: Wisdom) -> None:
         super().__init__()
         self.wisdom = wisdom
-        self.costs = CostModel()
+        self.costs = CostModel(compile_account)
         self.chooser = Chooser(self.costs)
         self.transfers = TransferModel()
         self.breaker = CircuitBreaker()
         self.fallbacks: Counter[tuple[str, str, str]] = Counter()
         self._primed: set[CostKey] = set()
-        #: Keys whose knots were measured with the operands on the device: transfers are to be added.
+        #: Keys whose knots were measured with the operands on the device: transfers must be added.
         self._without_transfer: set[CostKey] = set()
-        #: Keys of calls with a kept transform whose knots are of such calls.
+        #: Keys of calls with a cached transform whose knots were measured with it.
         self._kept_measured: set[CostKey] = set()
         self._stored: dict[tuple[str, str], list[Record]] = {}
         self._begin()
@@ -71,7 +122,7 @@ class Knowledge(Guarded):
     def _begin(self) -> None:
         prior = load_prior()
         for pattern, seconds in prior.compile_seconds().items():
-            self.costs.set_compile_prior(pattern, seconds)
+            self.costs.compiling.set_prior(pattern, seconds)
         for route, (latency, rate) in prior.transfers().items():
             self.transfers.set_prior(route, latency, rate)
         with continuing(self.wisdom.path, "nothing is known from it"):
@@ -83,13 +134,13 @@ class Knowledge(Guarded):
 
     def _take_transfer(self, record: Record) -> None:
         if record.route is not None and record.nbytes is not None:
-            device = _card_of(record.route)
-            if record.fingerprint == _card_fingerprint(device):
+            device = _gpu_of(record.route)
+            if record.fingerprint == _gpu_fingerprint(device):
                 self.transfers.observe(record.route, record.nbytes, record.seconds)
 
     def option(self, request: Request, arm: Arm) -> Option:
-        """The arm as the chooser weighs it."""
-        key = cost_key(request, arm)
+        """The arm as an option, with its work, transfers and compile key."""
+        key = request.cost_key(arm)
         if key not in self._primed:
             self._prime(request, arm, key)
         call = request.call
@@ -105,13 +156,13 @@ class Knowledge(Guarded):
             x=request.primitive.work(call, arm.algorithm),
             transfer=transfer,
             includes_transfer=key not in self._without_transfer,
-            compile_key=compile_key(request, arm),
+            compile_key=request.compile_key(arm),
             startup=registry.import_cost(arm.backend),
             library=arm.backend,
         )
 
     def _prime(self, request: Request, arm: Arm, key: CostKey) -> None:
-        """Load what is known of a key before its first use: packaged knots, then what was measured here."""
+        """Load what is known of a key before its first use: packaged knots, then times measured here."""
         with self._lock:
             if key in self._primed:
                 return
@@ -126,7 +177,7 @@ class Knowledge(Guarded):
             for x, seconds in knots:
                 self.costs.add_knot(key, x, waiting * seconds, prior=True)
             if arm.spec.compiles == "never":
-                self.costs.set_compile_prior(key, 0.0)
+                self.costs.compiling.set_prior(key, 0.0)
             fingerprint = registry.fingerprint(operation, arm)
             with continuing(self.wisdom.path, f"less is known of {arm.name}"):
                 for name in names:
@@ -137,7 +188,7 @@ class Knowledge(Guarded):
 
     def _take(self, record: Record, key: CostKey, *, exact: bool) -> None:
         if record.kind == "compile":
-            self.costs.add_compile(key, (*key, record.id), record.seconds, record.x)
+            self.costs.compiling.quote(key, (*key, record.id), record.seconds, record.x)
         elif (record.start, record.dtype) == key[2:] and record.x is not None:
             if record.kind == "knot":
                 self._without_transfer.discard(key)
@@ -149,33 +200,33 @@ class Knowledge(Guarded):
 
     def is_first(self, option: Option) -> bool:
         """Whether the next call of ``option`` is the first of its compilation in this process."""
-        return not self.costs.is_compiled(option.compile_key)
+        return not self.costs.compiling.is_bought(option.compile_key)
 
     def observe(self, request: Request, option: Option, seconds: float, *, first: bool, calls: int) -> None:
-        """Learn from a timed call that stands for ``calls``."""
+        """Learn from a timed call that stands for ``calls`` calls."""
         bucket = request.call.bucket
         if not first:
-            self.chooser.observe(slot_of(request), bucket, option, seconds, first=False, calls=calls)
+            self.chooser.observe(request.slot, bucket, option, seconds, first=False, calls=calls)
             self._keep(request, option, "sample", seconds)
             return
         extra = 0.0 if option.includes_transfer else option.transfer
         run = self.costs.estimate(option.key, bucket, option.x, extra)
-        self.chooser.observe(slot_of(request), bucket, option, seconds, first=True, calls=calls)
+        self.chooser.observe(request.slot, bucket, option, seconds, first=True, calls=calls)
         arm = _arm_of(request, option)
         if arm is not None and arm.spec.compiles == "never" and _is_far_off(seconds, run):
-            # Nothing was compiled, so the next call would take as long: it counts as a run.
+            # Nothing was compiled, so the next call will take as long: count it as a run.
             self.costs.observe(option.key, bucket, option.x, seconds)
             self._keep(request, option, "sample", seconds)
-        # The first call of an arm that compiles nothing is mostly a run, and says nothing to other processes.
+        # The first call of an arm that compiles nothing is mostly a run, of no use to other processes.
         if arm is not None and arm.spec.compiles != "never":
             self._keep(request, option, "compile", seconds if run.source == "none" else max(0.0, seconds - run.seconds))
 
     def tally(self, request: Request, option: Option, calls: int) -> None:
         """Count calls that could not be timed."""
-        self.chooser.tally(slot_of(request), request.call.bucket, option, calls)
+        self.chooser.tally(request.slot, request.call.bucket, option, calls)
 
     def add_knot(self, request: Request, option: Option, seconds: float) -> None:
-        """Take a calibrated time."""
+        """Learn a calibrated time."""
         with self._lock:
             key = cast(CostKey, option.key)
             self._without_transfer.discard(key)
@@ -183,7 +234,7 @@ class Knowledge(Guarded):
             if request.prepared:
                 self._kept_measured.add(key)
             elif request.primitive.prepared_operand is not None:
-                # With a kept transform it takes less: this is what to expect until that is measured.
+                # An upper bound for calls with a cached transform, until those are measured.
                 kept = (f"{key[0]}+prepared", *key[1:])
                 if kept not in self._kept_measured:
                     self._without_transfer.discard(kept)
@@ -191,8 +242,8 @@ class Knowledge(Guarded):
         self._keep(request, option, "knot", seconds)
 
     def add_compile(self, request: Request, option: Option, seconds: float) -> None:
-        """Take what a first call took beyond its run, measured in calibration: not a call of the user's."""
-        self.costs.observe_compile(option.key, option.compile_key, seconds, option.x)
+        """Learn a compile time measured in calibration, outside the user's calls."""
+        self.costs.compiling.buy(option.key, option.compile_key, seconds, option.x)
         self._keep(request, option, "compile", seconds)
 
     def observe_transfer(self, route: str, nbytes: int, seconds: float) -> None:
@@ -202,7 +253,7 @@ class Knowledge(Guarded):
             kind="transfer",
             operation="",
             arm="",
-            fingerprint=_card_fingerprint(_card_of(route)),
+            fingerprint=_gpu_fingerprint(_gpu_of(route)),
             start="",
             dtype="",
             seconds=seconds,
@@ -228,7 +279,7 @@ class Knowledge(Guarded):
         )
 
     def _write_down(self, **facts: Any) -> None:
-        """Hand a measurement to the wisdom; one beyond what a record may hold (an endless name) is known here alone."""
+        """Append a measurement to the wisdom, unless it exceeds the limits of a record (a very long name)."""
         try:
             record = Record(**facts)
         except InvalidInputError as error:
@@ -237,7 +288,7 @@ class Knowledge(Guarded):
         self.wisdom.append([record])
 
     def note_fallback(self, operation: str, failed: str, taken: str, kind: str, error: BaseException) -> None:
-        """Count a fallback; the first of its kind is logged at INFO."""
+        """Count a fallback, and log the first of its kind at INFO."""
         key = operation, failed, kind
         with self._lock:
             self.fallbacks[key] += 1
@@ -254,17 +305,17 @@ class Knowledge(Guarded):
 
 
 def _waiting(arm: Arm) -> float:
-    """How much longer than on a quiet machine an arm may take whose threads wait for one another.
+    """Expected slow-down, on a busy machine, of an arm whose threads wait for each other.
 
-    On two cores with ten busy threads PyTorch took 36 to 60 times as long for a history sum of 16,000 points, and one
-    thread of NumPy 3 times: at every operation the threads wait for the one that the system has put aside.
+    On two cores with ten busy threads, a history sum of 16,000 points took PyTorch 36 to 60 times as long, and one
+    thread of NumPy 3 times: at every operation the threads wait for one that the system does not run.
     """
     load = machine_load()
     threads = arm.on_host and registry.adapter(arm.backend).own_threads
     return 1.0 + load if threads and load > _BUSY else 1.0
 
 
-def _is_far_off(seconds: float, predicted: Estimate) -> bool:
+def _is_far_off(seconds: float, predicted: CostEstimate) -> bool:
     far = _FAR_OFF * predicted.seconds
     return predicted.source != "none" and seconds > far and seconds > predicted.seconds + _MOST_WARMING
 
@@ -274,28 +325,28 @@ def _first(found: Iterable[list[tuple[float, float]]]) -> list[tuple[float, floa
 
 
 def _arm_of(request: Request, option: Option) -> Arm | None:
-    """The arm of an option, if it is still there."""
+    """The arm of an option, if it still exists."""
     return next((known for known in registry.arms(request.call.operation) if known.name == option.arm), None)
 
 
-def _card_of(route: str) -> str:
-    """The card at one end of a route such as ``"host->cuda:0"``."""
+def _gpu_of(route: str) -> str:
+    """The GPU at one end of a route such as ``"host->cuda:0"``."""
     source, _, target = route.partition("->")
     return target if source == "host" else source
 
 
 @functools.cache
-def _card_fingerprint(device: str) -> str:
+def _gpu_fingerprint(device: str) -> str:
     return hardware.fingerprint("transfer", device, "", 1, "")
 
 
-class _Shelf(Guarded):
+class _KnowledgeCache(Guarded):
     """The knowledge objects of this process, by where their wisdom is kept."""
 
     def __init__(self) -> None:
         super().__init__()
         self.known: dict[tuple[Path | None, bool], Knowledge] = {}
-        #: By the setting as it was written: looking up where a user's files are kept takes longer than a decision.
+        #: By the setting as it was written: resolving it takes longer than a decision.
         self.by_setting: dict[tuple[str | None, bool], Knowledge] = {}
 
     def get(self, setting: str | None, frozen: bool) -> Knowledge:
@@ -310,27 +361,25 @@ class _Shelf(Guarded):
         return known
 
 
-_shelf = _Shelf()
+_cache = _KnowledgeCache()
 
 
 def knowledge_for(settings: Settings) -> Knowledge:
-    """The knowledge that these settings name.
-
-    Deterministic runs have one of their own, which nothing is ever added to.
-    """
-    return _shelf.get(settings.wisdom, settings.deterministic)
+    """The knowledge for these settings. Deterministic runs have one of their own, which is never changed."""
+    return _cache.get(settings.wisdom, settings.deterministic)
 
 
 def all_knowledge() -> list[Knowledge]:
     """Every knowledge object of this process."""
-    return list(_shelf.known.values())
+    return list(_cache.known.values())
 
 
 def reset() -> None:
-    """Forget everything that was learned in this process; what is on disk stays."""
-    with _shelf._lock:
-        _shelf.known.clear()
-        _shelf.by_setting.clear()
+    """Forget everything learned in this process; files on disk stay."""
+    with _cache._lock:
+        _cache.known.clear()
+        _cache.by_setting.clear()
+    compile_account.clear()
 
 
 @atexit.register

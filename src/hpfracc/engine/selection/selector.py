@@ -1,29 +1,39 @@
-"""The selector users' code already knows: a thin face of the engine's own decisions, with a history of its own."""
+"""The selector: the engine's decisions for workloads, with a history of reported times."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hpfracc._config import Settings, check_backend, config, current_context, get_settings, refresh_environment, state
+from hpfracc._config import (
+    Settings,
+    check_backend,
+    config,
+    current_context,
+    get_settings,
+    refresh_environment,
+    state,
+    use_backend,
+)
 from hpfracc._environment import check_fraction
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.registry import BackendType
 from hpfracc.engine.memory.budget import allowed, get_budget
-from hpfracc.engine.selection.backend_times import Report, backend_times
+from hpfracc.engine.selection.decide import operation_name, route
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.explain import Explanation
-from hpfracc.engine.selection.history import History, PerformanceRecord
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.monitored import run_monitored
-from hpfracc.engine.selection.routing import operation_name, route
-from hpfracc.engine.selection.wish import wished
+from hpfracc.engine.selection.reports import PerformanceHistory, PerformanceRecord, Report, backend_times
+from hpfracc.engine.selection.request import find_preference
 from hpfracc.engine.workload import WorkloadCharacteristics, as_count, as_shape, bucket_of
-from hpfracc.errors import BackendUnavailableError, InvalidInputError
+from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, InvalidInputError
+from hpfracc.profiling.recorder import shared as spans
 
 if TYPE_CHECKING:
     from hpfracc.engine.selection.regret import RegretReport
@@ -36,10 +46,26 @@ __all__ = [
     "select_optimal_backend",
 ]
 
-#: How often an answer is given again before it is worked out anew: what was learned meanwhile may change it.
-_KEEP = 256
+#: Calls for which an answer is kept before the clock is read, ...
+_CALLS_KEPT = 256
+#: ... and the share of the time since it was worked out that working it out anew may take: what was learned meanwhile
+#: may change it.
+_REVIEW_SHARE = 0.01
 _MOST_ANSWERS = 4096
 _ids = itertools.count(1)
+
+
+class _Answer:
+    """A backend that was selected, and for how long it stands."""
+
+    __slots__ = ("backend", "calls_left", "reports_version", "review_at", "settings_version")
+
+    def __init__(self, backend: BackendType, settings_version: int, reports_version: int, review_at: float) -> None:
+        self.backend = backend
+        self.settings_version = settings_version
+        self.reports_version = reports_version
+        self.review_at = review_at
+        self.calls_left = _CALLS_KEPT
 
 
 class IntelligentBackendSelector:
@@ -74,8 +100,8 @@ class IntelligentBackendSelector:
         }
         self._own = config.check({name: value for name, value in own.items() if value is not None})
         self._id = next(_ids)
-        self._history = History()
-        self._answers: dict[Any, list[Any]] = {}
+        self._history = PerformanceHistory()
+        self._answers: dict[Any, _Answer] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_own": self._own, "_history": self._history}
@@ -126,15 +152,24 @@ class IntelligentBackendSelector:
         except AttributeError:
             raise _no_workload(workload) from None
         answer = self._answers.get(key)
-        if answer is not None and answer[1] > 0 and answer[0] == state.version and answer[3] == backend_times.version:
-            answer[1] -= 1
-            known: BackendType = answer[2]
-            return known
+        if (
+            answer is not None
+            and answer.settings_version == state.version
+            and answer.reports_version == backend_times.version
+        ):
+            if answer.calls_left > 0:
+                answer.calls_left -= 1
+                return answer.backend
+            if time.perf_counter() < answer.review_at:
+                answer.calls_left = _CALLS_KEPT
+                return answer.backend
         versions = get_settings().version, backend_times.version  # before deciding: what changes meanwhile voids it
+        begin = time.perf_counter()
         backend = BackendType(self._decide(workload, preferred_backend).backend)
+        end = time.perf_counter()
         if len(self._answers) >= _MOST_ANSWERS:
             self._answers.clear()
-        self._answers[key] = [versions[0], _KEEP, backend, versions[1]]
+        self._answers[key] = _Answer(backend, *versions, end + (end - begin) / _REVIEW_SHARE)
         return backend
 
     def _decide(self, workload: WorkloadCharacteristics, preferred: Any = None) -> Decision:
@@ -142,8 +177,8 @@ class IntelligentBackendSelector:
             raise _no_workload(workload)
         settings = self.settings
         operation = operation_name(workload)
-        wish = wished(operation, settings, context=current_context().backend, preferred=preferred)
-        return route(workload, settings, wish)
+        preference = find_preference(operation, settings, context=current_context().backend, preferred=preferred)
+        return route(workload, settings, preference)
 
     def explain(self, workload: WorkloadCharacteristics, preferred_backend: Any = None) -> Explanation:
         """Every arm with its predicted time, interval, transfer, compile time, memory, samples; or its refusal."""
@@ -201,14 +236,31 @@ class IntelligentBackendSelector:
             reason = self._refusal(first)
             raise BackendUnavailableError(f"backend {first.value!r} cannot be used ({reason}); use another or AUTO")
 
-        def report(used: BackendType, seconds: float, success: bool) -> None:
-            self.record_performance(used, operation_name, workload.data_size, seconds, success)
-
-        def fell_back(failed: BackendType, taken: BackendType, error: Exception) -> None:
-            knowledge = knowledge_for(self.settings)
-            knowledge.note_fallback(operation_name, failed.value, taken.value, "failed", error)
-
-        return run_monitored(operation_name, func, order, report, fell_back)
+        takes_backend = _takes_backend(func)
+        failures: dict[str, Exception] = {}
+        for place, tried in enumerate(order, start=1):
+            begin = time.perf_counter()
+            try:
+                with (
+                    spans.span(operation_name, "call", metadata={"backend": tried.value}),
+                    use_backend(tried, _banned=frozenset(failures)),
+                ):
+                    result = func(tried) if takes_backend else func()
+            except (TypeError, ValueError):
+                raise
+            except Exception as error:
+                failures[tried.value] = error
+                self.record_performance(tried, operation_name, workload.data_size, time.perf_counter() - begin, False)
+                if place < len(order):
+                    knowledge = knowledge_for(self.settings)
+                    knowledge.note_fallback(operation_name, tried.value, order[place].value, "failed", error)
+            else:
+                self.record_performance(tried, operation_name, workload.data_size, time.perf_counter() - begin, True)
+                return result
+        rows = "; ".join(f"{name}: {registry.describe_failure(error)}" for name, error in failures.items())
+        raise AllBackendsFailedError(
+            f"{operation_name}: every backend failed ({rows}); see the cause of this error for each", failures
+        ) from ExceptionGroup(f"{operation_name}: what each backend raised", list(failures.values()))
 
     def _refusal(self, backend: BackendType) -> str | None:
         if backend.value in self.settings.disabled:
@@ -251,6 +303,21 @@ class IntelligentBackendSelector:
     def calculate_gpu_threshold(self, dtype_size: int = 8) -> int:
         """Elements that fit on the first GPU now, within ``gpu_memory_limit``; 0 without a GPU."""
         return calculate_gpu_threshold(dtype_size, self.gpu_memory_limit)
+
+
+def _takes_backend(function: Callable[..., Any]) -> bool:
+    """Whether ``function`` has exactly one required positional parameter."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some built-in functions have no signature
+        return False
+    required = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and parameter.default is parameter.empty
+    ]
+    return len(required) == 1
 
 
 def _no_workload(value: Any) -> InvalidInputError:

@@ -1,7 +1,7 @@
-"""A* on a lattice, compiled: the quicker search where the number of steps left is a good bound for what they cost.
+"""A* on a lattice, compiled. The faster search where the number of remaining steps is a good bound of their cost.
 
-No primitive of the engine: it stops when it gets there, so that what it looks at depends on the data, and the answer is
-a path of any length. Imported only by a search on a lattice that is large enough.
+Not an engine primitive: it stops at the goal, so its work depends on the data, and the result is a path of any length.
+Imported only by searches on large lattices.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import numpy as np
 from numba import njit, uintp
 
 from hpfracc.engine.backends.numba.heap import push, sink
-from hpfracc.lattice.compiled.steps import NOWHERE, OPTIONS, ROOT, borders, brought_back
+from hpfracc.lattice.compiled.steps import NOWHERE, OPTIONS, ROOT, borders, wrap_index
 
 __all__ = ["astar"]
 
 
 @njit(**OPTIONS)
-def _steps_left(place, target, moore, sides, strides, around):  # type: ignore[no-untyped-def]
-    """Steps to the point with the coordinates ``target`` if nothing stood between."""
+def _steps_left(index, target, moore, sides, strides, around):  # type: ignore[no-untyped-def]
+    """Number of steps to the point with coordinates ``target``, without obstacles."""
     total = 0
     for axis in range(len(sides)):
-        coordinate = place // strides[axis]
-        place -= coordinate * strides[axis]
+        coordinate = index // strides[axis]
+        index -= coordinate * strides[axis]
         left = abs(np.int64(coordinate) - target[axis])
         if (around >> np.uint64(axis)) & np.uint64(1):
             left = min(left, np.int64(sides[axis]) - left)
@@ -33,10 +33,10 @@ def _steps_left(place, target, moore, sides, strides, around):  # type: ignore[n
 
 @njit(**OPTIONS)
 def astar(costs, edges, steps, least, moore, start, goal):  # type: ignore[no-untyped-def]
-    """By which step each point was reached, and at what cost: infinite at the goal where no path leads there.
+    """The step by which each point was reached, and its cost. The goal's cost is infinite if there is no path.
 
-    ``costs`` has one row of points, or one of edges for each forward step; ``least`` is no more than any of them. The
-    bound is rounded, as costs are: what is found costs the least but for a rounding.
+    ``costs`` has one row of points, or one row of edges for each forward step. ``least`` is a lower bound of all costs.
+    The cost found is minimal up to rounding.
     """
     sides, strides, deltas, downs, ups, around = steps
     points, moves = costs.shape[1], uintp(len(deltas))
@@ -53,33 +53,33 @@ def astar(costs, edges, steps, least, moore, start, goal):  # type: ignore[no-un
     found[start], taken[start] = 0.0, ROOT
     bounds[0], items[0] = 0.0, start
     while size > 0:
-        place = items[0]
+        index = items[0]
         size -= 1
         sink(bounds, items, size)
-        if place == goal:
+        if index == goal:
             break
-        if settled[place]:
+        if settled[index]:
             continue
-        settled[place] = True
+        settled[index] = True
         if size + len(deltas) >= capacity:
             bounds, items = np.concatenate((bounds, bounds)), np.concatenate((items, items))
             capacity *= 2
-        first, last = borders(place, sides, strides)
+        first, last = borders(index, sides, strides)
         for move in range(moves):
-            there = place + deltas[move]
+            there = index + deltas[move]
             below, above = first & downs[move], last & ups[move]
             if below | above:
-                there = brought_back(there, below, above, sides, strides, around)
+                there = wrap_index(there, below, above, sides, strides, around)
                 if there == uintp(NOWHERE):
                     continue
             if edges:
-                step = costs[move, place] if move < directions else costs[move - directions, there]
+                step = costs[move, index] if move < directions else costs[move - directions, there]
             else:
                 step = costs[uintp(0), there]
-            total = found[place] + step
+            total = found[index] + step
             if total < found[there]:
                 found[there], taken[there] = total, move
-                # The bound never falls along a way, so that whoever is settled is settled; but for a rounding.
+                # The bound is consistent, so a settled point is reopened only because of rounding.
                 settled[there] = False
                 left = _steps_left(there, target, moore, sides, strides, around)
                 push(bounds, items, size, total + least * left, there)

@@ -1,7 +1,7 @@
-"""Dijkstra's search from both ends on a lattice, compiled: the quicker one where a bound for what is left is weak.
+"""Bidirectional Dijkstra search on a lattice, compiled. The faster search where bounds of the remaining cost are weak.
 
-Two balls of half the radius hold fewer points than one: half of them on a plane, a quarter in space. Points wait in
-rings of buckets as in the engine's whole maps (``engine/backends/numba/kernels/stencil_relax.py``).
+Two balls of half the radius hold fewer points than one ball: half as many in 2D, a quarter in 3D. Points wait in a ring
+of buckets, as in the engine's distance maps (``engine/backends/numba/kernels/stencil_relax.py``).
 """
 
 from __future__ import annotations
@@ -12,66 +12,66 @@ import numpy as np
 from numba import njit, uint64, uintp
 
 from hpfracc.engine.backends.numba.heap import push, sink
-from hpfracc.lattice.compiled.steps import NOWHERE, OPTIONS, ROOT, borders, brought_back
+from hpfracc.lattice.compiled.steps import NOWHERE, OPTIONS, ROOT, borders, wrap_index
 
 __all__ = ["bidirectional"]
 
 _NONE = 2**32 - 1
-#: Places of a side's notes: the bucket whose turn it is, how many points wait, and the first entry that is free.
+#: Indices into a side's state: the current bucket, the number of waiting points, and the first free entry.
 _NOW, _WAITING, _FREE = 0, 1, 2
 
 
 @njit(**OPTIONS)
-def _expand(side, costs, edges, steps, found, taken, heads, entries, heap, notes, inverse, best):  # type: ignore[no-untyped-def]
-    """Settle one bucket of one side: 0 leaves the start, 1 looks back from the goal.
+def _expand(side, costs, edges, steps, found, taken, heads, entries, heap, state, inverse, best):  # type: ignore[no-untyped-def]
+    """Settle the current bucket of one side: 0 searches forward from the start, 1 backward from the goal.
 
-    ``best`` is the cost of the cheapest way found so far, and where its halves meet; ``entries`` and ``heap`` grow. A
-    bucket's points are taken in any order; one that falls again inside it comes again, by a heap.
+    ``best`` is the cost of the cheapest path so far and the point where its halves meet. ``entries`` and ``heap`` may
+    grow. The points of a bucket are processed in any order; one that is improved into the same bucket goes to a heap.
     """
     sides, strides, deltas, downs, ups, around = steps
     moves, mask = uintp(len(deltas)), uintp(len(heads) - 1)
     directions, zero, other = moves // uintp(2), uintp(0), 1 - side
     items, nexts = entries
-    keys, places = heap
-    now, size = uintp(notes[_NOW]), 0
+    keys, indices = heap
+    now, size = uintp(state[_NOW]), 0
     cheapest, meeting = best
     while True:
         entry = uintp(heads[now & mask])
         if entry != uintp(_NONE):
-            place = items[entry]
+            index = items[entry]
             heads[now & mask] = nexts[entry]
-            nexts[entry] = notes[_FREE]
-            notes[_FREE] = entry
-            notes[_WAITING] -= uint64(1)
-            if uintp(found[place, side] * inverse) != now:
-                continue  # it was reached on a shorter way since
+            nexts[entry] = state[_FREE]
+            state[_FREE] = entry
+            state[_WAITING] -= uint64(1)
+            if uintp(found[index, side] * inverse) != now:
+                continue  # a shorter path to it was found since
         elif size > 0:
-            key, place = keys[0], places[0]
+            key, index = keys[0], indices[0]
             size -= 1
-            sink(keys, places, size)
-            if key > found[place, side]:
+            sink(keys, indices, size)
+            if key > found[index, side]:
                 continue
         else:
             break
-        if notes[_WAITING] + moves >= uintp(len(items)):
+        if state[_WAITING] + moves >= uintp(len(items)):
             room = len(items)
             items = np.concatenate((items, items))
             nexts = np.concatenate((nexts, np.arange(room + 1, 2 * room + 1).astype(np.uint32)))
         if size + np.int64(moves) >= len(keys):
-            keys, places = np.concatenate((keys, keys)), np.concatenate((places, places))
-        origin, entering = found[place, side], costs[zero, place]
-        first, last = borders(place, sides, strides)
+            keys, indices = np.concatenate((keys, keys)), np.concatenate((indices, indices))
+        origin, entering = found[index, side], costs[zero, index]
+        first, last = borders(index, sides, strides)
         for move in range(moves):
-            there = place + deltas[move]
+            there = index + deltas[move]
             below, above = first & downs[move], last & ups[move]
             if below | above:
-                there = brought_back(there, below, above, sides, strides, around)
+                there = wrap_index(there, below, above, sides, strides, around)
                 if there == uintp(NOWHERE):
                     continue
             if edges:
-                step = costs[move, place] if move < directions else costs[move - directions, there]
+                step = costs[move, index] if move < directions else costs[move - directions, there]
             else:
-                # Looking back, the way goes from there to here, and pays for entering here.
+                # Backward, the step goes from there to here and pays for entering here.
                 step = entering if side == 1 else costs[zero, there]
             reached = origin + step
             if reached < found[there, side] and reached < cheapest:
@@ -80,53 +80,54 @@ def _expand(side, costs, edges, steps, found, taken, heads, entries, heap, notes
                     cheapest, meeting = reached + found[there, other], there
                 number = uintp(reached * inverse)
                 if number == now:
-                    push(keys, places, size, reached, there)
+                    push(keys, indices, size, reached, there)
                     size += 1
                 else:
-                    entry = uintp(notes[_FREE])
-                    notes[_FREE] = nexts[entry]
+                    entry = uintp(state[_FREE])
+                    state[_FREE] = nexts[entry]
                     items[entry] = there
                     nexts[entry] = heads[number & mask]
                     heads[number & mask] = entry
-                    notes[_WAITING] += uint64(1)
-    notes[_NOW] = now + uintp(1)
-    return (items, nexts), (keys, places), (cheapest, meeting)
+                    state[_WAITING] += uint64(1)
+    state[_NOW] = now + uintp(1)
+    return (items, nexts), (keys, indices), (cheapest, meeting)
 
 
 @njit(**OPTIONS)
-def _side(place, buckets):  # type: ignore[no-untyped-def]
-    """Empty buckets but for the first, in which ``place`` waits; entries and a heap with some room; notes."""
+def _side(index, buckets):  # type: ignore[no-untyped-def]
+    """Initial state of one side: buckets with ``index`` in the first, entries, an empty heap, and counters."""
     room = 4096
     heads = np.full(buckets, _NONE, np.uint32)
     items, nexts = np.empty(room, np.uint64), np.arange(1, room + 1).astype(np.uint32)
-    items[0], nexts[0], heads[0] = place, _NONE, 0
+    items[0], nexts[0], heads[0] = index, _NONE, 0
     return heads, (items, nexts), (np.empty(1024), np.empty(1024, np.uint64)), np.array([0, 1, 1], np.uint64)
 
 
 @njit(**OPTIONS)
 def bidirectional(costs, edges, steps, width, buckets, start, goal):  # type: ignore[no-untyped-def]
-    """By which step each point was reached from either end and at what cost; where both meet, and the cost there.
+    """Search from both ends.
 
-    It is infinite where no path leads from end to end.
+    Returns the step by which each point was reached from either end, the costs, the meeting point and the cost of the
+    path through it, which is infinite if there is no path.
 
-    ``costs`` has one row of points, or one of edges for each forward step; no step is longer than ``buckets - 2`` times
-    ``width``, and ``buckets`` is a power of two.
+    ``costs`` has one row of points, or one row of edges for each forward step. No step costs more than
+    ``(buckets - 2) * width``, and ``buckets`` is a power of two.
     """
     points, inverse = costs.shape[1], 1.0 / width
     found, taken = np.full((points, 2), math.inf), np.empty((points, 2), np.uint32)
     found[start, 0], found[goal, 1] = 0.0, 0.0
     taken[start, 0], taken[goal, 1] = ROOT, ROOT
-    heads0, entries0, heap0, notes0 = _side(start, buckets)
-    heads1, entries1, heap1, notes1 = _side(goal, buckets)
+    heads0, entries0, heap0, state0 = _side(start, buckets)
+    heads1, entries1, heap1, state1 = _side(goal, buckets)
     best = (math.inf, uintp(start)) if start != goal else (0.0, uintp(start))
-    # What has not been settled is at least as far from its end as the bucket whose turn it is.
-    while notes0[_WAITING] > 0 and notes1[_WAITING] > 0 and float(notes0[_NOW] + notes1[_NOW]) * width < best[0]:
-        if notes0[_WAITING] <= notes1[_WAITING]:
+    # Every unsettled point is at least as far from its end as the current bucket.
+    while state0[_WAITING] > 0 and state1[_WAITING] > 0 and float(state0[_NOW] + state1[_NOW]) * width < best[0]:
+        if state0[_WAITING] <= state1[_WAITING]:
             entries0, heap0, best = _expand(
-                0, costs, edges, steps, found, taken, heads0, entries0, heap0, notes0, inverse, best
+                0, costs, edges, steps, found, taken, heads0, entries0, heap0, state0, inverse, best
             )
         else:
             entries1, heap1, best = _expand(
-                1, costs, edges, steps, found, taken, heads1, entries1, heap1, notes1, inverse, best
+                1, costs, edges, steps, found, taken, heads1, entries1, heap1, state1, inverse, best
             )
     return taken, found, best[1], best[0]

@@ -1,4 +1,4 @@
-"""Steps on a lattice, compiled: who lies where a step leads, with one division an axis for all steps of a point."""
+"""Steps on a lattice, compiled: the neighbours of a point, with one division per axis for all of its steps."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 import numpy as np
 from numba import njit, uint64, uintp
 
-from hpfracc.lattice._geometry import Array, Geometry
+from hpfracc.lattice.geometry import Array, Geometry
 
-__all__ = ["NOWHERE", "OPTIONS", "ROOT", "borders", "brought_back", "make_steps", "way_back"]
+__all__ = ["NOWHERE", "OPTIONS", "ROOT", "borders", "make_steps", "trace_back", "wrap_index"]
 
 OPTIONS: dict[str, Any] = {"nogil": True, "cache": True}
-#: Where a step leads that leaves the lattice.
+#: Index that stands for a point outside the lattice.
 NOWHERE = 2**64 - 1
-#: The step by which the first point of a search was reached.
+#: Marks the first point of a search, which no step reached.
 ROOT = 2**32 - 1
 
 Steps = tuple[Array, Array, Array, Array, Array, np.uint64]
 
 
 def make_steps(geometry: Geometry) -> Steps:
-    """What the compiled searches know of a lattice, as arrays.
+    """A lattice as the arrays that the compiled searches use.
 
-    Sides and strides; of each step (the forward ones, then their opposites) by how much it moves an index, and the axes
-    along which it goes down and up; and the axes that are periodic. Axes are the bits of one number.
+    Sides and strides; for each step (the forward ones, then their opposites) the change of the index, and the axes
+    along which it decreases and increases a coordinate; and the periodic axes. Sets of axes are bit masks.
     """
     ahead = np.asarray(geometry.forward, np.int64)
     offsets = np.concatenate((ahead, -ahead))
@@ -33,7 +33,7 @@ def make_steps(geometry: Geometry) -> Steps:
     return (
         np.asarray(geometry.shape, np.int64).view(np.uint64),
         strides.view(np.uint64),
-        # Unsigned, for an index that may be negative is looked at twice; going back is going round.
+        # Unsigned, because signed indices cost an extra check for wraparound; negative changes rely on overflow.
         (offsets @ strides).view(np.uint64),
         (bits * (offsets < 0).astype(np.uint64)).sum(1, dtype=np.uint64),
         (bits * (offsets > 0).astype(np.uint64)).sum(1, dtype=np.uint64),
@@ -42,12 +42,12 @@ def make_steps(geometry: Geometry) -> Steps:
 
 
 @njit(**OPTIONS)
-def borders(place, sides, strides):  # type: ignore[no-untyped-def]
-    """The axes along which a point is the first one, and those along which it is the last."""
+def borders(index, sides, strides):  # type: ignore[no-untyped-def]
+    """Bit masks of the axes along which a point is the first, and of those along which it is the last."""
     first, last, bit = uint64(0), uint64(0), uint64(1)
     for axis in range(len(sides)):
-        coordinate = place // strides[axis]
-        place -= coordinate * strides[axis]
+        coordinate = index // strides[axis]
+        index -= coordinate * strides[axis]
         if coordinate == 0:
             first |= bit
         if coordinate + uintp(1) == sides[axis]:
@@ -57,8 +57,8 @@ def borders(place, sides, strides):  # type: ignore[no-untyped-def]
 
 
 @njit(**OPTIONS)
-def brought_back(there, below, above, sides, strides, around):  # type: ignore[no-untyped-def]
-    """The index of a point beyond the first or the last one along some axes: on their other side, or nowhere."""
+def wrap_index(there, below, above, sides, strides, around):  # type: ignore[no-untyped-def]
+    """Index of a point beyond an end of some axes: wrapped around periodic axes, or ``NOWHERE``."""
     if (below | above) & ~around:
         return uintp(NOWHERE)
     bit = uint64(1)
@@ -72,21 +72,21 @@ def brought_back(there, below, above, sides, strides, around):  # type: ignore[n
 
 
 @njit(**OPTIONS)
-def way_back(taken, place, steps):  # type: ignore[no-untyped-def]
-    """From a place to the first point of a search, by the steps that were taken the other way."""
+def trace_back(taken, index, steps):  # type: ignore[no-untyped-def]
+    """Path from a point back to the start of the search, following the steps taken in reverse."""
     sides, strides, deltas, downs, ups, around = steps
     directions, moves = uintp(len(deltas) // 2), uintp(len(deltas))
     found, count = np.empty(64, np.uint64), 0
     while True:
         if count == len(found):
             found = np.concatenate((found, found))
-        found[count] = place
+        found[count] = index
         count += 1
-        if taken[place] == ROOT:
+        if taken[index] == ROOT:
             return found[:count]
-        move = (uintp(taken[place]) + directions) % moves
-        first, last = borders(place, sides, strides)
+        move = (uintp(taken[index]) + directions) % moves
+        first, last = borders(index, sides, strides)
         below, above = first & downs[move], last & ups[move]
-        place += deltas[move]
+        index += deltas[move]
         if below | above:
-            place = brought_back(place, below, above, sides, strides, around)
+            index = wrap_index(index, below, above, sides, strides, around)

@@ -183,7 +183,7 @@ class Chart {
           pen.fillRect(x, y, wide, ROW - 2);
           pen.globalAlpha = this.wanted !== null && !many ? 0.35 : 1;
         }
-        if (p.seldom[at] && p.seldom[at].error && wide > 2) { pen.fillStyle = ink.fallback; pen.fillRect(x, y + ROW - 5, wide, 3); }
+        if (p.rare[at] && p.rare[at].error && wide > 2) { pen.fillStyle = ink.fallback; pen.fillRect(x, y + ROW - 5, wide, 3); }
         if (wide > 34) {
           pen.fillStyle = ink.bar;
           pen.save();

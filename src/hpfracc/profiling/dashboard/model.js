@@ -10,7 +10,7 @@ function packDocument(given) {
   if (given.version !== 1) throw new Error('a profile of version ' + given.version + ', and this page reads version 1');
   const names = new Map(), kinds = new Map(), places = new Map();
   const columns = { name: [], kind: [], parent: [], lane: [], start: [], duration: [], own: [] };
-  const devices = [], memory = [], seldom = {};
+  const devices = [], memory = [], rare = {};
   const number = (map, key) => { if (!map.has(key)) map.set(key, map.size); return map.get(key); };
   given.spans.forEach((span, place) => places.set(span.id, place));
   given.spans.forEach((span, place) => {
@@ -29,11 +29,11 @@ function packDocument(given) {
     for (const key of ['bytes', 'error', 'metadata', 'decision', 'transfer_ns', 'compile_ns', 'device_busy_ns', 'device_idle_ns']) {
       if (key in span) more[key] = span[key];
     }
-    if (Object.keys(more).length) seldom[place] = more;
+    if (Object.keys(more).length) rare[place] = more;
   });
   const head = { ...given };
   delete head.spans;
-  return { head, names: [...names.keys()], kinds: [...kinds.keys()], columns, devices, memory, seldom };
+  return { head, names: [...names.keys()], kinds: [...kinds.keys()], columns, devices, memory, rare };
 }
 
 class Profile {
@@ -42,7 +42,7 @@ class Profile {
     this.names = packed.names;
     this.kinds = packed.kinds;
     this.memory = packed.memory;
-    this.seldom = packed.seldom;
+    this.rare = packed.rare;
     const c = packed.columns;
     this.count = c.start.length;
     this.name = Int32Array.from(c.name);

@@ -54,7 +54,7 @@ const TIMINGS = { 'at most': 'the device was idle by its end, so this is an uppe
 function describe(profile, at) {
   if (at < 0) return [element('span', { class: 'soft' }, 'Point at a span, or choose one with the keyboard.')];
   const told = [element('b', {}, profile.nameOf(at)), ' (' + profile.kindOf(at) + '): ' + seconds(profile.duration(at)) + ', ' + seconds(profile.own[at]) + ' its own'];
-  const part = profile.onDevice.get(at), more = profile.seldom[at] || {};
+  const part = profile.onDevice.get(at), more = profile.rare[at] || {};
   if (part) {
     told.push('; on ' + part.device + ' ');
     if (part.ns !== null && part.ns !== undefined) told.push(seconds(part.ns));
@@ -92,7 +92,7 @@ function fillMemory(profile) {
 
 function fillDecisions(profile) {
   const decisions = profile.head.decisions, calls = new Map();
-  for (const more of Object.values(profile.seldom)) if (more.decision !== undefined) calls.set(more.decision, (calls.get(more.decision) || 0) + 1);
+  for (const more of Object.values(profile.rare)) if (more.decision !== undefined) calls.set(more.decision, (calls.get(more.decision) || 0) + 1);
   put($('decisions-words'), decisions.length ? 'Each kind of call once, with the arm that did it and why; open one for every arm that was weighed.' : 'No engine call was recorded.');
   put($('decision-list'), ...decisions.slice(0, 200).map((decision, number) => {
     const shape = (decision.shape || []).join(' x ') || 'scalar', count = calls.get(number) || 0;

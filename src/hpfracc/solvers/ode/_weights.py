@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.operators._namespace import NUMPY
+from hpfracc._xp import NUMPY
 from hpfracc.operators._sequences import power_differences, second_differences, tangent_defects
 from hpfracc.operators._weights import kept_weights
 

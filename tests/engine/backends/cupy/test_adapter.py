@@ -1,4 +1,4 @@
-"""CuPy's adapter, as far as it goes without a card."""
+"""CuPy's adapter, as far as it goes without a GPU."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_direct_sums_are_for_short_signals(points: int, refused: bool):
 
 
 def test_no_driver_means_no_devices(monkeypatch: pytest.MonkeyPatch):
-    """CuPy without a card is a backend without devices, not an error."""
+    """CuPy without a GPU is a backend without devices, not an error."""
 
     class CUDARuntimeError(RuntimeError):
         pass

@@ -1,4 +1,4 @@
-"""CuPy on a card: moves, timers, memory, and non-finite samples."""
+"""CuPy on a GPU: moves, timers, memory, and non-finite samples."""
 
 from __future__ import annotations
 

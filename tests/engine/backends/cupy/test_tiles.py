@@ -1,4 +1,4 @@
-"""Relaxation by tiles, without a card: the kernel's own source on the host, in rounds as they are queued on one."""
+"""Relaxation by tiles, without a GPU: the kernel's own source on the host, in rounds as they are queued on one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hpfracc.engine.backends.numpy.kernels.stencil_relax import by_csgraph
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 from tests.helpers.cuda_on_host import COMPILER, compile_kernels
+from tests.helpers.thinned import thinned
 from tests.helpers.tolerance import bound, disagreement
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
@@ -49,7 +50,7 @@ def by_tiles(
     periodic: Any = False,
     edges: bool = False,
 ) -> tuple[np.ndarray, int]:
-    """What the card would answer, and how many tiles it would have worked on."""
+    """What the GPU would answer, and how many tiles it would have worked on."""
     shape = costs.shape[1:] if edges else costs.shape
     run = kernels[name_of(str(start.dtype), len(shape), neighbourhood, edges)]
     found = np.where(np.isfinite(start), start, np.inf).astype(start.dtype).reshape(-1, *shape)
@@ -75,6 +76,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("dtype", "case"), CASES, ids=[f"{case.name}-{dtype}" for dtype, case in CASES])
+@thinned(lambda dtype: dtype == "float64")
 def test_cases_of_the_contract(kernels: Kernels, dtype: str, case: Any) -> None:
     """The reference's answer in every case that all kernels are held to."""
     primitive = PRIMITIVES["stencil_relax"]
@@ -94,6 +96,7 @@ SHAPES = [(2500,), (33, 70), (64, 31), (1, 100), (2, 40), (3, 65), (9, 1, 40), (
 @pytest.mark.parametrize(
     ("neighbourhood", "periodic"), [("von_neumann", False), ("von_neumann", True), ("moore", True)]
 )
+@thinned(one_in=3)
 def test_lattices_of_several_tiles(kernels: Kernels, shape: Any, edges: bool, neighbourhood: str, periodic: bool):
     """SciPy's Dijkstra, with obstacles, free steps and two sources, across and around tiles."""
     generator = np.random.default_rng(math.prod(shape) + edges)

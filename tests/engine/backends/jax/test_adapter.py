@@ -173,7 +173,7 @@ TOUCH = "from hpfracc.engine.backends.jax.adapter import ADAPTER; ADAPTER.device
     ],
     ids=["we start JAX", "the user decided", "the user started JAX"],
 )
-def test_the_card_is_not_taken_at_first_use(code: str, variables: dict[str, Any], expected: str):
+def test_the_gpu_is_not_taken_at_first_use(code: str, variables: dict[str, Any], expected: str):
     """Preallocation is switched off where we are the ones who start JAX, and left alone elsewhere."""
     assert run_python(code, **variables) == expected
 

@@ -85,7 +85,7 @@ def test_deterministic_mode(algorithm: str):
 
 @each_algorithm
 def test_gradients(algorithm: str):
-    """Once and twice, on the card."""
+    """Once and twice, on the GPU."""
     pair = [torch.randn(shape, dtype=torch.float64, device="cuda", requires_grad=True) for shape in ((5,), (2, 12))]
     assert torch.autograd.gradcheck(KERNELS[algorithm].run, pair, fast_mode=True)
     assert torch.autograd.gradgradcheck(KERNELS[algorithm].run, pair, fast_mode=True)

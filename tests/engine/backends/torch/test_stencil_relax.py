@@ -8,20 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.thinned import thinned
+
 torch = pytest.importorskip("torch")
 
 from hpfracc.engine.backends.numpy.kernels.stencil_relax import by_csgraph  # noqa: E402
-from hpfracc.engine.backends.torch import card  # noqa: E402
+from hpfracc.engine.backends.torch import gpu_memory  # noqa: E402
 from hpfracc.engine.backends.torch.kernels import stencil_relax  # noqa: E402
-from hpfracc.engine.primitives._stencils import forward_offsets  # noqa: E402
+from hpfracc.engine.numerics.stencils import forward_offsets  # noqa: E402
 
 
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few points each, so that small lattices have many."""
-    monkeypatch.setattr(card, "_SIDES", {1: 16, 2: 8, 3: 4})
-    monkeypatch.setattr(card, "_SMALLEST_SIDE", 2)
-    monkeypatch.setattr(card, "_LEAST_TILES", 5)
+    monkeypatch.setattr(gpu_memory, "_SIDES", {1: 16, 2: 8, 3: 4})
+    monkeypatch.setattr(gpu_memory, "_SMALLEST_SIDE", 2)
+    monkeypatch.setattr(gpu_memory, "_LEAST_TILES", 5)
 
 
 @pytest.mark.usefixtures("small_tiles")
@@ -29,6 +31,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("edges", [False, True], ids=["points", "edges"])
 @pytest.mark.parametrize("neighbourhood", ["von_neumann", "moore"])
 @pytest.mark.parametrize("periodic", ["none", "all", "every other"])
+@thinned(one_in=4)
 def test_tiles_are_scipy_s_dijkstra(shape: Any, edges: bool, neighbourhood: str, periodic: str):
     """Obstacles, free steps, costs that are none, two maps of one and two sources: across tiles and around."""
     wraps = tuple(periodic == "all" or (periodic == "every other" and axis % 2 == 0) for axis in range(len(shape)))

@@ -1,4 +1,4 @@
-"""Moves between NumPy and CUDA, on a card that is played by the host: order of streams, bounds, what is shared."""
+"""Moves between NumPy and CUDA, on a GPU that is played by the host: order of streams, bounds, what is shared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpfracc.engine.backends.torch import transfers  # noqa: E402
 from hpfracc.engine.memory.staging import PinnedLedger, StagingRing  # noqa: E402
 
 
-class FakeCard:
+class FakeGPU:
     """Streams and events that do everything at once and keep a diary."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,97 +24,97 @@ class FakeCard:
         self.current = "caller"
         self.pinned: set[int] = set()
         self.lockable = True
-        card = self
+        gpu = self
 
         class Stream:
             def __init__(self, name: Any) -> None:
                 self.name = str(name)
 
             def wait_event(self, event: Any) -> None:
-                card.diary.append((self.name, "waits for", event.after))
+                gpu.diary.append((self.name, "waits for", event.after))
 
             def wait_stream(self, other: Any) -> None:
-                card.diary.append((self.name, "waits for", other.name))
+                gpu.diary.append((self.name, "waits for", other.name))
 
         class Event:
             after = "nothing"
 
             def record(self) -> None:
-                self.after = card.current
+                self.after = gpu.current
 
             def synchronize(self) -> None:
-                card.diary.append(("host", "waits for", self.after))
+                gpu.diary.append(("host", "waits for", self.after))
 
         @contextlib.contextmanager
         def stream(entered: Any) -> Iterator[None]:
-            before, card.current = card.current, entered.name
+            before, gpu.current = gpu.current, entered.name
             yield
-            card.current = before
+            gpu.current = before
 
         empty = torch.empty
 
         def allocate(*shape: Any, pin_memory: bool = False, **options: Any) -> Any:
-            if pin_memory and not card.lockable:
+            if pin_memory and not gpu.lockable:
                 raise RuntimeError("CUDA error: out of memory")
             made = empty(*shape, **options)
             if pin_memory:
-                card.pinned.add(made.data_ptr())
+                gpu.pinned.add(made.data_ptr())
             return made
 
         def record_stream(tensor: Any, entered: Any) -> None:
-            card.diary.append((entered.name, "uses what was made on", card.current))
+            gpu.diary.append((entered.name, "uses what was made on", gpu.current))
 
         monkeypatch.setattr(torch.cuda, "Stream", Stream)
         monkeypatch.setattr(torch.cuda, "Event", Event)
         monkeypatch.setattr(torch.cuda, "stream", stream)
-        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream(card.current))
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream(gpu.current))
         monkeypatch.setattr(torch, "empty", allocate)
         monkeypatch.setattr(torch.Tensor, "record_stream", record_stream)
-        monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: tensor.data_ptr() in card.pinned)
+        monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: tensor.data_ptr() in gpu.pinned)
 
 
 @pytest.fixture
-def card(monkeypatch: pytest.MonkeyPatch) -> FakeCard:
-    return FakeCard(monkeypatch)
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGPU:
+    return FakeGPU(monkeypatch)
 
 
 @pytest.fixture
-def lane(card: FakeCard) -> transfers.Lane:
+def lane(gpu: FakeGPU) -> transfers.Lane:
     ring = StagingRing(transfers.CudaLink(), slots=2, chunk=4096)
     made = transfers.Lane(torch.device("cpu"), ring, PinnedLedger(2**20))
     made.inward.name, made.outward.name = "inward", "outward"
     return made
 
 
-def test_upload_through_the_ring(card: FakeCard, lane: transfers.Lane):
+def test_upload_through_the_ring(gpu: FakeGPU, lane: transfers.Lane):
     """Bytes arrive; the caller's stream waits for the copies and for nothing else, and owns a share in the memory."""
     source = torch.arange(2000, dtype=torch.float64)
     target = lane.upload(source)
     assert torch.equal(target, source)
     assert target.data_ptr() != source.data_ptr()
-    assert ("caller", "uses what was made on", "inward") in card.diary
-    assert card.diary[-1] == ("caller", "waits for", "inward")
-    assert ("inward", "waits for", "caller") not in card.diary
+    assert ("caller", "uses what was made on", "inward") in gpu.diary
+    assert gpu.diary[-1] == ("caller", "waits for", "inward")
+    assert ("inward", "waits for", "caller") not in gpu.diary
 
 
-def test_upload_of_pinned_memory(card: FakeCard, lane: transfers.Lane):
+def test_upload_of_pinned_memory(gpu: FakeGPU, lane: transfers.Lane):
     """What is pinned already needs no staging, but the host waits, for its owner may change it next."""
     source = torch.empty(2000, dtype=torch.float64, pin_memory=True).copy_(torch.arange(2000))
-    card.diary.clear()
+    gpu.diary.clear()
     assert torch.equal(lane.upload(source), source)
-    assert card.diary[-2:] == [("caller", "waits for", "inward"), ("host", "waits for", "inward")]
-    assert card.diary.count(("host", "waits for", "inward")) == 1
+    assert gpu.diary[-2:] == [("caller", "waits for", "inward"), ("host", "waits for", "inward")]
+    assert gpu.diary.count(("host", "waits for", "inward")) == 1
 
 
-def test_download_into_pinned_memory(card: FakeCard, lane: transfers.Lane):
+def test_download_into_pinned_memory(gpu: FakeGPU, lane: transfers.Lane):
     """The result is the pinned memory itself, written after the caller's work and complete on return."""
     source = torch.arange(2000, dtype=torch.float64).reshape(20, 100)
     result = lane.download(source)
     np.testing.assert_array_equal(result, source.numpy())
-    assert result.ctypes.data in card.pinned
+    assert result.ctypes.data in gpu.pinned
     assert result.flags.writeable
-    assert card.diary[0] == ("outward", "waits for", "caller")
-    assert card.diary[-1] == ("host", "waits for", "outward")
+    assert gpu.diary[0] == ("outward", "waits for", "caller")
+    assert gpu.diary[-1] == ("host", "waits for", "outward")
 
 
 def test_downloads_are_counted_until_the_last_view_dies(lane: transfers.Lane):
@@ -131,16 +131,16 @@ def test_downloads_are_counted_until_the_last_view_dies(lane: transfers.Lane):
 
 
 @pytest.mark.parametrize("why", ["bound", "system"])
-def test_download_without_pinned_memory(card: FakeCard, lane: transfers.Lane, why: str):
+def test_download_without_pinned_memory(gpu: FakeGPU, lane: transfers.Lane, why: str):
     """Where the bound or the system refuses pinned memory, the ring brings the same bytes into fresh memory."""
     if why == "bound":
         lane.ledger = PinnedLedger(1000)
     else:
-        card.lockable = False
+        gpu.lockable = False
     source = torch.randn(2000, dtype=torch.complex128)
     result = lane.download(source)
     np.testing.assert_array_equal(result, source.numpy())
-    assert result.ctypes.data not in card.pinned
+    assert result.ctypes.data not in gpu.pinned
     assert result.flags.owndata
     assert lane.ledger.held == 0
 

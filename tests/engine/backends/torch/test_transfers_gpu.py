@@ -71,7 +71,7 @@ def test_layouts(layout: str):
 
 
 def test_source_may_change_after_upload():
-    """The array is its owner's again when ``from_host`` returns, pinned or not, though the card may still copy."""
+    """The array is its owner's again when ``from_host`` returns, pinned or not, though the GPU may still copy."""
     torch.cuda._sleep(200_000_000)  # keep the caller's stream busy
     pageable = numbers(4 * 10**6)
     pinned = ADAPTER.to_host(ADAPTER.from_host(pageable, DEVICE))
@@ -190,7 +190,7 @@ def test_free_bytes_counts_the_pool():
 
 
 def test_out_of_memory_is_recognised():
-    """What the card raises when asked for too much."""
+    """What the GPU raises when asked for too much."""
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**50, dtype=torch.uint8, device=DEVICE)
     assert ADAPTER.is_out_of_memory(caught.value)

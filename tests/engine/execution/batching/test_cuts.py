@@ -11,8 +11,8 @@ import pytest
 from hpfracc.engine.execution.batching.overlap import choose_blocks, convolve_block
 from hpfracc.engine.execution.batching.sizes import Prediction
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives._cuts import Cut
 from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.engine.primitives.cuts import Cut
 
 
 def piece(array: Any, axis: int | None, begin: int, end: int) -> Any:

@@ -17,7 +17,7 @@ import pytest
 from hpfracc.engine.selection.wisdom import Wisdom
 from hpfracc.engine.selection.wisdom.document import encode_journal_head, encode_lines, encode_merged
 from hpfracc.engine.selection.wisdom.folder import list_files, read_folder
-from hpfracc.engine.selection.wisdom.location import Layout
+from hpfracc.engine.selection.wisdom.location import WisdomLayout
 from tests.helpers.forked import run_in_child
 from tests.helpers.measured import ids, samples
 
@@ -50,7 +50,7 @@ def before_each_step(act: Callable[[int], None]) -> Iterator[None]:
 def abandoned_journal(folder: Path, count: int) -> set[str]:
     """A journal whose writer has ended, and what it acknowledged."""
     records = samples(count)
-    Layout(folder).new_journal().write_bytes(encode_journal_head() + encode_lines(records))
+    WisdomLayout(folder).new_journal().write_bytes(encode_journal_head() + encode_lines(records))
     return ids(records)
 
 
@@ -59,13 +59,13 @@ def scene(folder: Path) -> set[str]:
     folder.mkdir()
     first, second = samples(3), samples(3)
     for part in (first, second):
-        Layout(folder).new_generation().write_bytes(encode_merged(part))
-    Layout(folder).merged.write_bytes(encode_merged(first))
+        WisdomLayout(folder).new_generation().write_bytes(encode_merged(part))
+    WisdomLayout(folder).merged.write_bytes(encode_merged(first))
     return ids(first + second) | abandoned_journal(folder, 2) | abandoned_journal(folder, 2)
 
 
 def on_disk(folder: Path) -> set[str]:
-    return set(read_folder(Layout(folder)).records)
+    return set(read_folder(WisdomLayout(folder)).records)
 
 
 def count_steps(folder: Path) -> int:
@@ -90,7 +90,7 @@ def test_no_moment_at_which_anything_is_missing(tmp_path):
         Wisdom(tmp_path / "w").merge()
     assert len(seen) > 20
     assert on_disk(tmp_path / "w") == acknowledged
-    assert [kind for _, kind in list_files(Layout(tmp_path / "w"))] == ["generation", "merged"]
+    assert [kind for _, kind in list_files(WisdomLayout(tmp_path / "w"))] == ["generation", "merged"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

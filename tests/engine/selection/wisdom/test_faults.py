@@ -13,7 +13,7 @@ from hpfracc._files import temporary
 from hpfracc.engine.selection.wisdom import Wisdom, folder, journal, reset_warnings, store
 from hpfracc.engine.selection.wisdom.document import encode_journal_head, encode_lines, encode_merged
 from hpfracc.engine.selection.wisdom.folder import list_files
-from hpfracc.engine.selection.wisdom.location import Layout
+from hpfracc.engine.selection.wisdom.location import WisdomLayout
 from hpfracc.errors import WisdomWarning
 from tests.helpers.measured import ids, samples
 from tests.helpers.warned import collected
@@ -27,7 +27,7 @@ def unwarned():
 
 
 def files(folder, kind):
-    return [path for path, found in list_files(Layout.of(folder)) if found == kind]
+    return [path for path, found in list_files(WisdomLayout.of(folder)) if found == kind]
 
 
 @pytest.mark.parametrize("left", [0.0, 0.1, 0.5, 0.9, 0.995])
@@ -84,7 +84,7 @@ def test_garbage_in_the_merged_file(tmp_path, data):
 def test_a_bad_line_in_a_journal_is_counted(tmp_path):
     """Its neighbours are read, the summary counts it, and the journal is set aside with a warning once it is merged."""
     records = samples(2)
-    path = Layout(tmp_path).new_journal()
+    path = WisdomLayout(tmp_path).new_journal()
     path.write_bytes(
         encode_journal_head() + encode_lines(records[:1]) + b"{bad\n" + encode_lines(records[1:]) + b'{"to'
     )
@@ -239,7 +239,7 @@ def test_an_idle_journal_is_begun_anew(tmp_path, monkeypatch):
 def test_when_a_journal_is_abandoned(tmp_path, monkeypatch, host, locks, age, removed):
     """Another machine's, or one where there are no locks, only when it was untouched for a day; its records stay."""
     records = samples(2)
-    layout = Layout(tmp_path)
+    layout = WisdomLayout(tmp_path)
     path = layout.new_journal()
     if host == "elsewhere":
         path = path.with_name(f"journal-elsewhere-1-{'0' * 16}.jsonl")
@@ -272,17 +272,17 @@ def test_a_living_writer_s_journal_is_never_abandoned(tmp_path):
 
 def test_a_journal_that_grew_after_it_was_read_stays(tmp_path):
     """What was not read is not removed, even if its writer has ended since."""
-    path = Layout(tmp_path).new_journal()
+    path = WisdomLayout(tmp_path).new_journal()
     data = encode_journal_head() + encode_lines(samples(2))
     path.write_bytes(data)
-    assert not journal.remove_if_abandoned(path, len(data) - 1, Layout(tmp_path))
-    assert journal.remove_if_abandoned(path, len(data), Layout(tmp_path))
-    assert not journal.remove_if_abandoned(path, len(data), Layout(tmp_path))
+    assert not journal.remove_if_abandoned(path, len(data) - 1, WisdomLayout(tmp_path))
+    assert journal.remove_if_abandoned(path, len(data), WisdomLayout(tmp_path))
+    assert not journal.remove_if_abandoned(path, len(data), WisdomLayout(tmp_path))
 
 
 def test_leftovers_of_killed_writers_go_when_they_are_old(tmp_path):
     """A file that was never renamed is removed after an hour; a fresh one may still be renamed."""
-    old, fresh = temporary(Layout(tmp_path).merged), temporary(Layout(tmp_path).new_generation())
+    old, fresh = temporary(WisdomLayout(tmp_path).merged), temporary(WisdomLayout(tmp_path).new_generation())
     for path in (old, fresh):
         path.write_text("{")
     os.utime(old, (0, 0))
@@ -296,7 +296,7 @@ def test_leftovers_of_killed_writers_go_when_they_are_old(tmp_path):
 def test_another_user_s_file_is_neither_read_nor_removed(tmp_path, monkeypatch):
     """A generation that cannot be opened stays, and the others are merged."""
     parts = [samples(2), samples(3), samples(4)]
-    theirs, *ours = [Layout(tmp_path).new_generation() for _ in parts]
+    theirs, *ours = [WisdomLayout(tmp_path).new_generation() for _ in parts]
     for path, records in zip((theirs, *ours), parts, strict=True):
         path.write_bytes(encode_merged(records))
     real = folder.read_plain

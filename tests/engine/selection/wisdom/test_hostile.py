@@ -20,7 +20,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
 from hpfracc.engine.selection.wisdom import Wisdom, document, reset_warnings
 from hpfracc.engine.selection.wisdom.document import encode_journal_head, encode_lines, encode_merged
-from hpfracc.engine.selection.wisdom.location import Layout
+from hpfracc.engine.selection.wisdom.location import WisdomLayout
 from hpfracc.errors import WisdomError, WisdomWarning
 from tests.helpers.measured import ids, sample, samples
 from tests.helpers.processes import start_python
@@ -53,7 +53,7 @@ def facts(rng=None, **changes):
 
 
 def journal(folder, *lines):
-    path = Layout(folder).new_journal()
+    path = WisdomLayout(folder).new_journal()
     path.write_bytes(encode_journal_head() + b"".join(line + b"\n" for line in lines))
     return path
 
@@ -113,7 +113,7 @@ def test_the_bounds_themselves_can_be_estimated_with(place):
 @pytest.mark.parametrize("thing", ["fifo", "folder", "socket", "link to a fifo", "endless"])
 def test_only_plain_files_are_opened(place, kind, thing, monkeypatch):
     """What is no plain file, or far too large, is put aside unopened with a warning; wisdom is kept all the same."""
-    layout = Layout(place)
+    layout = WisdomLayout(place)
     path = {"merged": layout.merged, "generation": layout.new_generation(), "journal": layout.new_journal()}[kind]
     if thing == "fifo":
         os.mkfifo(path)
@@ -240,7 +240,7 @@ def run_bound(code, folder, *arguments):
         code, *arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         preexec_fn=bound_by_permissions,
     ) as process:  # fmt: skip
-        out = process.communicate(timeout=120)[0]
+        out = process.communicate(timeout=500)[0]
     if process.returncode == 77:
         pytest.skip("permissions do not apply to this user")
     assert process.returncode == 0, out
@@ -350,7 +350,7 @@ def line(rng):
 
 def litter(rng, folder):
     """Put a few hostile files of ours into the folder."""
-    layout = Layout(folder)
+    layout = WisdomLayout(folder)
     for _ in range(rng.randint(1, 4)):
         path = rng.choice((layout.merged, layout.new_generation(), layout.new_journal(), layout.new_journal()))
         if os.path.lexists(path):

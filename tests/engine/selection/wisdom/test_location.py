@@ -9,7 +9,7 @@ import pytest
 
 from hpfracc._files import temporary
 from hpfracc.engine.selection.wisdom import reset_warnings, resolve_path
-from hpfracc.engine.selection.wisdom.location import Layout
+from hpfracc.engine.selection.wisdom.location import WisdomLayout
 from hpfracc.errors import ConfigurationError, WisdomWarning
 from tests.helpers.processes import run_python
 
@@ -62,15 +62,15 @@ def test_an_account_without_a_home(monkeypatch):
 
 def test_a_folder_and_its_merged_file_are_the_same_place(tmp_path):
     """Naming the folder or the wisdom.json in it gives the same files; a folder may be called something.json."""
-    assert Layout.of(tmp_path) == Layout.of(tmp_path / "wisdom.json")
-    assert Layout.of(tmp_path / "lab.json") == Layout(tmp_path, "lab")
+    assert WisdomLayout.of(tmp_path) == WisdomLayout.of(tmp_path / "wisdom.json")
+    assert WisdomLayout.of(tmp_path / "lab.json") == WisdomLayout(tmp_path, "lab")
     (tmp_path / "odd.json").mkdir()
-    assert Layout.of(tmp_path / "odd.json") == Layout(tmp_path / "odd.json")
+    assert WisdomLayout.of(tmp_path / "odd.json") == WisdomLayout(tmp_path / "odd.json")
 
 
 def test_every_name_is_recognised_and_no_other():
     """Each kind of file is told by its name, in its own place only: two merged files may share a folder."""
-    ours, theirs = Layout(Path("x")), Layout(Path("x"), "lab")
+    ours, theirs = WisdomLayout(Path("x")), WisdomLayout(Path("x"), "lab")
     for layout, other in ((ours, theirs), (theirs, ours)):
         names = {
             "merged": layout.merged.name,
@@ -88,7 +88,7 @@ def test_every_name_is_recognised_and_no_other():
 
 def test_journals_of_other_machines_are_told_apart(monkeypatch):
     """A journal's name begins with its host's, and a host whose name begins alike is another."""
-    layout = Layout(Path("x"))
+    layout = WisdomLayout(Path("x"))
     mine = layout.new_journal()
     assert layout.is_from_here(mine)
     host = mine.name.split("-")[1]

@@ -10,7 +10,7 @@ import pytest
 
 from hpfracc.engine.selection.wisdom import Wisdom
 from hpfracc.engine.selection.wisdom.folder import list_files
-from hpfracc.engine.selection.wisdom.location import Layout
+from hpfracc.engine.selection.wisdom.location import WisdomLayout
 from tests.helpers.processes import start_python
 
 pytest.importorskip("fcntl", reason="this system has no flock")
@@ -19,7 +19,7 @@ pytest.importorskip("fcntl", reason="this system has no flock")
 WRITER = """
 import sys
 from pathlib import Path
-from hpfracc.engine.selection.records import Record
+from hpfracc.engine.selection.wisdom.records import Record
 from hpfracc.engine.selection.wisdom import Wisdom
 folder, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 wisdom = Wisdom(folder)
@@ -71,7 +71,7 @@ def test_killed_while_writing(tmp_path, attempt):
     assert Wisdom(tmp_path).summary()["skipped"] == 0
     assert Wisdom(tmp_path).merge() == len(everything)
     assert found(tmp_path) == everything
-    assert {kind for _, kind in list_files(Layout(tmp_path))} <= {"generation", "merged", "leftover"}
+    assert {kind for _, kind in list_files(WisdomLayout(tmp_path))} <= {"generation", "merged", "leftover"}
 
 
 def test_sixteen_writers_and_three_mergers(tmp_path):
@@ -106,4 +106,4 @@ def test_sixteen_writers_and_three_mergers(tmp_path):
     assert set().union(*known) <= everything
     assert Wisdom(tmp_path).merge() == len(everything)
     assert found(tmp_path) == everything
-    assert {kind for _, kind in list_files(Layout(tmp_path))} <= {"generation", "merged", "leftover"}
+    assert {kind for _, kind in list_files(WisdomLayout(tmp_path))} <= {"generation", "merged", "leftover"}

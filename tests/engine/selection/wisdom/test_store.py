@@ -12,7 +12,7 @@ import pytest
 from hpfracc.engine.selection.wisdom import Wisdom, reset_warnings, store
 from hpfracc.engine.selection.wisdom.document import SCHEMA, encode_merged
 from hpfracc.engine.selection.wisdom.folder import list_files
-from hpfracc.engine.selection.wisdom.location import Layout
+from hpfracc.engine.selection.wisdom.location import WisdomLayout
 from hpfracc.errors import WisdomError, WisdomWarning
 from tests.helpers.forked import run_in_child
 from tests.helpers.measured import ids, sample, samples
@@ -27,7 +27,7 @@ def unwarned():
 def kinds(folder):
     """How many files of each kind lie in a folder."""
     found: dict[str, int] = {}
-    for _, kind in list_files(Layout.of(folder)):
+    for _, kind in list_files(WisdomLayout.of(folder)):
         found[kind] = found.get(kind, 0) + 1
     return found
 
@@ -308,7 +308,7 @@ def test_files_of_a_later_version_are_left_alone(tmp_path):
     """They are neither read, changed nor removed; one warning tells of them."""
     later = f'{{"hpfracc":"wisdom","schema":{SCHEMA + 1},"records":[]}}\n'.encode()
     journal = f'{{"hpfracc":"journal","schema":{SCHEMA + 1}}}\n'.encode()
-    layout = Layout(tmp_path)
+    layout = WisdomLayout(tmp_path)
     kept = {layout.merged: later, layout.new_generation(): later, layout.new_journal(): journal}
     for path, data in kept.items():
         path.write_bytes(data)
@@ -354,7 +354,7 @@ def test_what_is_left_is_written_when_the_process_ends(tmp_path):
     code = """
 import sys
 from pathlib import Path
-from hpfracc.engine.selection.records import parse_line
+from hpfracc.engine.selection.wisdom.records import parse_line
 from hpfracc.engine.selection.wisdom import Wisdom
 kept, refused = Wisdom(Path(sys.argv[1]) / "w"), Wisdom(Path(sys.argv[1]) / "file" / "w")
 for wisdom in (kept, refused):
@@ -363,7 +363,7 @@ for wisdom in (kept, refused):
     (tmp_path / "file").write_text("")
     record = sample()
     with start_python(code, tmp_path, record.to_line(), stderr=subprocess.PIPE) as process:
-        assert process.communicate(timeout=60)[1] == ""
+        assert process.communicate(timeout=500)[1] == ""
     assert process.returncode == 0
     assert Wisdom(tmp_path / "w").load() == [record]
 
@@ -403,18 +403,18 @@ def test_fork_while_another_thread_is_at_work(tmp_path):
     def hold():
         with wisdom._lock:
             held.set()
-            done.wait(60)
+            done.wait(300.0)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(60)
+    held.wait(300.0)
 
     def in_child():
         wisdom.append(samples(2))
         assert wisdom.flush()
 
     try:
-        run_in_child(in_child, timeout=30)
+        run_in_child(in_child, timeout=500)
     finally:
         done.set()
         thread.join()

@@ -1,4 +1,4 @@
-"""The chapters of the demo, in their order. A chapter is a module here with ``build(context) -> Chapter``."""
+"""The chapters of the demo. A chapter is a module of this package with ``build(context) -> Chapter``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hpfracc.cli.demo.blocks import Chapter
 
 __all__ = ["CHAPTERS", "Context", "build"]
 
-#: Modules of this folder; a new chapter is one file and one entry here.
+#: The chapters in order. A new chapter is one module and one entry here.
 CHAPTERS: tuple[str, ...] = ("equations", "convolution", "derivatives", "lattice", "profiling")
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a chapter is told: whether to be quick, and how to say how far it is (a share of 1) and what it does."""
+    """Options of a chapter: whether to be quick, and ``report(fraction done, current step)`` for the progress bar."""
 
     quick: bool
     report: Callable[[float, str], None]

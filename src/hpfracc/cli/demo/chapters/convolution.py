@@ -1,4 +1,4 @@
-"""A causal convolution, the sum behind every fractional derivative, from 16 to 1,000,000 points."""
+"""Causal convolutions, the sums behind fractional derivatives, from 16 to 1,000,000 points."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from hpfracc.cli.demo.chapters import Context
 from hpfracc.cli.demo.chart import Chart, Line, Mark
 from hpfracc.cli.demo.decision import DecisionBlock
 from hpfracc.cli.demo.survey import Row, Survey, survey
-from hpfracc.engine.selection.explain import format_seconds
+from hpfracc.profiling.formats import format_seconds
 
 __all__ = ["build"]
 
 _OPERATION = "causal_convolution"
 _SIZES = (16, 40, 100, 250, 630, 1_600, 4_000, 10_000, 25_000, 63_000, 160_000, 400_000, 1_000_000)
 _QUICK_SIZES = (16, 250, 4_000, 63_000, 1_000_000)
-#: The order of the derivative whose weights are used.
+#: Order of the derivative whose weights are used.
 _ORDER = 0.5
-#: What everyone writes first: drawn as well, beside the best that each backend can do.
+#: The naive implementation, drawn in addition to the best arm of each backend.
 _PLAIN = "numpy:direct@cpu"
 _NAMES = {"numpy": "NumPy", "numba": "Numba", "torch": "PyTorch", "jax": "JAX", "cupy": "CuPy"}
 
 
 def build(context: Context) -> Chapter:
-    """Measure, and say what was found."""
+    """Time every arm and the engine's choice, and show the result."""
     found = survey(
         _OPERATION,
         _QUICK_SIZES if context.quick else _SIZES,
@@ -41,25 +41,23 @@ def build(context: Context) -> Chapter:
     blocks: list[Block] = [
         Words(_introduction(found)),
         Figures(_figures(found)),
-        Heading(
-            "Time of one call", "Lower is better; both axes are logarithmic. Point at a dot to see the arm behind it."
-        ),
+        Heading("Time of one call", "Lower is better; both axes are logarithmic. Hover over a dot to see its arm."),
         _chart(found),
-        Heading("What was chosen, and what it saved"),
+        Heading("Choices and times"),
         _table(found),
         *_explained(found),
         Heading(
-            "First calls, kept apart",
-            "Importing a library and compiling a kernel happen once in a process. They are not in the times above; "
-            "the engine counts them, and leaves an arm alone until it would have paid for them.",
+            "First calls",
+            "Importing a library and compiling a kernel happen once in a process. The times above do not include them. "
+            "The engine takes them into account: it uses an arm only once the time saved would have paid for them.",
         ),
         _first_calls(found),
     ]
-    return Chapter("convolution", "One sum, many ways to compute it", blocks, _data(found))
+    return Chapter("convolution", "One sum, many algorithms", blocks, _data(found))
 
 
 def _operands(size: int) -> tuple[np.ndarray[Any, Any], ...]:
-    """The Grünwald-Letnikov weights of a half derivative, and a signal."""
+    """Grünwald-Letnikov weights of a half-derivative, and a signal."""
     k = np.arange(1.0, size)
     weights = np.concatenate([[1.0], np.cumprod(1.0 - (_ORDER + 1.0) / k)])
     t = np.linspace(0.0, 10.0, size)
@@ -69,12 +67,12 @@ def _operands(size: int) -> tuple[np.ndarray[Any, Any], ...]:
 def _introduction(found: Survey) -> Sequence[str]:
     names = [_NAMES[name] for name in found.backends]
     return (
-        "A fractional derivative remembers everything: each of its values is a sum over all samples before it, "
-        "`y[n] = w[0] x[n] + w[1] x[n-1] + ... + w[n] x[0]`. The sum can be taken as it stands or by fast Fourier "
-        f"transforms, on one core or several, with {_listed(names)}. Which way is fastest depends on the number of "
-        "points and on the machine.",
-        "Every way was timed here. Then `hpfracc.causal_convolution(weights, signal)` was called without saying how. "
-        "The thick line is what it did.",
+        "A fractional derivative has memory: each value is a sum over all earlier samples, "
+        "`y[n] = w[0] x[n] + w[1] x[n-1] + ... + w[n] x[0]`. The sum can be computed directly or by fast Fourier "
+        f"transforms, on one core or several, with {_listed(names)}. Which is fastest depends on the number of points "
+        "and on the machine.",
+        "All of them were timed here. Then `hpfracc.causal_convolution(weights, signal)` was called and chose by "
+        "itself. The thick line shows its times.",
     )
 
 
@@ -100,17 +98,17 @@ def _figures(found: Survey) -> Sequence[tuple[str, str]]:
     return (
         (
             f"{_factor(worst_arm[0])}",
-            f"is what the wrong way cost at worst: `{worst_arm[1]}` at {worst_arm[2]:,} points",
+            f"the time of the engine's choice is the worst case: `{worst_arm[1]}` at {worst_arm[2]:,} points",
         ),
         (
             f"{_factor(worst_backend[0])}",
-            f"is what keeping to {_NAMES[worst_backend[1]]} cost at worst, even with its best way at every size",
+            f"its time is the worst case of {_NAMES[worst_backend[1]]} alone, with its best algorithm at every size",
         ),
         (
             f"{_factor(ratios[len(ratios) // 2])}",
-            f"is what the engine's own choice took beside the fastest way there is: the median over {len(rows)} sizes",
+            f"the time of the fastest arm is what the engine's choice took, in the median of {len(rows)} sizes",
         ),
-        (f"{len(chosen)}", f"different {'ways were' if len(chosen) > 1 else 'way was'} chosen along the way"),
+        (f"{len(chosen)}", f"different {'arms were' if len(chosen) > 1 else 'arm was'} chosen over all sizes"),
     )
 
 
@@ -124,17 +122,17 @@ def _chart(found: Survey) -> Chart:
     plain = [row for row in rows if _PLAIN in row.timings]
     if len(plain) > 1:
         points = [
-            (row.size, row.timings[_PLAIN].seconds, _told(row, row.timings[_PLAIN].seconds, _PLAIN)) for row in plain
+            (row.size, row.timings[_PLAIN].seconds, _tooltip(row, row.timings[_PLAIN].seconds, _PLAIN)) for row in plain
         ]
         lines.append(Line("direct sum", "plain", points))
     for name in found.backends:
         own = [(row, timing) for row in rows if (timing := row.of_backend(name)) is not None]
-        told = [(row.size, timing.seconds, _told(row, timing.seconds, timing.arm)) for row, timing in own]
-        lines.append(Line(_NAMES[name], name, told))
-    told = [(row.size, row.seconds, _told(row, row.seconds, f"chosen: {_chosen(row)}")) for row in rows]
-    lines.append(Line("hpfracc", "auto", told))
+        points = [(row.size, timing.seconds, _tooltip(row, timing.seconds, timing.arm)) for row, timing in own]
+        lines.append(Line(_NAMES[name], name, points))
+    points = [(row.size, row.seconds, _tooltip(row, row.seconds, f"chosen: {_chosen(row)}")) for row in rows]
+    lines.append(Line("hpfracc", "auto", points))
     times = [y for line in lines for _, y, _ in line.points]
-    # Twice the largest time: names stand above the ends of lines.
+    # Up to twice the largest time, because names stand above the ends of lines.
     low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(2.0 * max(times)))
     x_ticks = [
         (10.0**power, label) for power, label in enumerate(("1", "10", "100", "1k", "10k", "100k", "1M")) if power
@@ -153,7 +151,7 @@ def _chart(found: Survey) -> Chart:
     )
 
 
-def _told(row: Row, seconds: float, arm: str) -> str:
+def _tooltip(row: Row, seconds: float, arm: str) -> str:
     return f"{row.size:,} points, {arm}: {format_seconds(seconds)} ({_factor(seconds / row.best.seconds)} the best)"
 
 
@@ -162,7 +160,7 @@ def _chosen(row: Row) -> str:
 
 
 def _changes(rows: Sequence[Row]) -> list[Mark]:
-    """Where the choice changes, between the two sizes."""
+    """Marks between the sizes at which the choice changes."""
     marks = []
     for before, after in pairwise(rows):
         if _chosen(before) != _chosen(after):
@@ -171,7 +169,7 @@ def _changes(rows: Sequence[Row]) -> list[Mark]:
 
 
 def _short(arm: str) -> str:
-    """An arm without its device, where that is the host."""
+    """Name of an arm, without its device if that is the CPU."""
     return arm.replace("@cpu", " ").replace(" x", " x").strip()
 
 
@@ -187,7 +185,7 @@ def _table(found: Survey) -> Grid:
         for name in backends:
             timing = row.of_backend(name)
             if timing is None:
-                cells.append(Cell("left out", "", "none", "dim"))
+                cells.append(Cell("skipped", "", "none", "dim"))
             else:
                 ratio = timing.seconds / row.best.seconds
                 cells.append(Cell(format_seconds(timing.seconds), _factor(ratio), _heat(ratio), _style(ratio)))
@@ -201,12 +199,12 @@ def _table(found: Survey) -> Grid:
         ratio = max(timing.seconds / row.best.seconds for row in found.rows if (timing := row.of_backend(name)))
         worst.append(Cell(_factor(ratio), "", _heat(ratio), _style(ratio)))
     notes = [
-        *_around(found),
-        *_left_out(found),
-        *(f"{_NAMES[name]} took no part: {why}" for name, why in found.absent.items()),
+        *_overhead(found),
+        *_skipped(found),
+        *(f"{_NAMES[name]} is not available: {why}" for name, why in found.absent.items()),
     ]
     return Grid(
-        "Time of one call; beside it, how many times the fastest way of all",
+        "Time of one call, and its ratio to the fastest arm",
         ("points", "chosen", ">hpfracc", *(f">{_NAMES[name]}" for name in backends)),
         rows,
         worst,
@@ -214,18 +212,18 @@ def _table(found: Survey) -> Grid:
     )
 
 
-def _around(found: Survey) -> list[str]:
-    """What the engine itself takes, seen where a call is shortest."""
+def _overhead(found: Survey) -> list[str]:
+    """Note on the engine's overhead at the smallest size."""
     row = found.rows[0]
     timing = row.timings.get(_chosen(row))
     if timing is None or row.seconds <= timing.seconds:
         return []
     beyond = format_seconds(row.seconds - timing.seconds)
-    return [f"Around its kernel a call takes {beyond} at {row.size:,} points: that is what shows at the smallest sizes"]
+    return [f"The engine adds {beyond} to the kernel at {row.size:,} points, which is visible only at small sizes"]
 
 
-def _left_out(found: Survey) -> list[str]:
-    """Why some backends have no time at some sizes, once for each reason."""
+def _skipped(found: Survey) -> list[str]:
+    """Notes on backends that were skipped at some sizes, one for each reason."""
     sizes: dict[tuple[str, str], list[int]] = {}
     for row in found.rows:
         for name in found.backends:
@@ -251,7 +249,7 @@ def _style(ratio: float) -> str:
 
 
 def _explained(found: Survey) -> list[Block]:
-    """The decision at the first size where another arm takes over, in words and figures."""
+    """The decision at the first size where the choice changes."""
     decided = [row for row in found.rows if row.decision is not None and len(row.timings) > 1]
     if not decided:
         return []
@@ -262,8 +260,8 @@ def _explained(found: Survey) -> list[Block]:
     return [
         Heading(
             "A decision, explained",
-            "What `hpfracc explain --op causal_convolution` says, here at the first size where the choice changes. "
-            "Nothing is run to answer it.",
+            "The output of `hpfracc explain --op causal_convolution` at the first size where the choice changes. "
+            "It does not run the operation.",
         ),
         DecisionBlock(row.decision, row.guess),
     ]
@@ -272,17 +270,17 @@ def _explained(found: Survey) -> list[Block]:
 def _first_calls(found: Survey) -> Grid:
     longest: dict[str, tuple[int, float, float, int]] = {}
     for arm, size, seconds in found.first_calls():
-        count, most, total, where = longest.get(arm, (0, 0.0, 0.0, size))
-        longest[arm] = (count + 1, max(most, seconds), total + seconds, where if most >= seconds else size)
+        count, maximum, total, where = longest.get(arm, (0, 0.0, 0.0, size))
+        longest[arm] = (count + 1, max(maximum, seconds), total + seconds, where if maximum >= seconds else size)
     rows = [
         [Cell(f"import {name}"), Cell("1"), Cell(format_seconds(seconds)), Cell(format_seconds(seconds))]
         for name, seconds in found.imports.items()
     ]
     rows += [
-        [Cell(arm), Cell(str(count)), Cell(format_seconds(most)), Cell(format_seconds(total))]
-        for arm, (count, most, total, _) in sorted(longest.items(), key=lambda item: -item[1][2])
+        [Cell(arm), Cell(str(count)), Cell(format_seconds(maximum)), Cell(format_seconds(total))]
+        for arm, (count, maximum, total, _) in sorted(longest.items(), key=lambda item: -item[1][2])
     ]
-    return Grid("What each took beyond the run itself", ("what", ">times", ">longest", ">in all"), rows)
+    return Grid("Extra time of first calls", ("what", ">count", ">longest", ">total"), rows)
 
 
 def _data(found: Survey) -> dict[str, Any]:

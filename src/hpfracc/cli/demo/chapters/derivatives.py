@@ -1,4 +1,4 @@
-"""Half-derivatives of a signal with their errors against the exact one, and a family of orders as a picture."""
+"""Half-derivatives of a signal, their errors against the exact result, and derivatives of orders 0 to 2."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
 from hpfracc.cli.demo.chapters import Context
 from hpfracc.cli.demo.chart import Chart, Line
-from hpfracc.engine.selection.explain import format_seconds
 from hpfracc.operators._caputo import caputo
 from hpfracc.operators._grunwald_letnikov import grunwald_letnikov
+from hpfracc.profiling.formats import format_seconds
 from hpfracc.special import mittag_leffler
 
 __all__ = ["build"]
 
 Array = np.ndarray[Any, Any]
 
-#: The signal: a damped oscillation, as a struck beam's strain gauge shows it. ``Im exp(_RATE t)`` on [0, _END].
+#: The signal is a damped oscillation, such as the strain of a struck beam: ``Im exp(_RATE t)`` on [0, _END].
 _RATE = complex(-0.35, 3.0)
 _END = 8.0
 _ALPHA = 0.5
 _SIZES = (50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600)
 _QUICK_SIZES = (50, 200, 800, 3_200, 12_800)
-#: Definition, method, its class in the drawing, and the order that theory promises.
+#: Name, method, CSS class of the line, and theoretical order of accuracy.
 _METHODS = (
     ("Grünwald-Letnikov", "gl", "plain", 1.0),
     ("Caputo L1", "l1", "numba", 2.0 - _ALPHA),
@@ -37,62 +37,62 @@ _SHAPE_POINTS = 240
 
 
 def build(context: Context) -> Chapter:
-    """Differentiate, compare, draw."""
+    """Differentiate a signal, compare with the exact result, and draw."""
     sizes = _QUICK_SIZES if context.quick else _SIZES
     rows: list[dict[str, Any]] = []
     for number, n in enumerate(sizes):
         context.report(number / (len(sizes) + 1), f"{n:,} points")
         rows.append({"points": n, **{name: _one(n, method) for name, method, _, _ in _METHODS}})
-    context.report(len(sizes) / (len(sizes) + 1), "from the formula alone")
-    callable_error, evaluations, seconds = _from_the_formula()
+    context.report(len(sizes) / (len(sizes) + 1), "a callable")
+    callable_error, evaluations, seconds = _from_callable()
     finest = rows[-1]
     observed = {name: _slope(rows, name) for name, *_ in _METHODS}
     blocks: list[Block] = [
         Words(
             (
-                "The half-derivative is what must be done twice to differentiate once. Of this signal, a damped "
-                "oscillation such as a strain gauge on a struck beam shows, it is known exactly, through a "
-                "Mittag-Leffler function of a complex argument: so every error below is an error, and not a guess.",
-                "Samples go in, samples come out, in the time of a few fast Fourier transforms: "
-                f"`hf.caputo(samples, t, {_ALPHA})`.",
+                "Applying the half-derivative twice differentiates once. The signal here is a damped oscillation, such "
+                "as the strain of a struck beam. Its half-derivative is known exactly, through a Mittag-Leffler "
+                "function of a complex argument, so the errors below are true errors and not estimates.",
+                f"`hf.caputo(samples, t, {_ALPHA})` takes and returns samples, in the time of a few fast Fourier "
+                "transforms.",
             )
         ),
         Figures(
             (
                 (
                     f"{finest['Caputo L1-2']['error']:.0e}",
-                    f"is the largest error of the default method at {finest['points']:,} samples, over the largest "
-                    "value",
+                    f"is the largest error of the default method at {finest['points']:,} samples, relative to the "
+                    "largest value",
                 ),
                 (
                     format_seconds(finest["Caputo L1-2"]["seconds"]),
-                    f"is what those {finest['points']:,} values took together",
+                    f"is the time for all {finest['points']:,} values",
                 ),
-                (f"{callable_error:.0e}", f"is the error from the formula itself, given as a function: {evaluations}"),
+                (f"{callable_error:.0e}", f"is the error for a callable instead of samples: {evaluations}"),
             )
         ),
         Heading("A signal and its half-derivative"),
         _shape(),
         Heading(
             "Error against the number of samples",
-            "Both axes are logarithmic; a straight line of slope -p says that the method is of order p.",
+            "Both axes are logarithmic; a method of order p is a straight line of slope -p.",
         ),
         _errors(rows),
         Grid(
-            "Largest error over the largest value, and the order that the last doublings of the samples show",
+            "Largest error relative to the largest value, and the observed order at the finest grids",
             ("samples", *(f">{name}" for name, *_ in _METHODS)),
             [
                 [Cell(f"{row['points']:,}"), *(Cell(f"{row[name]['error']:.1e}") for name, *_ in _METHODS)]
                 for row in rows
             ],
             [
-                Cell("order seen"),
+                Cell("observed order"),
                 *(Cell(f"{observed[name]:.2f}", f"theory: {theory:g}") for name, _, _, theory in _METHODS),
             ],
         ),
         Heading(
-            "Every order in between",
-            "The same signal differentiated 0, 1/4, 1/2, ... 2 times: the curves go over into each other.",
+            "Intermediate orders",
+            "The same signal, differentiated 0, 1/4, 1/2, ..., 2 times: the curves change continuously.",
         ),
         _family(),
         Code("for alpha in np.linspace(0, 2, 9):\n    plt.plot(t, hf.caputo(signal, t, alpha))"),
@@ -104,7 +104,7 @@ def build(context: Context) -> Chapter:
         "orders": observed,
         "callable": {"error": callable_error, "seconds": seconds},
     }
-    return Chapter("derivatives", "Half a derivative, and every order in between", blocks, data)
+    return Chapter("derivatives", "Derivatives of any order", blocks, data)
 
 
 def _signal(t: Array) -> Array:
@@ -112,14 +112,14 @@ def _signal(t: Array) -> Array:
 
 
 def _exact(t: Array, alpha: float = _ALPHA) -> Array:
-    """Caputo: ``Im [ rate^n t^(n-alpha) E_{1, n+1-alpha}(rate t) ]`` with n the integer next above alpha."""
+    """Caputo derivative ``Im [ rate^n t^(n-alpha) E_{1, n+1-alpha}(rate t) ]`` with n = ceil(alpha)."""
     n = math.ceil(alpha)
     values = _RATE**n * t ** (n - alpha) * mittag_leffler(_RATE * t, 1.0, n + 1.0 - alpha)
     return np.asarray(values).imag
 
 
 def _one(n: int, method: str) -> dict[str, float]:
-    """Error and time of a method with n samples; the first point, where the signal starts, is left out."""
+    """Error and time of a method with n samples, without the first tenth of the interval."""
     t = np.linspace(0.0, _END, n)
     samples, exact = _signal(t), _exact(t)
 
@@ -133,19 +133,19 @@ def _one(n: int, method: str) -> dict[str, float]:
         begin = time.perf_counter()
         value = run()
         took.append(time.perf_counter() - begin)
-    # Beyond the first tenth: orders are promised at a fixed time after the start.
+    # Orders of accuracy hold at a fixed time after the start.
     late = slice(n // 10, None)
     error = float(np.max(np.abs(value[late] - exact[late])) / np.max(np.abs(exact)))
     return {"error": error, "seconds": min(took)}
 
 
 def _slope(rows: list[dict[str, Any]], name: str) -> float:
-    """The order that the last rows show."""
+    """Observed order from the last rows."""
     first, last = rows[-3], rows[-1]
     return math.log(first[name]["error"] / last[name]["error"]) / math.log(last["points"] / first["points"])
 
 
-def _from_the_formula() -> tuple[float, str, float]:
+def _from_callable() -> tuple[float, str, float]:
     calls = []
 
     def f(t: Array) -> Array:
@@ -165,7 +165,7 @@ def _curve(name: str, kind: str, t: Array, values: Array) -> Line:
     return Line(name, kind, [(float(x), float(y), "") for x, y in zip(t, values, strict=True)])
 
 
-def _paper(title: str, description: str, lines: list[Line], low: float, high: float) -> Chart:
+def _chart(title: str, description: str, lines: list[Line], low: float, high: float) -> Chart:
     step = 1.0 if high - low <= 6.0 else 2.0
     levels = [step * k for k in range(math.floor(low / step), math.ceil(high / step) + 1)]
     return Chart(
@@ -189,9 +189,9 @@ def _shape() -> Chart:
         _curve("derivative", "plain", t, np.asarray(whole)),
         _curve("half", "auto", t, np.asarray(half)),
     ]
-    return _paper(
+    return _chart(
         "A damped oscillation, its half-derivative and its derivative",
-        "The half-derivative runs ahead of the signal by an eighth of a turn and lies between it and the derivative.",
+        "The half-derivative leads the signal by an eighth of a period and lies between it and the derivative.",
         lines,
         min(float(np.min(half)), float(np.min(whole))),
         max(float(np.max(half)), float(np.max(whole))),
@@ -214,7 +214,7 @@ def _errors(rows: list[dict[str, Any]]) -> Chart:
         title="Error of a half-derivative against the number of samples",
         description=" ".join(f"{name}: {rows[-1][name]['error']:.1e} at most samples." for name, *_ in _METHODS),
         x_name="samples",
-        y_name="largest error over the largest value",
+        y_name="largest relative error",
         lines=lines,
         x_ticks=[(10.0, "10"), (100.0, "100"), (1e3, "1k"), (1e4, "10k"), (1e5, "100k")],
         y_ticks=[(10.0**power, f"1e{power}") for power in range(low, high + 1, step)],
@@ -228,9 +228,9 @@ def _family() -> Chart:
         row = np.asarray(caputo(_signal, t, alpha)) if alpha else _signal(t)
         lines.append(_curve(f"{alpha:g}", f"order{number}", t, row))
         values.append(row)
-    return _paper(
+    return _chart(
         "Derivatives of order 0 to 2 of a damped oscillation",
-        "From the signal (order 0) over its derivative (order 1) to its second derivative, in steps of a quarter.",
+        "From the signal (order 0) to its derivative (order 1) and second derivative (order 2), in steps of 1/4.",
         lines,
         float(np.min(values)),
         float(np.max(values)),

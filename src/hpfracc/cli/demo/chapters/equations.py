@@ -1,4 +1,4 @@
-"""Equations of fractional order: solved beside their exact solutions, and how long many steps take."""
+"""Fractional differential equations: errors against exact solutions, and the time of many steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
 from hpfracc.cli.demo.chapters import Context
 from hpfracc.cli.demo.chart import Chart, Line
-from hpfracc.engine.selection.explain import format_seconds
+from hpfracc.profiling.formats import format_seconds
 from hpfracc.solvers.ode import solve_fode
 from hpfracc.special import mittag_leffler
 
@@ -25,13 +25,14 @@ _ORDERS = (0.3, 0.5, 0.7, 0.9, 1.0)
 _TOLERANCES = (1e-3, 1e-6, 1e-9)
 _STEPS = (1_000, 10_000, 100_000, 1_000_000)
 _QUICK_STEPS = (1_000, 10_000)
-#: Orders of the Brusselator. Its equilibrium has eigenvalues of argument pi/3: stable below order 2/3 (Matignon 1996).
+#: Orders of the Brusselator. The eigenvalues at its equilibrium have argument pi/3, so it is stable below order 2/3
+#: (Matignon 1996).
 _CYCLES = (0.6, 0.8, 1.0)
 _LAST = 30.0
 
 
 def build(context: Context) -> Chapter:
-    """Solve, compare with the exact solution, draw, and time many steps."""
+    """Solve equations, compare with exact solutions, and time many steps."""
     context.report(0.0, "equations: tolerances")
     tolerances = [_to_tolerance(rtol) for rtol in _TOLERANCES]
     context.report(0.3, "equations: the Brusselator")
@@ -45,16 +46,16 @@ def build(context: Context) -> Chapter:
     blocks: list[Block] = [
         Words(
             (
-                "A body that cools obeys y' = -y: its rate depends on the present alone. With a derivative of order "
-                "alpha below 1 it depends on the whole past. The solution of D^alpha y = -y, y(0) = 1, is a "
-                "Mittag-Leffler function, so the errors below are measured against it.",
+                "A cooling body obeys y' = -y: its rate depends on the present only. With a derivative of order alpha "
+                "below 1 it depends on the whole past. The solution of D^alpha y = -y, y(0) = 1, is a Mittag-Leffler "
+                "function, and the errors below are measured against it.",
             )
         ),
         Figures(
             (
                 (f"{middle['error']:.0e}", f"is the largest error at rtol = {middle['rtol']:g}"),
-                (f"{middle['estimate']:.0e}", "is the error that the solver itself estimates"),
-                (format_seconds(longest["seconds"]), f"is what {longest['steps']:,} steps with full memory took"),
+                (f"{middle['estimate']:.0e}", "is the solver's own error estimate"),
+                (format_seconds(longest["seconds"]), f"is the time of {longest['steps']:,} steps with full memory"),
             )
         ),
         Code(
@@ -64,8 +65,8 @@ def build(context: Context) -> Chapter:
         Heading("Relaxation with memory", "Fast at first, then slow: the smaller the order, the longer the tail."),
         relaxation_chart(),
         Grid(
-            f"D^{_ALPHA:g} y = -y on [0, {_END:g}]: error against the tolerance that was asked for",
-            (">rtol", ">largest error", ">estimated by the solver", ">steps", ">evaluations", ">time"),
+            f"D^{_ALPHA:g} y = -y on [0, {_END:g}]: error and tolerance",
+            (">rtol", ">largest error", ">solver's estimate", ">steps", ">evaluations", ">time"),
             [
                 [
                     Cell(f"{row['rtol']:.0e}"),
@@ -80,13 +81,13 @@ def build(context: Context) -> Chapter:
         ),
         Heading(
             "A chemical clock",
-            "The Brusselator. Its oscillation needs an order above 2/3: with more memory it comes to rest.",
+            "The Brusselator. It oscillates only at orders above 2/3; at lower orders it comes to rest.",
         ),
         _clock(cycles),
-        Heading("Many steps", "Each step remembers all before it; sums by FFT keep n steps at O(n log² n)."),
+        Heading("Many steps", "Each step depends on all earlier ones. Sums by FFT make n steps cost O(n log² n)."),
         Grid(
-            "D^0.8 of the Brusselator by the predictor-corrector method, first calls and compilation included",
-            (">steps", ">time", ">a step"),
+            "The Brusselator of order 0.8 by the predictor-corrector method, including compilation",
+            (">steps", ">time", ">per step"),
             [
                 [
                     Cell(f"{row['steps']:,}"),
@@ -98,7 +99,7 @@ def build(context: Context) -> Chapter:
         ),
     ]
     data = {"alpha": _ALPHA, "tolerances": tolerances, "steps": steps, "orders_of_the_clock": list(_CYCLES)}
-    return Chapter("equations", "Equations that remember", blocks, data)
+    return Chapter("equations", "Equations with memory", blocks, data)
 
 
 def _decay(t: float, y: Array) -> Array:
@@ -160,9 +161,9 @@ def relaxation_chart() -> Chart:
         lines.append(_curve(f"{alpha:g}", f"order{2 * number}", times, solution.y[0]))
     return Chart(
         title="Relaxation of order 0.3 to 1",
-        description="All begin at 1. The lower the order, the steeper the start and the higher the end.",
+        description="All start at 1. The lower the order, the steeper the start and the higher the end.",
         x_name="t",
-        y_name="y(t), named by alpha",
+        y_name="y(t), labelled by alpha",
         lines=lines,
         x_ticks=_ticks(0.0, _END, 2.0),
         y_ticks=_ticks(0.0, 1.0, 0.25),
@@ -179,9 +180,9 @@ def _clock(cycles: dict[float, Array]) -> Chart:
     ]
     return Chart(
         title="The Brusselator at orders 0.6, 0.8 and 1",
-        description="Order 1 oscillates most, order 0.8 less, order 0.6 comes to rest.",
+        description="Order 1 oscillates most, order 0.8 less; order 0.6 comes to rest.",
         x_name="t",
-        y_name="first concentration, named by alpha",
+        y_name="first concentration, labelled by alpha",
         lines=lines,
         x_ticks=_ticks(0.0, _LAST, 5.0),
         y_ticks=_ticks(0.0, max(float(values.max()) for values in cycles.values()), 1.0),

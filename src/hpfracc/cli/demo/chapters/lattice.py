@@ -1,4 +1,4 @@
-"""Lattices: answers that need no search, a maze that does, and walkers that jump."""
+"""Lattices: closed forms, a maze, and Lévy flights."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from hpfracc._config import use_backend
 from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
 from hpfracc.cli.demo.chapters import Context
 from hpfracc.cli.demo.picture import Picture, coloured, png, trail_svg
-from hpfracc.engine.selection.explain import format_seconds
 from hpfracc.errors import BackendUnavailableError
 from hpfracc.lattice import Lattice
+from hpfracc.profiling.formats import format_seconds
 
 __all__ = ["build"]
 
-#: Sides of the maze whose map is timed, and of the one that is drawn.
+#: Sides of the maze that is timed, and of the one that is drawn.
 _SIDE, _QUICK_SIDE, _DRAWN = 1024, 256, 96
 _PAIRS, _QUICK_PAIRS = 1_000_000, 100_000
 _STEPS = 600
 
 
 def build(context: Context) -> Chapter:
-    """Measure, draw, and say what was found."""
+    """Time closed forms and a maze, and draw a maze and walks."""
     side = _QUICK_SIDE if context.quick else _SIDE
     pairs = _QUICK_PAIRS if context.quick else _PAIRS
     context.report(0.1, "lattices: closed forms")
@@ -38,37 +38,38 @@ def build(context: Context) -> Chapter:
     blocks: list[Block] = [
         Words(
             [
-                "On a plain grid the distance of two points, a shortest path, the number of all of them, the diameter "
-                "and the spectrum are known without a search, and no edge is stored. With obstacles and weights they "
-                "are not, and the engine's `stencil_relax` finds whole maps of distances."
+                "On a grid without weights and obstacles, the distance between two points, a shortest path, the number "
+                "of shortest paths, the diameter and the spectrum are closed forms. No search is needed, and no edge "
+                "is stored. With weights or obstacles, the engine's `stencil_relax` computes whole maps of distances."
             ]
         ),
         Figures(
             [
-                (format_seconds(closed["path"]), "a shortest path across 10 x 10 x 10 x 10 points"),
-                (format_seconds(closed["pairs"]), f"shortest paths of {pairs:,} pairs of points, all at once"),
+                (format_seconds(closed["path"]), "one shortest path across 10 x 10 x 10 x 10 points"),
+                (format_seconds(closed["pairs"]), f"shortest paths of {pairs:,} pairs of points"),
                 (
                     format_seconds(closed["analysis"]),
-                    "edges, diameter, mean distance, clustering of 1,000,000,000 points",
+                    "edges, diameter, mean distance and clustering of 1,000,000,000 points",
                 ),
             ]
         ),
         Code("from hpfracc.lattice import Lattice\nLattice((1000, 1000, 1000)).analyze_structure()"),
-        Heading("A maze", "30 % of the points are closed, entering the others costs 1 to 10."),
+        Heading("A maze", "30 % of the points are obstacles; entering one of the others costs 1 to 10."),
         _table(side, maze),
         _drawn_maze(),
         Heading(
-            "Walkers that jump",
-            "The rows of the fractional Laplacian are chances of a Lévy flight: most steps are short, some are not.",
+            "Lévy flights",
+            "The rows of the fractional Laplacian give the step probabilities of a Lévy flight: most steps are short, "
+            "a few are long.",
         ),
         _flights(),
     ]
     return Chapter("lattice", "Grids, mazes and Lévy flights", blocks, {"closed_forms": closed, "maze": maze})
 
 
-def _timed(run: Callable[[], Any], most: int = 5) -> float:
+def _timed(run: Callable[[], Any], repeats: int = 5) -> float:
     times = []
-    for _ in range(most):
+    for _ in range(repeats):
         begin = time.perf_counter()
         run()
         times.append(time.perf_counter() - begin)
@@ -85,23 +86,23 @@ def _closed_forms(count: int) -> dict[str, float]:
     }
 
 
-def _made(side: int) -> tuple[Lattice, np.ndarray[Any, Any]]:
+def _make_maze(side: int) -> tuple[Lattice, np.ndarray[Any, Any]]:
     generator = np.random.default_rng(7)
     closed = generator.random((side, side)) < 0.3
-    closed[0, :] = closed[:, 0] = closed[-1, :] = False  # so that the corners are joined
+    closed[0, :] = closed[:, 0] = closed[-1, :] = False  # so that a path between the corners exists
     return Lattice((side, side), weights=generator.uniform(1, 10, (side, side)), obstacles=closed), closed
 
 
 def _maze(side: int) -> dict[str, float]:
-    lattice, _ = _made(side)
+    lattice, _ = _make_maze(side)
     matrix = lattice.to_csr()
     found: dict[str, float] = {
-        "SciPy's Dijkstra, its matrix ready": _timed(lambda: csgraph.dijkstra(matrix, indices=0), 2)
+        "SciPy's Dijkstra, matrix built before": _timed(lambda: csgraph.dijkstra(matrix, indices=0), 2)
     }
-    found["SciPy's Dijkstra with its matrix"] = _timed(lambda: csgraph.dijkstra(lattice.to_csr(), indices=0), 2)
+    found["SciPy's Dijkstra and building its matrix"] = _timed(lambda: csgraph.dijkstra(lattice.to_csr(), indices=0), 2)
     lattice.distance_map(0)
-    found["distance_map, as the engine chooses for a few calls"] = _timed(lambda: lattice.distance_map(0), 3)
-    # What the engine goes over to once so many maps were asked for that compiling pays; where Numba may be used.
+    found["distance_map, the engine's choice for a few calls"] = _timed(lambda: lattice.distance_map(0), 3)
+    # The engine switches to Numba after enough calls to pay for compilation. Skipped if Numba is not available.
     with contextlib.suppress(BackendUnavailableError), use_backend("numba"):
         lattice.distance_map(0)
         found["distance_map, compiled by Numba"] = _timed(lambda: lattice.distance_map(0), 5)
@@ -110,20 +111,20 @@ def _maze(side: int) -> dict[str, float]:
 
 def _table(side: int, times: dict[str, float]) -> Grid:
     rows = [[Cell(name), Cell(format_seconds(seconds))] for name, seconds in times.items()]
-    return Grid(f"Distances from a corner to all {side**2:,} points", ("by", ">time"), rows)
+    return Grid(f"Distances from a corner to all {side**2:,} points", ("method", ">time"), rows)
 
 
 def _drawn_maze() -> Picture:
-    lattice, closed = _made(_DRAWN)
+    lattice, closed = _make_maze(_DRAWN)
     path = lattice.shortest_path((0, 0), (_DRAWN - 1, _DRAWN - 1))
     image = coloured(np.asarray(lattice.distance_map((0, 0))), closed, path)
-    return Picture(png(image, 4), "Distance from the upper left corner, dark to light, and the cheapest path, red.")
+    return Picture(png(image, 4), "Distance from the upper left corner, dark to light, and the cheapest path in red.")
 
 
 def _flights() -> Picture:
     lattice = Lattice((128, 128), periodic=True)
     trails = []
-    for name, alpha in (("Lévy flight, alpha = 1.2", 1.2), ("plain walk, alpha = 2", 2.0)):
+    for name, alpha in (("Lévy flight, alpha = 1.2", 1.2), ("ordinary walk, alpha = 2", 2.0)):
         walk = lattice.fractional(alpha).sample((64, 64), _STEPS, rng=3)[0]
         trails.append((name, lattice.index_to_coordinates(walk)))
     words = f"{_STEPS} steps of two walkers on a periodic lattice of 128 x 128 points."

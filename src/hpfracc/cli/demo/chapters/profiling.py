@@ -1,4 +1,4 @@
-"""Where the time of a run goes: the same work under the profiler, and a page of its own to look into."""
+"""A small pipeline under the profiler."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["build"]
 
 _STEPS, _QUICK_STEPS = 60, 15
 _ORDER = 0.5
-#: Names that the table shows.
+#: Rows of the table.
 _ROWS = 8
 
 
 def build(context: Context) -> Chapter:
-    """Run some work under the profiler, and say what it saw."""
+    """Run the pipeline under the profiler and show the result."""
     profiler = get_profiler(enabled=True)
     profiler.reset()
     try:
@@ -32,11 +32,11 @@ def build(context: Context) -> Chapter:
     blocks: list[Block] = [
         Words(_introduction(document)),
         Figures(_figures(document, seconds)),
-        Heading("What took the time", "`self` is what no span inside accounts for."),
+        Heading("Time by span", "`self` is the time of a span without the spans inside it."),
         _table(document),
         *_advice(document),
-        Heading("Look into a run of your own", "The page is one file, and opens with a double click."),
-        Code("hpfracc profile script.py        # runs it, and writes script.html"),
+        Heading("Profile a script of your own", "The page is one self-contained HTML file."),
+        Code("hpfracc profile script.py        # runs the script and writes script.html"),
     ]
     data = {"breakdown": document.breakdown.to_dict(), "summary": document.summary, "advice": document.advice}
     profiler.reset()
@@ -66,8 +66,8 @@ def _work(profiler: Profiler, steps: int, context: Context) -> float:
 def _introduction(document: Document) -> tuple[str, ...]:
     calls = sum(row["count"] for row in document.summary.values() if row["kind"] == "call")
     return (
-        f"The same engine, watched: {calls:,} of its calls in a small pipeline, each a span with its decision. "
-        "While the profiler is off, a call looks at one flag.",
+        f"The profiler recorded {calls:,} engine calls of a small pipeline, each as a span with its decision. "
+        "While the profiler is off, it costs a call one check of a flag.",
     )
 
 
@@ -76,11 +76,11 @@ def _figures(document: Document, seconds: float) -> tuple[tuple[str, str], ...]:
     slowest = next(iter(document.bottlenecks(1)), None)
     found = [
         (f"{len(document.analysis.spans):,}", f"spans in {format_seconds(seconds)}; {document.dropped:,} dropped"),
-        (format_share(whole.overhead / whole.wall if whole.wall else 0.0), "of the run was the profiler itself"),
-        (format_seconds(whole.compile / 1e9), "went into first calls of kernels that compile"),
+        (format_share(whole.overhead / whole.wall if whole.wall else 0.0), "of the run was overhead of the profiler"),
+        (format_seconds(whole.compile / 1e9), "were spent on compilation in first calls"),
     ]
     if slowest is not None:
-        found.append((format_share(slowest["share"]), f"of the time was `{slowest['name']}` alone"))
+        found.append((format_share(slowest["share"]), f"of the time was spent in `{slowest['name']}` itself"))
     return tuple(found)
 
 
@@ -96,11 +96,11 @@ def _table(document: Document) -> Grid:
     ]
     columns = ("span", ">calls", ">total", ">self", ">p50", ">p95", ">device")
     more = len(document.summary) - len(rows)
-    notes = (f"and {more:,} names more",) if more > 0 else ()
-    return Grid("Spans by name, most time of their own first", columns, rows, (), notes)
+    notes = (f"and {more:,} more names",) if more > 0 else ()
+    return Grid("Spans by name, largest self time first", columns, rows, (), notes)
 
 
 def _advice(document: Document) -> list[Block]:
     if not document.advice:
         return []
-    return [Heading("What the data says"), Words([remark["text"] for remark in document.advice])]
+    return [Heading("Advice"), Words([remark["text"] for remark in document.advice])]

@@ -20,7 +20,7 @@ class JaxClock:
         return False
 
     def resolve(self, device: str) -> str | None:
-        """``"gpu"`` and ``"cuda"`` are the first card; ``"cpu"`` only where JAX was named with it."""
+        """``"gpu"`` and ``"cuda"`` are the first GPU; ``"cpu"`` only where JAX was named with it."""
         kind, _, index = device.partition(":")
         platform = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu"}.get(kind)
         if platform is None or (index and not index.isdigit()):

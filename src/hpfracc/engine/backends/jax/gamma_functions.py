@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import special
 
-from hpfracc.engine.primitives._gamma import gamma_value
+from hpfracc.engine.numerics.gamma import gamma_value
 from hpfracc.errors import UnsupportedDtypeError
 
 __all__ = ["beta", "digamma", "gamma", "incomplete_beta"]

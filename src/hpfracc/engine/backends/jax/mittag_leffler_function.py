@@ -16,9 +16,9 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 from hpfracc._arrays import is_tracer
-from hpfracc.engine.primitives._mittag_leffler_numpy import evaluate, pairs_of
-from hpfracc.engine.primitives._mittag_leffler_plan import check_parameters, make_plan
-from hpfracc.engine.primitives._reciprocal_gamma import MOST_DERIVATIVES
+from hpfracc.engine.numerics.gamma import MOST_DERIVATIVES
+from hpfracc.engine.numerics.mittag_leffler_numpy import evaluate, pairs_of
+from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters, make_plan
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["of_parameters"]

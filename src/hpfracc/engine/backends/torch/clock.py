@@ -33,7 +33,7 @@ class _Queue:
 
     def current(self) -> Any:
         """The stream that work is given to now."""
-        assert _current_stream is not None  # there is a card
+        assert _current_stream is not None  # there is a GPU
         number: tuple[int, ...] = _current_stream(self._index)
         stream = self._streams.get(number)
         if stream is None:
@@ -60,7 +60,7 @@ class TorchClock:
         self._queues: dict[str, _Queue] = {}
 
     def in_use(self) -> bool:
-        """Whether PyTorch has a context on a card."""
+        """Whether PyTorch has a context on a GPU."""
         return bool(torch.cuda.is_initialized())
 
     def resolve(self, device: str) -> str | None:

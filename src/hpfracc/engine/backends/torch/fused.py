@@ -1,4 +1,4 @@
-"""Two small kernels for long signals on a card: all that surrounds the transforms is hidden in copies.
+"""Two small kernels for long signals on a GPU: all that surrounds the transforms is hidden in copies.
 
 The transform needs a zero-padded copy of the signal anyway: the kernel that makes it also takes differences, sets bad
 samples to 0 and notes the first one of each block. The result must be cut out of a longer one anyway: the kernel that
@@ -53,7 +53,7 @@ def pad_and_clean(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The signal's rows, 0 where they are not finite and from their end to ``size``; notes of bad samples; sums.
 
-    The signal is real, contiguous and on a card. ``limit``, notes of another such call, counts samples from the first
+    The signal is real, contiguous and on a GPU. ``limit``, notes of another such call, counts samples from the first
     bad one there on as 0; ``backwards`` takes each row from its end; ``differences`` what each sample is more than the
     one before. The sums, block by block, are those with ``starts[j]`` from point ``first + j`` on; without ``starts``
     they are none.

@@ -1,4 +1,4 @@
-"""Causal convolution of long real rows on a card, by the fused kernels, with a derivative that takes as little.
+"""Causal convolution of long real rows on a GPU, by the fused kernels, with a derivative that takes as little.
 
 What is kept for the derivative is where bad samples are, one number a block: no copy of the signal.
 """
@@ -30,7 +30,7 @@ _PLAIN = Options()
 
 
 def fits_fused(prepared: Spectrum, signal: Tensor, starts: Tensor | None = None) -> bool:
-    """Whether the fused kernels serve: real rows on a card, each bad sample reaching to the row's end.
+    """Whether the fused kernels serve: real rows on a GPU, each bad sample reaching to the row's end.
 
     One row of weights for all rows, so that a row of the product is a row of the signal; no more rows than the second
     axis of a launch has places; and nothing that tracks weights, or transforms the signal.

@@ -43,7 +43,7 @@ class Launcher:
         constants: tuple[Any, ...],
     ) -> None:
         """Launch on the device of the first tensor; all tensors are there, in the kernel's order."""
-        assert _current_device is not None  # there is a card
+        assert _current_device is not None  # there is a GPU
         device = tensors[0].get_device()
         if device == _current_device():
             self._launch(device, grid, tensors, numbers, constants)

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hpfracc.engine.primitives._mittag_leffler_numpy import STRETCH, pairs_of
-from hpfracc.engine.primitives._mittag_leffler_plan import Plan, check_parameters, make_plan
-from hpfracc.engine.primitives._mittag_leffler_poles import Namespace
-from hpfracc.engine.primitives._mittag_leffler_sum import band_value, taylor_value, values_together
+from hpfracc.engine.numerics.mittag_leffler_numpy import STRETCH, pairs_of
+from hpfracc.engine.numerics.mittag_leffler_plan import Plan, check_parameters, make_plan
+from hpfracc.engine.numerics.mittag_leffler_poles import Namespace
+from hpfracc.engine.numerics.mittag_leffler_sum import band_value, taylor_value, values_together
 
 __all__ = ["of_parameters", "of_z"]
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from hpfracc.engine.memory.alias import unlocked
 from hpfracc.engine.memory.host import HostProbe
 from hpfracc.engine.memory.staging import SMALL_BYTES, PinnedLedger, StagingRing
-from hpfracc.engine.primitives._lengths import power_of_two
+from hpfracc.engine.numerics.lengths import power_of_two
 
 __all__ = ["CudaLink", "Lane", "as_tensor", "download", "lane", "upload"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import all_alike, device_of, dtype_name, library_of, tracks_gradient
-from hpfracc.engine.primitives._operands import shape_of
+from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.errors import BatchItemError, InvalidInputError
 
 __all__ = [

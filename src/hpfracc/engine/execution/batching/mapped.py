@@ -12,7 +12,7 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc.engine.memory.budget import HOST, get_budget
-from hpfracc.engine.primitives._operands import shape_of
+from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.errors import DiskFullError, InvalidInputError, OutOfMemoryError, ShapeError
 
 __all__ = ["SHARE", "check_host", "forget_pages", "same_place", "target_of"]

@@ -9,17 +9,15 @@ from typing import Any
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.batching.sizes import Prediction
-from hpfracc.engine.execution.failure import Failure, classify, drop_frames
-from hpfracc.engine.execution.plan import Plan
-from hpfracc.engine.execution.planning import learns, make_plan, make_request
+from hpfracc.engine.execution.plan import Plan, learns, make_plan, make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
-from hpfracc.engine.execution.recovery import recover
-from hpfracc.engine.primitives._operands import shape_of
+from hpfracc.engine.execution.recover import Failure, classify, drop_frames, try_other_arms
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
-from hpfracc.engine.selection.candidates import Request
-from hpfracc.engine.selection.decide import WORTH_CUTTING, Verdict, decide
+from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.selection.decide import WORTH_CUTTING, Selection, decide
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.request import Request
 from hpfracc.errors import BackendUnavailableError, OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
 
@@ -62,7 +60,7 @@ class Job:
         self.params = {name: value for name, value in params.items() if name != "weights_key"}
         self.key = params.get("weights_key")
         self.request = request
-        self.backend = None if request.wish is None else request.wish.backend
+        self.backend = None if request.preference is None else request.preference.backend
         self.limit = limit
         #: The kernel that all pieces run on, as ``"numpy:fft"``, where that is fixed.
         self.kernel: str | None = None
@@ -71,7 +69,7 @@ class Job:
         self.pieces = 0
         self.decision: Decision | None = None
 
-    def verdict(self, operands: tuple[Any, ...], reserved: int = 0, *, ignore_memory: bool = False) -> Verdict | None:
+    def verdict(self, operands: tuple[Any, ...], reserved: int = 0, *, ignore_memory: bool = False) -> Selection | None:
         """What would be decided for this piece beside ``reserved`` bytes; None where no arm takes it."""
         specs = tuple(as_spec(array) for array in operands)
         made = make_request(
@@ -129,7 +127,7 @@ class Job:
                 ladder.climb(bound.arm.device, highest="library caches")
                 raise PieceTooLargeError(registry.describe_failure(error)) from None
             try:
-                result = recover(plan, bound, operands, params, error)
+                result = try_other_arms(plan, bound, operands, params, error)
             except OutOfMemoryError as short:
                 raise PieceTooLargeError(str(short)) from None
         else:

@@ -19,8 +19,8 @@ from hpfracc.engine.execution.batching.stacked import StackedFunction, StackedOp
 from hpfracc.engine.execution.batching.stacking import stacking_of
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.memory.units import parse_bytes
-from hpfracc.engine.primitives._operands import shape_of
-from hpfracc.engine.selection.placement import place
+from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.selection.request import place
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import HpfraccError, InvalidInputError, OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans

@@ -17,14 +17,13 @@ from hpfracc.engine.execution.batching.pieces import Job, as_spec
 from hpfracc.engine.execution.batching.sizes import PIECE_SECONDS, Prediction, round_size
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.memory.relief import relief
-from hpfracc.engine.primitives._cuts import Cut
-from hpfracc.engine.primitives._operands import shape_of
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
-from hpfracc.engine.selection.candidates import HOST_SHARE
-from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Verdict
-from hpfracc.engine.selection.explain import format_bytes, format_seconds
-from hpfracc.engine.selection.needs import predicted_bytes
+from hpfracc.engine.primitives.cuts import Cut
+from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.selection.candidates import HOST_SHARE, predicted_bytes
+from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Selection
 from hpfracc.errors import OutOfMemoryError
+from hpfracc.profiling.formats import format_bytes, format_seconds
 
 __all__ = ["Way", "check_speed", "choose_way", "ideal_verdict", "is_time", "time_plan"]
 
@@ -81,7 +80,7 @@ def is_time(primitive: Primitive, cut: Cut) -> bool:
     return primitive.name == "causal_convolution" and cut.axis == -1
 
 
-def choose_way(job: Job, arrays: tuple[Any, ...], ideal: Verdict | None, whole: float | None = None) -> Way | None:
+def choose_way(job: Job, arrays: tuple[Any, ...], ideal: Selection | None, whole: float | None = None) -> Way | None:
     """The way of a call that is predicted to be quickest, or None where none fits.
 
     Parameters
@@ -90,7 +89,7 @@ def choose_way(job: Job, arrays: tuple[Any, ...], ideal: Verdict | None, whole: 
         The call.
     arrays : tuple
         Its operands, or specs of them.
-    ideal : Verdict or None
+    ideal : Selection or None
         What would be decided with memory enough: a way that is nearly as quick ends the search.
     whole : float, optional
         Seconds that the call is predicted to take whole, inf where it cannot be done so; asked for if not given.
@@ -118,19 +117,19 @@ def _has_room(job: Job, size: int) -> bool:
     return get_budget().fits(size, device, share, None if on_host else library)
 
 
-def ideal_verdict(job: Job, arrays: tuple[Any, ...]) -> Verdict | None:
+def ideal_verdict(job: Job, arrays: tuple[Any, ...]) -> Selection | None:
     """What would be decided for the whole call if there were room."""
     return job.verdict(arrays, ignore_memory=True)
 
 
-def check_speed(job: Job, ideal: Verdict | None, seconds: float, words: str, times: int = 1) -> None:
+def check_speed(job: Job, ideal: Selection | None, seconds: float, words: str, times: int = 1) -> None:
     """Log a way that is slow for want of memory; refuse one that is very slow, unless it was asked for.
 
     Parameters
     ----------
     job : Job
         The call.
-    ideal : Verdict or None
+    ideal : Selection or None
         What would be decided with memory enough.
     seconds : float
         What the way is predicted to take.
@@ -156,7 +155,7 @@ def check_speed(job: Job, ideal: Verdict | None, seconds: float, words: str, tim
         f"{format_seconds(seconds * times)}; {ideal.arm.name} would take {format_seconds(ideal.expected * times)} "
         f"but needs {format_bytes(need)}, and {have} may be used on {arm.device}"
     )
-    if seconds * times > REFUSED_SECONDS and request.wish is None and not request.settings.allow_slow:
+    if seconds * times > REFUSED_SECONDS and request.preference is None and not request.settings.allow_slow:
         raise OutOfMemoryError(
             f"{found}. Free memory or raise the limit, use smaller arrays or float32, or run it all the same with "
             "hpfracc.config(allow_slow=True)"

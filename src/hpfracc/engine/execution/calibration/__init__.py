@@ -1,6 +1,6 @@
-"""Calibration: every arm that could do an operation is timed on this machine, within a box of time.
+"""Calibration: every arm of an operation is timed on this machine, within a time limit.
 
-What is found becomes knots of the arms' cost curves, here and in the wisdom that later processes start from.
+The times become knots of the arms' cost curves, in this process and in the wisdom that later processes start from.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 from hpfracc.engine.execution.calibration.report import CalibrationReport, Crossover, Skipped
 from hpfracc.engine.execution.calibration.runner import Step, calibrate
 from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, Series
-from hpfracc.engine.execution.calibration.timebox import TimeBox
-from hpfracc.engine.execution.calibration.trial import Timing, Trial, make_operands, typical_operands
+from hpfracc.engine.execution.calibration.stopwatch import TimeBox
+from hpfracc.engine.execution.calibration.trial import ArmTrial, Timing, make_operands, typical_operands
 
 __all__ = [
     "DEFAULT_OPERATIONS",
+    "ArmTrial",
     "CalibrationReport",
     "Crossover",
     "Series",
@@ -20,7 +21,6 @@ __all__ = [
     "Step",
     "TimeBox",
     "Timing",
-    "Trial",
     "calibrate",
     "make_operands",
     "typical_operands",

@@ -1,23 +1,25 @@
-"""How long does a call take? Repeated until the answer is stable, or until it costs too much to know better."""
+"""Timing tools: repeated runs of a call, a time limit, and how the time grows with the work."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["clock", "lower_quartile", "repeat"]
+__all__ = ["TimeBox", "TimeGrowth", "clock", "lower_quartile", "repeat"]
 
-#: A sample is at least this long: the clock's own cost, some 50 ns, is then below half a percent.
+#: Least length of a sample: the clock's own cost, some 50 ns, is then below half a percent.
 _SHORTEST_SAMPLE = 20e-6
-#: Samples of a call that is quick, and of one that is not.
+#: Most and fewest samples of a quick call.
 _MOST_SAMPLES, _LEAST_SAMPLES = 32, 5
-#: Beyond these a call is run only so often after its warm-up: (seconds a call takes, runs).
+#: For slow calls, runs after the warm-up: (seconds a call takes, runs).
 _SLOW = ((0.1, 1), (0.03, 2), (0.01, 3))
 
 
 def clock(call: Callable[[], Any], wait: Callable[[], Any] | None = None, times: int = 1) -> float:
-    """Seconds of one of ``times`` calls in a row; ``wait`` is called after the last, and waits for their work."""
+    """Mean seconds of ``times`` calls in a row; ``wait`` is called after the last, and waits for their work."""
     repeats = range(times)
     begin = time.perf_counter()
     for _ in repeats:
@@ -30,24 +32,24 @@ def clock(call: Callable[[], Any], wait: Callable[[], Any] | None = None, times:
 def repeat(
     call: Callable[[], Any], wait: Callable[[], Any] | None = None, *, effort: float = 0.01, limit: float = 60.0
 ) -> list[float]:
-    """Seconds of one call, several times over, after a warm-up.
+    """Seconds of one call, measured several times after a warm-up.
 
     Parameters
     ----------
     call : callable
-        What is timed.
+        The call to time.
     wait : callable, optional
-        Waits until the work of all calls is done, where a call's return does not mean that.
+        Waits until the work of all calls is done, for asynchronous calls.
     effort : float
-        Seconds that a quick call is repeated for; a slow one is repeated a few times.
+        Seconds for which a quick call is repeated; a slow one is repeated a few times.
     limit : float
-        No further run is begun that would take it past this many seconds.
+        Seconds after which no further run is started.
     """
     warm = clock(call, wait)
     spent = warm
     for slow, runs in _SLOW:
         if warm >= slow:
-            # Of a call this slow the warm-up is a sample like any other.
+            # For a call this slow the warm-up is a sample too.
             samples = [warm]
             for _ in range(runs):
                 if spent + warm > limit:
@@ -73,5 +75,85 @@ def repeat(
 
 
 def lower_quartile(samples: Sequence[float]) -> float:
-    """The 25th percentile: what a call takes when nothing is in its way, without trusting a single lucky one."""
+    """The 25th percentile: the time of an undisturbed call, robust against a single lucky one."""
     return sorted(samples)[(len(samples) - 1) // 4]
+
+
+class TimeBox:
+    """A time limit that starts now and can be paused.
+
+    Parameters
+    ----------
+    seconds : float
+        The limit; ``math.inf`` only counts.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.beside = 0.0
+        self._begin = time.perf_counter()
+
+    @property
+    def spent(self) -> float:
+        """Seconds used, without pauses."""
+        return time.perf_counter() - self._begin - self.beside
+
+    @property
+    def left(self) -> float:
+        """Seconds that remain, never below 0."""
+        return max(0.0, self.seconds - self.spent)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Time inside the block does not count."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.beside += time.perf_counter() - begin
+
+
+#: Steepest growth of time with work (exponent): caches overflow.
+_STEEPEST = 1.2
+
+
+class TimeGrowth:
+    """How the time of one arm grows with its work, to predict whether a larger size is affordable."""
+
+    def __init__(self) -> None:
+        self._points: list[tuple[float, float]] = []
+
+    def add(self, work: float, seconds: float) -> None:
+        """Add a measured time."""
+        self._points.append((math.log(max(work, 1.0)), math.log(max(seconds, 1e-9))))
+        self._points.sort()
+
+    def least(self, work: float) -> float:
+        """Lower bound in seconds; 0 where nothing is known."""
+        return self._at(work, alone=0.0, steepest=1.0)
+
+    def most(self, work: float) -> float:
+        """Upper bound in seconds; 0 where nothing is known."""
+        return self._at(work, alone=1.0, steepest=_STEEPEST, flattest=1.0)
+
+    def expected(self, work: float) -> float:
+        """Expected seconds; 0 where nothing is known, so that it is tried first."""
+        return self._at(work, alone=0.5, steepest=1.0)
+
+    def _at(self, work: float, *, alone: float, steepest: float, flattest: float = 0.0) -> float:
+        points, x = self._points, math.log(max(work, 1.0))
+        if not points:
+            return 0.0
+        below = [point for point in points if point[0] <= x]
+        above = [point for point in points if point[0] > x]
+        if below and above:
+            (x0, y0), (x1, y1) = below[-1], above[0]
+            return math.exp(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
+        if above:  # smaller than anything seen
+            return math.exp(above[0][1])
+        slope = alone
+        if len(below) > 1 and below[-1][0] > below[-2][0]:
+            (x0, y0), (x1, y1) = below[-2:]
+            slope = (y1 - y0) / (x1 - x0)
+        slope = min(max(slope, flattest), steepest)
+        return math.exp(below[-1][1] + slope * (x - below[-1][0]))

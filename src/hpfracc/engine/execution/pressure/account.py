@@ -1,4 +1,4 @@
-"""An account of memory: limits and what they leave, cards and who uses them, predictions against what calls took."""
+"""An account of memory: limits and what they leave, GPUs and who uses them, predictions against what calls took."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from hpfracc.engine.memory.forecast import ForecastRow, forecasts
 from hpfracc.engine.memory.host import HostMemory, HostProbe
 from hpfracc.engine.memory.staging import RingStats, staging_stats
 from hpfracc.engine.memory.units import parse_bytes
-from hpfracc.engine.selection.explain import as_text, format_bytes
+from hpfracc.engine.selection.explain import as_text
 from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.formats import format_bytes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,7 +35,7 @@ class MemoryReport:
     host : HostMemory
         Every limit on this process's memory, and what each leaves.
     devices : dict of str to (hardware.DriverMemory or None)
-        Each card as its driver sees it, other processes included; None without nvidia-ml-py.
+        Each GPU as its driver sees it, other processes included; None without nvidia-ml-py.
     caps : dict of str to int
         Limits set with :func:`limit`.
     forecasts : tuple of ForecastRow
@@ -44,7 +45,7 @@ class MemoryReport:
     kept : int
         Bytes of transforms that are kept under a ``weights_key``.
     transfers : RingStats
-        Chunks that went between host and card through page-locked memory of that pool, and how many had to ask for it.
+        Chunks that went between host and GPU through page-locked memory of that pool, and how many had to ask for it.
     """
 
     host: HostMemory
@@ -76,9 +77,9 @@ class MemoryReport:
         limits = Table("limit", "size", "used", "free", box=box.SIMPLE_HEAD)
         for bound in self.host.bounds:
             limits.add_row(Text(bound.name), *map(format_bytes, (bound.limit, bound.used, bound.free)))
-        for name, card in self.devices.items():
-            if card is not None:
-                limits.add_row(name, *map(format_bytes, (card.total, card.used, card.free)))
+        for name, gpu in self.devices.items():
+            if gpu is not None:
+                limits.add_row(name, *map(format_bytes, (gpu.total, gpu.used, gpu.free)))
         for name, size in self.caps.items():
             limits.add_row(f"set for {name}", format_bytes(size), "", "")
         parts: list[RenderableType] = [limits]
@@ -112,7 +113,7 @@ class MemoryReport:
 
 
 def report() -> MemoryReport:
-    """Limits and what they leave, cards, predicted against actual peaks of calls, and the engine's own buffers.
+    """Limits and what they leave, GPUs, predicted against actual peaks of calls, and the engine's own buffers.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def report() -> MemoryReport:
     pool = staging_pool()
     return MemoryReport(
         host=HostProbe().read(),
-        devices={card.device: hardware.driver_memory(card.device) for card in hardware.machine().gpus},
+        devices={gpu.device: hardware.driver_memory(gpu.device) for gpu in hardware.machine().gpus},
         caps=get_budget().caps(),
         forecasts=tuple(forecasts.rows()),
         pool=host_buffers.stats() if pool is host_buffers else pool.stats(),
@@ -156,7 +157,7 @@ def limit(device: str, size: int | str) -> Iterator[None]:
     True
     """
     if device != HOST and not device.startswith("cuda"):
-        raise InvalidInputError(f"device={device!r} is no device; use 'cpu' or a card such as 'cuda:0'")
+        raise InvalidInputError(f"device={device!r} is no device; use 'cpu' or a GPU such as 'cuda:0'")
     name = "cuda:0" if device == "cuda" else device
     cap, before = parse_bytes("size", size), get_budget().caps().get(name)
     try:

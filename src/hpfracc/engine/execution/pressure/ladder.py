@@ -37,7 +37,7 @@ _COLLECT_EVERY = 2.0
 #: Seconds to wait for a thread that is cleaning up already.
 _PATIENCE = 1.0
 #: Seconds between two looks whether it is done.
-_LOOK_EVERY = 0.005
+_POLL_INTERVAL = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Ladder(Guarded):
             while climber.setdefault("now", climb) is not climb:
                 if time.monotonic() > until:
                     return CleanupReport(device, skipped="another thread is cleaning up")
-                time.sleep(_LOOK_EVERY)
+                time.sleep(_POLL_INTERVAL)
             self._inside.climbing = True
             return self._climb(climb, highest)
         finally:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any, NoReturn
 
-from hpfracc._aside import Aside
+from hpfracc._shielded import ShieldedCall
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.pressure.growth import SLOWEST, WINDOW, Growth, find_growth
 from hpfracc.engine.execution.pressure.ladder import CleanupReport, ladder
@@ -45,7 +45,7 @@ class MemorySnapshot:
     timestamp : float
         Seconds since 1970.
     device : str
-        ``"cpu"`` or a card.
+        ``"cpu"`` or a GPU.
     total, used, free : int
         The limit, what is used of it by everyone, and what could be allocated now.
     allocated : int
@@ -108,12 +108,12 @@ class MemoryStats:
 
 
 class MemoryMonitor(Guarded):
-    """Watches a card, or the host where there is none.
+    """Watches a GPU, or the host where there is none.
 
     Parameters
     ----------
     device_id : int or str
-        The card's number, or a device such as ``"cuda:1"`` or ``"cpu"``. Without such a card the host is watched.
+        The GPU's number, or a device such as ``"cuda:1"`` or ``"cpu"``. Without such a GPU the host is watched.
     enable_auto_cleanup : bool
         Whether a snapshot above ``cleanup_threshold`` starts a clean-up.
     cleanup_threshold : float
@@ -341,7 +341,7 @@ class _Sampler:
         self._end: SimpleQueue[None] = SimpleQueue()
         self._thread = 0
         self._process = os.getpid()
-        self._work = Aside(self._run, awaited=False, name="hpfracc-memory")
+        self._work = ShieldedCall(self._run, awaited=False, name="hpfracc-memory")
 
     def _run(self) -> None:
         self._thread = threading.get_ident()
@@ -381,7 +381,7 @@ _lock = threading.Lock()
 def get_memory_monitor(
     device_id: int | str = 0, enable_auto_cleanup: bool = True, cleanup_threshold: float = 0.85
 ) -> MemoryMonitor:
-    """The process's monitor of a card, or of the host where there is none; the settings are those given last.
+    """The process's monitor of a GPU, or of the host where there is none; the settings are those given last.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The pool users see: host buffers, page-locked where there is a card, and device buffers from the libraries' own."""
+"""The pool users see: host buffers, page-locked where there is a GPU, and device buffers from the libraries' own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["MemoryPool", "get_memory_pool", "reset", "staging_pool"]
 
 
 def _pinned(size: int) -> Any:
-    """Page-locked memory of a library that is loaded and has a card."""
+    """Page-locked memory of a library that is loaded and has a GPU."""
     for name in ("torch", "cupy"):
         if registry.is_loaded(name):
             made = registry.adapter(name).pinned_bytes(size)
@@ -45,7 +45,7 @@ class MemoryPool(Guarded):
     max_bytes : int or str
         Host bytes kept for later at most.
     pinned : bool, optional
-        Whether host buffers are page-locked, for quicker copies to a card; by default where there is one.
+        Whether host buffers are page-locked, for quicker copies to a GPU; by default where there is one.
     """
 
     def __init__(self, max_bytes: int | str = CAPACITY, pinned: bool | None = None) -> None:
@@ -166,7 +166,7 @@ def get_memory_pool(max_bytes: int | str | None = None, pinned: bool | None = No
 
 
 def staging_pool() -> BufferPool:
-    """Where the engine lays items side by side: page-locked where a library with a card is loaded."""
+    """Where the engine lays items side by side: page-locked where a library with a GPU is loaded."""
     if not hardware.machine().gpus:
         return host_buffers
     pinned_buffers.make = _pinned

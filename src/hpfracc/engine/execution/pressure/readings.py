@@ -27,11 +27,11 @@ class Reading:
 
 
 def watched_device(device_id: int | str) -> str:
-    """The device of that number or name; the host where there is no such card."""
+    """The device of that number or name; the host where there is no such GPU."""
     if isinstance(device_id, bool) or not isinstance(device_id, int | str):
         raise InvalidInputError(f"device_id={device_id!r} is no device; use a number, or a name such as 'cuda:0'")
     if isinstance(device_id, int) and device_id < 0:
-        raise InvalidInputError(f"device_id={device_id} is negative; use the number of a card, from 0")
+        raise InvalidInputError(f"device_id={device_id} is negative; use the number of a GPU, from 0")
     name = f"cuda:{device_id}" if isinstance(device_id, int) else device_id
     return name if name != HOST and hardware.machine().gpu(name) is not None else HOST
 
@@ -44,8 +44,8 @@ def read_memory(device: str) -> Reading:
         held = 0 if resident is None else resident[0]
         return Reading(host.limit, host.limit - min(host.limit, host.free), host.free, held, host.usage)
     driver = hardware.driver_memory(device)
-    card = hardware.machine().gpu(device)
-    total = driver.total if driver is not None else (card.memory if card is not None else None) or 0
+    gpu = hardware.machine().gpu(device)
+    total = driver.total if driver is not None else (gpu.memory if gpu is not None else None) or 0
     loaded = [name for name in ("torch", "jax", "cupy") if registry.is_loaded(name)]
     free = get_budget().read(device)
     free = 0 if free is None else free

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
 
-from hpfracc._aside import run_aside
 from hpfracc._optional import import_optional, is_installed
+from hpfracc._shielded import run_shielded
 
 __all__ = ["NotCompiledError", "call_kernel", "load", "require"]
 
@@ -26,7 +26,7 @@ class NotCompiledError(Exception):
 def require() -> None:
     """Load Numba, or raise the error that names its extra."""
     if "numba" not in _loaded or not is_installed("numba"):
-        run_aside(lambda: import_optional("numba"))
+        run_shielded(lambda: import_optional("numba"))
         _loaded.add("numba")
 
 
@@ -34,7 +34,7 @@ def load(name: str) -> ModuleType:
     """A module of this package."""
     full = f"{__name__}.{name}"
     if name not in _loaded:
-        run_aside(lambda: importlib.import_module(full))
+        run_shielded(lambda: importlib.import_module(full))
         _loaded.add(name)
     return sys.modules[full]
 
@@ -43,6 +43,6 @@ def call_kernel(kernel: Callable[..., Result], kind: str, *arguments: Any) -> Re
     """``kernel(*arguments)``; Numba compiles it at the first call with arrays of this kind of numbers."""
     if (kernel, kind) in _compiled:
         return kernel(*arguments)
-    found = run_aside(lambda: kernel(*arguments))
+    found = run_shielded(lambda: kernel(*arguments))
     _compiled.add((kernel, kind))
     return found

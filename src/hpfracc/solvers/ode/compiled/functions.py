@@ -15,7 +15,7 @@ import numba
 import numpy as np
 from numba import types
 
-from hpfracc._aside import run_aside
+from hpfracc._shielded import run_shielded
 from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
 from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel
 from hpfracc.solvers.ode.compiled.kernels import call
@@ -242,7 +242,7 @@ def _build(
 
 def _numba_compile(function: Any, kind: str, **options: Any) -> Any:
     try:
-        return run_aside(lambda: numba.cfunc(_signature(kind), **options)(function))
+        return run_shielded(lambda: numba.cfunc(_signature(kind), **options)(function))
     except Exception as error:  # whatever Numba raises: its own errors, or those of its parts
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise NotCompiledError(f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}") from error

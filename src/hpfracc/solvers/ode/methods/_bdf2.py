@@ -8,8 +8,8 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc.operators._namespace import NUMPY
-from hpfracc.operators.rules._quadrature import multistep_weights
+from hpfracc._xp import NUMPY
+from hpfracc.operators.rules.quadrature import multistep_weights
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._multistep import refuse_multistep, series_power, solve_multistep
 from hpfracc.solvers.ode._options import Options

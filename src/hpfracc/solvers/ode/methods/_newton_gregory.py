@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc.operators._namespace import NUMPY
+from hpfracc._xp import NUMPY
 from hpfracc.operators._sequences import binomials
 from hpfracc.solvers.ode._method import Method, register_method
 from hpfracc.solvers.ode._multistep import refuse_multistep, series_power, solve_multistep

@@ -21,7 +21,7 @@ class TensorPECE(TensorMethod):
 
     ``fun(t, y)`` takes and returns tensors of shape (..., d): an ensemble is one call. The order may be a tensor that
     broadcasts to the state, one for each member. Steps go in blocks; what a block adds to the later ones is one product
-    with a Toeplitz matrix (or transforms), so a card is busy with large products. Derivatives with respect to ``y0``,
+    with a Toeplitz matrix (or transforms), so a GPU is busy with large products. Derivatives with respect to ``y0``,
     ``dy0``, the order, and whatever ``fun`` depends on are those of the discrete solution; blocks are run again in the
     backward pass, so that memory stays O(N d).
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 from scipy.special import gamma
 
+from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._namespace import NUMPY
 from hpfracc.operators._sequences import power_differences
 from hpfracc.solvers.ode._evaluation import RightHandSide
 from hpfracc.solvers.ode._fixed import walk_grid

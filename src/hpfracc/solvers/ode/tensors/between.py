@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
-from hpfracc.operators._namespace import namespace_of
+from hpfracc._xp import namespace_of
 from hpfracc.solvers.ode._uniform import UniformGrid
 from hpfracc.solvers.ode.tensors.weights import convert
 

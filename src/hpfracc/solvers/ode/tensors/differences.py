@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc.operators._namespace import namespace_of
+from hpfracc._xp import namespace_of
 from hpfracc.solvers.ode.tensors.exponentials import Memory, moments, remember, remembered
 from hpfracc.solvers.ode.tensors.weights import convert
 

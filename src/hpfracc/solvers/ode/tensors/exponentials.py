@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special
 
 from hpfracc._arrays import library_of
-from hpfracc.operators._namespace import Namespace, namespace_of
+from hpfracc._xp import Namespace, namespace_of
 from hpfracc.solvers.ode.tensors.weights import convert
 
 __all__ = ["Memory", "combined", "make_memory", "moments", "product", "remember", "remembered"]

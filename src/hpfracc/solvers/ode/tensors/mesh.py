@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of, tracks_gradient
+from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._namespace import namespace_of
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._progress import progress_report

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc._arrays import library_of
-from hpfracc.operators._namespace import NUMPY, Namespace, namespace_of
+from hpfracc._xp import NUMPY, Namespace, namespace_of
 from hpfracc.operators._sequences import power_difference, second_difference
 
 __all__ = ["Weights", "convert", "make_weights"]

@@ -1,4 +1,4 @@
-r"""Relaxation by tiles on a card: the source of its kernel, and the rounds around it. Imports no CuPy.
+r"""Relaxation by tiles on a GPU: the source of its kernel, and the rounds around it. Imports no CuPy.
 
 A tile of 1,024 points is lowered in shared memory until nothing in it changes, however many steps that takes; only then
 is it written back. Its neighbours come next, but only those in which a point can now be lowered: so a wave crosses 32
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.engine.primitives._stencils import forward_offsets
+from hpfracc.engine.numerics.stencils import forward_offsets
 
 __all__ = ["MOST_AXES", "THREADS", "TilePlan", "plan_tiles", "relax_by_tiles", "tile_source"]
 

@@ -16,7 +16,7 @@ from cupyx.scipy import fft
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.cupy.starting import add_starts, differences
 from hpfracc.engine.backends.starting import with_starts
-from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 
 __all__ = ["KERNELS"]

@@ -9,7 +9,7 @@ from typing import Any
 import cupy
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._expression import FUNCTIONS, Node, parse_expression
+from hpfracc.engine.numerics.expression import FUNCTIONS, Node, parse_expression
 
 __all__ = ["KERNELS"]
 

@@ -1,4 +1,4 @@
-"""``mittag_leffler`` in CuPy: z sorted into the plan's bands, each evaluated in blocks that fit the card."""
+"""``mittag_leffler`` in CuPy: z sorted into the plan's bands, each evaluated in blocks that fit the GPU."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import cupy
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._mittag_leffler_plan import make_plan
-from hpfracc.engine.primitives._mittag_leffler_poles import Namespace
-from hpfracc.engine.primitives._mittag_leffler_sum import band_value, taylor_value, values_together
+from hpfracc.engine.numerics.mittag_leffler_plan import make_plan
+from hpfracc.engine.numerics.mittag_leffler_poles import Namespace
+from hpfracc.engine.numerics.mittag_leffler_sum import band_value, taylor_value, values_together
 
 __all__ = ["KERNELS", "mittag_leffler_contour"]
 

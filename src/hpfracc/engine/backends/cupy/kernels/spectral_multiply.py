@@ -10,7 +10,7 @@ import numpy as np
 from cupyx.scipy import fft
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._trigonometric import Functions, backward, forward
+from hpfracc.engine.numerics.trigonometric import Functions, backward, forward
 from hpfracc.engine.primitives.base import ArraySpec, Call
 from hpfracc.engine.primitives.spectral_multiply import SpectralMultiply, is_half, plan_axes
 

@@ -15,14 +15,14 @@ import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.cupy.kernels._tiles import THREADS, plan_tiles, relax_by_tiles, tile_source
-from hpfracc.engine.primitives._stencils import forward_offsets
+from hpfracc.engine.numerics.stencils import forward_offsets
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
 __all__ = ["KERNELS"]
 
 #: Rounds between two looks; what is queued after the last useful one finds nothing to do.
 _ROUNDS = 64
-#: Blocks for each processor of the card; frontiers longer than all threads are walked through in strides.
+#: Blocks for each processor of the GPU; frontiers longer than all threads are walked through in strides.
 _BLOCKS = 8
 
 _SOURCE = r"""

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._expression import FUNCTIONS, parse_expression
+from hpfracc.engine.numerics.expression import FUNCTIONS, parse_expression
 
 __all__ = ["KERNELS"]
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._lengths import transformed_shape
+from hpfracc.engine.numerics.lengths import transformed_shape
 
 __all__ = ["KERNELS"]
 

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._mittag_leffler_plan import OFFSETS, Band, Plan, make_plan
-from hpfracc.engine.primitives._mittag_leffler_poles import (
+from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Band, Plan, make_plan
+from hpfracc.engine.numerics.mittag_leffler_poles import (
     Namespace,
     Poles,
     Strip,
@@ -25,7 +25,7 @@ from hpfracc.engine.primitives._mittag_leffler_poles import (
     find_poles,
     is_close,
 )
-from hpfracc.engine.primitives._mittag_leffler_sum import leibniz, mirrored, taylor_value
+from hpfracc.engine.numerics.mittag_leffler_sum import leibniz, mirrored, taylor_value
 
 __all__ = ["KERNELS", "mittag_leffler_contour"]
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._trigonometric import Functions, backward, forward
+from hpfracc.engine.numerics.trigonometric import Functions, backward, forward
 from hpfracc.engine.primitives.base import ArraySpec, Call
 from hpfracc.engine.primitives.spectral_multiply import Plan, SpectralMultiply, is_half, plan_axes
 

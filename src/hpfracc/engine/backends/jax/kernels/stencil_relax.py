@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._stencils import forward_offsets, padded_views
+from hpfracc.engine.numerics.stencils import forward_offsets, padded_views
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
 __all__ = ["KERNELS"]

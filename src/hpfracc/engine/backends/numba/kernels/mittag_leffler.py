@@ -1,6 +1,6 @@
 """``mittag_leffler`` compiled by Numba: each z finds its band and sums its fractions, with no temporaries.
 
-The same plan and the same formulae as in NumPy (``engine/primitives/_mittag_leffler_plan.py``), so the same answer.
+The same plan and the same formulae as in NumPy (``engine/numerics/mittag_leffler_plan.py``), so the same answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numba import njit
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numba.kernels._arrays import Array, flat
-from hpfracc.engine.primitives._mittag_leffler_plan import OFFSETS, Pole, make_plan
+from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Pole, make_plan
 from hpfracc.engine.workers import even_blocks, run_blocks
 from hpfracc.errors import InvalidInputError
 

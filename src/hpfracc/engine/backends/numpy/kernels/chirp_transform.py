@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.numerics.chirp import Tools, chirps
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives._chirp import Tools, chirps
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.chirp_transform import transform_length
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._expression import parse_expression
+from hpfracc.engine.numerics.expression import parse_expression
 from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]

@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._stencils import forward_offsets, relax
+from hpfracc.engine.numerics.stencils import forward_offsets, relax
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
 __all__ = ["KERNELS"]

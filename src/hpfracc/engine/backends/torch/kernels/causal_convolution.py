@@ -20,7 +20,7 @@ from hpfracc.engine.backends.torch.kept import kept
 from hpfracc.engine.backends.torch.nonfinite import apply_causally, is_eager, veil
 from hpfracc.engine.backends.torch.spectrum import Spectrum, make_spectrum, spectral_product
 from hpfracc.engine.backends.torch.starting import add_starts, differences
-from hpfracc.engine.primitives._lengths import fast_length
+from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.nonfinite import is_eager
+from hpfracc.engine.numerics.chirp import Tools, chirps
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives._chirp import Tools, chirps
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.chirp_transform import transform_length
 

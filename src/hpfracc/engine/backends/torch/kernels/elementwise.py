@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._expression import FUNCTIONS, parse_expression
+from hpfracc.engine.numerics.expression import FUNCTIONS, parse_expression
 
 __all__ = ["KERNELS"]
 

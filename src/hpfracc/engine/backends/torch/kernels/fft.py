@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.primitives._lengths import transformed_shape
+from hpfracc.engine.numerics.lengths import transformed_shape
 
 __all__ = ["KERNELS"]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.kept import kept
 from hpfracc.engine.backends.torch.nonfinite import is_eager
-from hpfracc.engine.primitives._trigonometric import Functions, backward, forward
+from hpfracc.engine.numerics.trigonometric import Functions, backward, forward
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.spectral_multiply import SpectralMultiply, is_half, plan_axes
 

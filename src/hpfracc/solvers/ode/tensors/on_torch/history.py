@@ -6,7 +6,7 @@ import torch
 
 __all__ = ["SegmentSums"]
 
-#: Segments longer than this are transformed; up to it a product takes less time on a card and on a core alike.
+#: Segments longer than this are transformed; up to it a product takes less time on a GPU and on a core alike.
 LONGEST_PRODUCT = 2048
 #: Bytes that the transforms of a stretch of columns may take, where nobody asks for their derivative.
 WORKSPACE = 1 << 28

@@ -1,0 +1,321 @@
+"""Binding an arm to one kind of call: operands are moved to the arm, the kernel runs, the result is moved back."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from hpfracc._arrays import dtype_name, is_transformed, library_of, nbytes, tracks_gradient
+from hpfracc._shielded import run_shielded
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Adapter, Arm, Kernel
+from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.primitives.base import Call, Primitive
+from hpfracc.engine.selection.request import Placement
+from hpfracc.profiling.recorder import shared as spans
+from hpfracc.profiling.spans import Span
+
+__all__ = ["Bound", "TransferLog", "bind", "compilation_span", "queue_of"]
+
+Converter = Callable[[Any], Any]
+
+
+class TransferLog(Protocol):
+    """A context around each copy between host and device."""
+
+    def __call__(self, adapter: Adapter, route: str, size: int, device: str) -> contextlib.AbstractContextManager[Any]:
+        """The context of a copy of ``size`` bytes along ``route``."""
+
+
+class Bound:
+    """An arm bound to one kind of call.
+
+    ``run(*arrays, **params)`` does the work; ``run(..., weights_key=key)`` uses the cached transform of the operand
+    that the primitive can prepare. Where nothing has to move and nothing is cached, ``run`` is the kernel itself.
+    """
+
+    __slots__ = (
+        "_call",
+        "_converters",
+        "_giver",
+        "_index",
+        "_kernel",
+        "_scope",
+        "_tag",
+        "arm",
+        "bare",
+        "decision",
+        "moves",
+        "run",
+    )
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        arm: Arm,
+        call: Call,
+        converters: Sequence[Converter | None],
+        giver: Converter | None,
+        scope: Callable[[], contextlib.AbstractContextManager[Any]] | None,
+        index: int | None,
+        keyed: bool,
+        moves: bool,
+        kind: Hashable = None,
+    ) -> None:
+        self.arm = arm
+        #: The decision that chose the arm; set by the plan.
+        self.decision: Any = None
+        self.moves = moves
+        self._call = call
+        self._converters = tuple(converters)
+        self._giver = giver
+        self._scope = scope
+        self._kernel = kernel
+        self._index = index if kernel.prepare is not None else None
+        #: Part of the key of a cached transform: another shape or dtype is another operand.
+        self._tag = _tag_number(
+            (call.operation, arm.name, call.dtype, call.facts.get("prepared_for", call.length), kind)
+        )
+        plain = giver is None and scope is None and not any(self._converters)
+        # Where nothing has to move, the caller reaches the kernel directly.
+        self.bare: Callable[..., Any] | None = kernel.run if plain and (self._index is None or not keyed) else None
+        self.run: Callable[..., Any] = self._run
+        if self.bare is not None:
+            self.run = partial(_without_key, kernel.run) if keyed else kernel.run
+        elif keyed and self._index == 0 and giver is None and scope is None and not any(self._converters[1:]):
+            self.run = self._run_prepared
+
+    def compile_shielded(self, done: Callable[[], Any]) -> None:
+        """Make the first call, which compiles, where interrupts do not reach it; ``done`` is called after it."""
+        run, bare = self.run, self.bare
+
+        def first(*arrays: Any, **params: Any) -> Any:
+            result = run_shielded(partial(run, *arrays, **params))
+            self.run, self.bare = run, bare
+            done()
+            return result
+
+        self.run, self.bare = first, None
+
+    def _run_prepared(self, operand: Any, *others: Any, weights_key: Any, **params: Any) -> Any:
+        """Run where only the cached operand would have to move."""
+        prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, operand))
+        assert self._kernel.apply is not None  # a kernel that prepares also applies
+        return self._kernel.apply(prepared, *others, **params)
+
+    def _run(self, *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
+        if self._scope is None:
+            return self._convert_and_run(arrays, weights_key, params)
+        with self._scope():
+            return self._convert_and_run(arrays, weights_key, params)
+
+    def _convert_and_run(self, arrays: tuple[Any, ...], weights_key: Any, params: dict[str, Any]) -> Any:
+        converters = self._converters
+        if weights_key is None or self._index is None:
+            operands = [a if c is None else c(a) for a, c in zip(arrays, converters, strict=True)]
+            run = self._spanned(self._kernel.run) if spans.on else self._kernel.run
+            result = run(*operands, **params)
+        else:
+            index = self._index
+            prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, arrays[index]))
+            operands = [
+                a if c is None else c(a)
+                for position, (a, c) in enumerate(zip(arrays, converters, strict=True))
+                if position != index
+            ]
+            assert self._kernel.apply is not None  # a kernel that prepares also applies
+            apply = self._spanned(self._kernel.apply) if spans.on else self._kernel.apply
+            result = apply(prepared, *operands, **params)
+        if self._giver is None:
+            return result
+        if isinstance(result, tuple):  # a user's kernel may have several results
+            return tuple(map(self._giver, result))
+        return self._giver(result)
+
+    def _spanned(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """The kernel in a span of its own where operands are copied; elsewhere its time is the call's."""
+        return _with_span(kernel, self._call.operation, self.arm) if self.moves else kernel
+
+    def _prepare(self, operand: Any) -> Any:
+        assert self._index is not None and self._kernel.prepare is not None
+        converter = self._converters[self._index]
+        return self._kernel.prepare(operand if converter is None else converter(operand), self._call)
+
+
+def bind(
+    primitive: Primitive,
+    call: Call,
+    arm: Arm,
+    placement: Placement,
+    arrays: Sequence[Any],
+    log: TransferLog | None = None,
+    *,
+    keyed: bool = False,
+    plain: bool = False,
+) -> Bound:
+    """Bind ``arm`` to calls whose operands look like ``arrays``; loads the kernel, which may import its library.
+
+    ``keyed`` calls come with the ``weights_key`` of a prepared operand, ``plain`` ones without parameters.
+    """
+    kernel = registry.kernel(call.operation, arm.backend, arm.algorithm)
+    if plain and kernel.plain is not None and call.facts.get("plain"):
+        kernel = kernel.plain
+    worker = registry.adapter(arm.backend)
+    home = "numpy" if arm.backend == "numba" else arm.backend
+    if arm.spec.threads:
+        kernel = _with_workers(kernel, arm.workers)
+    converters = [_converter(array, primitive.casts, call, arm, worker, home, placement, log) for array in arrays]
+    giver = _giver(arm, worker, home, placement, log)
+    # Made at every call: the settings that a scope changes may differ from call to call.
+    scopes = type(worker).scope is not Adapter.scope and not placement.traced
+    scope = partial(_fresh_scope, worker, call) if scopes else None
+    index = primitive.prepared_operand
+    tracked = placement.gradient or placement.traced
+    if tracked and index is not None and (tracks_gradient(arrays[index]) or any(map(is_transformed, arrays))):
+        # A cached transform carries no derivative: it serves only where none flows through its operand.
+        index = None
+    kind = None if index is None or not keyed else (np.shape(arrays[index]), dtype_name(arrays[index]))
+    return Bound(kernel, arm, call, converters, giver, scope, index, keyed, _moves(arm, placement), kind)
+
+
+def _moves(arm: Arm, placement: Placement) -> bool:
+    """Whether the operands travel to a device for this call, and the result back."""
+    return not arm.on_host and placement.device == "cpu"
+
+
+def _fresh_scope(worker: Adapter, call: Call) -> contextlib.AbstractContextManager[Any]:
+    return worker.scope(call) or contextlib.nullcontext()
+
+
+def _with_workers(kernel: Kernel, workers: int) -> Kernel:
+    apply = None if kernel.apply is None else partial(kernel.apply, workers=workers)
+    return Kernel(partial(kernel.run, workers=workers), kernel.prepare, apply)
+
+
+def _converter(
+    array: Any,
+    casts: bool,
+    call: Call,
+    arm: Arm,
+    worker: Adapter,
+    home: str,
+    placement: Placement,
+    log: TransferLog | None,
+) -> Converter | None:
+    owner = library_of(array)
+    cast = casts and dtype_name(array) != call.dtype
+    if owner == home and home != "numpy" and not _moves(arm, placement):
+        return partial(worker.cast, dtype=call.dtype) if cast else None
+    if owner in ("numpy", "python"):
+        to_host: Converter | None = None if type(array) is np.ndarray else np.asarray
+        if placement.library == home != "numpy" and worker.is_asynchronous("cpu") and not cast:
+            # It shares host memory and computes after the call has returned, when the owner may change the array.
+            to_host = np.array
+    else:
+        to_host = registry.adapter(owner).to_host
+    to_dtype = partial(np.asarray, dtype=call.dtype) if cast else None
+    there = None if home == "numpy" else partial(_send, worker, arm.device, log)
+    steps = [step for step in (to_host, to_dtype, there) if step is not None]
+    if not steps:
+        return None
+    return steps[0] if len(steps) == 1 else partial(_chain, steps)
+
+
+def _giver(arm: Arm, worker: Adapter, home: str, placement: Placement, log: TransferLog | None) -> Converter | None:
+    if placement.library == home and not _moves(arm, placement):
+        return None
+    fetch = None if home == "numpy" else partial(_fetch, worker, arm.device, log)
+    give = None if placement.library == "numpy" else partial(_return_to, registry.adapter(placement.library))
+    steps = [step for step in (fetch, give) if step is not None]
+    return steps[0] if len(steps) == 1 else partial(_chain, steps)
+
+
+def _without_key(run: Callable[..., Any], *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
+    """Call a kernel that prepares no operand, without the key."""
+    return run(*arrays, **params)
+
+
+_tags: dict[Hashable, int] = {}
+_MOST_TAGS = 4096
+_numbers = itertools.count()
+
+
+def _tag_number(tag: Hashable) -> int:
+    """A number for what a prepared operand depends on besides its key; quicker to hash than the tag itself.
+
+    A tag that was dropped gets another number, and its operand is prepared once more.
+    """
+    known = _tags.get(tag)
+    if known is None:
+        if len(_tags) >= _MOST_TAGS:
+            _tags.clear()
+        known = _tags.setdefault(tag, next(_numbers))
+    return known
+
+
+def _chain(steps: Sequence[Converter], value: Any) -> Any:
+    for step in steps:
+        value = step(value)
+    return value
+
+
+def _send(worker: Adapter, device: str, log: TransferLog | None, array: np.ndarray) -> Any:
+    if spans.on and device != "cpu":
+        with _transfer_span(worker, f"host->{device}", array.nbytes, device):
+            return worker.from_host(array, device)
+    if log is None or device == "cpu":
+        return worker.from_host(array, device)
+    with log(worker, f"host->{device}", array.nbytes, device):
+        return worker.from_host(array, device)
+
+
+def _fetch(worker: Adapter, device: str, log: TransferLog | None, array: Any) -> np.ndarray:
+    if spans.on and device != "cpu":
+        with _transfer_span(worker, f"{device}->host", nbytes(array), device):
+            return worker.to_host(array)
+    if log is None or device == "cpu":
+        return worker.to_host(array)
+    with log(worker, f"{device}->host", nbytes(array), device):
+        return worker.to_host(array)
+
+
+def _return_to(owner: Adapter, array: np.ndarray) -> Any:
+    return owner.from_host(np.asarray(array), "cpu")
+
+
+# Spans of kernels, copies and first calls, while the profiler is on.
+
+
+def queue_of(arm: Arm) -> str:
+    """The profiler's name of the device queue that an arm's kernels go to."""
+    return f"{arm.backend}:{arm.device}"
+
+
+def compilation_span(arm: Arm) -> contextlib.AbstractContextManager[Any]:
+    """A span around the first call of a kernel that compiles; no span for one that does not."""
+    if arm.spec.compiles == "never":
+        return contextlib.nullcontext()
+    return spans.span(f"first call of {arm.name}", "compile")
+
+
+def _with_span(kernel: Callable[..., Any], operation: str, arm: Arm) -> Callable[..., Any]:
+    """The kernel in a span, timed by the clock of its device."""
+
+    def run(*operands: Any, **params: Any) -> Any:
+        with spans.span(f"{operation} on {arm.name}", "kernel", queue_of(arm)):
+            return kernel(*operands, **params)
+
+    return run
+
+
+def _transfer_span(worker: Adapter, route: str, size: int, device: str) -> contextlib.AbstractContextManager[Any]:
+    """A span around a copy between host and device."""
+    span = spans.span(route, "transfer", f"{worker.name}:{device}")
+    if isinstance(span, Span):
+        span.size = size
+    return span

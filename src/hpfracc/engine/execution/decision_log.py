@@ -1,0 +1,152 @@
+"""The last decision of this thread or task, and the decisions of a composite call."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any
+
+from hpfracc.engine.selection.decision import Decision
+
+__all__ = [
+    "Mode",
+    "composite",
+    "current",
+    "current_mode",
+    "dry_run",
+    "forget_last",
+    "last_decision",
+    "record",
+    "unlogged",
+]
+
+
+class Mode:
+    """How engine calls behave inside a ``composite`` or ``dry_run`` block, and the last decision in it.
+
+    The list of decisions is shared by the whole block. The last decision is not: a task or a thread that runs in a copy
+    of the context has its own, so a mode is replaced rather than changed.
+    """
+
+    __slots__ = ("_block", "decisions", "dry", "last", "outer")
+
+    def __init__(
+        self, last: Any, dry: bool, decisions: list[Decision], outer: Any, block: weakref.ref[_Block] | None = None
+    ) -> None:
+        self.last = last
+        self.dry = dry
+        self.decisions = decisions
+        #: The value of the variable before the block.
+        self.outer = outer
+        self._block = block
+
+    def followed_by(self, last: Any) -> Mode:
+        """The same mode after another decision."""
+        return Mode(last, self.dry, self.decisions, self.outer, self._block)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the block is gone without having ended: an interrupt came just before its end."""
+        return self._block is not None and self._block() is None
+
+
+#: One variable, so that a settled call looks up one: the :class:`Mode` of the surrounding block, or outside of blocks
+#: the last decision (a bound arm, a decision, or the list of a composite call).
+_log: ContextVar[Any] = ContextVar("hpfracc_decision_log", default=None)
+
+#: Called by every settled call: a C function.
+current = _log.get
+
+
+def record(last: Any) -> None:
+    """Record the last decision, inside a block or outside."""
+    mode = _log.get()
+    _log.set(mode.followed_by(last) if type(mode) is Mode else last)
+
+
+def current_mode() -> Mode | None:
+    """The mode of the surrounding block, None outside of blocks. Blocks that are over are left."""
+    mode = _log.get()
+    while type(mode) is Mode and mode.is_over:
+        mode = mode.outer
+        _log.set(mode)
+    return mode if type(mode) is Mode else None
+
+
+def last_decision() -> Decision | list[Decision] | None:
+    """The decision behind the last engine call of this thread or task; None if there was none.
+
+    A task begins with the last decision of the task that started it. A composite call, which made several engine calls
+    of its own (a solver, say), gives the list of them; one that made a single call gives its decision.
+    """
+    last = _log.get()
+    if type(last) is Mode:
+        last = last.last
+    if isinstance(last, list) and len(last) == 1:
+        last = last[0]
+    if last is None or isinstance(last, list | Decision):
+        return last
+    decision: Decision = last.decision
+    return decision
+
+
+def forget_last() -> None:
+    """Forget the last decision."""
+    _log.set(None)
+
+
+class _Block:
+    """A block with a mode of its own, whose decisions go to the surrounding block as well."""
+
+    dry = False
+
+    def __init__(self) -> None:
+        self._stack: list[tuple[Any, Mode]] = []
+
+    def __enter__(self) -> list[Decision]:
+        outer = _log.get()
+        while type(outer) is Mode and outer.is_over:
+            outer = outer.outer
+        nested = type(outer) is Mode
+        last, dry = (outer.last, outer.dry) if nested else (outer, False)
+        inner = Mode(last, self.dry or dry, [], outer, weakref.ref(self))
+        self._stack.append((outer, inner))
+        _log.set(inner)
+        return inner.decisions
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        outer, inner = self._stack.pop()
+        _log.set(outer)
+        if type(outer) is Mode:
+            outer.decisions.extend(inner.decisions)
+        if not self.dry:
+            record(list(inner.decisions))
+
+
+class composite(_Block):
+    """Collect the decisions made inside the block: afterwards :func:`last_decision` gives their list."""
+
+
+class dry_run(_Block):
+    """Inside the block engine calls decide but do not compute: each returns zeros of the right kind."""
+
+    dry = True
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Inside the block engine calls compute, even in a dry run, and are not logged: for weights that are cached.
+
+    The zeros of a dry run would be cached otherwise.
+    """
+    outer = _log.get()
+    token = _log.set(Mode(outer.last if type(outer) is Mode else outer, False, [], outer))
+    try:
+        yield
+    finally:
+        _log.reset(token)

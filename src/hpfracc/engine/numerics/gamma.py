@@ -1,0 +1,133 @@
+"""Gamma in any array namespace, and derivatives of 1/Gamma in exact arguments.
+
+Some libraries have only the logarithm of Gamma, which loses a digit for each ten of its exponent. Here Gamma is found
+up to 16 by products and a polynomial on [2, 3), beyond by Stirling's formula with the power in two halves, so that it
+overflows where Gamma does; on the left by reflection.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["MOST_DERIVATIVES", "gamma_value", "reciprocal_gammas"]
+
+#: Gamma(5/2 + t) for -1/2 <= t < 1/2, by interpolation at Chebyshev points in 60 digits: 2e-17 off.
+_NEAR = (
+    1.329340388179137,
+    0.9347345216260855,
+    0.6545585779813368,
+    0.2538712468411429,
+    0.10967323400215907,
+    0.02836078059484065,
+    0.010392403425963018,
+    0.001607400484857475,
+    0.0007544741274008594,
+    3.941786106704003e-06,
+    6.132999547490073e-05,
+    -1.2801662101069902e-05,
+    7.253704976396383e-06,
+    -2.560170651922655e-06,
+    1.083170535516263e-06,
+    -4.257518642364393e-07,
+    1.6813026075626095e-07,
+    -6.715441924676824e-08,
+    3.363120541233027e-08,
+    -1.3455594745344375e-08,
+)
+#: log Gamma(y) - (y - 1/2) log y + y - log(2 pi)/2 as a series in 1/y: B_2k / (2k (2k - 1)).
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+_FAR = 16
+#: Beyond, Gamma and its reciprocal have left the range of float64.
+_END = 190.0
+#: Derivatives of 1/Gamma that are written out below.
+MOST_DERIVATIVES = 2
+
+
+def gamma_value(xp: Any, z: Any) -> Any:
+    """Gamma of float64 ``z`` in the namespace ``xp``, to a few units in the last place."""
+    size = xp.abs(z)
+    far = size >= _FAR
+    near_value = _by_products(xp, xp.where(far, 2.0, z))
+    far_value = _by_stirling(xp, xp.where(far, z, float(_FAR)))
+    return xp.where(far, far_value, near_value)
+
+
+def _by_products(xp: Any, z: Any) -> Any:
+    shift = xp.floor(z) - 2.0
+    base = z - shift
+    above = below = 1.0 + 0.0 * z
+    for k in range(_FAR + 2):
+        above = xp.where(shift > k, above * (base + k), above)
+        below = xp.where(shift < -k, below * (z + k), below)
+    t = base - 2.5
+    value = 0.0 * t
+    for coefficient in reversed(_NEAR):
+        value = value * t + coefficient
+    return value * above / below
+
+
+def _by_stirling(xp: Any, z: Any) -> Any:
+    size = xp.abs(z)
+    nearest = xp.round(size)
+    sine = xp.sin(math.pi * (size - nearest)) * (1.0 - 2.0 * (nearest - 2.0 * xp.floor(0.5 * nearest)))
+    size = xp.where(size > _END, _END, size)
+    inverse = 1.0 / size
+    square = inverse * inverse
+    rest = 0.0 * size
+    for coefficient in reversed(_STIRLING):
+        rest = rest * square + coefficient
+    half = size ** (0.5 * size - 0.25)
+    factor = math.sqrt(2.0 * math.pi) * xp.exp(rest * inverse)
+    right = factor * half * (half * xp.exp(-size))
+    left = (-math.pi) / (size * sine * factor) / half * (xp.exp(size) / half)
+    return xp.where(z < 0, left, right)
+
+
+def reciprocal_gammas(alpha: float, beta: float, count: int, derivative: int = 0) -> np.ndarray:
+    """A derivative of ``1/Gamma`` at ``beta + alpha k`` for k < count.
+
+    With exact arguments: near a zero half an ulp of the argument is all the digits.
+    """
+    if not 0 <= derivative <= MOST_DERIVATIVES:
+        raise InvalidInputError(
+            f"derivative {derivative} of the Mittag-Leffler function in its parameters; there are those up to "
+            f"{MOST_DERIVATIVES}: differentiate it less often in alpha and beta"
+        )
+    values = np.empty(count)
+    argument, increment = Fraction(beta), Fraction(alpha)
+    for k in range(count):
+        nearest, x = round(argument), float(argument)
+        if nearest > 0:
+            values[k] = _on_the_right(x, derivative)
+        else:
+            values[k] = _by_reflection(x, float(argument - nearest), derivative) * (-1.0 if nearest % 2 else 1.0)
+        argument += increment
+    return values
+
+
+def _on_the_right(x: float, derivative: int) -> float:
+    value = float(special.rgamma(x))
+    if derivative == 0:
+        return value
+    psi = float(special.psi(x))
+    return -psi * value if derivative == 1 else (psi * psi - float(special.polygamma(1, x))) * value
+
+
+def _by_reflection(x: float, distance: float, derivative: int) -> float:
+    """``1/Gamma(x) = sin(pi x) Gamma(1 - x) / pi``, with ``distance`` from the nearest whole number, sign left out."""
+    sine, cosine = math.sin(math.pi * distance), math.cos(math.pi * distance)
+    size = math.gamma(1.0 - x)
+    if derivative == 0:
+        return sine / math.pi * size
+    psi = float(special.psi(1.0 - x))
+    if derivative == 1:
+        return size * (cosine - sine / math.pi * psi)
+    square = psi * psi + float(special.polygamma(1, 1.0 - x))
+    return size * (-math.pi * sine - 2.0 * cosine * psi + sine / math.pi * square)

@@ -1,0 +1,339 @@
+"""Tables for E_{a,b}: all that depends on the two parameters alone, made once and kept.
+
+E_{a,b}(z) = (1/2 pi i) int e^s s^(a-b) / (s^a - z) ds along a contour around the negative axis. We take one parabola
+s = mu (1 + i u)^2 for all z of a band of |z|, and the trapezoid rule in u with nodes u = (k + tau) h. Then E is a sum
+of fractions w_k / (p_k - z), p_k = s_k^a, and three things are put right exactly rather than by moving the contour
+(as Garrappa, SIAM J. Numer. Anal. 53 (2015), does for each z):
+
+* a pole s* = z^(1/a) changes the rule's error by a known amount, so its residue R = s*^(1-b) e^(s*) / a enters as
+  R / (1 - e^(2 pi i tau) q) with q = exp(-2 pi (sqrt(s*/mu) - 1)/h): one formula on both sides of the contour;
+* a node that falls on a pole is avoided by another tau (0, 1/4, 1/2 or 3/4);
+* small values at large |z| are not left over from large ones: 1/(s^a - z) = -sum_{k<=m} s^(a(k-1)) z^-k +
+  z^-m s^(a m)/(s^a - z), so that m terms of the expansion in 1/z are taken as they stand and only the rest is
+  integrated. Where the bound of that rest is below the rounding of what remains, the sum is dropped altogether: that is
+  the asymptotic region.
+
+For |z| <= radius the power series is used. With integer a and b nothing is left to integrate: E is elementary.
+
+A derivative in b multiplies the integrand by -log s: so the weights, the residues (log s* for log s) and 1/Gamma (its
+own derivative) change, and nothing else does. One in a is (d/da) E = z (d/dz) (d/db) E.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from hpfracc.engine.numerics.gamma import reciprocal_gammas
+from hpfracc.errors import InvalidInputError
+
+__all__ = [
+    "OFFSETS",
+    "Band",
+    "Plan",
+    "Pole",
+    "check_parameters",
+    "choose_parabola",
+    "make_plan",
+    "parabola",
+]
+
+#: Shifts of the trapezoid rule's nodes, in steps. Real z needs the first two only.
+OFFSETS = (0.0, 0.5, 0.25, 0.75)
+_EPS = 2.0**-53
+_MOST_TERMS = 100
+_LARGEST_GAMMA = 100.0
+_MOST_TAYLOR = 72
+#: Nodes are looked for up to this u: e^s has fallen to nothing, whatever power of s stands beside it.
+_FARTHEST = 24.0
+#: How much wider the second parabola is: poles on the one have Im u = 0.37 on the other, and e^s is not yet so large
+#: that small values drown in its rounding (at 4 first derivatives near alpha = 1 had lost three digits more).
+_WIDENING = 2.5
+_STEPS = [k / 128 for k in range(38, 8, -1)] + [k / 512 for k in range(35, 2, -1)]
+#: Parameters beyond these leave the range of float64 through the Gamma function itself.
+_LIMIT = 150.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pole:
+    """A direction ``theta`` in which poles ``s* = |z|^(1/a) e^(i theta)`` lie for real z of one sign."""
+
+    cosine: float
+    sine: float
+    half_cosine: float
+    half_sine: float
+    phase: float  # theta (1 - b), reduced
+    weight: float  # 2 for a pair of conjugates, 1 for a pole on the axis
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """What is used for ``lower <= |z|`` up to the next band.
+
+    ``points[i]`` and ``weights[i]`` are the nodes p_k and weights w_k with u >= 0 for ``OFFSETS[i]``; those with u < 0
+    are conjugates (of offset ``1 - tau``). A pole with ``log |q|`` beyond ``reach`` is left to the rule's own error.
+    """
+
+    lower: float
+    terms: int
+    mu: float
+    step: float
+    reach: float
+    elementary: bool
+    points: tuple[np.ndarray, ...]
+    weights: tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything about a derivative of E_{alpha,beta} that does not depend on z: ``order`` in z, ``logs`` in beta.
+
+    ``wide`` holds the bands once more, with parabolas that stand away from the poles close to the usual ones. Values do
+    not mind those, but each derivative divides by the distance: 7e-14 were lost at the first.
+    """
+
+    alpha: float
+    beta: float
+    order: int
+    logs: int
+    taylor: np.ndarray
+    radius: float
+    inverse: np.ndarray  # 1/Gamma(beta - alpha k), or a derivative of it
+    bands: tuple[Band, ...]
+    wide: tuple[Band, ...]
+    edges: np.ndarray
+    positive: tuple[Pole, ...]
+    negative: tuple[Pole, ...]
+    correction: float  # z^(1/a) = z^r (1 + correction log z), r the float nearest to 1/a
+    closed: bool  # integer parameters: poles on the cut count, and no integral remains
+
+
+def check_parameters(alpha: float, beta: float) -> None:
+    """Raise :class:`InvalidInputError` unless E_{alpha,beta} is ours to compute."""
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+            raise InvalidInputError(
+                f"{name}={value!r}: the Mittag-Leffler function takes a real number here, not an array"
+            )
+    if not 0 < alpha <= _LIMIT:
+        raise InvalidInputError(f"alpha={alpha!r}: the Mittag-Leffler function takes 0 < alpha <= {_LIMIT:g}")
+    if not abs(beta) <= _LIMIT:
+        raise InvalidInputError(f"beta={beta!r}: the Mittag-Leffler function takes -{_LIMIT:g} <= beta <= {_LIMIT:g}")
+
+
+@lru_cache(maxsize=256)
+def make_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) -> Plan:
+    """The tables for a derivative of E_{alpha,beta}, ``order`` times in z and ``logs`` in beta; some milliseconds."""
+    check_parameters(alpha, beta)
+    taylor, radius = _power_series(alpha, beta, 0, logs, 0.0)
+    closed = alpha == int(alpha) and beta == int(beta) and not logs
+    if closed:
+        # 1/Gamma vanishes at 0, -1, ...: the expansion in 1/z ends and its rest is zero.
+        terms = max(0, math.ceil(beta / alpha) - 1)
+        inverse = reciprocal_gammas(-alpha, beta, terms + 1)
+        bands: tuple[Band, ...] = (Band(radius, terms, 1.0, 1.0, 0.0, True, (), ()),)
+    else:
+        most = int(min(_MOST_TERMS, max(1.0, (_LARGEST_GAMMA + beta) / alpha)))
+        inverse = reciprocal_gammas(-alpha, beta, most + 1, logs)
+        bands = _make_bands(alpha, beta, logs, radius, inverse)
+    edges = np.array([band.lower for band in bands])
+    if order:
+        taylor, radius = _power_series(alpha, beta, order, logs, radius)
+    return Plan(
+        alpha=alpha,
+        beta=beta,
+        order=order,
+        logs=logs,
+        taylor=taylor,
+        radius=radius,
+        inverse=inverse,
+        bands=bands,
+        wide=tuple(_widened(alpha, beta, logs, band) for band in bands) if order else (),
+        edges=edges,
+        positive=_poles(alpha, beta, 0, closed),
+        negative=_poles(alpha, beta, 1, closed),
+        correction=float(1 / Fraction(alpha) - Fraction(1 / alpha)),
+        closed=closed,
+    )
+
+
+def _power_series(alpha: float, beta: float, order: int, logs: int, least: float) -> tuple[np.ndarray, float]:
+    """Coefficients of the derivative, and the radius (``least`` or more) where they suffice and hardly cancel."""
+    count = min(_MOST_TAYLOR + 16 * order, max(3, int((_LIMIT + 20.0 - beta) // alpha) + 1 - order))
+    coefficients = reciprocal_gammas(alpha, beta, count + order, logs)[order:]
+    coefficients *= np.array([float(math.perm(k + order, order)) for k in range(count)])
+    with np.errstate(divide="ignore"):
+        heights = np.log(np.abs(coefficients))
+    # The term that the value is made of near zero: the first, unless 1/Gamma(beta) is close to nothing.
+    leading = next(k for k in range(count) if heights[k] > heights[: k + 2].max() - 3.0)
+    orders = np.arange(count)
+    radius, kept = 2.0**-12, count
+    for quarter in range(-48, 1600):
+        terms = heights + orders * (quarter / 4 * math.log(2.0))
+        largest = float(terms[leading:].max())
+        total = float(np.exp(terms[leading:] - largest).sum()) * math.exp(min(largest, 700.0))
+        ends = float(terms[-2:].max()) < largest + math.log(_EPS / 8)
+        start = math.exp(min(float(terms[leading]), 700.0))
+        # Where a value begins to cancel it does so no less as integral and exponentials.
+        steady = total <= 2.5 * start or (order == 0 and total <= _alternative(alpha, beta, logs, 2.0 ** (quarter / 4)))
+        if radius >= least and (not (ends and steady) or largest > 690.0):
+            break
+        radius = 2.0 ** (quarter / 4)
+        kept = int(np.nonzero(terms > largest + math.log(_EPS / 4))[0][-1]) + 1
+    return coefficients[:kept], radius
+
+
+def _make_bands(alpha: float, beta: float, logs: int, radius: float, inverse: np.ndarray) -> tuple[Band, ...]:
+    """Bands outwards from ``radius`` until the expansion alone is enough."""
+    orders = np.arange(float(inverse.size))
+    sizes, powers = _integrand(alpha, beta, logs, orders)
+    ratio = 2.0 ** max(0.5, alpha / 3)
+    bands: list[Band] = []
+    lower = radius
+    while True:
+        upper = lower * ratio
+        rest = (sizes / np.maximum(powers, lower)).sum(axis=1) * lower**-orders
+        kept = np.abs(inverse) * upper**-orders
+        kept[0] = 0.0
+        value = np.maximum(np.maximum.accumulate(kept), _least_residue(alpha, beta, logs, upper))
+        # What is added up, terms counted less as they are right to the last place; not much more than need be.
+        losses = rest + 0.1 * np.cumsum(np.where(orders > 0, np.abs(inverse), 0.0) * lower**-orders)
+        sparing = losses <= 4.0 * losses.min()
+        negligible = sparing & (rest < _EPS / 8 * value)
+        if negligible.any():
+            break
+        # As few terms as make the rest, and with it its rounding, small against the value; else the least loss.
+        small = sparing & (rest < 0.02 * value)
+        terms = int(np.argmax(small) if small.any() else np.argmin(losses))
+        bands.append(_make_band(alpha, beta, logs, lower, terms, 1.0))
+        lower = upper
+    # The expansion alone, with fewer terms the farther out.
+    while True:
+        terms = int(np.argmax(negligible))
+        bands.append(Band(lower, terms, 1.0, 1.0, 0.0, True, (), ()))
+        lower *= 4.0
+        rest = (sizes / np.maximum(powers, lower)).sum(axis=1) * lower**-orders
+        kept = np.abs(inverse) * (4.0 * lower) ** -orders
+        kept[0] = 0.0
+        negligible = rest < _EPS / 8 * np.maximum.accumulate(kept)
+        if terms <= 4 or not negligible.any() or int(np.argmax(negligible)) >= terms:
+            return tuple(bands)
+
+
+def _integrand(alpha: float, beta: float, logs: int, orders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sizes of the weights, and of s^a, after each number of terms: enough to choose that number by."""
+    exponents = (beta - alpha * orders)[:, None]
+    mu = np.maximum(1.0, exponents)
+    nodes, widths = parabola(1.0, 0.1640625, np.arange(120) + 0.5)
+    heights = np.log(mu * np.abs(nodes))
+    sizes = 2 * np.exp(np.log(mu * np.abs(widths)) + mu * nodes.real - (exponents - alpha) * heights)
+    return sizes * np.abs(heights + 1j * np.angle(nodes)) ** logs, np.exp(alpha * heights)
+
+
+def _alternative(alpha: float, beta: float, logs: int, radius: float) -> float:
+    """Size of what the value at ``-radius`` is added up from outside the power series' range."""
+    size = _least_residue(alpha, beta, logs, radius)
+    if alpha == int(alpha) and beta == int(beta) and not logs:
+        return size
+    sizes, powers = _integrand(alpha, beta, logs, np.zeros(1))
+    return size + float((sizes / np.maximum(powers, radius)).sum())
+
+
+def _least_residue(alpha: float, beta: float, logs: int, radius: float) -> float:
+    """Size of the smallest exponential term that is there for every direction of z; none below alpha = 1."""
+    if alpha < 1:
+        return 0.0
+    s = min(radius ** (1 / alpha), 600.0)
+    height = abs(complex(math.log(s), math.pi / alpha)) ** logs
+    return float(s ** (1 - beta) / alpha * math.exp(s * math.cos(math.pi / alpha)) * height)
+
+
+def _make_band(alpha: float, beta: float, logs: int, lower: float, terms: int, widening: float) -> Band:
+    exponent = beta - terms * alpha
+    mu, step, reach = choose_parabola(math.ceil(4 * max(exponent, 0.0)) / 4, widening)
+    points, weights = [], []
+    for offset in OFFSETS:
+        nodes, widths = parabola(mu, step, np.arange(math.ceil(_FARTHEST / step)) + offset)
+        heights = np.log(nodes)
+        sizes = nodes.real - (exponent - alpha) * heights.real + np.log(np.abs(widths))
+        count = int(np.nonzero(sizes > sizes.max() + math.log(_EPS / 16))[0][-1]) + 1
+        weight = widths[:count] * np.exp(nodes[:count]) * _power(nodes[:count], heights[:count], alpha - exponent)
+        weight = weight * (-heights[:count]) ** logs
+        if offset == 0.0:
+            weight[0] *= 0.5  # on the axis, and its own conjugate
+        points.append(_power(nodes[:count], heights[:count], alpha))
+        weights.append(weight)
+    return Band(lower, terms, mu, step, reach, False, tuple(points), tuple(weights))
+
+
+def _widened(alpha: float, beta: float, logs: int, band: Band) -> Band:
+    return band if band.elementary else _make_band(alpha, beta, logs, band.lower, band.terms, _WIDENING)
+
+
+def _power(base: np.ndarray, logs: np.ndarray, exponent: float) -> np.ndarray:
+    """``base**exponent``: whole powers by multiplication, for exp(n log) would lose n times the digits."""
+    whole = round(exponent)
+    powers = np.exp((exponent - whole) * logs)
+    factor = base if whole >= 0 else 1 / base
+    for bit in bin(abs(whole))[:1:-1]:
+        if bit == "1":
+            powers = powers * factor
+        factor = factor * factor
+    return np.asarray(powers)
+
+
+def parabola(mu: float, step: float, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes s_k, and h/(2 pi i) ds/du there. With dyadic ``mu`` and ``step`` the nodes have no rounding."""
+    u = step * indices
+    turn = 1 + 1j * u
+    return mu * (1 - u * u + 2j * u), step / math.pi * mu * turn
+
+
+@lru_cache(maxsize=1024)
+def choose_parabola(exponent: float, widening: float) -> tuple[float, float, float]:
+    """``mu``, the largest step whose rule has an error below rounding, and how far up poles count; for e^s s^-exponent.
+
+    The error is the least value, over lines Im u = d, of the integrand there times e^(-2 pi |d| / h). Upwards the lines
+    end at the branch point (d = 1), downwards e^s grows.
+    """
+    best = max(1.0, exponent)
+    mu = widening * best
+    up = np.linspace(0.02, 0.98, 97)
+    down = np.linspace(0.1, 60.0, 600)
+    s_up, s_down = mu * (1 - up) ** 2, mu * (1 + down) ** 2
+    size_up = s_up - exponent * np.log(s_up)
+    size_down = s_down - exponent * np.log(s_down)
+    allowed = math.log(_EPS / 4) + best - exponent * math.log(best)
+    for step in _STEPS:
+        rate = 2 * math.pi / step
+        if max(float(np.min(size_up - rate * up)), float(np.min(size_down - rate * down))) < allowed:
+            break
+    return mu, step, rate * float(up[np.argmin(size_up - rate * up)])
+
+
+def _poles(alpha: float, beta: float, odd: int, closed: bool) -> tuple[Pole, ...]:
+    """Directions of the poles for z > 0 (``odd = 0``) or z < 0 (``odd = 1``), conjugates joined."""
+    found: list[Pole] = []
+    a, b = Fraction(alpha), Fraction(beta)
+    turn = Fraction(odd)
+    while turn <= a:
+        angle = turn / a  # in units of pi
+        if angle < 1 or closed:
+            cosine, sine = _cos_sin_pi(angle)
+            half_cosine, half_sine = _cos_sin_pi(angle / 2)
+            phase = math.pi * float((angle * (1 - b) + 1) % 2 - 1)
+            found.append(Pole(cosine, sine, half_cosine, half_sine, phase, 2.0 if 0 < angle < 1 else 1.0))
+        turn += 2
+    return tuple(found)
+
+
+def _cos_sin_pi(x: Fraction) -> tuple[float, float]:
+    """``cos(pi x)`` and ``sin(pi x)``, small ones with all their digits."""
+    quarter = round(2 * x)
+    rest = math.pi * float(x - Fraction(quarter, 2))
+    cosine, sine = math.cos(rest), math.sin(rest)
+    return [(cosine, sine), (-sine, cosine), (-cosine, -sine), (sine, -cosine)][quarter % 4]

@@ -1,0 +1,263 @@
+"""The exponential part of E_{a,b}: residues at s* = z^(1/a), each with its share, in any array namespace.
+
+Only elementwise functions and ``where`` are used, so that NumPy, PyTorch and JAX all run it. Derivatives are carried as
+truncated power series in ``(zeta - z)/z``: lists of coefficients, the value first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Plan, Pole
+
+__all__ = ["Namespace", "Poles", "Strip", "add_residues", "choose_offset", "find_poles", "is_close", "whole_power"]
+
+#: Exponents beyond this are taken out before exp and put back at the end, so that no inf - inf arises.
+_LARGE = 600.0
+_HUGE = 1e300
+#: Im u of a pole below which derivatives are better taken along another parabola.
+_CLOSE = 0.3
+_PHASES = tuple(complex(round(math.cos(2 * math.pi * t)), round(math.sin(2 * math.pi * t))) for t in OFFSETS)
+
+Jet = list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """What a backend lends: its functions, a maker of complex arrays, and the way constants become its arrays."""
+
+    xp: Any
+    join: Callable[[Any, Any], Any]
+    constant: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """The trapezoid rule as a pole sees it: ``2 pi / h``, ``sqrt(mu)``, and up to which ``log |q|`` poles count.
+
+    Numbers, or arrays with one entry for each z.
+    """
+
+    rate: Any
+    root_mu: Any
+    reach: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Poles:
+    """One pole for each z: where there is one, s*, its root, ``(s*/|s*|)^(1-b)``, ``|s*|``, and how often it counts."""
+
+    present: Any
+    s: Any
+    root: Any
+    phase: Any
+    size: Any
+    weight: float
+
+
+def find_poles(tools: Namespace, plan: Plan, z: Any, sign: int = 0) -> list[Poles]:
+    """All poles on the principal sheet; ``sign`` says that all (real) z have this sign, 0 that they may differ."""
+    size = _root(tools, plan, tools.xp.abs(z))
+    half = tools.xp.sqrt(size)
+    if "complex" in str(z.dtype):
+        return _complex_poles(tools, plan, z, size, half)
+    found = []
+    for side, poles in ((1, plan.positive), (-1, plan.negative)):
+        for pole in poles if sign in (0, side) else ():
+            direction, half_direction, phase = _directions(pole)
+            found.append(Poles(z * side > 0, size * direction, half * half_direction, phase, size, pole.weight))
+    return found
+
+
+def _directions(pole: Pole) -> tuple[complex, complex, complex]:
+    return (
+        complex(pole.cosine, pole.sine),
+        complex(pole.half_cosine, pole.half_sine),
+        complex(math.cos(pole.phase), math.sin(pole.phase)),
+    )
+
+
+def _complex_poles(tools: Namespace, plan: Plan, z: Any, size: Any, half: Any) -> list[Poles]:
+    """One for each turn by 2 pi that can stay on the principal sheet."""
+    xp = tools.xp
+    angle = xp.angle(z)
+    # With integer parameters there is no cut, and of two angles that differ by 2 pi one counts.
+    slack = math.pi * 2.0**-20 / plan.alpha if plan.closed else 0.0
+    most = math.floor((plan.alpha + 1) / 2)
+    found = []
+    for turn in range(-most, most + 1):
+        theta = (angle + 2 * math.pi * turn) / plan.alpha
+        present = (theta > -math.pi + slack) & (theta < math.pi + slack)
+        theta = xp.where(present, theta, 0.0 * theta)
+        phase = _unit(tools, theta * (1 - plan.beta))
+        found.append(Poles(present, size * _unit(tools, theta), half * _unit(tools, theta / 2), phase, size, 1.0))
+    return found
+
+
+def _unit(tools: Namespace, theta: Any) -> Any:
+    return tools.join(tools.xp.cos(theta), tools.xp.sin(theta))
+
+
+def _root(tools: Namespace, plan: Plan, size: Any) -> Any:
+    """``size**(1/a)`` right to the last place though 1/a is no float, and finite."""
+    if plan.alpha == 1:
+        return size
+    root = size ** (1 / plan.alpha)
+    if plan.correction:
+        root = root + root * (plan.correction * tools.xp.log(size))
+    return tools.xp.where(root < _HUGE, root, _HUGE)
+
+
+def _log_q(tools: Namespace, strip: Strip, root: Any) -> Any:
+    """``log q``, kept from overflow."""
+    value = (root / strip.root_mu - 1.0) * (-strip.rate)
+    return tools.xp.where(tools.xp.real(value) < _LARGE, value, _LARGE + 0j)
+
+
+def choose_offset(tools: Namespace, strip: Strip, poles: list[Poles], count: int) -> Any:
+    """The index into OFFSETS, one for all or one for each z, whose nodes stay clear of the poles."""
+    if not poles:
+        return 1
+    xp = tools.xp
+    near = [(pole.present, xp.exp(_log_q(tools, strip, pole.root))) for pole in poles]
+    best: Any = None
+    choice: Any = None
+    for i in (1, 0, 2, 3)[:count]:
+        score: Any = None
+        for present, q in near:
+            distance = xp.where(present, xp.abs(1.0 - _PHASES[i] * q), 2.0)
+            score = distance if score is None else xp.where(distance < score, distance, score)
+        if best is None:
+            best, choice = score, 0.0 * score + i
+        else:
+            better = (score > best) & (best < 0.7)  # the first is kept unless it comes close
+            best, choice = xp.where(better, score, best), xp.where(better, 0.0 * score + i, choice)
+    return choice
+
+
+def is_close(tools: Namespace, strip: Strip, poles: list[Poles]) -> Any:
+    """Whether a pole lies near the parabola, for each z; False for all where there is none."""
+    close: Any = False
+    for pole in poles:
+        distance = tools.xp.real(_log_q(tools, strip, pole.root)) / strip.rate
+        close = close | (pole.present & (tools.xp.abs(distance) < _CLOSE))
+    return close
+
+
+def add_residues(
+    tools: Namespace, plan: Plan, strip: Strip | None, z: Any, poles: list[Poles], offset: Any, total: Any
+) -> Any:
+    """``total`` and the poles' part, added so that an overflow is inf and not nan; no ``strip``: the full residues."""
+    if not poles:
+        return total
+    xp, order, complex_z = tools.xp, plan.order, "complex" in str(z.dtype)
+    excess = 0.0 * xp.abs(z)
+    for pole in poles:
+        beyond = xp.real(pole.s) + (1 - plan.beta) * xp.log(pole.size) - _LARGE
+        excess = xp.where(pole.present & (beyond > excess), beyond, excess)
+    total = total * xp.exp(-excess)
+    for pole in poles:
+        alive = pole.present & (xp.real(pole.s) > -750.0)
+        jet = _residue(tools, plan, order, pole, excess)
+        if strip is not None:
+            log_q = _log_q(tools, strip, pole.root)
+            alive = alive & (xp.real(log_q) < strip.reach)
+            jet = _multiply(jet, _share(tools, plan, strip, order, pole, log_q, offset), order)
+        value = jet[order] * float(math.factorial(order))
+        value = value if complex_z else xp.real(value)
+        if order:
+            value = value * whole_power(1.0 / z, order)
+        total = total + xp.where(alive, pole.weight * value, 0.0 * total)
+    factor = xp.exp(excess / 2)
+    if not complex_z:
+        return xp.where(excess > 0, total * factor * factor, total)
+    real, imag = xp.real(total), xp.imag(total)
+    grown = tools.join(
+        xp.where(real == 0, real, real * factor * factor), xp.where(imag == 0, imag, imag * factor * factor)
+    )
+    return xp.where(excess > 0, grown, total)
+
+
+def _residue(tools: Namespace, plan: Plan, order: int, pole: Poles, excess: Any) -> Jet:
+    """``s^(1-b) e^s / a``, times a power of ``-log s``, as a series; ``exp(excess)`` is left out."""
+    xp, alpha, power = tools.xp, plan.alpha, 1 - plan.beta
+    real, imag = xp.real(pole.s), xp.imag(pole.s)
+    plain = pole.size**power * xp.exp(xp.where(real < _LARGE, real, _LARGE))
+    joined = xp.exp(real + power * xp.log(pole.size) - excess)
+    size = xp.where((excess > 0) | (real > _LARGE), joined, plain)
+    value = _unit(tools, imag) * pole.phase * (size / alpha)
+    jet: Jet = [value]
+    if order:
+        exponent = [pole.s * c for c in _binomials(1 / alpha, order)]
+        jet = _multiply(_exponential(exponent, value, order), _binomials(power / alpha, order), order)
+    if plan.logs:
+        height = [-xp.log(pole.s), *((-1.0) ** k / (k * alpha) for k in range(1, order + 1))]
+        for _ in range(plan.logs):
+            jet = _multiply(jet, height, order)
+    return jet
+
+
+def _share(tools: Namespace, plan: Plan, strip: Strip, order: int, pole: Poles, log_q: Any, offset: Any) -> Jet:
+    """``1 / (1 - e^(2 pi i tau) q)`` as a series."""
+    xp = tools.xp
+    if isinstance(offset, int):
+        turn: Any = _PHASES[offset]
+    else:
+        turn = _PHASES[0] + 0.0 * offset
+        for i in (1, 2, 3):
+            turn = xp.where(offset == i, _PHASES[i], turn)
+    slope = pole.root * (-strip.rate / strip.root_mu)
+    exponent = [slope * c for c in _binomials(0.5 / plan.alpha, order)]
+    q = _exponential(exponent, turn * xp.exp(log_q), order)
+    first = 1.0 / (1.0 - q[0])
+    share: Jet = [first]
+    for n in range(1, order + 1):
+        total = q[1] * share[n - 1]
+        for k in range(2, n + 1):
+            total = total + q[k] * share[n - k]
+        share.append(total * first)
+    return share
+
+
+def whole_power(base: Any, exponent: int) -> Any:
+    """By multiplication: libraries take a complex power through its logarithm, which costs digits."""
+    power: Any = None
+    while exponent:
+        if exponent & 1:
+            power = base if power is None else power * base
+        base = base * base
+        exponent >>= 1
+    return 1.0 if power is None else power
+
+
+def _binomials(exponent: float, order: int) -> list[float]:
+    """Coefficients of ``(1 + t)**exponent``."""
+    values = [1.0]
+    for k in range(order):
+        values.append(values[-1] * (exponent - k) / (k + 1))
+    return values
+
+
+def _exponential(exponent: Jet, value: Any, order: int) -> Jet:
+    """``exp`` of a series, given the exponential ``value`` of its first coefficient."""
+    jet: Jet = [value]
+    for n in range(1, order + 1):
+        total = exponent[1] * jet[n - 1]
+        for k in range(2, n + 1):
+            total = total + k * exponent[k] * jet[n - k]
+        jet.append(total / n)
+    return jet
+
+
+def _multiply(left: Jet, right: Jet, order: int) -> Jet:
+    """The product of two series."""
+    product: Jet = []
+    for n in range(order + 1):
+        total = left[0] * right[n]
+        for k in range(1, n + 1):
+            total = total + left[k] * right[n - k]
+        product.append(total)
+    return product

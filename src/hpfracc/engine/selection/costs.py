@@ -1,0 +1,338 @@
+"""Predicted times: calibrated knots, corrected by the times measured in a size bucket."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from hpfracc.engine.locks import Guarded
+from hpfracc.engine.selection.curve import Curve, check_seconds, extended, log_seconds, log_work
+from hpfracc.engine.selection.rent_or_buy import RentOrBuy
+from hpfracc.engine.selection.samples import Drift, TimeSamples
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["CostEstimate", "CostModel", "Drift", "Fact", "Option", "Scored"]
+
+Source = Literal["samples", "knots", "prior", "none"]
+
+#: The weight of the curve, in samples: a calibrated knot was measured on this machine, a packaged prior was not.
+_KNOT_WEIGHT = 0.5
+_PRIOR_WEIGHT = 0.1
+#: Standard deviation of the log at a knot, and how it grows per doubling of the work towards the next and beyond the
+#: last: leaving every other size of ``timings-h200.json`` out, half of the errors two doublings away are below 0.2 and
+#: two thirds below 0.3. A prior was measured on another machine.
+_KNOT_SIGMA, _KNOT_SIGMA_PER_DOUBLING = 0.15, 0.05
+_BEYOND_SIGMA_PER_DOUBLING = 0.15
+_PRIOR_SIGMA = 0.7
+#: The same where only samples of other sizes exist.
+_NEIGHBOUR_SIGMA, _NEIGHBOUR_SIGMA_PER_DOUBLING = 0.3, 0.2
+#: How far (log work) the deviation of one bucket from its curve carries over to its neighbours.
+_REACH = math.log(16.0)
+#: Estimates remembered per key.
+_CACHED = 256
+_DOUBLING = math.log(2.0)
+
+
+class CostEstimate(NamedTuple):
+    """A predicted run time.
+
+    Attributes
+    ----------
+    seconds : float
+        The typical time; ``nan`` where nothing is known.
+    low, high : float
+        One standard deviation to either side.
+    samples : int
+        Times measured in this bucket.
+    source : {"samples", "knots", "prior", "none"}
+        Its origin; ``"samples"`` with ``samples=0`` are those of other sizes.
+    erratic : bool
+        Whether the times measured here vary so much that more are needed.
+    curve : float
+        The prediction of the knots alone; ``nan`` without knots.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    samples: int
+    source: Source
+    erratic: bool = False
+    curve: float = math.nan
+
+
+_NOTHING = CostEstimate(math.nan, 0.0, math.inf, 0, "none")
+
+
+class Fact(NamedTuple):
+    """One thing the model knows, to be saved and loaded.
+
+    ``kind`` is ``"knot"``, ``"prior"``, ``"sample"`` (then ``place`` is its bucket) or ``"compile"`` (then ``place`` is
+    its compile key, and ``x`` may be None).
+    """
+
+    kind: Literal["knot", "prior", "sample", "compile"]
+    key: Hashable
+    place: Hashable
+    x: float | None
+    seconds: float
+
+
+class _Entry:
+    """Everything known of one key."""
+
+    __slots__ = ("buckets", "cache", "calibrated", "curve", "neighbours", "prior")
+
+    def __init__(self) -> None:
+        #: Seconds by work.
+        self.calibrated: dict[float, float] = {}
+        self.prior: dict[float, float] = {}
+        self.curve: Curve | None = None
+        self.buckets: dict[Hashable, TimeSamples] = {}
+        self.neighbours: Curve | None = None
+        self.cache: dict[tuple[Hashable, float, float], CostEstimate] = {}
+
+    def base(self, x: float) -> float:
+        """The baseline of samples: the curve, or time proportional to work where there is none."""
+        return self.curve.at(x) if self.curve is not None else x
+
+    def forget_derived(self) -> None:
+        self.neighbours = None
+        self.cache.clear()
+
+
+class CostModel(Guarded):
+    """Run and compile times of every arm, learned and calibrated. Thread-safe.
+
+    A *key* is anything hashable that names what is timed, in practice (operation, arm, where the operands start,
+    dtype). Its knots and samples cover the whole call as it starts there, transfers included, unless an option says
+    otherwise (see :class:`~hpfracc.engine.selection.costs.Option`). A *bucket* is anything hashable that groups calls
+    of about one size, and ``x`` the amount of work, along which time is interpolated.
+
+    Parameters
+    ----------
+    compiling : RentOrBuy, optional
+        The account of compile times; one of its own by default.
+    """
+
+    def __init__(self, compiling: RentOrBuy | None = None) -> None:
+        super().__init__()
+        self._entries: dict[Hashable, _Entry] = {}
+        self.compiling = RentOrBuy() if compiling is None else compiling
+
+    def add_knot(self, key: Hashable, x: float, seconds: float, *, prior: bool = False) -> None:
+        """Add a calibrated point of the curve of ``key``, or one of a packaged prior.
+
+        Calibrated knots supersede prior ones within their range; beyond it the prior's shape carries on.
+        """
+        check_seconds(seconds)
+        with self._lock:
+            entry = self._entry(key)
+            (entry.prior if prior else entry.calibrated)[x] = seconds
+            entry.curve = extended(entry.calibrated, entry.prior)
+            for samples in entry.buckets.values():
+                samples.rebase(
+                    [
+                        log_seconds(seconds) - entry.base(log_work(work))
+                        for work, seconds in zip(samples.works, samples.seconds, strict=True)
+                    ]
+                )
+            entry.forget_derived()
+
+    def observe(self, key: Hashable, bucket: Hashable, x: float, seconds: float) -> Drift:
+        """Learn a measured run time; :data:`Drift.CONFIRMED`: older times disagreed and were dropped."""
+        check_seconds(seconds)
+        with self._lock:
+            entry = self._entry(key)
+            samples = entry.buckets.get(bucket)
+            if samples is None:
+                samples = entry.buckets[bucket] = TimeSamples()
+            verdict = samples.add(x, seconds, log_seconds(seconds) - entry.base(log_work(x)))
+            entry.forget_derived()
+            return verdict
+
+    def estimate(self, key: Hashable, bucket: Hashable, x: float, extra: float = 0.0) -> CostEstimate:
+        """Predict the run time of ``key`` at work ``x`` in ``bucket``.
+
+        ``extra`` seconds (of transfers that the knots leave out) are added to the prediction of the knots, never to
+        measured times.
+        """
+        entry = self._entries.get(key)
+        if entry is None:
+            return _NOTHING
+        place = (bucket, x, extra)
+        known = entry.cache.get(place)
+        if known is None:
+            with self._lock:
+                known = self._predict(entry, bucket, log_work(x), extra)
+                if len(entry.cache) >= _CACHED:
+                    entry.cache.clear()
+                entry.cache[place] = known
+        return known
+
+    def facts(self) -> Iterator[Fact]:
+        """Everything known now, for :meth:`load`. Samples come oldest first."""
+        with self._lock:
+            found: list[Fact] = []
+            for key, entry in self._entries.items():
+                found += (Fact("knot", key, None, x, seconds) for x, seconds in entry.calibrated.items())
+                found += (Fact("prior", key, None, x, seconds) for x, seconds in entry.prior.items())
+                for bucket, ring in entry.buckets.items():
+                    pairs = zip(ring.works, ring.seconds, strict=True)
+                    found += (Fact("sample", key, bucket, x, seconds) for x, seconds in pairs)
+            found += (Fact("compile", *quote) for quote in self.compiling.quotes())
+        return iter(found)
+
+    def load(self, facts: Iterable[Fact]) -> None:
+        """Learn ``facts``; compile times are then known, but still to be paid."""
+        with self._lock:
+            for kind, key, place, x, seconds in facts:
+                if kind == "compile":
+                    self.compiling.quote(key, place, seconds, x)
+                elif x is None:
+                    raise InvalidInputError(f"a {kind} of {key!r} without its work x; give the work it was measured at")
+                elif kind == "sample":
+                    self.observe(key, place, x, seconds)
+                else:
+                    self.add_knot(key, x, seconds, prior=kind == "prior")
+
+    def clear(self) -> None:
+        """Forget everything, priors included."""
+        with self._lock:
+            self._entries.clear()
+            self.compiling.clear()
+
+    def _entry(self, key: Hashable) -> _Entry:
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry()
+        return entry
+
+    def _predict(self, entry: _Entry, bucket: Hashable, x: float, extra: float) -> CostEstimate:
+        samples = entry.buckets.get(bucket)
+        if entry.curve is None:
+            return self._predict_without_knots(entry, samples, x)
+        trusted = bool(entry.calibrated)
+        on_curve = entry.curve.at(x)
+        knots = on_curve if extra <= 0.0 else math.log(math.exp(on_curve) + extra)
+        sigma = _PRIOR_SIGMA
+        if trusted:
+            between = _KNOT_SIGMA_PER_DOUBLING * entry.curve.distance(x)
+            sigma = _KNOT_SIGMA + (between + _BEYOND_SIGMA_PER_DOUBLING * entry.curve.beyond(x)) / _DOUBLING
+        if samples is None:
+            nearby = self._nearby(entry, entry.curve, x) if extra <= 0.0 else 0.0
+            return _estimate(knots + nearby, sigma, None, "knots" if trusted else "prior", knots)
+        count = len(samples)
+        weight = count / (count + (_KNOT_WEIGHT if trusted else _PRIOR_WEIGHT))
+        middle = weight * (samples.level + on_curve) + (1.0 - weight) * knots
+        sigma = math.hypot((1.0 - weight) * sigma, weight * samples.sigma)
+        return _with_breakout(_estimate(middle, sigma, samples, "samples", knots), samples, on_curve)
+
+    def _predict_without_knots(self, entry: _Entry, samples: TimeSamples | None, x: float) -> CostEstimate:
+        if samples is not None:
+            return _with_breakout(_estimate(samples.level + x, samples.sigma, samples, "samples"), samples, x)
+        if not entry.buckets:
+            return _NOTHING
+        if entry.neighbours is None:
+            rings = entry.buckets.values()
+            entry.neighbours = Curve((place := _middle(ring), ring.level + place) for ring in rings)
+        distance = entry.neighbours.distance(x) / _DOUBLING
+        sigma = _NEIGHBOUR_SIGMA + _NEIGHBOUR_SIGMA_PER_DOUBLING * distance
+        return _estimate(entry.neighbours.at(x), sigma, None, "samples")
+
+    def _nearby(self, entry: _Entry, curve: Curve, x: float) -> float:
+        """The deviation of the nearest bucket with samples, fading with distance; 0 at a knot."""
+        nearest, surprise = math.inf, 0.0
+        for ring in entry.buckets.values():
+            distance = abs(_middle(ring) - x)
+            if distance < nearest:
+                nearest, surprise = distance, ring.level * len(ring) / (len(ring) + _KNOT_WEIGHT)
+        return surprise * math.exp(-nearest / _REACH) * min(1.0, curve.distance(x) / _DOUBLING)
+
+
+def _estimate(
+    middle: float, sigma: float, samples: TimeSamples | None, source: Source, knots: float = math.nan
+) -> CostEstimate:
+    seconds, factor = math.exp(middle), math.exp(sigma)
+    count, erratic = (0, False) if samples is None else (len(samples), samples.erratic)
+    return CostEstimate(seconds, seconds / factor, seconds * factor, count, source, erratic, math.exp(knots))
+
+
+def _with_breakout(found: CostEstimate, samples: TimeSamples, base: float) -> CostEstimate:
+    """The estimate, with its lower bound extended to a last time below the usual ones: the arm may be faster now."""
+    low = samples.recent_low
+    return found if low is None else found._replace(low=min(found.low, math.exp(low + base)))
+
+
+def _middle(samples: TimeSamples) -> float:
+    return sum(map(log_work, samples.works)) / len(samples)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One arm that could take a call.
+
+    Attributes
+    ----------
+    arm : str
+        Its name.
+    key : Hashable
+        The key of its times in the cost model.
+    x : float
+        The work of this call.
+    transfer : float
+        Predicted seconds of transfers, used only with ``includes_transfer=False``.
+    includes_transfer : bool
+        Whether the knots of ``key`` were measured with the transfers that its start implies. If not, ``transfer`` is
+        added to what the knots say. TimeSamples always cover the whole call, so nothing is ever added to them.
+    compile_key : Hashable or None
+        Names the compilation this call needs; options with equal compile keys share it. None: nothing to compile.
+    startup : float
+        Seconds to import the library; 0 if it is loaded.
+    library : str or None
+        The library that ``startup`` imports; by default the part of ``arm`` before the colon.
+    """
+
+    arm: str
+    key: Hashable
+    x: float
+    transfer: float = 0.0
+    includes_transfer: bool = True
+    compile_key: Hashable | None = None
+    startup: float = 0.0
+    library: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """The library that ``startup`` imports."""
+        return self.library if self.library is not None else self.arm.partition(":")[0]
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the arm runs on the host."""
+        _, _, device = self.arm.partition("@")
+        return device.startswith("cpu") or not device
+
+    @property
+    def extra(self) -> float:
+        """Seconds to add to the prediction of the knots."""
+        return 0.0 if self.includes_transfer else self.transfer
+
+
+class Scored(NamedTuple):
+    """An option with its estimate and its predicted seconds a call (``nan``: unknown).
+
+    ``compile`` is the time still needed for compiling and importing before the first call.
+    """
+
+    option: Option
+    estimate: CostEstimate
+    total: float
+    compile: float
+
+    @property
+    def known(self) -> bool:
+        """Whether anything is known of its run time."""
+        return self.total == self.total  # not nan

@@ -1,0 +1,176 @@
+"""Rent or buy: what compiling costs, what it would have saved so far, and when it pays.
+
+This is the ski rental problem. Someone who rents skis until the rent paid equals the price of a pair, and then buys,
+never pays more than twice the cost of the best plan in hindsight. Here a *purchase* is a compilation, or the import of
+a library. Its *price* is the time it takes, and the *rent* is the time that it would have saved in the calls so far.
+
+The engine's plans and the solvers keep one account, :data:`compile_account`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator
+from fnmatch import fnmatchcase
+from statistics import median
+from typing import NamedTuple
+
+from hpfracc.engine.locks import Guarded
+from hpfracc.engine.selection.curve import check_seconds, log_work
+
+__all__ = ["Quote", "RentOrBuy", "compile_account"]
+
+#: The price of a purchase that was never made is the median of this many made at the nearest sizes. The very first one
+#: carries what a library does once (``timings-h200.json``: CuPy 350 ms at the first size, 1 to 8 ms after), so that a
+#: mean or a straight line between two would be far too high for the sizes beside it.
+_NEAREST = 3
+#: Bounds of what is remembered: prices of one family, purchases made, and savings. What is forgotten is weighed as if
+#: it had yet to be bought, or had saved nothing yet.
+_MOST_QUOTES, _MOST_BOUGHT, _MOST_SAVINGS = 1024, 16_384, 4096
+
+
+class Quote(NamedTuple):
+    """A price that was paid: the family and item, the work of the call (or None), and seconds."""
+
+    family: Hashable
+    item: Hashable
+    x: float | None
+    seconds: float
+
+
+class RentOrBuy(Guarded):
+    """Prices of purchases, and what each would have saved so far. Thread-safe.
+
+    An *item* is anything hashable that names one purchase (a compile key, a library, a user's function). A *family*
+    is anything hashable that names items of about one price (an arm of an operation, right-hand sides of a solver).
+
+    Examples
+    --------
+    >>> account = RentOrBuy()
+    >>> account.set_prior("kernels", 0.7)
+    >>> account.price("kernels", "fft")
+    0.7
+    >>> account.credit("fft", 0.5)
+    >>> account.pays("fft", 0.7), account.pays("fft", 0.7, ahead=1.0)
+    (False, True)
+    >>> account.credit("fft", 0.2)
+    >>> account.pays("fft", 0.7)
+    True
+    >>> account.buy("kernels", "fft", seconds=0.6)
+    >>> account.price("kernels", "fft"), account.price("kernels", "matmul")
+    (0.0, 0.6)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._quotes: dict[Hashable, dict[Hashable, tuple[float | None, float]]] = {}
+        self._bought: dict[Hashable, None] = {}
+        self._savings: dict[Hashable, float] = {}
+        self._priors: dict[Hashable, float] = {}
+        self._patterns: dict[str, float] = {}
+
+    def set_prior(self, family_or_pattern: Hashable, seconds: float) -> None:
+        """Expect a price before any was paid: of one family, or of arms whose name matches a pattern (``numba:*``)."""
+        check_seconds(seconds)
+        with self._lock:
+            if isinstance(family_or_pattern, str):
+                self._patterns[family_or_pattern] = seconds
+            self._priors[family_or_pattern] = seconds
+
+    def quote(self, family: Hashable, item: Hashable, seconds: float, x: float | None = None) -> None:
+        """Take a price that was paid elsewhere or earlier, at work ``x``: it is known, but still to be paid here."""
+        check_seconds(seconds)
+        with self._lock:
+            quotes = self._quotes.setdefault(family, {})
+            quotes[item] = (x, seconds)
+            if len(quotes) > _MOST_QUOTES:
+                del quotes[next(iter(quotes))]
+
+    def buy(self, family: Hashable, item: Hashable, seconds: float | None = None, x: float | None = None) -> None:
+        """Note that ``item`` was bought in this process: it costs nothing from now on.
+
+        ``seconds`` is what it took, at work ``x``; None where that says nothing about other items of the family.
+        """
+        if seconds is not None:
+            self.quote(family, item, seconds, x)
+        with self._lock:
+            self._bought[item] = None
+            if len(self._bought) > _MOST_BOUGHT:
+                del self._bought[next(iter(self._bought))]
+
+    def is_bought(self, item: Hashable) -> bool:
+        """Whether ``item`` was bought in this process; None needs no buying."""
+        return item is None or item in self._bought
+
+    def price(self, family: Hashable, item: Hashable, x: float | None = None) -> float:
+        """Seconds that buying ``item`` would take now; 0 once it was bought.
+
+        The price of this very item where one was paid, else the median of the family's prices (at the sizes nearest
+        to work ``x`` where it is given), else the prior, else 0.
+        """
+        if item is None or item in self._bought:
+            return 0.0
+        with self._lock:
+            quotes = self._quotes.get(family)
+            if not quotes:
+                return self._prior(family)
+            own = quotes.get(item)
+            if own is not None:
+                return own[1]
+            found = list(quotes.values())
+        if x is not None and len(found) > _NEAREST:
+            place = log_work(x)
+            found.sort(key=lambda pair: math.inf if pair[0] is None else abs(log_work(pair[0]) - place))
+            found = found[:_NEAREST]
+        return median(seconds for _, seconds in found)
+
+    def credit(self, item: Hashable, seconds: float) -> None:
+        """Add time that ``item`` would have saved."""
+        with self._lock:
+            self._savings[item] = self._savings.get(item, 0.0) + seconds
+            if len(self._savings) > _MOST_SAVINGS:
+                del self._savings[next(iter(self._savings))]
+
+    def saved(self, item: Hashable) -> float:
+        """Seconds that ``item`` would have saved in this process so far."""
+        return self._savings.get(item, 0.0)
+
+    def pays(self, item: Hashable, price: float, ahead: float = 0.0) -> bool:
+        """Whether to buy now: the savings so far, or those known to lie ``ahead``, cover ``price``."""
+        return ahead >= price or self._savings.get(item, 0.0) >= price
+
+    def quotes(self) -> Iterator[Quote]:
+        """Every price that was paid, as of now."""
+        with self._lock:
+            found = [
+                Quote(family, item, x, seconds)
+                for family, quotes in self._quotes.items()
+                for item, (x, seconds) in quotes.items()
+            ]
+        return iter(found)
+
+    def forget_savings(self) -> None:
+        """Start all savings from 0; prices and purchases stay."""
+        with self._lock:
+            self._savings.clear()
+
+    def clear(self) -> None:
+        """Forget everything, priors included."""
+        with self._lock:
+            for known in (self._quotes, self._bought, self._savings, self._priors, self._patterns):
+                known.clear()
+
+    def _prior(self, family: Hashable) -> float:
+        known = self._priors.get(family)
+        if known is not None:
+            return known
+        arm = family[1] if isinstance(family, tuple) and len(family) > 1 else family
+        if isinstance(arm, str):
+            for pattern, seconds in self._patterns.items():
+                if fnmatchcase(arm, pattern):
+                    return seconds
+        return 0.0
+
+
+#: The account of this process.
+compile_account = RentOrBuy()

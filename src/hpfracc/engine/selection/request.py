@@ -1,0 +1,226 @@
+"""A request: the work, where its operands are, and which backend the user prefers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import device_of, is_dense, is_tracer, library_of, tracks_gradient
+from hpfracc._config import Settings, check_backend
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.primitives.base import Call, Primitive
+from hpfracc.engine.workload import named_for
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["HOST", "CostKey", "Placement", "Preference", "Request", "find_preference", "place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The library and device of the operands, and so of the result.
+
+    Attributes
+    ----------
+    library : str
+        Library of the operands; NumPy for lists and numbers.
+    device : str
+        Where the operands are, ``"cpu"`` or ``"cuda:<index>"``.
+    gradient, traced : bool
+        Whether a derivative is tracked, and whether the operands are tracers of JAX.
+    """
+
+    library: str = "numpy"
+    device: str = "cpu"
+    gradient: bool = False
+    traced: bool = False
+
+    @property
+    def start(self) -> str:
+        """``"host"`` or ``"device"``. Times are kept apart by it: those from the host include transfers."""
+        return "host" if self.device == "cpu" else "device"
+
+    @property
+    def pinned(self) -> str | None:
+        """Why only the caller's own library can serve the call, or None if any can."""
+        if self.traced:
+            return f"the operands are being traced by {self.library}"
+        if self.gradient:
+            return f"the operands carry a {self.library} gradient"
+        if self.device != "cpu":
+            return f"the operands live on {self.device} and belong to {self.library}"
+        return None
+
+
+HOST = Placement()
+
+
+def place(arrays: Sequence[Any]) -> Placement:
+    """The placement of ``arrays``, or an error if they cannot be used in one call."""
+    library, device, gradient, traced = "numpy", "cpu", False, False
+    for array in arrays:
+        owner = library_of(array)
+        if owner in ("numpy", "python"):
+            if isinstance(array, np.ma.MaskedArray):
+                raise InvalidInputError(
+                    "a masked array was given: its mask would be lost; use array.filled(value) first"
+                )
+            continue
+        if library not in ("numpy", owner):
+            raise InvalidInputError(f"operands of {library} and {owner} in one call; convert them to one library first")
+        library = owner
+        if owner == "torch" and not is_dense(array):
+            raise InvalidInputError(
+                f"a tensor of layout {array.layout} was given, sparse or packed; use .to_dense() first"
+            )
+        gradient = gradient or tracks_gradient(array)
+        traced = traced or is_tracer(array)
+        where = device_of(array)
+        if where != "cpu":
+            if device not in ("cpu", where):
+                raise InvalidInputError(f"operands on {device} and {where} in one call; move them to one device first")
+            device = where
+    if device != "cpu":
+        _refuse_host_operands(arrays, library, device)
+    return Placement(library, device, gradient, traced)
+
+
+def _refuse_host_operands(arrays: Sequence[Any], library: str, device: str) -> None:
+    for array in arrays:
+        # NumPy operands (weights, for example) are moved; a tensor left on the host is taken for a mistake.
+        if library_of(array) == library and not is_tracer(array) and array.ndim and device_of(array) == "cpu":
+            raise InvalidInputError(
+                f"one {library} operand is on the host and another on {device}; move both to one device first"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """A backend that must be used, and where that was asked for."""
+
+    backend: str
+    source: str
+
+
+def find_preference(
+    operation: str,
+    settings: Settings,
+    *,
+    argument: Any = None,
+    context: str | None = None,
+    preferred: Any = None,
+) -> Preference | None:
+    """The preference that counts, or None if the engine may choose.
+
+    In this order: the ``backend=`` argument, the innermost ``use_backend`` block, a selector's ``preferred_backend``,
+    ``config(pin=...)``, ``HPFRACC_FORCE_*``.
+    """
+    if argument is not None:
+        name = check_backend(argument, auto=True)
+        if name != "auto":
+            return Preference(name, "the backend= argument")
+    if context is not None:
+        return Preference(context, "use_backend")
+    if preferred is not None:
+        name = check_backend(preferred, auto=True)
+        if name != "auto":
+            return Preference(name, "preferred_backend")
+    pinned = named_for(operation, settings.pin)
+    if pinned is not None:
+        return Preference(pinned, f"config(pin={{{operation!r}: {pinned!r}}})")
+    if settings.force is not None:
+        return Preference(settings.force, f"HPFRACC_FORCE_{settings.force.upper()}")
+    return None
+
+
+#: (operation, arm, where the operands start, dtype): the key of a time in the cost model.
+CostKey = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Everything a decision depends on.
+
+    Attributes
+    ----------
+    primitive, call, placement
+        The work, its size, and where its operands are.
+    signature, shapes : Hashable
+        The compile keys of kernels compiled per signature, and of those compiled per shape.
+    settings, preference
+        The settings in force and the backend that was asked for, if any.
+    needs_gradient : bool
+        Whether a derivative is needed though no operand tracks one (yet).
+    prepared : bool
+        Whether the caller gave a key under which the transform of an operand is cached.
+    tried : frozenset of str
+        Arms that failed in this call.
+    banned : frozenset of str
+        Backends that failed in the call that surrounds this one.
+    reserved : int
+        Bytes, on the operands' device, reserved for the whole result of which this call computes a chunk.
+    limit : int or None
+        Most bytes that the call may take, operands included, however much is free.
+    kernel : str or None
+        The kernel, such as ``"numpy:fft"``, that the other chunks of the same work use.
+    ignore_memory : bool
+        Choose as if there were enough memory.
+    plain : bool
+        Whether the call came without parameters.
+    short : bool
+        Whether this is a chunk of a call for which memory was short: no further library is imported for it.
+    """
+
+    primitive: Primitive
+    call: Call
+    placement: Placement
+    settings: Settings
+    signature: Hashable = ()
+    shapes: Hashable = ()
+    preference: Preference | None = None
+    needs_gradient: bool = False
+    prepared: bool = False
+    tried: frozenset[str] = frozenset()
+    banned: frozenset[str] = frozenset()
+    reserved: int = 0
+    limit: int | None = None
+    kernel: str | None = None
+    ignore_memory: bool = False
+    plain: bool = False
+    short: bool = False
+
+    @property
+    def operation(self) -> str:
+        """The name under which costs are kept: calls with a cached transform cost less, and are kept apart."""
+        return f"{self.call.operation}+prepared" if self.prepared else self.call.operation
+
+    def cost_key(self, arm: Arm) -> CostKey:
+        """The key of the arm's times; calls that record a gradient are timed apart."""
+        start = self.placement.start
+        if self.placement.gradient or self.needs_gradient:
+            start += "+gradient"
+        return self.operation, arm.name, start, self.call.dtype
+
+    @property
+    def slot(self) -> tuple[Hashable, ...]:
+        """The key of choices: requests in one slot see the same arms."""
+        placement = self.placement
+        preferred = None if self.preference is None else self.preference.backend
+        gradient = placement.gradient or self.needs_gradient
+        return self.operation, self.call.dtype, placement.start, placement.library, gradient, preferred
+
+    def compile_key(self, arm: Arm) -> tuple[Hashable, ...]:
+        """The key of the compilation that this call needs on ``arm``.
+
+        Arms that compile nothing have slower first calls too (a module is loaded, an FFT plan is made), once per
+        operation.
+        """
+        arm_of = (arm.backend, arm.algorithm, arm.device)
+        compiles = arm.spec.compiles
+        if compiles == "shape":  # with a cached transform another function is traced
+            return (self.operation, *arm_of, self.shapes)
+        if compiles == "signature":
+            return (self.call.operation, *arm_of, self.call.dtype, self.signature)
+        return (self.call.operation, *arm_of)

@@ -1,0 +1,257 @@
+r"""Fractional diffusion on a lattice: powers of the graph Laplacian in its eigenbasis, without a matrix."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import library_of
+from hpfracc._xp import Namespace, namespace_of
+from hpfracc.engine.execution.api import spectral_multiply
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.lattice.costs import like, to_host
+from hpfracc.lattice.geometry import Array, Geometry
+from hpfracc.lattice.spectra import axis_laplacian, axis_transforms, is_regular, laplacian_spectrum
+from hpfracc.lattice.walks import sample_walks
+from hpfracc.operators._order import Order, read_order
+
+__all__ = ["FractionalDiffusion"]
+
+
+class FractionalDiffusion:
+    r"""Fractional Laplacian :math:`L^{\alpha/2}` of a lattice without costs, with its diffusion and random walks.
+
+    :math:`L = D - A` is the graph Laplacian. Its eigenvectors are cosines along bounded axes and complex exponentials
+    along periodic ones, so a function of it is one spectral multiplication, :math:`O(N \log N)`, on the fastest
+    backend. ``alpha`` may be a tensor or a JAX scalar: everything except sampling is differentiable in it. Create it
+    with :meth:`Lattice.fractional`.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Shape, periodicity and neighbourhood of the lattice.
+    alpha : float or scalar array
+        Order, above 0. 2 is ordinary diffusion; random walks need at most 2.
+    scope : callable
+        Returns a context manager for engine calls on given data.
+
+    References
+    ----------
+    A. P. Riascos, J. L. Mateos, Phys. Rev. E 90 (2014) 032809; T. M. Michelitsch et al., *Fractional Dynamics on
+    Networks and Lattices*, Wiley 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpfracc.lattice import Lattice
+    >>> ring = Lattice((8,), periodic=True).fractional(1.0)
+    >>> ring.apply(np.ones(8))
+    array([0., 0., 0., 0., 0., 0., 0., 0.])
+    >>> bool(np.isclose(ring.transition_row(0).sum(), 1.0))
+    True
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        alpha: Any,
+        scope: Callable[[Any], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+    ) -> None:
+        if geometry.is_moore and not is_regular(geometry):
+            laplacian_spectrum(geometry)  # raises the error
+        self.geometry = geometry
+        self._scope = scope
+        self._order: Order = read_order(alpha)
+        known = self._order.known
+        if known is not None and known <= 0.0:
+            raise InvalidInputError(f"alpha={known} is not positive; use a number above 0")
+        self._host_powers: Array | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments only; cached arrays are computed again."""
+        return FractionalDiffusion, (self.geometry, self.alpha, self._scope)
+
+    @property
+    def alpha(self) -> Any:
+        """The order."""
+        return self._order.value
+
+    def _powers(self, xp: Namespace) -> Any:
+        """``lambda ** (alpha/2)`` for every eigenvalue. Zero eigenvalues give 0 with derivative 0."""
+        if not self.geometry.is_moore:
+            total: Any = 0.0
+            axes = len(self.geometry.shape)
+            for axis, (side, wraps) in enumerate(zip(self.geometry.shape, self.geometry.wraps, strict=True)):
+                along = [1] * axes
+                along[axis] = side
+                total = total + xp.array(axis_laplacian(side, wraps)).reshape(along)
+        else:
+            total = xp.array(laplacian_spectrum(self.geometry))
+        still = total <= 0.0
+        powers = xp.exp(0.5 * self._order.value * xp.log(xp.where(still, 1.0, total)))
+        return self._order.guard_integral(xp.where(still, 0.0, powers))
+
+    def _symbol(self, field: Any, function: Callable[[Namespace, Any], Any] | None) -> tuple[Any, Any]:
+        """Spectral symbol ``function(powers)`` for ``field``, and a cache key where it can be reused."""
+        xp = self._order.xp
+        if self._order.plain and library_of(field) in ("torch", "jax"):
+            xp = namespace_of(field)  # on the field's device, because the symbol is as large as the field
+        with xp.scope():
+            if xp.library == "numpy":
+                if self._host_powers is None:
+                    self._host_powers = self._powers(xp)
+                    self._host_powers.setflags(write=False)
+                powers = self._host_powers
+            else:
+                powers = self._powers(xp)
+            symbol = powers if function is None else function(xp, powers)
+        key = ("lattice", self.geometry, self._order.value) if symbol is self._host_powers else None
+        return (like(symbol, field) if library_of(field) == "cupy" else symbol), key
+
+    def _multiply(self, field: Any, function: Callable[[Namespace, Any], Any] | None) -> Any:
+        shape = self.geometry.shape
+        if library_of(field) == "python":
+            field = np.asarray(field)
+        if tuple(field.shape[-len(shape) :]) != shape or field.ndim < len(shape):
+            raise ShapeError(f"field has shape {tuple(field.shape)}; its last axes must be the lattice's, {shape}")
+        symbol, key = self._symbol(field, function)
+        axes = tuple(range(-len(shape), 0))
+        with self._scope(field):
+            return spectral_multiply(symbol, field, axes=axes, kinds=axis_transforms(self.geometry), weights_key=key)
+
+    def apply(self, field: Any) -> Any:
+        r""":math:`L^{\alpha/2} f`. Leading axes of ``field`` are a batch."""
+        return self._multiply(field, None)
+
+    def diffuse(self, field: Any, time: float) -> Any:
+        r""":math:`e^{-t L^{\alpha/2}} f`: the field after diffusing for a time."""
+        moment = _read_times(time)
+        if moment.ndim:
+            raise InvalidInputError(f"time={time!r} is an array; use one number")
+        return self._multiply(field, lambda xp, powers: xp.exp(-float(moment) * powers))
+
+    def heat_kernel(self, source: Any, time: float) -> Any:
+        """:meth:`diffuse` of a unit at one point: the distribution of a continuous-time walker started there."""
+        return self.diffuse(self._unit(source), time)
+
+    def _unit(self, source: Any) -> Any:
+        self.geometry.check_memory("a field")
+        unit = np.zeros(self.geometry.size)
+        unit[self.geometry.index(source)] = 1.0
+        unit = unit.reshape(self.geometry.shape)
+        return like(unit, self._order.value) if not self._order.plain else unit
+
+    def _check_walk(self) -> None:
+        known = self._order.known
+        if known is not None and known > 2.0:
+            raise InvalidInputError(f"alpha={known} gives negative probabilities; walks need an order of at most 2")
+        if self.geometry.size == 1:
+            raise InvalidInputError("a walker on a lattice of one point has nowhere to go; use a larger lattice")
+
+    def degrees(self) -> Any:
+        r"""Fractional degrees :math:`k_i = (L^{\alpha/2})_{ii}` of all points."""
+        xp = self._order.xp
+        with xp.scope():
+            values = self._powers(xp)
+            for side, wraps in zip(self.geometry.shape, self.geometry.wraps, strict=True):
+                # Contracts the first axis and moves it last; after the loop the axes are in their original order.
+                values = xp.matmul(xp.array(_squares(side, wraps)), values.reshape(side, -1)).T
+            return values.reshape(self.geometry.shape)
+
+    def transition_row(self, source: Any) -> Any:
+        r"""Probabilities of the next step, :math:`P_{ij} = \delta_{ij} - (L^{\alpha/2})_{ij} / k_i`: long-tailed."""
+        self._check_walk()
+        unit = self._unit(source)
+        row = self.apply(unit)
+        point = self.geometry.coordinates(self.geometry.index(source))
+        return unit - row / row[point]
+
+    def step(self, distribution: Any) -> Any:
+        """Distribution after one step, given the current distribution."""
+        self._check_walk()
+        return distribution - self.apply(distribution / self._degrees_like(distribution))
+
+    def _degrees_like(self, field: Any) -> Any:
+        found = self.degrees()
+        return like(found, field) if self._order.plain else found
+
+    def walk_distribution(self, source: Any, steps: int) -> Any:
+        """Distribution of a walker started at ``source`` after ``steps`` steps."""
+        self._check_walk()
+        found = self._unit(source)
+        degrees = self._degrees_like(found)
+        for _ in range(_read_count("steps", steps)):
+            found = found - self.apply(found / degrees)
+        return found
+
+    def return_probabilities(self, source: Any, steps: int) -> Array:
+        """Probabilities to be back at ``source`` after 0, 1, ..., ``steps`` steps."""
+        self._check_walk()
+        point = self.geometry.coordinates(self.geometry.index(source))
+        found, degrees = self._unit(source), self._degrees_like(self._unit(source))
+        back = [1.0]
+        for _ in range(_read_count("steps", steps)):
+            found = found - self.apply(found / degrees)
+            back.append(float(to_host(found)[point]))
+        return np.array(back)
+
+    def return_probability(self, times: Any) -> Any:
+        r"""Mean return probability in continuous time, :math:`\frac1N \sum_k e^{-t \lambda_k^{\alpha/2}}`."""
+        xp = self._order.xp
+        moments = _read_times(times)
+        with xp.scope():
+            powers = self._powers(xp).reshape(-1)
+            found = xp.stack([xp.exp(-float(t) * powers).mean() for t in moments.reshape(-1)])
+        return found.reshape(np.shape(times))
+
+    def sample(
+        self, start: Any, steps: int, *, walkers: int = 1, rng: np.random.Generator | int | None = None
+    ) -> Array:
+        """Sample random walks: indices of the visited points, shape ``(walkers, steps + 1)``.
+
+        Parameters
+        ----------
+        start : int or coordinates
+            Where all walkers start.
+        steps : int
+            Steps of each walk.
+        walkers : int
+            Number of walks.
+        rng : numpy.random.Generator or seed, optional
+            For reproducible walks.
+        """
+        self._check_walk()
+        if self._order.known is None:
+            raise InvalidInputError("alpha is traced, and sampling needs its value; give a number")
+        counts = _read_count("steps", steps), _read_count("walkers", walkers)
+        first = self.geometry.index(start)
+        return sample_walks(self.geometry, self._order.known, first, *counts, np.random.default_rng(rng))
+
+
+def _read_count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise InvalidInputError(f"{name}={value!r} is not a count; use an integer of at least 0")
+    return int(value)
+
+
+def _read_times(times: Any) -> Array:
+    """Check times: plain finite numbers of at least 0."""
+    try:
+        moments = np.asarray(times, dtype=np.float64) if library_of(times) in ("python", "numpy") else None
+    except (TypeError, ValueError):
+        moments = None
+    if moments is None or not ((moments >= 0) & (moments < math.inf)).all():
+        raise InvalidInputError(f"time={times!r} is not a time; use finite numbers of at least 0")
+    return moments
+
+
+def _squares(side: int, wraps: bool) -> Array:
+    """``phi_k(i)^2`` for the normalised eigenvectors ``phi_k`` of one axis, indexed by point i and wave number k."""
+    if wraps:
+        return np.full((side, side), 1.0 / side)
+    k, i = np.arange(side), np.arange(side)[:, None]
+    return np.where(k == 0, 1.0, 2.0 * np.cos(math.pi * k * (i + 0.5) / side) ** 2) / side

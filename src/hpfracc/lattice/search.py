@@ -1,0 +1,194 @@
+"""Shortest paths with costs: single pairs by A* or bidirectional search, whole maps by the engine."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hpfracc._config import current_backend, get_settings
+from hpfracc._optional import is_installed
+from hpfracc._shielded import run_shielded
+from hpfracc.engine.execution.api import stencil_relax
+from hpfracc.engine.numerics.stencils import bucket_ring
+from hpfracc.errors import InvalidInputError, NoPathError, ShapeError
+from hpfracc.lattice.costs import Costs, like, to_host
+from hpfracc.lattice.geometry import Array, Geometry
+from hpfracc.lattice.paths import distance
+
+__all__ = [
+    "METHODS",
+    "MIN_ASTAR_RATIO",
+    "check_open",
+    "cost_map",
+    "cost_maps",
+    "no_path",
+    "search_path",
+    "step_cost",
+]
+
+#: Smallest lattice for the compiled search. Below, Python finishes before Numba is imported.
+_MIN_COMPILED_POINTS = 20_000
+#: Ratio of the minimum to the mean cost from which A* is faster than bidirectional search. With costs between 1 and 2
+#: both take the same time (``benchmarks/lattice.py``).
+MIN_ASTAR_RATIO = 2 / 3
+
+
+def step_cost(costs: Costs, geometry: Geometry, u: int, v: int) -> float:
+    """Cost of the step from point u to its neighbour v."""
+    if not costs.edges:
+        return float(costs.host.reshape(-1)[v])
+    table = costs.host.reshape(len(costs.host), -1)
+    here, there = geometry.coordinates(u), geometry.coordinates(v)
+    best = math.inf
+    for direction, offset in enumerate(geometry.forward):
+        for a, b, index in ((here, there, u), (there, here, v)):
+            if all(
+                (x + o - y) % side == 0 if wrap else x + o == y
+                for x, o, y, side, wrap in zip(a, offset, b, geometry.shape, geometry.wraps, strict=True)
+            ):
+                best = min(best, float(table[direction, index]))
+    return best
+
+
+def cost_map(geometry: Geometry, costs: Costs, sources: list[int], prices: Any, backend: Any) -> Any:
+    """Cost of the cheapest path from any source to every point, as an array of the weights' library.
+
+    Infinite where a point cannot be reached.
+    """
+    start = np.full(geometry.size, math.inf, costs.host.dtype)
+    paid = np.zeros(len(sources)) if prices is None else np.asarray(to_host(prices), np.float64)
+    if paid.shape != (len(sources),):
+        raise ShapeError(f"prices have shape {paid.shape} for {len(sources)} sources; give one price for each source")
+    if np.isnan(paid).any() or (paid == -math.inf).any():
+        raise InvalidInputError("prices contain nan or minus infinity; use numbers (infinity: not a source)")
+    np.minimum.at(start, sources, paid.astype(start.dtype))  # the lower price of a repeated source
+    return _relax(geometry, costs, start.reshape(geometry.shape), backend)
+
+
+def cost_maps(geometry: Geometry, costs: Costs, sources: list[int], backend: Any) -> Any:
+    """:func:`cost_map` of each source separately, stacked along the first axis."""
+    start = np.full((len(sources), geometry.size), math.inf, costs.host.dtype)
+    start[np.arange(len(sources)), sources] = 0.0
+    return _relax(geometry, costs, start.reshape(-1, *geometry.shape), backend)
+
+
+def _relax(geometry: Geometry, costs: Costs, start: Array, backend: Any) -> Any:
+    return stencil_relax(
+        costs.array,
+        like(start, costs.array),
+        neighbourhood=geometry.neighbourhood,
+        periodic=geometry.wraps,
+        edges=costs.edges,
+        backend=backend,
+    )
+
+
+def check_open(costs: Costs, geometry: Geometry, index: int) -> None:
+    """Raise an error if the point is an obstacle."""
+    if costs.closed is not None and costs.closed.reshape(-1)[index]:
+        raise InvalidInputError(f"point {geometry.coordinates(index)} is an obstacle; choose another point")
+
+
+def no_path(geometry: Geometry, a: int, b: int) -> NoPathError:
+    """The error for two points that no path connects."""
+    return NoPathError(
+        f"no path from {geometry.coordinates(a)} to {geometry.coordinates(b)}: obstacles lie between them; "
+        "distance_map() shows which points can be reached"
+    )
+
+
+def search_path(geometry: Geometry, costs: Costs, a: int, b: int, method: str | None = None) -> tuple[list[int], float]:
+    """One cheapest path and its cost; raises :class:`NoPathError` if there is none.
+
+    A* bounds the remaining cost from below by the remaining steps times the minimum cost. Where that bound is weak, the
+    search is bidirectional. ``method`` selects one of :data:`METHODS` explicitly.
+    """
+    for index in (a, b):
+        check_open(costs, geometry, index)
+    if _uses_numba(geometry):
+        if method is None:
+            method = "astar" if costs.minimum >= MIN_ASTAR_RATIO * costs.mean else "bidirectional"
+        search = partial(_COMPILED[method], geometry, costs, a, b)
+        # The first search compiles, and an interrupt then would leave the compiler locked.
+        found = search() if method in _ready else run_shielded(search)
+        _ready.add(method)
+    else:
+        found = _python_astar(geometry, costs, a, b)
+    if found is None:
+        raise no_path(geometry, a, b)
+    return found
+
+
+def _uses_numba(geometry: Geometry) -> bool:
+    settings = get_settings()
+    requested = current_backend() or settings.force
+    if requested is not None:
+        return requested == "numba"
+    return geometry.size >= _MIN_COMPILED_POINTS and "numba" not in settings.disabled and is_installed("numba")
+
+
+def _rows(costs: Costs) -> Array:
+    """Costs as the compiled searches take them: one row of points, or one row of edges for each direction."""
+    stack = costs.host if costs.edges else costs.host[None]
+    return np.ascontiguousarray(stack.reshape(len(stack), -1), dtype=np.float64)
+
+
+def _compiled_astar(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[list[int], float] | None:
+    from hpfracc.lattice.compiled.astar import astar
+    from hpfracc.lattice.compiled.steps import make_steps, trace_back
+
+    steps = make_steps(geometry)
+    rows, least, unit = _rows(costs), costs.minimum, 1.0
+    if costs.minimum == costs.maximum and costs.minimum not in (0.0, 1.0):
+        # Count steps instead: sums of a cost such as 0.1 are rounded, and equally long paths would compare unequal.
+        rows, least, unit = rows / least, 1.0, least
+    taken, found = astar(rows, costs.edges, steps, least, geometry.is_moore, np.uint64(a), np.uint64(b))
+    if not math.isfinite(found[b]):
+        return None
+    return trace_back(taken, np.uint64(b), steps)[::-1].tolist(), float(found[b]) * unit
+
+
+def _compiled_bidirectional(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[list[int], float] | None:
+    from hpfracc.lattice.compiled.bidirectional import bidirectional
+    from hpfracc.lattice.compiled.steps import make_steps, trace_back
+
+    steps, (width, buckets) = make_steps(geometry), bucket_ring(costs.mean, costs.maximum)
+    taken, _, meeting, cost = bidirectional(
+        _rows(costs), costs.edges, steps, width, buckets, np.uint64(a), np.uint64(b)
+    )
+    if not math.isfinite(cost):
+        return None
+    before, behind = (trace_back(taken[:, side], np.uint64(meeting), steps) for side in (0, 1))
+    return before[::-1].tolist() + behind[1:].tolist(), float(cost)
+
+
+_COMPILED = {"astar": _compiled_astar, "bidirectional": _compiled_bidirectional}
+METHODS = tuple(_COMPILED)
+#: Methods that are compiled already.
+_ready: set[str] = set()
+
+
+def _python_astar(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[list[int], float] | None:
+    reached, parents = {a: 0.0}, {a: a}
+    heap = [(0.0, -0.0, a)]  # bound, negative cost so far, point: ties go to the path that is farther along
+    while heap:
+        _, cost, index = heapq.heappop(heap)
+        cost = -cost
+        if index == b:
+            found = [b]
+            while found[-1] != a:
+                found.append(parents[found[-1]])
+            return found[::-1], cost
+        if cost > reached[index]:
+            continue  # a cheaper path to it was found since
+        for there in geometry.neighbours(index):
+            total = cost + step_cost(costs, geometry, index, there)
+            if total < reached.get(there, math.inf):
+                reached[there] = total
+                parents[there] = index
+                heapq.heappush(heap, (total + costs.minimum * distance(geometry, there, b), -total, there))
+    return None

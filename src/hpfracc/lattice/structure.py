@@ -1,0 +1,118 @@
+"""Centrality and communities: closed forms where they exist, else igraph or networkx."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hpfracc._optional import import_optional, is_installed
+from hpfracc.errors import InvalidInputError
+from hpfracc.lattice import convert, measures
+from hpfracc.lattice.costs import Costs
+from hpfracc.lattice.geometry import Array, Geometry
+
+__all__ = ["CENTRALITIES", "centrality", "communities"]
+
+CENTRALITIES = ("degree", "closeness", "betweenness", "eigenvector")
+
+
+def centrality(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
+    """Centrality of every point, in the shape of the lattice and scaled as in networkx.
+
+    ``"degree"`` is divided by the number of other points, ``"closeness"`` is the reciprocal mean distance,
+    ``"betweenness"`` the fraction of shortest paths that pass through, ``"eigenvector"`` has norm 1.
+    """
+    if kind not in CENTRALITIES:
+        raise InvalidInputError(f"unknown centrality {kind!r}; use {', '.join(CENTRALITIES)}")
+    if geometry.size == 1 and kind == "degree":
+        return np.ones(geometry.shape)  # as in networkx
+    others = max(1, geometry.size - 1)
+    if costs is None and kind == "degree":
+        return np.asarray(measures.degrees(geometry) / others)
+    if costs is None and kind == "closeness":
+        return measures.closeness(geometry)
+    if costs is None and kind == "eigenvector":
+        return _leading_vector(geometry)
+    if kind == "degree":
+        tails, _, _ = convert.directed_steps(geometry, costs)
+        return np.asarray(np.bincount(tails, minlength=geometry.size).reshape(geometry.shape) / others)
+    return _by_library(geometry, costs, kind).reshape(geometry.shape)
+
+
+def _leading_vector(geometry: Geometry) -> Array:
+    """Eigenvector of the largest adjacency eigenvalue: a product over the axes of half a sine or a constant."""
+    vector = np.ones(())
+    for side, wraps in zip(geometry.shape, geometry.wraps, strict=True):
+        along = np.ones(side) if wraps else np.sin(math.pi * np.arange(1, side + 1) / (side + 1))
+        vector = vector[..., None] * (along / np.linalg.norm(along))
+    return vector
+
+
+def _library() -> str:
+    """The graph library to use: igraph, which is faster, if it is installed."""
+    return "igraph" if is_installed("igraph") else "networkx"
+
+
+def _by_library(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
+    if _library() == "igraph":
+        return _by_igraph(geometry, costs, kind)
+    networkx = import_optional("networkx")
+    graph = convert.to_networkx(geometry, costs)
+    weight = "weight" if costs is not None else None
+    if kind == "betweenness":
+        found = networkx.betweenness_centrality(graph, weight=weight)
+    elif kind == "closeness":
+        found = networkx.closeness_centrality(graph.reverse() if graph.is_directed() else graph, distance=weight)
+    else:
+        found = networkx.eigenvector_centrality_numpy(graph.to_undirected())
+    return np.array([found[index] for index in range(geometry.size)])
+
+
+def _by_igraph(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
+    graph = convert.to_igraph(geometry, costs)
+    weights = "weight" if "weight" in graph.es.attributes() else None
+    if kind == "betweenness":
+        found = np.array(graph.betweenness(directed=graph.is_directed(), weights=weights))
+        pairs = (geometry.size - 1) * (geometry.size - 2)
+        return found / pairs * (1 if graph.is_directed() else 2) if pairs else found
+    if kind == "eigenvector":
+        found = np.array(graph.eigenvector_centrality(directed=False, scale=False))
+        return np.asarray(found / np.linalg.norm(found))
+    # Closeness within the component, scaled by the component's share of all points (Wasserman and Faust).
+    found = np.nan_to_num(np.array(graph.closeness(mode="out", weights=weights, normalized=True)))
+    parts = graph.connected_components(mode="weak")
+    reached = np.array(parts.sizes())[np.array(parts.membership)] - 1
+    return np.asarray(found * reached / max(1, geometry.size - 1))
+
+
+def communities(geometry: Geometry, costs: Costs | None, method: str, seed: int | None) -> list[list[int]]:
+    """Communities of points, largest first. Costs are ignored."""
+    if method not in ("louvain", "label_propagation"):
+        raise InvalidInputError(f"unknown method={method!r}; use 'louvain' or 'label_propagation'")
+    if _library() == "igraph":
+        groups = _igraph_groups(convert.to_igraph(geometry, costs).as_undirected(), method, seed)
+    else:
+        networkx = import_optional("networkx")
+        graph = convert.to_networkx(geometry, costs).to_undirected()
+        if method == "louvain":
+            groups = networkx.community.louvain_communities(graph, weight=None, seed=seed)
+        else:
+            groups = networkx.community.asyn_lpa_communities(graph, seed=seed)
+    found = [sorted(int(index) for index in group) for group in groups]
+    return sorted(found, key=lambda group: (-len(group), group))
+
+
+def _igraph_groups(graph: Any, method: str, seed: int | None) -> list[list[int]]:
+    import random
+
+    igraph = import_optional("igraph")
+    if seed is not None:
+        igraph.set_random_number_generator(random.Random(seed))
+    try:
+        found = graph.community_multilevel() if method == "louvain" else graph.community_label_propagation()
+    finally:
+        if seed is not None:
+            igraph.set_random_number_generator(random)
+    return list(found)

@@ -1,0 +1,326 @@
+"""The grid of a call: where the samples are, how far apart, and where the operator starts."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import is_array, is_tracer, library_of, refuse_masked, tracks_gradient
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = [
+    "Grid",
+    "cached_grid",
+    "read_grid",
+    "read_number",
+    "read_points",
+    "require_increasing",
+    "rounded_step",
+    "rounding_of",
+    "to_host",
+    "uniform_step",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Where samples were taken.
+
+    Attributes
+    ----------
+    n : int
+        Number of points.
+    origin : float
+        Where the operator starts: the first point.
+    step : float or array, or None
+        Distance of neighbours on a uniform grid (a scalar of the caller's library where it carries a derivative);
+        None on any other.
+    points : numpy.ndarray or None
+        The points in float64, None where only a step was given.
+    traced : array or None
+        The caller's own points where they carry a derivative and are not uniform.
+    note : str
+        What the caller should know of how the points were read; empty where there is nothing.
+    """
+
+    n: int
+    origin: float
+    step: Any
+    points: np.ndarray[Any, Any] | None = None
+    traced: Any = None
+    note: str = ""
+
+    @property
+    def uniform(self) -> bool:
+        """Whether neighbours are equally far apart."""
+        return self.step is not None
+
+    def times(self) -> np.ndarray[Any, Any]:
+        """The points, in float64."""
+        if self.points is not None:
+            return self.points
+        if self.step is None or is_tracer(self.step):
+            raise InvalidInputError(
+                "step is being traced by jax, but this operator needs the points themselves; give step as a number"
+            )
+        return np.asarray(self.origin + np.arange(self.n) * float(to_host(self.step)))
+
+    def reflected(self) -> Grid:
+        """The same points seen from the last one, as distances from it."""
+        points = None if self.points is None else (self.points[-1] - self.points)[::-1]
+        # A flip, for tensors take no steps backwards.
+        last = np.arange(self.n - 1, -1, -1)
+        traced = None if self.traced is None else (self.traced[-1] - self.traced)[last.tolist()]
+        return Grid(self.n, 0.0, self.step, points, traced, self.note)
+
+    def require_uniform(self, who: str, advice: str = "interpolate the samples onto np.linspace first") -> Any:
+        """The step, or an error that names the spread of the steps."""
+        if self.step is None:
+            assert self.points is not None
+            steps = np.diff(self.points)
+            raise InvalidInputError(
+                f"{who} needs a uniform grid; the steps of t run from {steps.min():.6g} to {steps.max():.6g}: {advice}"
+            )
+        return self.step
+
+
+def to_host(value: Any) -> np.ndarray[Any, Any]:
+    """The values of an array of any library as NumPy's, without its derivative."""
+    library = library_of(value)
+    if library == "torch":
+        inner = sys.modules["torch"]._C
+        if inner._functorch.maybe_current_level() is None:
+            return np.asarray(value.detach().cpu())
+        # Out of what torch.func.grad and jvp wrap around it; what vmap does cannot be looked into.
+        while inner._functorch.is_gradtrackingtensor(value):
+            value = inner._functorch.get_unwrapped(value)
+        if inner._functorch.is_functorch_wrapped_tensor(value):
+            return np.asarray(value.detach().cpu())
+        with inner._DisableFuncTorch():
+            return np.asarray(value.detach().cpu())
+    if library == "cupy":
+        return np.asarray(value.get())
+    return np.asarray(value)
+
+
+def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False) -> Grid:
+    """The grid of ``n`` samples, from points ``t`` or a ``step``.
+
+    ``origin`` is where the operator starts: the first point or, ``from_end``, the last.
+    """
+    start = None if origin is None else read_number("origin", origin)
+    if (t is None) == (step is None):
+        what = "both t and step" if t is not None else "neither t nor step"
+        raise InvalidInputError(f"{what} given; the grid needs one of them: t, the points, or step, their distance")
+    if t is None:
+        width = _read_step(step)
+        if start is None:
+            start = (n - 1) * width if from_end and isinstance(width, float) else 0.0
+        return Grid(n, start, width)
+    if is_tracer(t):
+        raise InvalidInputError(
+            "t is being traced by jax, so that its points cannot be looked at; give step= (it may be traced) instead"
+        )
+    points = read_points(t)
+    if points.ndim == 0:
+        raise ShapeError(
+            f"t={float(points):g} is a single number, and samples need their points or their step. If it is the order, "
+            "it comes after the points: hf.caputo(samples, t, 0.5), or hf.caputo(samples, alpha=0.5, step=0.01)"
+        )
+    if points.ndim != 1:
+        raise ShapeError(f"t has shape {points.shape}; samples need the points of one axis, as np.linspace gives them")
+    if len(points) != n:
+        raise ShapeError(
+            f"t has {len(points)} points but f has {n} samples along its axis; they must be as many (see axis=)"
+        )
+    first, last = float(points[0]), float(points[-1])
+    begin = last if from_end else first
+    if start is not None and abs(start - begin) > 1e-12 * max(abs(start), abs(begin), last - first):
+        what = f"end at t[-1]={begin:g}" if from_end else f"start at t[0]={begin:g}"
+        raise InvalidInputError(
+            f"origin={start:g} but the samples {what}: the memory in between is not known; "
+            f"give samples {'up to' if from_end else 'from'} the origin{'' if from_end else ' on'}, or f as a callable"
+        )
+    step = uniform_step(points, rounding_of(t) * max(abs(first), abs(last)))
+    tracked = library_of(t) in ("torch", "jax") and tracks_gradient(t)
+    note = ""
+    if step is None:
+        require_increasing(points)
+        rounded = None if tracked else rounded_step(points)
+        if rounded is not None:
+            step, note = rounded
+    elif tracked:
+        step = (t[-1] - t[0]) / (n - 1)
+    grid = Grid(n, begin, step, points, t if step is None and tracked else None, note)
+    if not from_end:
+        _cache_grid(t, grid)
+    return grid
+
+
+#: Uniform grids given as points lately, by dtype, length and both ends; and bounds of what is kept.
+_grids: dict[Any, Grid] = {}
+_MOST_GRIDS, _MOST_CACHED_POINTS, _MOST_CACHED_BYTES = 64, 2**20, 64 * 2**20
+
+
+def cached_grid(t: np.ndarray[Any, Any]) -> Grid | None:
+    """The uniform grid whose points these are, if it was read before; else None.
+
+    The points are compared, for an array may have been changed in place since: that is one pass over them.
+    """
+    if t.ndim != 1 or not t.size:
+        return None
+    grid = _grids.get((t.dtype, t.size, t.item(0), t.item(-1)))
+    if grid is None or not np.logical_and.reduce(t == grid.points):
+        return None
+    return grid
+
+
+def _cache_grid(t: Any, grid: Grid) -> None:
+    """Keep a uniform grid of at least two points, with a copy of them that nobody changes."""
+    n = grid.n
+    if type(t) is not np.ndarray or not isinstance(grid.step, float) or not 2 <= n <= _MOST_CACHED_POINTS:
+        return
+    if len(_grids) >= _MOST_GRIDS or 8 * (n + sum(kept.n for kept in list(_grids.values()))) > _MOST_CACHED_BYTES:
+        _grids.clear()
+    points = np.array(grid.points)
+    points.setflags(write=False)
+    _grids[t.dtype, n, t.item(0), t.item(-1)] = replace(grid, points=points)
+
+
+def rounding_of(t: Any) -> float:
+    """The relative rounding of the points as they were given."""
+    single = is_array(t) and str(t.dtype).removeprefix("torch.") in ("float32", "float16", "bfloat16")
+    return float(np.finfo("float32" if single else "float64").eps)
+
+
+def read_points(t: Any) -> np.ndarray[Any, Any]:
+    """Points in float64; refuses what is no real number."""
+    refuse_masked(t, "t", "f")
+    try:
+        points = to_host(t)
+        if points.dtype.kind not in "iuf":
+            raise TypeError(f"dtype {points.dtype}")
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"t is not an array of real numbers ({error}); give points such as np.linspace(0, 1, 101)"
+        ) from None
+    points = points.astype(np.float64, copy=False)
+    if points.size == 0:
+        raise ShapeError("t has no points; give at least one")
+    return points
+
+
+def _read_step(step: Any) -> Any:
+    if is_array(step) and library_of(step) in ("torch", "jax"):
+        if math.prod(step.shape) != 1:
+            raise ShapeError(f"step has shape {tuple(step.shape)}; give one number")
+        step = step.reshape(())
+        if not tracks_gradient(step):
+            _check_step(float(to_host(step)))
+        return step
+    number = read_number("step", step)
+    _check_step(number)
+    return number
+
+
+def _check_step(step: float) -> None:
+    if step <= 0.0:
+        raise InvalidInputError(f"step={step:g} is not positive; give the distance of neighbouring samples")
+
+
+def read_number(name: str, value: Any) -> float:
+    """A finite number, or an error that names it."""
+    try:
+        number = float(to_host(value))
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name}={value!r} is not a number") from None
+    if not math.isfinite(number):
+        raise InvalidInputError(f"{name}={number} is not finite; give a real number")
+    return number
+
+
+#: Points that are looked at together: 64 kB of them, and as much beside.
+_BLOCK = 8192
+
+
+def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
+    """The step of points that are equally far apart within their absolute ``rounding``, else None.
+
+    ``linspace`` rounds each point once; a sum of steps drifts by up to n roundings, which is let pass up to a
+    thousandth of a step.
+    """
+    n = len(points)
+    if n == 1:
+        return 1.0  # of one point only the origin is known, and no rule needs the step
+    first, last = float(points[0]), float(points[-1])
+    step = (last - first) / (n - 1)
+    if not (step > 0.0 and math.isfinite(step)):
+        return None
+    allowed = max(4.0 * rounding, min(n * rounding, 1e-3 * step))
+    # Block by block: each stays in cache, and points that are not uniform show in the first.
+    ramp = np.arange(min(n, _BLOCK), dtype=np.float64) * step
+    off = np.empty_like(ramp)
+    for begin in range(0, n, _BLOCK):
+        block = points[begin : begin + _BLOCK]
+        part = off[: len(block)]
+        np.subtract(block, first + begin * step, out=part)
+        part -= ramp[: len(block)]
+        if not (part.max() <= allowed and part.min() >= -allowed):  # also where a point is nan
+            return None
+    return step
+
+
+#: Points that are uniform but for their rounding: at least so many, so that it is no accident, rounded to a whole part
+#: of the step such as a millisecond at 60 Hz.
+_LEAST_ROUNDED, _MOST_ROUNDED = 32, 0.1
+#: Dates may be rounded to a part of a second and counted in minutes, hours or days.
+_SECONDS = (1.0, 60.0, 3600.0, 86400.0)
+
+
+def rounded_step(points: np.ndarray[Any, Any]) -> tuple[float, str] | None:
+    """The step of rising points that a rounding to decimals has moved off a uniform grid, with a note; else None.
+
+    Timestamps at 60 Hz with three decimals, say: every point is a multiple of 0.001, and lies no further from the
+    uniform grid. Whether the samples were taken at the rounded times or at the even ones cannot be told.
+    """
+    n = len(points)
+    if n < _LEAST_ROUNDED:
+        return None
+    first = float(points[0])
+    step = (float(points[-1]) - first) / (n - 1)
+    most = _MOST_ROUNDED * step
+    for stop in (_LEAST_ROUNDED, n):  # most grids that are not uniform show at once
+        off = float(np.abs(points[:stop] - (first + np.arange(stop) * step)).max())
+        if not 0.0 < off <= most:
+            return None
+    for unit in _SECONDS:
+        decimals = math.ceil(-math.log10(most * unit))
+        while (quantum := 10.0**-decimals / unit) >= off * (1.0 - 1e-9):
+            count = points * unit * 10.0**decimals if decimals >= 0 else points * unit / 10.0**-decimals
+            if (np.abs(count - np.rint(count)) <= 1e-15 * np.abs(count) + 1e-9).all():
+                return step, (
+                    f"t is uniform but for its rounding to {quantum:.3g} (the largest deviation is {off:.2g}, "
+                    f"{off / step:.1%} of a step) and is taken as uniform, with step {step:.10g}"
+                )
+            decimals += 1
+    return None
+
+
+def require_increasing(points: np.ndarray[Any, Any]) -> None:
+    """Refuse points that are not finite, go back or are repeated, and say where."""
+    bad = np.flatnonzero(~np.isfinite(points))
+    if bad.size:
+        raise InvalidInputError(f"t[{bad[0]}] is {points[bad[0]]}; every point of the grid must be finite")
+    steps = np.diff(points)
+    wrong = np.flatnonzero(steps <= 0.0)
+    if wrong.size:
+        j = int(wrong[0])
+        how = "is repeated" if steps[j] == 0.0 else "goes back"
+        raise InvalidInputError(
+            f"t must increase, but {how} at t[{j + 1}]={points[j + 1]:g} after t[{j}]={points[j]:g}; "
+            "sort the points and drop repeated ones, with their samples"
+        )

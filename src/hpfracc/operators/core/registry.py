@@ -1,0 +1,106 @@
+"""Definitions by name: an operator's file declares itself, and this finds it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+from hpfracc import operators
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.base import FractionalOperator
+
+__all__ = [
+    "all_operators",
+    "create_fractional_derivative",
+    "create_fractional_integral",
+    "definitions",
+    "find_definition",
+]
+
+
+def all_operators() -> list[type[FractionalOperator]]:
+    """Every operator class of this folder, whose files are imported for it: to declare ``definition`` is enough."""
+    for module in pkgutil.iter_modules(operators.__path__):
+        if module.name.startswith("_"):
+            importlib.import_module(f"{operators.__name__}.{module.name}")
+    found = []
+    for operator in FractionalOperator.__subclasses__():
+        # A dataclass with slots is a second class of the same name: the first, which nobody can reach, is left out.
+        home = importlib.import_module(operator.__module__)
+        if home.__name__.startswith(f"{operators.__name__}.") and getattr(home, operator.__name__, None) is operator:
+            found.append(operator)
+    return sorted(found, key=lambda operator: (operator.kind, operator.definition))
+
+
+def definitions(kind: str) -> dict[str, type[FractionalOperator]]:
+    """The operator classes of one kind, ``"derivative"`` or ``"integral"``, by the full name of their definition."""
+    return {operator.definition: operator for operator in all_operators() if operator.kind == kind}
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("-", "_").replace(" ", "_").replace("ü", "u")
+
+
+def find_definition(name: str, kind: str) -> type[FractionalOperator]:
+    """The operator class called ``name``, by its full or a short name, or an error with those that are close."""
+    known = definitions(kind)
+    names = {_plain(short): operator for operator in known.values() for short in operator.short_names}
+    names |= {_plain(full): operator for full, operator in known.items()}
+    found = names.get(_plain(name)) if isinstance(name, str) else None
+    if found is None:
+        close = difflib.get_close_matches(_plain(str(name)), names, n=2, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+        raise InvalidInputError(f"no {kind} is defined as {name!r}; {hint}There are: {', '.join(known)}")
+    return found
+
+
+def create_fractional_derivative(alpha: Any, definition: str = "caputo", **options: Any) -> Callable[..., Any]:
+    """A fractional derivative by the name of its definition.
+
+    Parameters
+    ----------
+    alpha : float
+        The order.
+    definition : str
+        Such as ``"caputo"``, ``"riemann_liouville"`` (``"RL"``) or ``"grunwald_letnikov"`` (``"GL"``).
+    **options
+        What that operator takes besides, such as ``method=``.
+
+    Returns
+    -------
+    callable
+        ``D(f, x)``: ``f`` a function or samples on ``x``; see the operator's own class for the further arguments.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> D = hf.create_fractional_derivative(0.5, "caputo")
+    >>> float(np.round(D(lambda t: t, 1.0), 12))  # 1 / Gamma(1.5)
+    1.128379167096
+    """
+    return _make(find_definition(definition, "derivative"), alpha, options)
+
+
+def create_fractional_integral(alpha: Any, definition: str = "riemann_liouville", **options: Any) -> Callable[..., Any]:
+    """A fractional integral by the name of its definition; as :func:`create_fractional_derivative`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> integral = hf.create_fractional_integral(1.0)
+    >>> float(np.round(integral(np.cos, np.pi / 2), 12))
+    1.0
+    """
+    return _make(find_definition(definition, "integral"), alpha, options)
+
+
+def _make(operator: type[FractionalOperator], alpha: Any, options: dict[str, Any]) -> FractionalOperator:
+    try:
+        return operator(alpha, **options)  # type: ignore[call-arg]
+    except TypeError as error:
+        raise InvalidInputError(f"{operator.__name__} cannot be made with {options}: {error}") from None

@@ -1,0 +1,324 @@
+"""Samples in the caller's own library: reading them, and the few things operators do to them."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpfracc._arrays import device_of, dtype_name, is_tracer, library_of, refuse_masked, tracks_gradient
+from hpfracc._frames import refuse_tables
+from hpfracc.engine.execution.api import causal_convolution
+from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.operators.core.grids import Grid
+
+__all__ = [
+    "RecordedSum",
+    "Samples",
+    "add_from",
+    "as_values",
+    "check_axis",
+    "constant",
+    "cumulate",
+    "flip",
+    "join",
+    "join_rows",
+    "largest",
+    "move_axis",
+    "points_like",
+    "real_dtype",
+    "scalar",
+    "step_power",
+    "where",
+    "zeros",
+]
+
+_SERVED = ("float32", "float64", "complex64", "complex128")
+
+
+class RecordedSum(NamedTuple):
+    """A causal convolution with named weights that was made: its operands, its options and its result."""
+
+    weights: Any
+    signal: Any
+    starts: tuple[Any, ...]
+    key: Hashable
+    options: dict[str, Any]
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Samples of a function along the last axis, on a grid.
+
+    Attributes
+    ----------
+    values : array
+        Shape ``(..., n)``, floating or complex, of the caller's library.
+    grid : Grid
+        Where they were taken.
+    backend : str or None
+        Handed on to every engine call.
+    rtol : float or None
+        Relative tolerance of a memory that is approximated, where the caller gave one.
+    recorded : list or None
+        Where causal convolutions with named weights are recorded.
+    """
+
+    values: Any
+    grid: Grid
+    backend: Any = None
+    rtol: float | None = None
+    recorded: list[RecordedSum] | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of points."""
+        return self.grid.n
+
+    def convolve(self, weights: Any, signal: Any, key: Hashable = None, starts: Any = None, **options: Any) -> Any:
+        """``y[..., n] = sum_k weights[k] signal[..., n - k]``; ``key`` names weights whose transform is cached.
+
+        ``starts`` and ``options`` are those of the primitive.
+        """
+        after = () if starts is None else (starts,)
+        result = causal_convolution(weights, signal, *after, backend=self.backend, weights_key=key, **options)
+        if self.recorded is not None and key is not None:
+            self.recorded.append(RecordedSum(weights, signal, after, key, options, result))
+        return result
+
+    def scale(self, exponent: Any) -> Any:
+        """``step ** exponent``, ready to be multiplied with the values."""
+        step = self.grid.step
+        if library_of(step) in ("numpy", "python") and library_of(exponent) in ("numpy", "python"):
+            return step_power(step, exponent, self.values)
+        return scalar(step, self.values) ** scalar(exponent, self.values)
+
+
+def step_power(step: Any, exponent: Any, like: Any) -> float:
+    """``step ** exponent`` of plain numbers, or an error where that leaves the range of the samples' dtype."""
+    limits = np.finfo(real_dtype(like))
+    try:
+        power = math.pow(float(step), float(exponent))
+    except OverflowError:
+        power = math.inf
+    if not float(limits.tiny) <= power <= float(limits.max):
+        raise InvalidInputError(
+            f"step={float(step):g} to the power {float(exponent):g} is outside the range of {real_dtype(like)}, and so "
+            "are the answers; measure t in other units, in which the step is nearer to 1"
+        )
+    return power
+
+
+def as_values(f: Any, *others: Any) -> Any:
+    """``f`` as a floating or complex array of the library that it, or one of ``others``, belongs to.
+
+    Integers are promoted to float64, never truncated. An order or a step that belongs to PyTorch or JAX takes NumPy
+    samples along.
+    """
+    refuse_masked(f, "f", "t")
+    owners = {library_of(value) for value in (f, *others)} - {"numpy", "python"}
+    if len(owners) > 1:
+        raise InvalidInputError(f"arrays of {' and '.join(sorted(owners))} in one call; convert them to one library")
+    if library_of(f) == "python":
+        refuse_tables("this call", f)
+        try:
+            f = np.asarray(f)
+        except ValueError as error:  # rows of different lengths
+            raise ShapeError(f"f is no array of samples ({error}); give rows of one length") from None
+    if isinstance(f, np.ndarray) and not f.dtype.isnative:
+        f = f.astype(f.dtype.newbyteorder("="))
+    name = dtype_name(f)
+    if name not in _SERVED:
+        if not name.startswith(("int", "uint", "bool")):
+            raise UnsupportedDtypeError(
+                f"samples of dtype {name} are not served; convert them to one of {', '.join(_SERVED)}"
+            )
+        f = _to_float(f)
+    if owners and library_of(f) == "numpy":
+        f = _bring(f, next(value for value in others if library_of(value) in owners))
+    return f
+
+
+def _to_float(f: Any) -> Any:
+    library = library_of(f)
+    if library == "torch":
+        return f.to(sys.modules["torch"].float64)
+    return f.astype(float) if library == "jax" else f.astype("float64")
+
+
+def _bring(f: np.ndarray[Any, Any], like: Any) -> Any:
+    """NumPy samples in the library of ``like``, on its device."""
+    if library_of(like) == "torch":
+        return sys.modules["torch"].as_tensor(f, device=like.device)
+    if library_of(like) == "cupy":
+        return sys.modules["cupy"].asarray(f)
+    jax = sys.modules["jax"]
+    with jax.enable_x64(f.dtype.name in ("float64", "complex128") or jax.config.jax_enable_x64):
+        return jax.numpy.asarray(f)
+
+
+def points_like(points: np.ndarray[Any, Any], like: Any) -> Any:
+    """Points for a callable, in the library and precision of the caller's own."""
+    return points if library_of(like) == "numpy" else _bring(points.astype(real_dtype(like), copy=False), like)
+
+
+def real_dtype(values: Any) -> str:
+    """The name of the real dtype with the digits of ``values``."""
+    return {"complex64": "float32", "complex128": "float64"}.get(dtype_name(values), dtype_name(values))
+
+
+def constant(array: Any, like: Any, key: Hashable = None) -> Any:
+    """A real array of coefficients in the precision and library of ``like``.
+
+    NumPy coefficients are moved to where ``like`` is; with a ``key`` the copy there is cached.
+    """
+    name = real_dtype(like)
+    library = library_of(like)
+    if library_of(array) == "numpy":
+        if library == "torch":
+            return _torch_constant(array, like, name, key)
+        if library == "cupy":
+            return _cached(key, like, name, lambda: sys.modules["cupy"].asarray(array, dtype=name))
+        if library == "jax" and key is not None and not is_tracer(like) and len(like.devices()) == 1:
+            return _cached(key, like, name, partial(_jax_constant, array, like, name))
+        return array.astype(name, copy=False)
+    if library_of(array) == "torch":
+        return array.to(dtype=getattr(sys.modules["torch"], name), device=like.device)
+    with sys.modules["jax"].enable_x64(True):
+        return array.astype(name)
+
+
+def _torch_constant(array: np.ndarray[Any, Any], like: Any, name: str, key: Hashable) -> Any:
+    torch = sys.modules["torch"]
+
+    def make() -> Any:
+        with torch.inference_mode(False):
+            return torch.as_tensor(np.array(array, dtype=name), device=like.device)
+
+    # What is made inside a torch.func transform belongs to it and must not outlive it.
+    if key is None or torch._C._functorch.maybe_current_level() is not None:
+        return make()
+    return _cached(key, like, name, make)
+
+
+def _jax_constant(array: np.ndarray[Any, Any], like: Any, name: str) -> Any:
+    jax = sys.modules["jax"]
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        return jax.device_put(np.array(array, dtype=name), like.sharding)
+
+
+def _cached(key: Hashable, like: Any, name: str, make: Callable[[], Any]) -> Any:
+    """What ``make()`` gives, cached under ``key`` for the dtype and device; made anew without a key."""
+    if key is None:
+        return make()
+    return prepared_operands.get((key, "constant", library_of(like), name, device_of(like)), make)
+
+
+def scalar(value: Any, like: Any) -> Any:
+    """A factor for ``like`` that does not change its dtype: a float, or a scalar array in its precision."""
+    if library_of(value) in ("numpy", "python"):
+        return float(value)
+    return constant(value, like)
+
+
+def zeros(like: Any, count: int) -> Any:
+    """``count`` zeros along the last axis, otherwise shaped, typed and placed like ``like``."""
+    shape = (*like.shape[:-1], count)
+    library = library_of(like)
+    if library == "torch":
+        return like.new_zeros(shape)
+    if library == "jax":
+        with sys.modules["jax"].enable_x64(True):
+            return sys.modules["jax"].numpy.zeros(shape, dtype=str(like.dtype))
+    return sys.modules[library].zeros(shape, dtype=like.dtype)
+
+
+def add_from(value: Any, start: int, change: Any) -> Any:
+    """``value``, a fresh result, with ``change`` added from point ``start`` on; in place where that is possible."""
+    library = library_of(value)
+    if (
+        library == "cupy"
+        or (library == "numpy" and value.flags.writeable and value.dtype == change.dtype)
+        or (library == "torch" and not (tracks_gradient(value) or tracks_gradient(change)))
+    ):
+        value[..., start:] += change
+        return value
+    return join([value[..., :start], value[..., start:] + change])
+
+
+def cumulate(values: Any) -> Any:
+    """Running sums along the last axis."""
+    library = library_of(values)
+    if library == "torch":
+        return sys.modules["torch"].cumsum(values, -1)
+    module = sys.modules["jax"].numpy if library == "jax" else sys.modules[library]
+    return module.cumsum(values, axis=-1)
+
+
+def largest(values: Any) -> Any:
+    """The largest finite size along the last axis, which is kept."""
+    size = abs(values)
+    with np.errstate(invalid="ignore"):
+        size = where(size - size == 0, size, zeros(size, size.shape[-1]))
+    return size.amax(dim=-1, keepdim=True) if library_of(size) == "torch" else size.max(axis=-1, keepdims=True)
+
+
+def join(parts: Sequence[Any]) -> Any:
+    """Arrays one after the other along the last axis."""
+    return _concatenate(parts, -1)
+
+
+def join_rows(parts: Sequence[Any]) -> Any:
+    """Arrays one after the other along the first axis."""
+    return _concatenate(parts, 0)
+
+
+def _concatenate(parts: Sequence[Any], axis: int) -> Any:
+    library = library_of(parts[0])
+    if library == "torch":
+        return sys.modules["torch"].cat(list(parts), dim=axis)
+    module = sys.modules["jax"].numpy if library == "jax" else sys.modules[library]
+    return module.concatenate(list(parts), axis=axis)
+
+
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    """``numpy.where`` for every library."""
+    library = library_of(condition)
+    module = sys.modules["jax"].numpy if library == "jax" else sys.modules[library]
+    return module.where(condition, yes, no)
+
+
+def move_axis(values: Any, source: int, target: int) -> Any:
+    """``numpy.moveaxis`` for every library."""
+    if source == target:
+        return values
+    library = library_of(values)
+    if library == "jax":
+        return sys.modules["jax"].numpy.moveaxis(values, source, target)
+    return sys.modules[library].moveaxis(values, source, target)
+
+
+def flip(values: Any) -> Any:
+    """The points along the last axis in the opposite order."""
+    library = library_of(values)
+    if library == "torch":
+        return sys.modules["torch"].flip(values, (-1,))
+    turned = values[..., ::-1]
+    # No strides that run backwards, which other libraries do not take.
+    return turned if library == "jax" else sys.modules[library].ascontiguousarray(turned)
+
+
+def check_axis(axis: Any, ndim: int) -> int:
+    """``axis`` counted from the end, as a negative number, or an error that says which there are."""
+    if ndim == 0:
+        raise ShapeError("f is a single number; give its samples along an axis, or f as a callable")
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not -ndim <= axis < ndim:
+        raise ShapeError(f"axis={axis!r} is not an axis of samples with {ndim} axes; use {-ndim} to {ndim - 1}")
+    return int(axis) if axis < 0 else int(axis) - ndim

@@ -1,0 +1,115 @@
+"""L1 on any grid: each weight made where it is used, or by a sum of exponentials."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+from hpfracc.engine.execution.api import exponential_recurrence, history_sum
+from hpfracc.operators._memory import fading_terms, power, refuse_traced_points, steps_of, times_of
+from hpfracc.operators._order import Order
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, constant, join, scalar
+from hpfracc.operators.rules.any_slopes import slopes, slopes_at_start
+from hpfracc.operators.rules.first_points import first_points_on, head_of, whole_at_origin
+from hpfracc.operators.rules.increments import start_points
+from hpfracc.operators.rules.l1 import fractional_part
+
+__all__ = ["AnyGridL1", "FastL1"]
+
+
+class _L1(Rule):
+    """What the two have in common."""
+
+    any_grid = True
+
+    def accuracy(self, alpha: float) -> float:
+        """``n + 1 - alpha``."""
+        return math.ceil(alpha) + 1 - alpha
+
+    def least_points(self, order: Order) -> int:
+        """Two, and ``n + 3`` above order 1."""
+        return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
+
+    def head(self, order: Order) -> tuple[int, int]:
+        """Above order 1 the first n + 2 points from n + 3 samples."""
+        return head_of(order)
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """The sum over the increments, and the first points of orders above 1 from the first samples."""
+        refuse_traced_points(samples, order)
+        x, n = samples.values, order.ceiling
+        g = x if n == 1 else slopes(x, samples.grid.times(), n - 1)
+        increments = join([x[..., :1] - x[..., :1], g[..., 1:] - g[..., :-1]])
+        value = self._sum(samples, order, increments)
+        if not head_of(order)[0]:
+            return value
+        origin = whole_at_origin(x[..., :1] * 0, lambda: slopes_at_start(x, samples.grid.times(), n)[-1], order)
+        head = first_points_on(samples, order, n, value) if n > 1 else []
+        return join([origin, *head, value[..., len(head) + 1 :]])
+
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
+        raise NotImplementedError
+
+
+@final
+class AnyGridL1(_L1):
+    r"""Caputo derivative of the piecewise linear interpolant, on any increasing grid.
+
+    .. math::
+        D^\alpha f(t_i) \approx \frac{1}{\Gamma(1-\beta)} \sum_{k=1}^{i} \frac{g_k - g_{k-1}}{t_k - t_{k-1}}
+        \int_{t_{k-1}}^{t_k} (t_i - s)^{-\beta} ds,
+
+    with :math:`g = f^{(n-1)}` (by differences of order 4 where :math:`n = \lceil\alpha\rceil > 1`) and
+    :math:`\beta = \alpha - n + 1`. Order :math:`n + 1 - \alpha` in the largest step at a fixed t, for smooth f. On the
+    graded grid :math:`t_j = T (j/N)^r` a start like :math:`t^s` has, times :math:`t^\alpha`, the error
+    :math:`O(N^{-\min(2-\alpha, rs)})` at every point, for :math:`0 < \alpha < 1`. Zero, exactly, on constants. Costs a
+    weight for each pair of points.
+
+    References
+    ----------
+    M. Stynes, E. O'Riordan, J. L. Gracia, SIAM J. Numer. Anal. 55 (2017) 1057-1079.
+    """
+
+    name = "l1"
+    cost = "O(n^2)"
+
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
+        part = fractional_part(order)
+        with order.xp.scope():
+            factor = order.guard(order.xp.rgamma(2.0 - part.value))
+        # Scaled: a whole order that carries a derivative has part 1, where the plain mean is infinite.
+        total = history_sum(
+            times_of(samples), increments, -part.value, kernel="power", scaled=True, backend=samples.backend
+        )
+        return total * scalar(factor, samples.values)
+
+
+@final
+class FastL1(_L1):
+    r"""The same sum with its kernel :math:`r^{-\beta}` as a sum of exponentials, but for the newest interval.
+
+    :math:`O(\log(T/\tau) \log(1/\epsilon))` states, :math:`\tau` the smallest step, take the place of the past; the
+    kernel's relative error is ``rtol`` (1e-10 by default), so that the result differs from the direct sum by at most
+    that much of the sum of the increments' sizes.
+
+    References
+    ----------
+    S. Jiang, J. Zhang, Q. Zhang, Z. Zhang, Commun. Comput. Phys. 21 (2017) 650-678.
+    """
+
+    name = "fast"
+    cost = "O(n log n)"
+
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
+        x, part = samples.values, fractional_part(order)
+        steps, widths = steps_of(samples)
+        with part.xp.scope():
+            rates, weights = fading_terms(samples, part, part.value)
+            newest = power(widths, -part.value, part) * order.guard(order.xp.rgamma(2.0 - part.value))
+            factor = order.guard(order.xp.rgamma(1.0 - part.value))
+        past = exponential_recurrence(
+            rates, weights, steps, increments[..., 1:], degree=0, lagged=True, backend=samples.backend
+        )
+        tail = past * scalar(factor, x) + increments[..., 1:] * constant(newest, x)
+        return join([x[..., :1] * 0, tail])

@@ -1,0 +1,161 @@
+"""What the rules for bounded memory kernels share: moments of the kernel, and a base class in two degrees.
+
+Over interval l of a uniform grid a kernel K enters as its mean and as its tilt,
+
+    mean(l) = int_0^1 K((l+v) h) dv,    tilt(l) = int_0^1 K((l+v) h) (1/2 - v) dv,
+
+which for l >= 8 are smooth functions of l whose only singularity is at 0: on [L, 2L] a polynomial through 20 Chebyshev
+points is right to rounding. So a million weights take some 350 evaluations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import chebyshev
+
+from hpfracc._arrays import library_of
+from hpfracc._xp import Namespace, namespace_of
+from hpfracc.operators._order import Order
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import constant, join, zeros
+
+__all__ = ["FIRST", "LineOrParabola", "bends_of", "exponential_mean", "exponential_tilt", "on_step", "spread"]
+
+#: Moments up to here are evaluated one by one.
+FIRST = 8
+#: Chebyshev points of a block [L, 2L]: the error falls like 5.8^-20.
+_POINTS = 20
+#: Beyond so many points of a block the polynomial is summed by Clenshaw's scheme, which needs no table.
+_TABLE = 4096
+#: Terms of the series of the tilt: enough below z = 2.
+_TERMS = 9
+
+Array = np.ndarray[Any, Any]
+
+
+@lru_cache(maxsize=1)
+def _chebyshev() -> tuple[Array, Array]:
+    """Points on [-1, 1], and the matrix from values there to coefficients."""
+    angles = (np.arange(_POINTS) + 0.5) * np.pi / _POINTS
+    matrix = 2.0 / _POINTS * np.cos(np.arange(_POINTS)[:, None] * angles)
+    matrix[0] *= 0.5
+    return np.cos(angles), matrix
+
+
+def spread(xp: Namespace, evaluate: Callable[[Array], tuple[Any, ...]], n: int) -> tuple[Any, ...]:
+    """Sequences for l = 0 .. n-1 from a function that gives them at any real ``l``, 0 .. 7 or above 8.
+
+    Parameters
+    ----------
+    xp : Namespace
+        What ``evaluate`` writes its answers in.
+    evaluate : callable
+        From places l, increasing only within a block, the sequences there, each as long as the places.
+    n : int
+        How many are wanted.
+    """
+    x, matrix = _chebyshev()
+    starts = [FIRST * 2**i for i in range(max(0, (max(n, 1) - 1) // FIRST).bit_length())]
+    near = np.arange(min(n, FIRST), dtype=np.float64)
+    places = [near, *(start * (1.5 + 0.5 * x) for start in starts)]
+    rows = evaluate(np.concatenate(places))
+    found = []
+    for row in rows:
+        parts = [row[: len(near)]]
+        for i, start in enumerate(starts):
+            low = len(near) + i * _POINTS
+            coefficients = xp.matmul(xp.array(matrix), row[low : low + _POINTS].reshape(-1, 1))[:, 0]
+            at = 2.0 * np.arange(start, min(2 * start, n)) / start - 3.0
+            parts.append(_polynomial(xp, coefficients, at))
+        found.append(xp.concatenate(parts))
+    return tuple(found)
+
+
+def _polynomial(xp: Namespace, coefficients: Any, at: Array) -> Any:
+    if len(at) <= _TABLE:
+        table = xp.array(chebyshev.chebvander(at, _POINTS - 1))
+        return xp.matmul(table, coefficients.reshape(-1, 1))[:, 0]
+    x = xp.array(at)
+    before, last = 0.0 * x, 0.0 * x + coefficients[_POINTS - 1]
+    for k in range(_POINTS - 2, 0, -1):
+        before, last = last, coefficients[k] + 2.0 * x * last - before
+    return coefficients[0] + x * last - before
+
+
+def exponential_mean(xp: Namespace, z: Any) -> Any:
+    """``int_0^1 exp(-z v) dv`` for z > 0."""
+    return -xp.expm1(-z) / z
+
+
+def exponential_tilt(xp: Namespace, z: Any) -> Any:
+    """``int_0^1 exp(-z v) (1/2 - v) dv`` for z > 0; by a series that does not cancel where z is small.
+
+    With w = z/2 it is ``exp(-w) (w cosh w - sinh w) / (2 w^2) = exp(-w) w sum_k k/(2k+1)! w^(2k-2)``.
+    """
+    small = z < 2.0
+    half = 0.5 * xp.where(small, z, 1.0)
+    total: Any = 0.0 * half
+    for k in range(_TERMS, 0, -1):
+        total = total * half * half + k / math.factorial(2 * k + 1)
+    near = xp.exp(-half) * half * total
+    large = xp.where(small, 1.0, z)
+    far = 0.5 * exponential_mean(xp, large) - (1.0 - xp.exp(-large) * (1.0 + large)) / large**2
+    return xp.where(small, near, far)
+
+
+class LineOrParabola(Rule):
+    """A rule in two degrees: ``"linear"`` of order 2, and ``"quadratic"`` of order 3 whose first interval is a line."""
+
+    def __init__(self, *, quadratic: bool) -> None:
+        self.quadratic = quadratic
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """``"linear"`` or ``"quadratic"``."""
+        return "quadratic" if self.quadratic else "linear"
+
+    @property
+    def companion(self) -> Rule | None:  # type: ignore[override]
+        """The linear rule, of the quadratic one."""
+        return type(self)(quadratic=False) if self.quadratic else None
+
+    def accuracy(self, alpha: float) -> float:
+        """2 or 3."""
+        return 3.0 if self.quadratic else 2.0
+
+    def least_points(self, order: Order) -> int:
+        """Two."""
+        return 2
+
+    def measured_from(self, order: Order) -> int:
+        """Two, where the first parabola is drawn."""
+        return 2
+
+
+def on_step(order: Order, step: Any) -> Order:
+    """The order in the library of a step that carries a derivative: such weights depend on both."""
+    if order.plain and library_of(step) in ("torch", "jax"):
+        xp = namespace_of(step)
+        with xp.scope():
+            return Order(xp.array(np.float64(order.value)), order.known, order.ceiling, xp)
+    return order
+
+
+def bends_of(steps: Any, grid: Grid) -> Any:
+    """How much each increment differs from what the parabola through it and the one before has for a line.
+
+    ``2 f[t_{k-2}, t_{k-1}, t_k] h_k^2``, on a uniform grid the difference of the two; 0 where there is none before.
+    """
+    head = zeros(steps, min(2, steps.shape[-1]))
+    if grid.uniform:
+        return join([head, steps[..., 2:] - steps[..., 1:-1]])
+    lengths = np.diff(grid.times())
+    now, before = lengths[1:], lengths[:-1]
+    newer, older = (constant(2.0 * now * factor / (now + before), steps) for factor in (1.0, now / before))
+    return join([head, steps[..., 2:] * newer - steps[..., 1:-1] * older])

@@ -1,0 +1,97 @@
+"""Fractional centred differences: the Riesz derivative of a function that is zero outside its samples."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from hpfracc._xp import Namespace
+from hpfracc.engine.execution.api import toeplitz_apply
+from hpfracc.operators._order import Order
+from hpfracc.operators._sequences import centred_binomials
+from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples
+
+__all__ = ["Centred", "Centred4"]
+
+
+@final
+class Centred4(Rule):
+    r"""The centred sum with its first error taken out.
+
+    .. math:: \frac{d^\alpha f}{d|x|^\alpha}(x_k) \approx -h^{-\alpha} \sum_j
+        \Big[ g_{|k-j|} - \tfrac{\alpha}{24} \delta^2 g_{|k-j|} \Big] f_j,
+
+    with the weights g of :class:`Centred` and their second central difference. Order 4 where f, continued by zero, has
+    more than :math:`4 + \alpha` derivatives; a kink at an end lowers it as it lowers that of :class:`Centred`.
+
+    References
+    ----------
+    X. Zhao, Z.-Z. Sun, Z.-P. Hao, SIAM J. Sci. Comput. 36 (2014) A2865-A2886.
+    """
+
+    name = "centred4"
+    one_call = True
+
+    def accuracy(self, alpha: float) -> float:
+        """4."""
+        return 4.0
+
+    def least_points(self, order: Order) -> int:
+        """One."""
+        return 1
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One Toeplitz product."""
+        return _product(samples, order, self.name, _make_weights4)
+
+
+@final
+class Centred(Rule):
+    r"""The fractional centred difference.
+
+    .. math:: \frac{d^\alpha f}{d|x|^\alpha}(x_k) \approx -h^{-\alpha} \sum_j g_{|k-j|} f_j, \quad
+        g_k = \frac{(-1)^k\,\Gamma(\alpha+1)}{\Gamma(\alpha/2-k+1)\,\Gamma(\alpha/2+k+1)},
+
+    for every :math:`\alpha > 0`; at 2 the usual second difference. Order 2 where f, continued by zero beyond the
+    samples, has more than :math:`2 + \alpha` derivatives. A start like :math:`x^p` at an end of the interval leaves
+    order :math:`\min(2, 1 + p)` at a fixed point inside, and none next to that end unless :math:`p > \alpha`.
+
+    References
+    ----------
+    M. D. Ortigueira, Int. J. Math. Math. Sci. 2006, 48391; C. Çelik, M. Duman, J. Comput. Phys. 231 (2012) 1743-1750.
+    """
+
+    name = "centred"
+    one_call = True
+    companion = Centred4()
+
+    def accuracy(self, alpha: float) -> float:
+        """2."""
+        return 2.0
+
+    def least_points(self, order: Order) -> int:
+        """One."""
+        return 1
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One Toeplitz product."""
+        return _product(samples, order, self.name, _make_weights)
+
+
+def _product(samples: Samples, order: Order, scheme: str, make: Any) -> Any:
+    (weights,), key, left = scaled_weights(scheme, make, order, samples, -order.value)
+    with order.xp.scope():
+        weights = order.guard_integral(weights)
+    product = toeplitz_apply(weights, samples.values, backend=samples.backend, weights_key=key)
+    return product if left is None else product * left
+
+
+def _make_weights(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
+    return (-centred_binomials(xp, alpha, n),)
+
+
+def _make_weights4(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
+    g = centred_binomials(xp, alpha, n + 1)
+    before = xp.concatenate([g[1:2], g[: n - 1]])
+    return (alpha / 24.0 * (g[1:] - 2.0 * g[:n] + before) - g[:n],)

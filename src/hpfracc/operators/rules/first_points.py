@@ -1,0 +1,205 @@
+"""The first points of a rule, from the polynomial through the first samples, and the value at the origin itself.
+
+Above order 1 a rule has too few samples behind its first points. The samples after them are there, so those points come
+from the polynomial through the first samples of all, to the order of the rule; samples up to a point alone would leave
+a derivative that is wrong however small the step is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import polynomial as poly
+
+from hpfracc._xp import Namespace
+from hpfracc.operators._order import Order
+from hpfracc.operators._weights import weights_of
+from hpfracc.operators.core.values import Samples, constant, largest, real_dtype, scalar, where
+from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, start_points
+
+__all__ = [
+    "first_points",
+    "first_points_on",
+    "head_of",
+    "infinite_at_origin",
+    "maybe_whole",
+    "rounding_at_origin",
+    "singular_origin",
+    "slope_at_origin",
+    "slopes_at_origin",
+    "whole_at_origin",
+]
+
+#: A slope at the origin is told from 0 above so many times the polynomial's last term, and is not below that term.
+_CLEAR = 50.0
+#: How many times as far as the points that must be used others may be, on any grid.
+_REACH = 100.0
+
+
+def head_of(order: Order) -> tuple[int, int]:
+    """How many first points of an L-type rule come from how many first samples; see :meth:`Rule.head`."""
+    samples = start_points(order.ceiling) + 1
+    if order.ceiling > 1:
+        return samples - 1, samples
+    return (1, samples) if maybe_whole(order) else (0, 0)
+
+
+def maybe_whole(order: Order) -> bool:
+    """Whether an order that carries a derivative, or cannot be looked at, may be a whole number above 0."""
+    return not order.plain and order.ceiling > 0 and order.known in (None, order.ceiling)
+
+
+def first_points(samples: Samples, order: Order, lowest: int, last: int) -> Any:
+    """The operator at points 1 up to before ``last`` of a uniform grid, of the polynomial through samples 0 .. last.
+
+    ``lowest`` is the first power that counts: n for Caputo, 0 for Riemann-Liouville.
+    """
+    x = samples.values
+    rows = weights_of(("first points", lowest, last), _make_rows(lowest, last), order, last)
+    differences = forward_differences(x[..., : last + 1])[lowest:]
+    with order.xp.scope():
+        rows = tuple(order.guard(row) for row in rows)
+    terms = [difference * constant(row, x) for difference, row in zip(differences, rows, strict=True)]
+    return sum(terms[1:], terms[0]) * samples.scale(-order.value)
+
+
+def _make_rows(lowest: int, last: int) -> Callable[[Namespace, Any, int], tuple[Any, ...]]:
+    def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
+        """``D^alpha binom(s, i)`` at s = 1 .. last-1 for i = lowest .. last, powers below ``lowest`` left out."""
+        at = np.arange(1.0, last)
+        powers = xp.stack([_power_factor(xp, alpha, q) * xp.power(at, q - alpha) for q in range(lowest, last + 1)])
+        return tuple(xp.matmul(xp.array(_binomial_table(lowest, last)), powers))
+
+    return make
+
+
+def _power_factor(xp: Namespace, alpha: Any, q: int) -> Any:
+    return math.factorial(q) * xp.rgamma(q + 1.0 - alpha)
+
+
+@cache
+def _binomial_table(lowest: int, last: int) -> np.ndarray[Any, Any]:
+    """Row i: the coefficients of ``binom(s, lowest + i)`` in powers of s from ``lowest`` on."""
+    rows = [np.pad(binomial_polynomial(i), (0, last - i))[lowest:] for i in range(lowest, last + 1)]
+    return np.stack(rows)
+
+
+def first_points_on(samples: Samples, order: Order, lowest: int, value: Any) -> list[Any]:
+    """The same on any grid, for the points of :func:`head_of`.
+
+    A sample much further from the origin than those that a point needs is left out. A point beyond such a gap, with
+    samples enough before it, keeps its ``value``: no polynomial reaches across.
+    """
+    x, n, points = samples.values, order.ceiling, samples.grid.times()
+    last = start_points(n)
+    reach = points[: last + 1] - points[0]
+    found = []
+    for i in range(1, last):
+        if i >= n and reach[i] > _REACH * reach[i - 1]:
+            found.append(value[..., i : i + 1])
+            continue
+        count = int(np.searchsorted(reach, _REACH * reach[max(i, n)], side="right"))
+        u = reach[:count] / reach[count - 1]
+        bases = [_lagrange(u, k) for k in range(count)]
+        with order.xp.scope():
+            unit = order.xp.power(float(reach[count - 1]), -order.value)
+            powers = [
+                _power_factor(order.xp, order.value, q) * order.xp.power(float(u[i]), q - order.value) * unit
+                for q in range(lowest, count)
+            ]
+            weights = [
+                order.guard(sum(factor * float(basis[q]) for q, factor in enumerate(powers, lowest))) for basis in bases
+            ]
+        found.append(_combine(x, weights))
+    return found
+
+
+def _lagrange(u: np.ndarray[Any, Any], k: int) -> np.ndarray[Any, Any]:
+    """Coefficients of the polynomial that is 1 at ``u[k]`` and 0 at the others, in rising powers."""
+    others = np.delete(u, k)
+    return np.asarray(poly.polyfromroots(others) / np.prod(u[k] - others))
+
+
+def _combine(x: Any, weights: Any) -> Any:
+    """``sum_k weights[k] x[..., k]``, one point."""
+    terms = [x[..., k : k + 1] * scalar(weight, x) for k, weight in enumerate(weights)]
+    return sum(terms[1:], terms[0])
+
+
+def slopes_at_origin(x: Any, most: int, last: int) -> list[tuple[Any, Any]]:
+    """Derivatives 1 to ``most`` at the first point of a uniform grid, of the polynomial through samples 0 .. last.
+
+    Each is in units in which the step is 1 and without its factorial, and comes with the last term of its sum.
+    """
+    if most < 1:
+        return []
+    differences = forward_differences(x[..., : last + 1])
+    found = []
+    for k in range(1, most + 1):
+        terms = [float(binomial_polynomial(i)[k]) * differences[i] for i in range(k, len(differences))]
+        found.append((sum(terms[1:], terms[0]), abs(terms[-1])))
+    return found
+
+
+def slope_at_origin(samples: Samples, order: Order) -> Any:
+    """The derivative of order n at the first point of a uniform grid; nan where there are too few samples."""
+    x, n = samples.values, order.ceiling
+    if samples.n <= n:
+        return x[..., :1] * math.nan
+    return slopes_at_origin(x, n, start_points(n))[-1][0] * math.factorial(n) * samples.scale(-n)
+
+
+def infinite_at_origin(first: Any, order: Order, slopes: list[tuple[Any, Any]], rounding: Any = 0.0) -> Any:
+    """A Riemann-Liouville operator at the origin itself: 0 for an integral, infinite for a derivative unless f is 0.
+
+    The lowest derivative of f that is not 0 there gives the sign. Whether f is 0 is told by its first sample, exactly.
+    ``slopes`` are its derivatives 1 .. n-1 with what is not known of each, to which ``rounding`` is added; where one
+    can be told neither from 0 nor from something else the result is nan. Carries no derivative.
+    """
+    nothing = first * 0
+    if order.ceiling <= 0:
+        return nothing
+    result = nothing
+    for k in range(order.ceiling - 1, -1, -1):
+        slope, doubt = slopes[k - 1] if k else (first, abs(nothing))
+        sign = -math.inf if (order.ceiling - 1 - k) % 2 else math.inf
+        if "complex" in str(first.dtype):
+            told = nothing + (sign + abs(nothing))
+        else:
+            told = where(slope < 0, nothing - sign, nothing + sign)
+        if k:
+            doubt = doubt + rounding
+            told = where(abs(slope) > _CLEAR * doubt, told, nothing + math.nan)
+        # A nan is not "<=", and then goes on.
+        result = where(abs(slope) <= doubt, result, told + abs(slope) * 0)
+    return result
+
+
+def singular_origin(x: Any, order: Order, last: int) -> Any:
+    """:func:`infinite_at_origin` of samples on a uniform grid, told by samples 0 .. last."""
+    if order.ceiling <= 1:
+        return infinite_at_origin(x[..., :1], order, [])
+    return infinite_at_origin(
+        x[..., :1], order, slopes_at_origin(x, order.ceiling - 1, last), rounding_at_origin(x, last)
+    )
+
+
+def rounding_at_origin(x: Any, last: int) -> Any:
+    """What rounding of samples 0 .. last may leave of a slope that is 0, in units in which the step is 1."""
+    return largest(x[..., : last + 1]) * (4.0 * 2.0**last * float(np.finfo(real_dtype(x)).eps))
+
+
+def whole_at_origin(limit: Any, slope: Callable[[], Any], order: Order) -> Any:
+    """The value at the origin of a derivative whose order is a tensor: that of a whole order, n, is the n-th slope.
+
+    Below n it is ``limit``, whatever the derivative of order n is; nan where a traced order lies elsewhere.
+    """
+    if not maybe_whole(order):
+        return limit
+    if order.known is not None:
+        return slope()
+    return order.guard(where(order.value == order.ceiling, slope(), limit))

@@ -1,0 +1,93 @@
+"""Grünwald-Letnikov: the limit of difference quotients, stopped at the step."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from hpfracc._xp import Namespace
+from hpfracc.operators._order import Order
+from hpfracc.operators._sequences import binomials
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples
+from hpfracc.operators.rules.increments import convolve_by_parts
+
+__all__ = ["Grunwald", "WeightedGrunwald"]
+
+
+@final
+class Grunwald(Rule):
+    r"""The Grünwald-Letnikov sum.
+
+    .. math:: D^\alpha f(t_k) \approx h^{-\alpha} \sum_{j=0}^{k} (-1)^j \binom{\alpha}{j} f_{k-j}.
+
+    Order 1 at a fixed t beyond the origin, for smooth f, whatever its value at the origin; for whole alpha the backward
+    difference quotient, for negative alpha an integral.
+
+    References
+    ----------
+    I. Podlubny, *Fractional Differential Equations*, 1999, section 2.2.
+    """
+
+    name = "gl"
+    one_call = True
+
+    def accuracy(self, alpha: float) -> float:
+        """1."""
+        return 1.0
+
+    def least_points(self, order: Order) -> int:
+        """One."""
+        return 1
+
+    def magnification(self, alpha: float) -> float:
+        """The generating function at -1."""
+        return 2.0**alpha if alpha > 0.0 else 0.0
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One causal convolution."""
+        return convolve_by_parts(samples, order, self.name, _make_weights)
+
+
+@final
+class WeightedGrunwald(Rule):
+    r"""The weighted shifted Grünwald-Letnikov sum with shifts 0 and -1, which needs no later sample.
+
+    .. math:: D^\alpha f(t_k) \approx h^{-\alpha} \sum_{j=0}^{k} \Big[ \big(1 + \tfrac{\alpha}{2}\big) g_j
+        - \tfrac{\alpha}{2} g_{j-1} \Big] f_{k-j}, \quad g_j = (-1)^j \binom{\alpha}{j}.
+
+    Order 2 at a fixed t if f vanishes at the origin and continues smoothly by zero to order 1 there (f(0) = 0 is enough
+    at a fixed t); order 1 otherwise.
+
+    References
+    ----------
+    W. Tian, H. Zhou, W. Deng, Math. Comp. 84 (2015) 1703-1727.
+    """
+
+    name = "wsgl"
+    one_call = True
+    companion = Grunwald()
+
+    def accuracy(self, alpha: float) -> float:
+        """2, for f that vanishes at the origin."""
+        return 2.0
+
+    def least_points(self, order: Order) -> int:
+        """One."""
+        return 1
+
+    def magnification(self, alpha: float) -> float:
+        """The generating function at -1."""
+        return (1.0 + alpha) * 2.0**alpha if alpha > 0.0 else 0.0
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One causal convolution."""
+        return convolve_by_parts(samples, order, self.name, _make_weighted)
+
+
+def _make_weights(xp: Namespace, alpha: Any, n: int, m: int) -> Any:
+    return binomials(xp, alpha - m, n)
+
+
+def _make_weighted(xp: Namespace, alpha: Any, n: int, m: int) -> Any:
+    g = binomials(xp, alpha - m, n)
+    return (1.0 + 0.5 * alpha) * g - 0.5 * alpha * xp.concatenate([xp.array([0.0]), g[:-1]])

@@ -1,0 +1,98 @@
+"""Riemann-Liouville from Caputo: the same rule and the initial terms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc._xp import Namespace
+from hpfracc.operators._order import Order
+from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, constant, join
+from hpfracc.operators.rules.first_points import first_points, singular_origin, whole_at_origin
+from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, start_points
+
+__all__ = ["WithInitialTerms"]
+
+
+@final
+class WithInitialTerms(Rule):
+    r"""A rule for the Caputo derivative, and what Riemann-Liouville adds to it.
+
+    .. math:: D^\alpha_{RL} f(t) = D^\alpha_C f(t)
+        + \sum_{k=0}^{n-1} \frac{f^{(k)}(t_0)}{\Gamma(k+1-\alpha)} (t-t_0)^{k-\alpha}.
+
+    The order is that of the Caputo rule, at a fixed t beyond the origin. Above order 1 the initial derivatives, and the
+    first n + 2 points, come from the polynomial through the first n + 3 samples. At the origin itself the value is
+    infinite, with the sign of f there (for 0 < alpha < 1), and 0 if the first sample is 0 (and, above order 1, the
+    slopes below n are; nan where the samples do not tell).
+    """
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the Caputo rule."""
+        return self.rule.name
+
+    @property
+    def companion(self) -> Rule | None:  # type: ignore[override]
+        """That of the Caputo rule, with the same terms."""
+        return None if self.rule.companion is None else WithInitialTerms(self.rule.companion)
+
+    def accuracy(self, alpha: float) -> float:
+        """That of the Caputo rule."""
+        return self.rule.accuracy(alpha)
+
+    def least_points(self, order: Order) -> int:
+        """That of the Caputo rule."""
+        return self.rule.least_points(order)
+
+    def head(self, order: Order) -> tuple[int, int]:
+        """That of the Caputo rule."""
+        return self.rule.head(order)
+
+    def measured_from(self, order: Order) -> int:
+        """That of the Caputo rule."""
+        return self.rule.measured_from(order)
+
+    def magnification(self, alpha: float) -> float:
+        """That of the rule."""
+        return self.rule.magnification(alpha)
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """The Caputo rule, and one product for each initial term."""
+        x, n = samples.values, order.ceiling
+        value = self.rule.apply(samples, order)
+        scale = samples.scale(-order.value)
+        last = start_points(n)
+        known = 1 if n == 1 else last
+        differences = forward_differences(x[..., : 1 if n == 1 else last + 1])
+        name = ("initial", n)
+        terms = weights_of(name, _make_terms(n), order, samples.n)
+        key = weights_key(name, order, samples.n)
+        tail = value[..., known:]
+        for k in range(n):
+            derivative = sum(
+                (float(binomial_polynomial(i)[k]) * differences[i] for i in range(k + 1, len(differences))),
+                differences[k] * float(binomial_polynomial(k)[k]),
+            )
+            term = constant(terms[k], x, None if key is None else (key, k))
+            tail = tail + (derivative * scale) * term[known - 1 :]
+        origin = whole_at_origin(singular_origin(x, order, last), lambda: value[..., :1], order)
+        return join([origin, tail] if n == 1 else [origin, first_points(samples, order, 0, last), tail])
+
+
+def _make_terms(ceiling: int) -> Any:
+    def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
+        """``k! / Gamma(k + 1 - alpha) j^(k - alpha)`` at points j = 1 .. n-1, for k below the ceiling."""
+        points = np.arange(1.0, n)
+        return tuple(
+            math.factorial(k) * xp.rgamma(k + 1.0 - alpha) * xp.power(points, k - alpha) for k in range(ceiling)
+        )
+
+    return make

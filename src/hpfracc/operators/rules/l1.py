@@ -1,0 +1,108 @@
+"""L1: piecewise linear interpolation under the Caputo derivative."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+from hpfracc._xp import Namespace
+from hpfracc.operators._order import Order
+from hpfracc.operators._sequences import power_differences
+from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, join
+from hpfracc.operators.rules.first_points import first_points, head_of, slope_at_origin, whole_at_origin
+from hpfracc.operators.rules.increments import backward_size, increments, start_points
+
+__all__ = ["L1", "fractional_part", "summands", "with_start"]
+
+
+def fractional_part(order: Order) -> Order:
+    """``alpha - n + 1`` in (0, 1]: the order that is left when n - 1 derivatives of whole order have been taken."""
+    whole = order.ceiling - 1
+    if whole == 0:
+        return order
+    known = None if order.known is None else order.known - whole
+    return Order(order.value - whole, known, 1, order.xp)
+
+
+def with_start(value: Any, samples: Samples, order: Order) -> Any:
+    """``value`` with its first points, where the rule has none of its own: see :meth:`Rule.head`."""
+    count, _ = head_of(order)
+    if not count:
+        return value
+    n, last = order.ceiling, start_points(order.ceiling)
+    origin = whole_at_origin(samples.values[..., :1] * 0, lambda: slope_at_origin(samples, order), order)
+    if n == 1:
+        return join([origin, value[..., 1:]])
+    return join([origin, first_points(samples, order, n, last), value[..., last:]])
+
+
+@final
+class L1(Rule):
+    r"""Caputo derivative of the piecewise linear interpolant.
+
+    .. math::
+        D^\alpha f(t_k) \approx \frac{h^{-\beta}}{\Gamma(2-\beta)} \sum_{j=1}^{k} a_{k-j}\,(g_j - g_{j-1}),
+        \quad a_l = (l+1)^{1-\beta} - l^{1-\beta},
+
+    with :math:`g = f^{(n-1)}` (by backward differences of order 4 where :math:`n = \lceil\alpha\rceil > 1`) and
+    :math:`\beta = \alpha - n + 1`. Order :math:`2 - \beta = n + 1 - \alpha` at a fixed t for f with n + 1 continuous
+    derivatives; a start like :math:`t^s` lowers it to at most :math:`1 + s` at a fixed t, and leaves none at the first
+    points. Zero, exactly, on constants; exact on straight lines for :math:`\alpha < 1`. Above order 1 the first n + 2
+    points come from the polynomial through the first n + 3 samples, with an error of :math:`O(h^{n+3-\alpha})`.
+
+    References
+    ----------
+    K. B. Oldham, J. Spanier, *The Fractional Calculus*, 1974; Z.-Z. Sun, X. Wu, Appl. Numer. Math. 56 (2006) 193.
+    """
+
+    name = "l1"
+    one_call = True
+
+    def accuracy(self, alpha: float) -> float:
+        """``n + 1 - alpha``."""
+        return _ceiling(alpha) + 1 - alpha
+
+    def least_points(self, order: Order) -> int:
+        """Two, and ``n + 3`` above order 1."""
+        return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
+
+    def head(self, order: Order) -> tuple[int, int]:
+        """Above order 1 the first n + 2 points from n + 3 samples."""
+        return head_of(order)
+
+    def magnification(self, alpha: float) -> float:
+        """That of the differences, and twice for the increments of what they give."""
+        n = math.ceil(alpha)
+        return 2.0 * backward_size(n - 1)
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One causal convolution of the increments."""
+        part = fractional_part(order)
+        (weights,), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value)
+        value = samples.convolve(_guarded(order, weights), **summands(samples, order, factor), key=key)
+        return with_start(value, samples, order)
+
+
+def summands(samples: Samples, order: Order, factor: Any) -> dict[str, Any]:
+    """What an L-type rule sums over, times ``factor`` unless that is None: the increments of the derivative before.
+
+    Up to order 1 those are differences of the samples, which the sum takes itself.
+    """
+    values = samples.values if order.ceiling <= 1 else increments(samples.values, order.ceiling)
+    return {"signal": values if factor is None else values * factor, "differences": order.ceiling <= 1}
+
+
+def _guarded(order: Order, weights: Any) -> Any:
+    with order.xp.scope():
+        return order.guard(weights)
+
+
+def _make_weights(xp: Namespace, beta: Any, n: int) -> tuple[Any]:
+    return (power_differences(xp, 1.0 - beta, n) * xp.rgamma(2.0 - beta),)
+
+
+def _ceiling(alpha: float) -> int:
+    whole = int(alpha)
+    return whole if whole == alpha else whole + 1

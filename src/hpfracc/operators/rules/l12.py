@@ -1,0 +1,85 @@
+"""L1-2: piecewise quadratic interpolation under the Caputo derivative."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+from hpfracc._xp import Namespace
+from hpfracc.operators._order import Order
+from hpfracc.operators._sequences import power_differences, trapezoid_defects
+from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, constant
+from hpfracc.operators.rules.first_points import head_of
+from hpfracc.operators.rules.increments import backward_size, start_points
+from hpfracc.operators.rules.l1 import L1, fractional_part, summands, with_start
+
+__all__ = ["L12"]
+
+
+@final
+class L12(Rule):
+    r"""Caputo derivative of a piecewise quadratic interpolant: the default for samples.
+
+    On every interval but the first the quadratic goes through its two ends and the point before:
+
+    .. math::
+        D^\alpha f(t_k) \approx \frac{h^{-\beta}}{\Gamma(2-\beta)} \Big[ \sum_{j=1}^{k} a_{k-j}\,\delta_j
+        + \sum_{j=2}^{k} b_{k-j}\,(\delta_j - \delta_{j-1}) \Big], \quad \delta_j = g_j - g_{j-1},
+
+    with :math:`a_l` of L1, :math:`b_l = \int_l^{l+1} s^{1-\beta} ds - \tfrac12 (l^{1-\beta} + (l+1)^{1-\beta})`,
+    :math:`g = f^{(n-1)}` and :math:`\beta = \alpha - n + 1`. Order :math:`3 - \beta = n + 2 - \alpha` at a fixed t for
+    f with n + 2 continuous derivatives; one less at the first point after the origin, where only a line can be drawn. A
+    start like :math:`t^s` lowers it to :math:`1 + s` at a fixed t, and leaves none at the first points. Zero, exactly,
+    on constants. Its distance from L1 is a safe estimate of its error: it is the error of L1. Above order 1 the first
+    n + 2 points come from the polynomial through the first n + 3 samples, with an error of :math:`O(h^{n+3-\alpha})`.
+
+    References
+    ----------
+    G. Gao, Z. Sun, H. Zhang, J. Comput. Phys. 259 (2014) 33-50.
+    """
+
+    name = "l1-2"
+    one_call = True
+    companion = L1()
+
+    def accuracy(self, alpha: float) -> float:
+        """``n + 2 - alpha``."""
+        return math.ceil(alpha) + 2 - alpha
+
+    def least_points(self, order: Order) -> int:
+        """Two, and ``n + 3`` above order 1."""
+        return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
+
+    def head(self, order: Order) -> tuple[int, int]:
+        """Above order 1 the first n + 2 points from n + 3 samples."""
+        return head_of(order)
+
+    def measured_from(self, order: Order) -> int:
+        """Two, where the first quadratic is drawn, and ``n + 2`` above order 1."""
+        return 2 if order.ceiling <= 1 else start_points(order.ceiling)
+
+    def magnification(self, alpha: float) -> float:
+        """That of the differences, and twice for the increments of what they give."""
+        n = math.ceil(alpha)
+        return 2.0 * backward_size(n - 1)
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One causal convolution of the increments, of which the first has weights of its own."""
+        part = fractional_part(order)
+        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value)
+        with order.xp.scope():
+            weights = order.guard(weights)
+        starts = constant(starts, samples.values, None if key is None else (key, "starts"))
+        value = samples.convolve(weights, **summands(samples, order, factor), key=key, starts=starts, starts_from=1)
+        return with_start(value, samples, order)
+
+
+def _make_weights(xp: Namespace, beta: Any, n: int) -> tuple[Any, Any]:
+    """The weights of the increments, and what is to be added to the first one's: there no quadratic is drawn yet."""
+    scale = xp.rgamma(2.0 - beta)
+    line = power_differences(xp, 1.0 - beta, n) * scale
+    bend = trapezoid_defects(xp, 1.0 - beta, n) * scale
+    before = xp.concatenate([xp.array([0.0]), bend[:-1]])
+    return line + bend - before, -before.reshape(1, n)

@@ -1,0 +1,302 @@
+"""Convolution quadrature: the operator of a multistep method, to a fractional power."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any, final
+
+import numpy as np
+from scipy.special import bernoulli
+
+from hpfracc._xp import Namespace
+from hpfracc.operators._order import Order
+from hpfracc.operators._sequences import binomials, power_sum
+from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, constant, join, scalar
+from hpfracc.operators.rules.first_points import (
+    first_points,
+    maybe_whole,
+    singular_origin,
+    slope_at_origin,
+    whole_at_origin,
+)
+from hpfracc.operators.rules.increments import (
+    binomial_polynomial,
+    convolve_by_parts,
+    forward_differences,
+    monomials_of_binomials,
+    start_points,
+)
+
+__all__ = ["QUADRATURES", "ConvolutionQuadrature", "multistep_weights"]
+
+#: Weights up to here come from the product of two power series, those beyond from the expansion about the pole.
+_HEAD = 512
+#: Coefficients of the second of those series, by p: they fall like 0.334^k, 0.427^k, 0.561^k, 0.709^k and 0.864^k.
+_TAPS = {2: 40, 3: 56, 4: 80, 5: 130, 6: 300}
+#: Points of the Cauchy integral for them; what is beyond their number is far below rounding.
+_CIRCLE = 1024
+#: From here on what the first samples weigh comes from an expansion in 1/k, which ends below rounding.
+_FAR = {2: 128, 3: 128, 4: 128, 5: 128, 6: 256}
+_TERMS = 14
+
+
+@final
+class ConvolutionQuadrature(Rule):
+    r"""Lubich's convolution quadrature on the backward differentiation formula of order p = 2 .. 6.
+
+    .. math:: D^\alpha f(t_k) \approx h^{-\alpha} \Big[ \sum_{j=0}^{k} \omega_{k-j} f_j + \sum_{j=0}^{p-1} w_{k,j} f_j
+        \Big], \quad \sum_k \omega_k \zeta^k = \Big( \sum_{i=1}^{p} \frac{(1-\zeta)^i}{i} \Big)^\alpha,
+
+    with starting weights :math:`w_{k,j}` that make it exact on 1, t, ..., t^(p-1); above order 1 up to t^m,
+    m the larger of p - 1 and n + 2 (n + 1 for p = 2), without which the first points would diverge.
+    Negative orders integrate, positive
+    ones give the Riemann-Liouville derivative. Order p at a fixed t beyond the origin for f with enough continuous
+    derivatives; a start like :math:`t^s` with broken s lowers it to 1 + s or so, and no starting weights are offered
+    for it: their system cannot be solved in double precision. The first p - 1
+    points come from the polynomial through the samples so far; above order 1 the first m from the one through the first
+    m + 1 samples. At a fixed number of steps from the origin the error is then :math:`O(h^{m+1-\alpha})`.
+
+    References
+    ----------
+    C. Lubich, SIAM J. Math. Anal. 17 (1986) 704-719.
+    """
+
+    one_call = True
+
+    def __init__(self, p: int) -> None:
+        self.p = p
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """``"cq2"`` to ``"cq6"``."""
+        return f"cq{self.p}"
+
+    @property
+    def companion(self) -> Rule | None:  # type: ignore[override]
+        """The one of an order less, from 3 on."""
+        return ConvolutionQuadrature(self.p - 1) if self.p > 2 else None
+
+    def accuracy(self, alpha: float) -> float:
+        """``p``."""
+        return float(self.p)
+
+    def least_points(self, order: Order) -> int:
+        """``p + 1``, and ``m + 1`` above order 1."""
+        return max(self.p + 1, self._degree(order) + 1)
+
+    def head(self, order: Order) -> tuple[int, int]:
+        """Above order 1 the first m points from m + 1 samples."""
+        if order.ceiling > 1:
+            return self._degree(order), self._degree(order) + 1
+        return (1, self.p) if maybe_whole(order) else (0, 0)
+
+    def measured_from(self, order: Order) -> int:
+        """``p - 2``, and the first m points above order 1: points before come from the same polynomials."""
+        return self.p - 2 if order.ceiling <= 1 else self._degree(order)
+
+    def magnification(self, alpha: float) -> float:
+        """The generating function at -1."""
+        return sum(2.0**i / i for i in range(1, self.p + 1)) ** alpha if alpha > 0.0 else 0.0
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One causal convolution, and what the first samples weigh beside it."""
+        n, p, last = samples.n, self.p, self._degree(order)
+        # Shared by all weights of one order; what JAX traces is that of one trace, and lives no longer.
+        shared = _Bend(p) if order.xp.library != "jax" else None
+
+        def make(xp: Namespace, alpha: Any, n: int, m: int) -> Any:
+            return _multistep_weights(xp, alpha, n, m, shared or _Bend(p))
+
+        def make_starts(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
+            return (_starting_weights(xp, alpha, n, last + 1, shared or _Bend(p)),)
+
+        name = (f"{self.name} starts", last)
+        (starts,) = weights_of(name, make_starts, order, n)
+        key = weights_key(name, order, n)
+        scale = samples.scale(-order.value)
+        value = convolve_by_parts(samples, order, self.name, make)[..., last:]
+        starts = constant(starts, samples.values, key)
+        for i, difference in enumerate(forward_differences(samples.values[..., : last + 1])):
+            value = value + (difference * scale) * starts[i]
+        return join([*self._first_points(samples, order), value])
+
+    def _degree(self, order: Order) -> int:
+        """Of the polynomials that the rule is exact on.
+
+        Above order 1 that of the first points of L-type rules too, as far as what the first samples weigh falls with
+        the distance: up to n + p - 1.
+        """
+        n, p = order.ceiling, self.p
+        return p - 1 if n <= 1 else max(p - 1, min(start_points(n), n + p - 1))
+
+    def _first_points(self, samples: Samples, order: Order) -> list[Any]:
+        """The origin and the points before ``_degree``; up to order 1 each from the samples up to it."""
+        x, last = samples.values, self._degree(order)
+        points = [whole_at_origin(singular_origin(x, order, last), lambda: slope_at_origin(samples, order), order)]
+        if order.ceiling > 1:
+            return [*points, first_points(samples, order, 0, last)]
+        differences = forward_differences(x[..., :last])
+        scale = samples.scale(-order.value)
+        for k in range(1, last):
+            with order.xp.scope():
+                table = [monomials_of_binomials(order.xp, order.value, i, k, 0) for i in range(k + 1)]
+            terms = [differences[i] * scalar(factor, x) for i, factor in enumerate(table)]
+            points.append(scale * sum(terms[1:], terms[0]))
+        return points
+
+
+QUADRATURES: dict[str, Rule] = {f"cq{p}": ConvolutionQuadrature(p) for p in range(2, 7)}
+
+
+def multistep_weights(xp: Namespace, alpha: Any, n: int, p: int) -> Any:
+    """Coefficients of ``(sum_{i=1}^{p} (1-z)^i / i)^alpha``: integrals of order ``-alpha`` where that is negative."""
+    return _multistep_weights(xp, alpha, n, 0, _Bend(p))
+
+
+class _Bend:
+    """``Q(z)^alpha`` with ``Q = sum_i (1-z)^i / (i+1)``, by which the method differs from Grünwald's sum."""
+
+    def __init__(self, p: int) -> None:
+        self.p = p
+        self._made: tuple[Any, Any] | None = None
+
+    def series(self, xp: Namespace, alpha: Any) -> tuple[Any, Any]:
+        """Coefficients in powers of z, and in powers of 1 - z."""
+        if self._made is None:
+            size, modulus, angle, turn = _circle(self.p)
+            # Cauchy's integral over the unit circle, on which Q has no zero: real, so that any library can do it.
+            wave = xp.cos(xp.array(angle) * alpha - xp.array(turn))
+            about_zero = xp.matmul(wave, xp.array(size) * xp.exp(xp.array(modulus) * alpha))
+            about_one = _power_series(xp, alpha, _power_table(tuple(1.0 / (j + 1) for j in range(self.p)), 12))
+            self._made = about_zero, about_one
+        return self._made
+
+
+def _starting_weights(xp: Namespace, alpha: Any, n: int, count: int, bend: _Bend) -> Any:
+    """What the sum misses of ``D^alpha binom(t, i)``, i < count, at points count-1 .. n-1 for h = 1, a row for each.
+
+    The polynomial through the first samples is a sum of these, with their forward differences for coefficients. Near
+    the origin the exact value less the sum. Far away both are of size k^(i-alpha) and their difference of size
+    k^(-alpha-1), so it is not taken: it comes from the expansion of the generating function at its pole,
+    ``z = -log(zeta)``, each term ``z^s`` of which stands for ``k^(-s-1) / Gamma(-s)``.
+    """
+    p = bend.p
+    near = min(n, _FAR[p])
+    k = np.arange(count - 1.0, near)
+    powers = xp.stack([math.factorial(q) * xp.rgamma(q + 1.0 - alpha) * xp.power(k, q - alpha) for q in range(count)])
+    exact = xp.matmul(xp.array(_binomial_table(count)), powers)
+    # The sum of binom(j, i) itself is a coefficient of the series over (1-z)^(i+1), i places later.
+    sums = [_multistep_weights(xp, alpha, near - i, i + 1, bend)[count - 1 - i :] for i in range(count)]
+    head = exact - xp.stack(sums)
+    if n == near:
+        return head
+    symbol = _power_series(xp, alpha, _power_table(_symbol(p, count), _TERMS + count + 1))
+    # Powers from p on, which the method alone is not exact on, have terms that fall more slowly.
+    slow = count - p
+    expansion = xp.matmul(xp.array(_pole_table(count, slow)), symbol).reshape(count, _TERMS + slow)
+    expansion = expansion * xp.rgamma(slow - alpha - xp.array(np.arange(_TERMS + slow, dtype=np.float64)))
+    k = np.arange(near, n, dtype=np.float64)
+    tail = -power_sum(xp, 1.0 / k, expansion) * xp.power(k, slow - alpha - 1.0)
+    return xp.concatenate([head, tail], 1)
+
+
+def _multistep_weights(xp: Namespace, alpha: Any, n: int, m: int, bend: _Bend) -> Any:
+    """Coefficients of ``(sum_i (1-z)^i / i)^alpha / (1-z)^m = (1-z)^(alpha-m) Q(z)^alpha``."""
+    simple = binomials(xp, alpha - m, n)
+    about_zero, about_one = bend.series(xp, alpha)
+    head = min(n, _HEAD)
+    lag = np.arange(head)[:, None] - np.arange(_TAPS[bend.p])[None, :]
+    near = xp.matmul(simple[np.maximum(lag, 0)] * xp.array(lag >= 0), about_zero)
+    if n <= _HEAD:
+        return near
+    # In powers (1-z)^(a+j) with a = alpha - m: binom(a+1, k) = binom(a, k) (a+1) / (a+1-k), and so on.
+    k = xp.array(np.arange(_HEAD, n, dtype=np.float64))
+    total = 0.0 * k
+    for j in range(about_one.shape[0] - 1, 0, -1):
+        total = (total + about_one[j]) * (alpha - m + j) / (alpha - m + j - k)
+    return xp.concatenate([near, simple[_HEAD:] * (1.0 + total)])
+
+
+@cache
+def _circle(p: int) -> tuple[Any, Any, Any, Any]:
+    """Weights, log-modulus and angle of Q on the upper half of the unit circle, and the turns of each coefficient."""
+    point = np.arange(_CIRCLE // 2 + 1)
+    theta = 2.0 * np.pi * point / _CIRCLE
+    y = 1.0 - np.exp(1j * theta)
+    q = sum(y**j / (j + 1) for j in range(p))
+    size = np.full(len(theta), 2.0 / _CIRCLE)
+    size[[0, -1]] = 1.0 / _CIRCLE
+    # Whole turns taken off before they cost digits.
+    turn = 2.0 * np.pi * (np.outer(np.arange(_TAPS[p]), point) % _CIRCLE) / _CIRCLE
+    return size, np.log(np.abs(q)), np.unwrap(np.angle(q)), turn
+
+
+@cache
+def _power_table(series: tuple[float, ...], count: int) -> np.ndarray[Any, Any]:
+    """From powers of alpha to coefficients of ``(1 + a_1 z + ...)^alpha = exp(alpha L(z))``: L^d / d!, by columns."""
+    a = np.zeros(count)
+    a[: min(len(series), count)] = series[:count]
+    log = np.zeros(count)
+    for m in range(1, count):
+        log[m] = a[m] - sum(j * log[j] * a[m - j] for j in range(1, m)) / m
+    columns = [np.eye(1, count)[0]]
+    for d in range(1, count):
+        columns.append(np.convolve(columns[-1], log)[:count] / d)
+    return np.stack(columns, axis=1)
+
+
+def _power_series(xp: Namespace, alpha: Any, table: np.ndarray[Any, Any]) -> Any:
+    powers = xp.cumprod(xp.concatenate([xp.array([1.0]), alpha + xp.array(np.zeros(table.shape[1] - 1))]))
+    return xp.matmul(xp.array(table), powers)
+
+
+@cache
+def _symbol(p: int, most: int) -> tuple[float, ...]:
+    """Coefficients of ``sum_i (1 - e^-z)^i / i`` over z: 1, then zeros up to z^(p-1)."""
+    count = _TERMS + most + 1
+    y = np.array([0.0, *((-1.0) ** (j + 1) / math.factorial(j) for j in range(1, count + 1))])
+    total, power = np.zeros(count + 1), np.eye(1, count + 1)[0]
+    for i in range(1, p + 1):
+        power = np.convolve(power, y)[: count + 1]
+        total += power / i
+    total = total[1:]
+    total[1:p] = 0.0  # by construction; rounding aside
+    return tuple(float(value) for value in total)
+
+
+@cache
+def _binomial_table(p: int) -> np.ndarray[Any, Any]:
+    """Row i: the coefficients of ``binom(t, i)`` in powers of t."""
+    return np.stack([np.pad(binomial_polynomial(i), (0, p - 1 - i)) for i in range(p)])
+
+
+@cache
+def _pole_table(count: int, slow: int) -> np.ndarray[Any, Any]:
+    """From the coefficients of the symbol to those of its product with the series of ``binom(j, i)``, less the pole.
+
+    The series of j^i is ``i! / z^(i+1)`` and a regular part; the first term of its product is the exact answer. Terms
+    ``z^m`` of the product, times the symbol's own power, from m = -slow on.
+    """
+    powers = np.zeros((count, _TERMS + slow, _TERMS + count + 1))
+    for i in range(count):
+        regular = _regular_part(i)
+        for m in range(-slow, _TERMS):
+            if m + i + 1 > 0:
+                powers[i, m + slow, m + i + 1] = math.factorial(i)
+            if m >= 0:
+                powers[i, m + slow, : m + 1] += regular[m::-1]
+    mixed = np.einsum("iq,qmc->imc", _binomial_table(count), powers)
+    return np.asarray(mixed.reshape(count * (_TERMS + slow), -1))
+
+
+@cache
+def _regular_part(i: int) -> np.ndarray[Any, Any]:
+    """Coefficients of ``sum_j j^i e^(-jz)`` without its pole: ``(-1)^m zeta(-i-m) / m!``, with 0^0 = 1."""
+    numbers = bernoulli(i + _TERMS + 1)
+    found = [(-1.0) ** m * -numbers[i + m + 1] / (i + m + 1) / math.factorial(m) for m in range(_TERMS)]
+    if i == 0:
+        found[0] = 0.5
+    return np.array(found)

@@ -1,0 +1,364 @@
+"""Comparing profiles: which spans became faster or slower, beyond what noise explains.
+
+Each top-level span is one repeat. Repeats of both sides that alternate in time are compared by the Mann-Whitney rank
+test, with Holm's correction for the number of spans.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.document import load_profile
+from hpfracc.profiling.formats import format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = [
+    "Comparison",
+    "Rules",
+    "SpanComparison",
+    "SpanPath",
+    "blocks",
+    "collect",
+    "compare_profiles",
+    "comparison_table",
+    "holm",
+    "rank_test",
+    "smallest_p",
+]
+
+ComparisonVerdict = Literal["faster", "slower", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The conditions for a verdict. Unless all hold, it is ``inconclusive``.
+
+    Attributes
+    ----------
+    ratio : float
+        The medians differ at least by this factor.
+    p : float
+        The rank test's p after correction for the number of spans is below this.
+    repeats : int
+        Interleaved repeats on either side.
+    floor : float
+        Seconds a repeat by which the medians differ at least.
+    quickest : float
+        The quickest repeats of either side differ at least by this factor, the same way. The rank test takes repeats to
+        be independent; on a busy machine the system's time slices may hit one side in step, but they only add time.
+    """
+
+    ratio: float = 1.1
+    p: float = 0.002
+    repeats: int = 7
+    floor: float = 20e-6
+    quickest: float = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class SpanComparison:
+    """One path of spans in both profiles; seconds are medians over interleaved repeats."""
+
+    path: tuple[str, ...]
+    before: float | None
+    after: float | None
+    repeats: tuple[int, int]
+    p: float | None
+    verdict: ComparisonVerdict
+    reason: str
+
+    @property
+    def ratio(self) -> float | None:
+        """After over before."""
+        return None if not self.before or self.after is None else self.after / self.before
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "path": list(self.path),
+            "before": self.before,
+            "after": self.after,
+            "ratio": self.ratio,
+            "repeats": list(self.repeats),
+            "p": self.p,
+            "verdict": self.verdict,
+            "reason": self.reason,
+        }
+
+
+class Comparison:
+    """The outcome: ``rows``, those that take most time first."""
+
+    def __init__(self, rows: Iterable[SpanComparison], rules: Rules) -> None:
+        self.rows = sorted(rows, key=lambda row: -max(row.before or 0.0, row.after or 0.0))
+        self.rules = rules
+
+    def of(self, verdict: ComparisonVerdict) -> list[SpanComparison]:
+        """The rows with one verdict."""
+        return [row for row in self.rows if row.verdict == verdict]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        names: tuple[ComparisonVerdict, ...] = ("faster", "slower", "inconclusive")
+        return {
+            "rules": {name: getattr(self.rules, name) for name in ("ratio", "p", "repeats", "floor", "quickest")},
+            "verdicts": {verdict: len(self.of(verdict)) for verdict in names},
+            "rows": [row.to_dict() for row in self.rows],
+        }
+
+    def __rich__(self) -> RenderableType:
+        return comparison_table(self.to_dict())
+
+
+def compare_profiles(
+    before: str | os.PathLike[str] | dict[str, Any] | Iterable[Any],
+    after: str | os.PathLike[str] | dict[str, Any] | Iterable[Any],
+    rules: Rules | None = None,
+) -> Comparison:
+    """Compare two profiles, or two sets of them.
+
+    Parameters
+    ----------
+    before, after
+        A file, a folder of files, a document that was loaded, or several of those. Every top-level span in them is a
+        repeat; repeats of the two sides have to alternate in time, because a machine is never the same an hour later.
+    rules : Rules, optional
+        The conditions for a verdict.
+    """
+    rules = Rules() if rules is None else rules
+    sides = collect(_documents(before)), collect(_documents(after))
+    both = [path for path in sides[0] if path in sides[1]]
+    found = {path: blocks(sides[0][path], sides[1][path]) for path in both}
+    # Paths too short to be called different, or seen too rarely, are not tested, and so do not count as tests.
+    tested = [path for path in both if _untested(*found[path], rules) is None]
+    raw = [rank_test(*found[path]) for path in tested]
+    corrected = dict(zip(tested, holm(raw), strict=True))
+    rows = [_judge(path, *found[path], corrected.get(path), len(tested), rules) for path in both]
+    rows += [_alone(path, sides, rules) for path in {**sides[0], **sides[1]} if path not in found]
+    return Comparison(rows, rules)
+
+
+def _untested(before: list[float], after: list[float], rules: Rules) -> str | None:
+    fewest = min(len(before), len(after))
+    if fewest < rules.repeats:
+        had = "no" if fewest < 2 else f"only {fewest}"
+        return f"{had} interleaved repeats, and it takes {rules.repeats}: run both in turns"
+    if max(statistics.median(before), statistics.median(after)) < rules.floor * 1e9:
+        return f"below {format_seconds(rules.floor)} a repeat"
+    return None
+
+
+def _judge(
+    path: tuple[str, ...], before: list[float], after: list[float], p: float | None, tests: int, rules: Rules
+) -> SpanComparison:
+    medians = statistics.median(before), statistics.median(after)
+    verdict, reason = _verdict(medians, before, after, p, tests, rules)
+    return SpanComparison(path, medians[0] / 1e9, medians[1] / 1e9, (len(before), len(after)), p, verdict, reason)
+
+
+def _verdict(
+    medians: tuple[float, float], before: list[float], after: list[float], p: float | None, tests: int, rules: Rules
+) -> tuple[ComparisonVerdict, str]:
+    why = _untested(before, after, rules)
+    if why is not None or p is None:
+        return "inconclusive", why or ""
+    low, high = min(medians), max(medians)
+    if high < rules.ratio * low:
+        return "inconclusive", f"the medians differ by less than {rules.ratio:g}x"
+    if high - low < rules.floor * 1e9:
+        return "inconclusive", f"the medians differ by less than {format_seconds(rules.floor)}"
+    if not p < rules.p:
+        if tests * smallest_p(len(before), len(after)) >= rules.p:
+            return "inconclusive", f"too few repeats for a verdict on {tests} spans at once"
+        return "inconclusive", f"it may be chance (p = {p:.2g})"
+    verdict: ComparisonVerdict = "slower" if medians[1] > medians[0] else "faster"
+    first, second = min(before), min(after)
+    if not (second >= rules.quickest * first if verdict == "slower" else first >= rules.quickest * second):
+        return "inconclusive", f"{verdict}, but not where it was quickest: others may have been using the machine"
+    return verdict, f"p = {p:.2g}"
+
+
+def _alone(path: tuple[str, ...], sides: tuple[dict[Any, Any], dict[Any, Any]], rules: Rules) -> SpanComparison:
+    first = path in sides[0]
+    totals = [total for _, total in (sides[0] if first else sides[1])[path]]
+    median = statistics.median(totals) / 1e9
+    where = "before" if first else "after"
+    return SpanComparison(
+        path,
+        median if first else None,
+        None if first else median,
+        (len(totals), 0) if first else (0, len(totals)),
+        None,
+        "inconclusive",
+        f"only in the profile {where}",
+    )
+
+
+def _documents(given: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(given, dict):
+        yield given
+    elif isinstance(given, str | os.PathLike):
+        path = Path(given)
+        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not files:
+            raise InvalidInputError(f"folder {str(path)!r} holds no profile; name a file of profiler.export_json")
+        for file in files:
+            yield load_profile(file)
+    else:
+        for each in given:
+            yield from _documents(each)
+
+
+#: Names from the top-level span inwards.
+SpanPath = tuple[str, ...]
+#: When a repeat began (nanoseconds since 1970), and how long the spans of one path took in it, all together.
+Sample = tuple[int, float]
+
+
+def collect(documents: Iterable[dict[str, Any]]) -> dict[SpanPath, list[Sample]]:
+    """The repeats of every path in some profiles.
+
+    Several spans of one path in a repeat count as their number times their 25th percentile: those that the system held
+    up do not stand for the others. A path that a repeat does not have counts as no repeat of it, rather than as one of
+    no time.
+    """
+    found: dict[SpanPath, list[Sample]] = {}
+    for document in documents:
+        begun = int(document["begun_unix_ns"])
+        paths: dict[int, tuple[SpanPath, int]] = {}
+        calls: dict[tuple[int, SpanPath], list[int]] = {}
+        starts: dict[int, int] = {}
+        for span in sorted(document["spans"], key=lambda span: (span["start_ns"], span["id"])):
+            parent = span["parent"]
+            outer = paths.get(parent) if parent is not None else None
+            if outer is None:
+                root = span["id"]
+                path: SpanPath = (span["name"],)
+                starts[root] = begun + span["start_ns"]
+            else:
+                path, root = outer[0], outer[1]
+                if span["name"] not in path:  # of a recursion the outermost counts
+                    path = (*path, span["name"])
+            paths[span["id"]] = path, root
+            if outer is None or path is not outer[0]:
+                calls.setdefault((root, path), []).append(span["duration_ns"])
+        for (root, path), durations in calls.items():
+            found.setdefault(path, []).append((starts[root], len(durations) * _typical(durations)))
+    return found
+
+
+def _typical(durations: list[int]) -> int:
+    """The 25th percentile: what undisturbed calls take on a machine that others use too."""
+    return sorted(durations)[len(durations) // 4]
+
+
+def blocks(first: Sequence[Sample], second: Sequence[Sample]) -> tuple[list[float], list[float]]:
+    """The repeats of both sides in the order of time, with consecutive ones of one side averaged.
+
+    Consecutive repeats of one side share whatever else the machine did at that time, so they count as one. Sides that
+    alternated keep all their repeats; two runs one after the other are left with one value each.
+    """
+    marked = sorted([(*sample, 0) for sample in first] + [(*sample, 1) for sample in second])
+    sides: tuple[list[float], list[float]] = ([], [])
+    row: list[float] = []
+    for place, (_, total, side) in enumerate(marked):
+        row.append(total)
+        if place + 1 == len(marked) or marked[place + 1][2] != side:
+            sides[side].append(sum(row) / len(row))
+            row = []
+    return sides
+
+
+#: Products of sample sizes up to which every order is counted.
+_MOST_EXACT = 2500
+
+
+def rank_test(first: Sequence[float], second: Sequence[float]) -> float:
+    """Two-sided p: how likely a difference of ranks this large is if both come from one distribution."""
+    m, n = len(first), len(second)
+    if m == 0 or n == 0:
+        return 1.0
+    above = sum((a > b) + 0.5 * (a == b) for a in first for b in second)
+    statistic = min(above, m * n - above)
+    counts = Counter([*first, *second])
+    if m * n <= _MOST_EXACT and max(counts.values()) == 1:
+        ways = _ways(m, n)
+        return min(1.0, 2.0 * sum(ways[: int(statistic) + 1]) / math.comb(m + n, n))
+    size = m + n
+    ties = sum(count**3 - count for count in counts.values()) / (size * (size - 1)) if size > 1 else 0.0
+    variance = m * n / 12.0 * (size + 1 - ties)
+    if variance <= 0.0:
+        return 1.0
+    z = max(0.0, abs(above - m * n / 2.0) - 0.5) / math.sqrt(variance)
+    return math.erfc(z / math.sqrt(2.0))
+
+
+@cache
+def _ways(m: int, n: int) -> list[int]:
+    """In how many orders of ``m`` and ``n`` values the statistic is 0, 1, ..., m n.
+
+    The generating function is the Gaussian binomial: the product of (1 - q^(n+i)) / (1 - q^i) over i = 1..m.
+    """
+    ways = [1] + [0] * (m * n)
+    for i in range(1, m + 1):
+        for at in range(m * n, n + i - 1, -1):
+            ways[at] -= ways[at - n - i]
+        for at in range(i, m * n + 1):
+            ways[at] += ways[at - i]
+    return ways
+
+
+def smallest_p(m: int, n: int) -> float:
+    """The p of two samples that do not overlap: the smallest that samples of these sizes can have."""
+    return min(1.0, 2.0 / math.comb(m + n, n))
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Corrected for their number (Holm 1979): the chance of one false alarm among all stays what each p says."""
+    order = sorted(range(len(values)), key=lambda place: values[place])
+    corrected = [1.0] * len(values)
+    largest = 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(values) - rank) * values[place]))
+        corrected[place] = largest
+    return corrected
+
+
+_STYLES = {"slower": "bold red", "faster": "bold green", "inconclusive": "dim"}
+
+
+def comparison_table(told: dict[str, Any]) -> RenderableType:
+    """Every path with its verdict, as a table; ``told`` is from :meth:`Comparison.to_dict`."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("span", overflow="fold", min_width=16)
+    for name in ("before", "after", "ratio", "repeats"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for row in told["rows"]:
+        table.add_row(
+            Text(" > ".join(row["path"])),
+            format_seconds(row["before"]),
+            format_seconds(row["after"]),
+            "-" if row["ratio"] is None else f"{row['ratio']:.2f}x",
+            "+".join(map(str, row["repeats"])),
+            Text(row["verdict"], style=_STYLES[row["verdict"]]),
+            Text(row["reason"]),
+        )
+    return Group(table, Text("  " + ", ".join(f"{count} {verdict}" for verdict, count in told["verdicts"].items())))

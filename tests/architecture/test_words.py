@@ -1,0 +1,224 @@
+"""One class name has one meaning, a package's underscored modules are its own, and words are the usual ones."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import hpfracc
+from tests.helpers.source import PACKAGE, SOURCE, Module, find_imports, find_modules, resolve
+
+#: Folders that hold the same files for different libraries: classes of the same file and name have the same meaning.
+PARALLEL = re.compile(r"(engine\.backends|solvers\.ode\.tensors|ml)\.(on_)?(numpy|numba|torch|jax|cupy)\.")
+#: Pairs in which both names are public, or follow a public one.
+INTENDED_PAIRS = {
+    "VariableOrder",  # hpfracc.VariableOrder and hpfracc.solvers.ode.VariableOrder: the operator and the method
+}
+#: Names that still have several meanings. No entry may be added.
+CLASHES = {
+    "Bound",
+    "Context",
+    "ExponentialMemory",
+    "Grid",
+    "Growth",
+    "Kernel",
+    "L1",
+    "Line",
+    "MittagLeffler",
+    "Namespace",
+    "Options",
+    "Outcome",
+    "Plan",
+    "Price",
+    "Row",
+    "Rule",
+    "Spectrum",
+    "Stepper",
+    "Tools",
+}
+#: Folders whose underscored modules are still imported from outside. No entry may be added.
+OPEN_FOLDERS = {
+    "engine.primitives",
+    "engine.backends.cupy.kernels",
+    "operators",
+    "operators.rules",
+    "solvers.ode",
+    "solvers.ode.methods",
+}
+
+#: Words that only this library ever used, and what to write.
+WORDS = {
+    r"cards?": "GPU",
+    r"tenures?": "incumbent",
+    r"seldommest": "longest interval",
+    r"veil(s|ed)?": "mask",
+    r"attend(s|ed)?": "review",
+    r"met before": "known",
+    r"again and again": "repeatedly",
+    r"so many": "the number itself",
+    r"what it is worth": "gain",
+}
+#: The same for parts of identifiers; a sentence may use some of the words.
+PARTS = {
+    "again": "repeated, or cached",
+    "attend": "review",
+    "card": "gpu",
+    "seldom": "rare",
+    "seldommest": "longest interval",
+    "tenure": "incumbent",
+    "veil": "mask",
+}
+_IN_TEXT = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(WORDS)})(?![A-Za-z])", re.IGNORECASE)
+_ANYWHERE = re.compile("|".join([*PARTS, *WORDS]).replace(" ", r"[\s#]+"), re.IGNORECASE)
+#: Files that still use such words, by the start of their path. No entry may be added.
+UNUSUAL = (
+    "engine/",
+    "solvers/",
+    "operators/",
+    "profiling/",
+    "lattice/",
+    "special/",
+    "cli/",
+    "_",
+    "memory.py",
+    "batch.py",
+)
+
+
+def clashes(source: Path) -> set[str]:
+    """Names of classes that stand for different things in different files."""
+    homes: dict[str, set[str]] = defaultdict(set)
+    for module in find_modules(source).values():
+        inside = module.name.removeprefix(f"{PACKAGE}.")
+        for node in ast.walk(module.tree()):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].add(PARALLEL.sub(r"\1.", inside))
+    return {name for name, where in homes.items() if len(where) > 1}
+
+
+def intrusions(source: Path) -> list[tuple[str, str]]:
+    """Imports of another package's underscored module: the folder it lies in, and a sentence.
+
+    A public name may be imported from its home, which has an underscore where the plain name would hide it.
+    """
+    modules = find_modules(source)
+    public = {f"{home}.{name}" for name, home in hpfracc._HOMES.items()}
+    found = []
+    for module in modules.values():
+        if module.name == PACKAGE:
+            continue
+        for use in find_imports(module):
+            target = resolve(use.target, modules)
+            if target is None or use.target in public:
+                continue
+            if module.is_package and target.startswith(f"{module.name}."):
+                continue  # an ``__init__.py`` hands on the names of its own folder
+            folder, underscore, _ = target.partition("._")
+            if underscore and not f"{module.name}.".startswith(f"{folder}."):
+                found.append((folder.removeprefix(f"{PACKAGE}."), f"{module.name}:{use.line} imports {target}"))
+    return found
+
+
+def unusual_words(module: Module) -> list[str]:
+    """Words of WORDS and PARTS in the names, docstrings, messages and comments of a file, as sentences."""
+    text = module.path.read_text(encoding="utf-8")
+    if _ANYWHERE.search(text) is None:
+        return []  # quick: most files
+    found = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME:
+            words = [word.lower() for word in re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", token.string)]
+            odd = [word for word in words if word.removesuffix("s") in PARTS]
+        elif token.type in (tokenize.COMMENT, tokenize.STRING) or tokenize.tok_name[token.type] == "FSTRING_MIDDLE":
+            odd = [match.group() for match in _IN_TEXT.finditer(" ".join(token.string.split()))]
+        else:
+            continue
+        found += [f"{module.path.name}:{token.start[0]}: {word}" for word in odd]
+    return found
+
+
+def test_a_class_name_has_one_meaning():
+    """No two classes of one name, apart from the same file for another library and pairs of public names."""
+    assert clashes(SOURCE) - INTENDED_PAIRS - CLASHES == set()
+
+
+def test_underscored_modules_are_their_packages_own():
+    """Nobody imports another package's underscored module, except for a public name that lives there."""
+    assert [problem for folder, problem in intrusions(SOURCE) if folder not in OPEN_FOLDERS] == []
+
+
+def test_words_are_the_usual_ones():
+    """Names, docstrings, messages and comments use the terms of the field."""
+    found = {
+        str(module.path.relative_to(SOURCE)): problems
+        for module in find_modules(SOURCE).values()
+        if (problems := unusual_words(module))
+    }
+    assert {path: problems for path, problems in found.items() if not path.startswith(UNUSUAL)} == {}
+
+
+def _write(root: Path, files: dict[str, str]) -> None:
+    for name, text in {"__init__.py": "", **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "clash"),
+    [
+        ("engine/plan.py", "solvers/plan.py", True),
+        ("engine/backends/torch/kernels/fft.py", "engine/backends/jax/kernels/fft.py", False),
+        ("engine/backends/torch/kernels/fft.py", "engine/backends/jax/kernels/matmul.py", True),
+        ("solvers/ode/tensors/on_jax/mesh.py", "solvers/ode/tensors/on_torch/mesh.py", False),
+    ],
+)
+def test_a_clash_is_noticed(tmp_path: Path, first: str, second: str, clash: bool):
+    """Two classes of one name are reported unless they are the same file for two libraries."""
+    _write(tmp_path, {first: "class Plan: ...", second: "class Plan: ..."})
+    assert clashes(tmp_path) == ({"Plan"} if clash else set())
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "noticed"),
+    [
+        ("solvers/a.py", "from hpfracc.operators._rules import L1", True),
+        ("solvers/a.py", "from hpfracc.operators import _rules", True),
+        ("solvers/a.py", "def f():\n    import hpfracc.operators._rules", True),
+        ("operators/rules/a.py", "from hpfracc.operators._rules import L1", False),
+        ("operators/a.py", "from . import _rules", False),
+        ("solvers/a.py", "from hpfracc.operators._caputo import Caputo", False),
+        ("solvers/a.py", "from hpfracc.operators._caputo import helper", True),
+    ],
+)
+def test_an_intrusion_is_noticed(tmp_path: Path, file: str, text: str, noticed: bool):
+    """Underscored modules of other packages are reported, however they are imported; homes of public names are not."""
+    _write(tmp_path, {"operators/__init__.py": "", "operators/_rules.py": "", "operators/_caputo.py": "", file: text})
+    assert [folder for folder, _ in intrusions(tmp_path)] == (["operators"] if noticed else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "noticed"),
+    [
+        ("CARD = 1", True),
+        ("def call_again(): ...", True),
+        ("class CallAgain: ...", True),
+        ("def against(): ...", False),
+        ("discarded = scorecards = 1", False),
+        ("# on a card", True),
+        ('"""Called so\nmany times."""', True),
+        ("raise ValueError(f'{name} was met before')", True),
+        ("# measured again", False),
+    ],
+)
+def test_an_unusual_word_is_noticed(tmp_path: Path, text: str, noticed: bool):
+    """In names of any style, comments, docstrings and messages, but not inside other words."""
+    path = tmp_path / "a.py"
+    path.write_text(f"{text}\n", encoding="utf-8")
+    assert bool(unusual_words(Module("hpfracc.a", path))) == noticed

@@ -1,0 +1,200 @@
+"""Predictions: knots, samples, neighbours, priors, and what is told of their certainty."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import threading
+
+import pytest
+
+from hpfracc.engine.selection.costs import CostModel, Fact
+from hpfracc.engine.selection.samples import Drift
+from hpfracc.errors import InvalidInputError
+
+KEY = ("op", "arm", "host", "float64")
+
+
+@pytest.fixture
+def costs() -> CostModel:
+    return CostModel()
+
+
+def test_samples_of_one_bucket_are_scaled_along_the_curve(costs: CostModel):
+    """Calls of 1,000 and 2,000 share a bucket; an arm found twice as slow at one is so at the other."""
+    for x in (1e2, 1e4):
+        costs.add_knot(KEY, x, 1e-9 * x**2)
+    for x in itertools.islice(itertools.cycle((1000.0, 2000.0)), 30):
+        costs.observe(KEY, "bucket", x, 2e-9 * x**2)
+    assert costs.estimate(KEY, "bucket", 1000.0).seconds == pytest.approx(2e-3, rel=0.03)
+    assert costs.estimate(KEY, "bucket", 2000.0).seconds == pytest.approx(8e-3, rel=0.03)
+
+
+def test_the_first_samples_move_the_estimate_most_of_the_way(costs: CostModel):
+    """One sample weighs twice what a knot does, eight all but everything; a prior is outweighed at once."""
+    costs.add_knot(KEY, 1000.0, 1e-3)
+    costs.add_knot("prior", 1000.0, 1e-3, prior=True)
+    for key, expected in ((KEY, (0.6, 0.75)), ("prior", (0.85, 1.0))):
+        costs.observe(key, "bucket", 1000.0, 4e-3)
+        moved = math.log(costs.estimate(key, "bucket", 1000.0).seconds / 1e-3) / math.log(4.0)
+        assert expected[0] < moved < expected[1]
+
+
+@pytest.mark.parametrize(
+    ("knots", "x", "source"),
+    [((), 1e3, "none"), ((("prior", 1e3),), 1e3, "prior"), ((("knot", 1e3),), 1e3, "knots")],
+)
+def test_the_source_is_told(costs: CostModel, knots: tuple[tuple[str, float], ...], x: float, source: str):
+    """Until there is a sample in the bucket, which then speaks."""
+    for kind, place in knots:
+        costs.add_knot(KEY, place, 1e-3, prior=kind == "prior")
+    found = costs.estimate(KEY, "bucket", x)
+    assert (found.source, found.samples) == (source, 0)
+    costs.observe(KEY, "bucket", x, 1e-3)
+    found = costs.estimate(KEY, "bucket", x)
+    assert (found.source, found.samples) == ("samples", 1)
+
+
+def test_certainty_falls_with_the_distance_from_knots(costs: CostModel):
+    """At a knot the bounds are narrowest, beyond the last widest, a prior's wider still."""
+    for x in (1e2, 1e4):
+        costs.add_knot(KEY, x, 1e-3)
+        costs.add_knot("prior", x, 1e-3, prior=True)
+
+    def width(key: object, x: float) -> float:
+        found = costs.estimate(key, "bucket", x)
+        assert found.low < found.seconds < found.high
+        return found.high / found.low
+
+    assert width(KEY, 1e2) < width(KEY, 1e3) < width(KEY, 1e6)
+    assert width(KEY, 1e3) < width("prior", 1e3)
+
+
+def test_without_knots_other_sizes_speak(costs: CostModel):
+    """Between two sampled buckets lies what their line says; beyond one, time goes with work."""
+    for x in (1e3, 1e5):
+        for _ in range(5):
+            costs.observe(KEY, x, x, 1e-8 * x)
+    between = costs.estimate(KEY, "between", 1e4)
+    assert (between.source, between.samples) == ("samples", 0)
+    assert between.seconds == pytest.approx(1e-4, rel=0.01)
+    assert costs.estimate(KEY, "beyond", 1e7).seconds == pytest.approx(1e-1, rel=0.05)
+
+
+def test_a_surprise_speaks_for_its_neighbours_but_not_against_a_knot(costs: CostModel):
+    """Three times slower than the curve at 4,096: so it probably is at 8,192, but at a knot it was measured."""
+    for x in (256.0, 16384.0):
+        costs.add_knot(KEY, x, 1e-6)
+    for _ in range(20):
+        costs.observe(KEY, "4096", 4096.0, 3e-6)
+    assert 1.3e-6 < costs.estimate(KEY, "8192", 8192.0).seconds < 3e-6
+    assert costs.estimate(KEY, "16384", 16384.0).seconds == pytest.approx(1e-6)
+
+
+def test_extra_time_is_added_to_knots_and_never_to_samples(costs: CostModel):
+    """Transfers that the knots leave out; a measured call had them."""
+    costs.add_knot(KEY, 1e3, 1e-3)
+    assert costs.estimate(KEY, "bucket", 1e3, 2e-3).seconds == pytest.approx(3e-3)
+    for _ in range(32):
+        costs.observe(KEY, "bucket", 1e3, 3e-3)
+    assert costs.estimate(KEY, "bucket", 1e3, 2e-3).seconds == pytest.approx(3e-3, rel=0.01)
+
+
+def test_a_calibrated_knot_replaces_the_one_before(costs: CostModel):
+    """And estimates that were remembered are made anew, samples included."""
+    costs.add_knot(KEY, 1e3, 1e-3)
+    costs.observe(KEY, "bucket", 1e3, 5e-3)
+    assert costs.estimate(KEY, "other", 1e3).seconds == pytest.approx(1e-3)
+    before = costs.estimate(KEY, "bucket", 1e3).seconds
+    costs.add_knot(KEY, 1e3, 5e-3)
+    assert costs.estimate(KEY, "other", 1e3).seconds == pytest.approx(5e-3)
+    assert before < costs.estimate(KEY, "bucket", 1e3).seconds == pytest.approx(5e-3)
+
+
+def test_drift_is_reported_and_followed(costs: CostModel):
+    """Four slow times in a row and the estimate is there."""
+    for number in range(20):
+        assert costs.observe(KEY, "bucket", 1e3, 1e-3 * (1 + 0.01 * (number % 3))) is Drift.NONE
+    verdicts = [costs.observe(KEY, "bucket", 1e3, 3e-3) for _ in range(4)]
+    assert verdicts[-1] is Drift.CONFIRMED
+    assert costs.estimate(KEY, "bucket", 1e3).seconds == pytest.approx(3e-3, rel=0.01)
+
+
+def test_facts_survive_a_round_trip_any_number_of_times(costs: CostModel):
+    """Knots, priors, samples, compile times; loading twice adds no knot, and nothing counts as compiled."""
+    costs.add_knot(KEY, 4096.0, 1e-3)
+    costs.add_knot(KEY, 1e6, 1e-1, prior=True)
+    for seconds in (1e-3, 2e-3, 3e-3):
+        costs.observe(KEY, (0, 12), 4096.0, seconds)
+    costs.compiling.buy(KEY, "code", 0.5, 4096.0)
+    costs.compiling.buy(KEY, "other", 0.25)
+    facts = list(costs.facts())
+    again = CostModel()
+    again.load(facts)
+    assert sorted(again.facts(), key=repr) == sorted(facts, key=repr)
+    again.load(fact for fact in facts if fact.kind != "sample")
+    assert sorted(again.facts(), key=repr) == sorted(facts, key=repr)
+    assert again.estimate(KEY, (0, 12), 4096.0) == costs.estimate(KEY, (0, 12), 4096.0)
+    assert (costs.compiling.price(KEY, "code"), again.compiling.price(KEY, "code")) == (0.0, 0.5)
+    again.clear()
+    assert list(again.facts()) == []
+
+
+@pytest.mark.parametrize("seconds", [math.nan, -1e-9, math.inf])
+def test_what_is_no_time_is_refused(costs: CostModel, seconds: float):
+    """By name, and with nothing learned."""
+    for learn in (
+        lambda: costs.add_knot(KEY, 1.0, seconds),
+        lambda: costs.observe(KEY, "bucket", 1.0, seconds),
+        lambda: costs.compiling.buy(KEY, "code", seconds),
+        lambda: costs.compiling.quote(KEY, "code", seconds),
+        lambda: costs.compiling.set_prior(KEY, seconds),
+    ):
+        with pytest.raises(InvalidInputError, match="is not a time"):
+            learn()
+    assert list(costs.facts()) == []
+    with pytest.raises(InvalidInputError, match="without its work"):
+        costs.load([Fact("knot", KEY, None, None, 1.0)])
+
+
+def test_eight_threads_lose_no_sample(costs: CostModel):
+    """Each feeds its own key and all feed one; nothing is lost before the ring is full."""
+
+    def work(number: int) -> None:
+        for step in range(20):
+            costs.observe(number, "bucket", 1e3, 1e-3)
+            costs.estimate(number, "bucket", 1e3)
+            if step % 5 == 0:
+                costs.observe("all", "bucket", 1e3, 1e-3)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [costs.estimate(number, "bucket", 1e3).samples for number in range(8)] == [20] * 8
+    assert costs.estimate("all", "bucket", 1e3).samples == 32
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_forked_while_the_lock_is_held_can_learn(costs: CostModel):
+    """A thread of the parent holds the lock at the fork; the child has a lock of its own."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with costs._lock:
+            held.set()
+            done.wait(300.0)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(300.0)
+    child = os.fork()
+    if child == 0:
+        costs.observe(KEY, "bucket", 1e3, 1e-3)
+        os._exit(0 if costs.estimate(KEY, "bucket", 1e3).samples == 1 else 1)
+    _, status = os.waitpid(child, 0)
+    done.set()
+    thread.join()
+    assert status == 0

@@ -1,0 +1,165 @@
+"""What compiling costs, and when it has paid for itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpfracc.engine.selection.costs import CostModel, Option
+from hpfracc.engine.selection.policy import Chooser
+from hpfracc.engine.selection.rent_or_buy import RentOrBuy
+
+KEY = ("op", "numba:direct@cpu", "host", "float64")
+
+
+def test_what_was_compiled_here_is_free_whatever_the_key():
+    """Compile keys are shared: another start of the same kernel pays nothing."""
+    account = RentOrBuy()
+    account.buy(KEY, "code", 0.5)
+    assert account.price(KEY, "code") == 0.0
+    assert account.price(("op", "numba:direct@cpu", "device", "float64"), "code") == 0.0
+    assert account.is_bought("code") and account.is_bought(None) and not account.is_bought("other")
+
+
+def test_what_was_compiled_elsewhere_is_known_but_to_be_paid():
+    """From wisdom, say."""
+    account = RentOrBuy()
+    account.quote(KEY, "code", 0.5, 16.0)
+    assert account.price(KEY, "code") == 0.5
+
+
+def test_a_new_shape_takes_the_median_of_its_neighbours():
+    """The first one, with the library's own start in it, is not taken for typical."""
+    account = RentOrBuy()
+    for x, seconds in ((16.0, 0.350), (256.0, 0.001), (4096.0, 0.004), (65536.0, 0.003), (1e8, 0.9)):
+        account.quote(KEY, x, seconds, x)
+    assert account.price(KEY, "new", 64.0) == 0.004
+    assert account.price(KEY, "new", 16384.0) == 0.003
+    assert account.price(KEY, "new") == 0.004  # without its work: the median of all
+
+
+@pytest.mark.parametrize(
+    ("prior", "expected"), [((KEY, 2.0), 2.0), (("numba:*", 1.5), 1.5), (("jax:*", 1.5), 0.0), ((None, 0.0), 0.0)]
+)
+def test_before_anything_was_seen_the_prior_speaks(prior: tuple[object, float], expected: float):
+    """Of this key, or of arms of that name; 0 where there is none."""
+    account = RentOrBuy()
+    account.set_prior(*prior)
+    assert account.price(KEY, "code") == expected
+
+
+def test_a_key_of_its_own_goes_before_a_pattern():
+    """And what was seen before both."""
+    account = RentOrBuy()
+    account.set_prior("numba:*", 1.0)
+    account.set_prior(KEY, 0.0)
+    assert account.price(KEY, "code") == 0.0
+    account.quote(KEY, "other", 3.0)
+    assert account.price(KEY, "code") == 3.0
+
+
+def world(**knots: float) -> tuple[Chooser, CostModel]:
+    """A chooser that knows a run time per arm; each arm is its own key."""
+    costs = CostModel()
+    for arm, seconds in knots.items():
+        costs.add_knot(arm, 1000.0, seconds)
+    return Chooser(costs), costs
+
+
+def calls_until_bought(
+    chooser: Chooser, options: list[list[Option]], wanted: str, most: int, *, timed: bool = True
+) -> int:
+    """Calls, round the given option lists (one bucket each), until ``wanted`` is chosen."""
+    calls = 0
+    while calls < most:
+        bucket = calls % len(options)
+        choice = chooser.choose("slot", bucket, options[bucket], explore=False)
+        if choice.option.arm == wanted:
+            return calls
+        if timed:
+            chooser.observe("slot", bucket, choice.option, choice.estimate.seconds)
+        else:
+            chooser.tally("slot", bucket, choice.option, 1)
+        calls += 1
+    return calls
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_compiled_once_the_saved_time_covers_it(timed: bool):
+    """1 ms a call saved, 100 ms to compile: after 100 calls, whether they were timed or not."""
+    chooser, costs = world(plain=2e-3, fast=1e-3)
+    costs.compiling.quote("fast", "code", 0.1)
+    options = [Option("plain", "plain", 1000.0), Option("fast", "fast", 1000.0, compile_key="code")]
+    assert calls_until_bought(chooser, [options], "fast", 500, timed=timed) == pytest.approx(100, abs=2)
+
+
+def test_one_compilation_that_serves_many_sizes_is_paid_by_all_of_them():
+    """Four buckets share a compile key: 25 calls in each are enough."""
+    chooser, costs = world(plain=2e-3, fast=1e-3)
+    costs.compiling.quote("fast", "code", 0.1)
+    options = [Option("plain", "plain", 1000.0), Option("fast", "fast", 1000.0, compile_key="code")]
+    assert calls_until_bought(chooser, [options] * 4, "fast", 500) == pytest.approx(100, abs=4)
+
+
+def test_compilations_per_size_are_paid_one_by_one():
+    """Four buckets, four compile keys: each waits for its own savings."""
+    chooser, costs = world(plain=2e-3, fast=1e-3)
+    costs.compiling.quote("fast", "code", 0.1)
+    options = [
+        [Option("plain", "plain", 1000.0), Option("fast", "fast", 1000.0, compile_key=("code", bucket))]
+        for bucket in range(4)
+    ]
+    assert calls_until_bought(chooser, options, "fast", 1000) == pytest.approx(400, abs=8)
+
+
+def test_an_import_is_paid_by_everything_that_it_serves():
+    """Two arms of one library, in two buckets, save 1 ms each: its 200 ms are covered after 200 calls in all."""
+    chooser, _ = world(plain=2e-3, first=1e-3, second=1e-3)
+    options = [
+        [Option("plain", "plain", 1000.0), Option(f"lib:{arm}", arm, 1000.0, startup=0.2)]
+        for arm in ("first", "second")
+    ]
+    assert calls_until_bought(chooser, options, "lib:first", 1000) == pytest.approx(200, abs=4)
+
+
+def test_importing_and_compiling_add_up():
+    """Neither alone is enough."""
+    chooser, costs = world(plain=2e-3, fast=1e-3)
+    costs.compiling.quote("fast", "code", 0.1)
+    options = [Option("plain", "plain", 1000.0), Option("fast", "fast", 1000.0, compile_key="code", startup=0.2)]
+    assert calls_until_bought(chooser, [options], "fast", 1000) == pytest.approx(300, abs=4)
+
+
+def test_a_gain_that_would_not_unseat_the_incumbent_is_no_saving():
+    """5 % are never saved up: it would not be taken even if it were compiled."""
+    chooser, costs = world(plain=1.05e-3, fast=1e-3)
+    costs.compiling.quote("fast", "code", 1e-3)
+    chooser.choose("slot", 0, [Option("plain", "plain", 1000.0)])
+    options = [Option("plain", "plain", 1000.0), Option("fast", "fast", 1000.0, compile_key="code")]
+    assert calls_until_bought(chooser, [options], "fast", 300) == 300
+
+
+def test_a_single_call_that_saves_more_than_compiling_takes_pays_at_once():
+    """A second against a tenth and a millisecond."""
+    chooser, costs = world(plain=1.0, fast=1e-3)
+    costs.compiling.quote("fast", "code", 0.1)
+    options = [Option("plain", "plain", 1000.0), Option("fast", "fast", 1000.0, compile_key="code")]
+    assert chooser.choose("slot", 0, options).option.arm == "fast"
+
+
+def test_in_all_at_most_about_twice_the_best_plan():
+    """Whenever the calls end: the worst moment is just after buying."""
+    price, slow, fast = 0.05, 1e-3, 1e-4
+    chooser, costs = world(plain=slow, fast=fast)
+    costs.compiling.quote("fast", "code", price)
+    options = [Option("plain", "plain", 1000.0), Option("fast", "fast", 1000.0, compile_key="code")]
+    spent, bought, worst = 0.0, False, 0.0
+    for call in range(1, 300):
+        choice = chooser.choose("slot", 0, options, explore=False)
+        seconds = slow if choice.option.arm == "plain" else fast
+        first = choice.option.arm == "fast" and not bought
+        bought = bought or first
+        spent += seconds + (price if first else 0.0)
+        chooser.observe("slot", 0, choice.option, seconds + (price if first else 0.0), first=first)
+        worst = max(worst, spent / min(call * slow, price + call * fast))
+    assert bought
+    assert worst < 2.1
