@@ -1,8 +1,8 @@
 """Launches of the fused Triton kernels: through the cache of ``torch/launch.py``, and by Triton's own launcher.
 
-The whole call is timed, ``hf.caputo`` of a tensor that lies on the GPU, both ways in turn in one process. The cache goes
-through Triton's internals and stays only as long as the call gains 10 % by it. Run with ``python benchmarks/launch.py``
-on a machine with a GPU; figures of an H200 are in ``results/launch-h200.txt``.
+The whole call is timed, ``hf.caputo`` of a tensor that lies on the GPU, both ways in turn in one process. The cache
+goes through Triton's internals and stays only as long as the call gains 10 % by it. Run with
+``python benchmarks/launch.py`` on a machine with a GPU; figures of an H200 are in ``results/launch-h200.txt``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Repeated launches of a Triton kernel: what Triton works out anew at every launch is cached.
 
-It goes through Triton's internals because the whole call gains by it: on an H200 ``hf.caputo`` of resident tensors takes
-17 to 19 % more time by Triton's own launcher, from 1e4 to 1e6 points (``benchmarks/launch.py``,
+It goes through Triton's internals because the whole call gains by it: on an H200 ``hf.caputo`` of resident tensors
+takes 17 to 19 % more time by Triton's own launcher, from 1e4 to 1e6 points (``benchmarks/launch.py``, figures in
 ``benchmarks/results/launch-h200.txt``).
 """
 
