@@ -181,12 +181,12 @@ def apply_fft(prepared: CausalSpectrum, signal: cupy.ndarray) -> cupy.ndarray:
     return cupy.where(column >= first, signal.dtype.type(np.nan), full[..., :points])
 
 
-def _is_fused(prepared: Spectrum, signal: cupy.ndarray) -> bool:
+def _is_fused(prepared: CausalSpectrum, signal: cupy.ndarray) -> bool:
     """Whether one row of weights serves all rows, and a bad sample reaches to the end of its row."""
     return bool(prepared.transform.ndim == 1 and 0 < signal.shape[-1] <= prepared.taps and signal.size)
 
 
-def _product(prepared: Spectrum, signal: cupy.ndarray, differences: bool) -> tuple[cupy.ndarray, cupy.ndarray]:
+def _product(prepared: CausalSpectrum, signal: cupy.ndarray, differences: bool) -> tuple[cupy.ndarray, cupy.ndarray]:
     """The cyclic product of the cleaned signal, and the first bad sample of each row."""
     points, size = signal.shape[-1], prepared.size
     first = cupy.full((*signal.shape[:-1], 1), points, np.int64)
@@ -203,7 +203,7 @@ def _product(prepared: Spectrum, signal: cupy.ndarray, differences: bool) -> tup
 
 
 def _apply_fused(
-    prepared: Spectrum,
+    prepared: CausalSpectrum,
     signal: cupy.ndarray,
     starts: cupy.ndarray | None = None,
     differences: bool = False,
@@ -269,7 +269,11 @@ _COMPOSED = KERNELS["fft"].apply
 
 
 def _apply_fft_with_options(
-    prepared: Spectrum, signal: cupy.ndarray, *starts: cupy.ndarray, differences: bool = False, starts_from: int = 0
+    prepared: CausalSpectrum,
+    signal: cupy.ndarray,
+    *starts: cupy.ndarray,
+    differences: bool = False,
+    starts_from: int = 0,
 ) -> cupy.ndarray:
     """:func:`apply_fft` with the options of the primitive, fused with the padding and the cut where possible."""
     if prepared.taps and _is_fused(prepared, signal):

@@ -271,7 +271,7 @@ _COMPOSED = KERNELS["fft"].apply
 
 @_QUIET
 def _apply_fft_with_options(
-    prepared: Spectrum,
+    prepared: CausalSpectrum,
     signal: Array,
     *starts: Array,
     differences: bool = False,
