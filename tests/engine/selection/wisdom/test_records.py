@@ -104,6 +104,7 @@ records = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(records)
 def test_there_and_back(record):
     """What is written is one line, and read back it is equal to the last bit."""
@@ -120,6 +121,7 @@ def test_no_bytes_are_taken_for_a_record(data):
         parse_line(data)
 
 
+@settings(max_examples=30)
 @given(records, st.data())
 def test_damage_is_never_another_error(record, data):
     """A line with bytes changed is a record or an InvalidInputError."""
