@@ -28,7 +28,8 @@ _TOGETHER = 1 << 13
 class InverseSubordinator(Noise):
     r"""First passage times of a stable subordinator, :math:`E_t = \inf\{u : D_u > t\}`.
 
-    The subordinator has :math:`E\,e^{-s D_u} = e^{-u s^\alpha}`. At one time :math:`E_t = (t/S)^\alpha` in law, with moments :math:`E\,E_t^k = k!\,t^{k\alpha}/\Gamma(1 + k\alpha)`.
+    The subordinator has :math:`E\,e^{-s D_u} = e^{-u s^\alpha}`. At one time :math:`E_t = (t/S)^\alpha` in law,
+    with moments :math:`E\,E_t^k = k!\,t^{k\alpha}/\Gamma(1 + k\alpha)`.
 
     Parameters
     ----------
