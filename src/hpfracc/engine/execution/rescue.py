@@ -7,7 +7,7 @@ from typing import Any
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import trail
-from hpfracc.engine.execution.batching.chunked import describe_shortage, run_in_chunks
+from hpfracc.engine.execution.batch.in_memory import describe_shortage, run_in_chunks
 from hpfracc.engine.execution.binding import Bound
 from hpfracc.engine.execution.failure import Failure, classify
 from hpfracc.engine.execution.plan import Plan
