@@ -16,10 +16,11 @@ from hpfracc import memory
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.execution.batch import chunk_plans
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import OutOfMemoryError
 from tests.helpers.own_operations import own_operation
+from tests.helpers.thinned import thinned
 
 random = np.random.default_rng(3)
 X = random.standard_normal((60, 4000))
@@ -86,6 +87,7 @@ def test_what_comes_back_is_what_went_in(library: str, long: bool) -> None:
     ("library", "differences", "first"),
     [("numpy", False, 0), ("numpy", True, 0), ("numpy", True, 2), ("torch", True, 2), ("jax", True, 2)],
 )
+@thinned(lambda library: library != "jax")
 def test_starting_weights_and_differences_in_blocks_of_time(library: str, differences: bool, first: int) -> None:
     """A rule that begins otherwise than it goes on, cut in time: as in one piece."""
     n = 30_000

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 import hpfracc as hf
 from hpfracc import batch
 from hpfracc.engine.execution.batch.items import _RULES
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.primitives import PRIMITIVES
 from tests.helpers.own_operations import own_operation
-
-pytestmark = pytest.mark.timeout(100)
 
 #: Sums by BLAS, and by transforms of several rows at once in vector registers, differ in the last places.
 BY_ROUNDING = {"matmul", "history_sum", "exponential_recurrence"}

@@ -11,14 +11,12 @@ import pytest
 
 import hpfracc as hf
 from hpfracc import batch, memory
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.pressure import ladder as module
 from hpfracc.engine.execution.pressure.ladder import RUNGS, ladder
 from hpfracc.engine.memory.buffers import BufferPool, host_buffers
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.errors import InvalidInputError
-
-pytestmark = pytest.mark.timeout(60)
 
 
 def run_threads(*work: Callable[[], Any]) -> None:
@@ -35,7 +33,7 @@ def run_threads(*work: Callable[[], Any]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(300.0)
     assert not any(thread.is_alive() for thread in threads)
     assert errors == []
 

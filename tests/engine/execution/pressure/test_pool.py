@@ -14,8 +14,6 @@ from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.forecast import forecasts
 from hpfracc.errors import InvalidInputError
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def test_the_pool_of_the_process_is_one() -> None:
     """And settings give one of your own."""

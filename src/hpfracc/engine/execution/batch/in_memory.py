@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution import trail
+from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch.chunk_plans import (
     ChunkPlan,
     check_speed,
@@ -20,17 +20,17 @@ from hpfracc.engine.execution.batch.chunk_plans import (
 from hpfracc.engine.execution.batch.driver import ChunkSizer, ChunkTooLargeError, run_chunks
 from hpfracc.engine.execution.batch.jobs import Job, decision_in_chunks
 from hpfracc.engine.execution.batch.time_blocks import TimeSizer, run_block
-from hpfracc.engine.execution.failure import Failure, classify
-from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
+from hpfracc.engine.execution.recover import Failure, classify
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.selection.decision import Fallback
 from hpfracc.engine.selection.request import Request
-from hpfracc.errors import HpfraccError, OutOfMemoryError
+from hpfracc.errors import OutOfMemoryError
 
-__all__ = ["describe_shortage", "part_of", "run_in_chunks"]
+__all__ = ["part_of", "run_in_chunks"]
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -78,7 +78,7 @@ def run_in_chunks(
     result, words = done
     decision = decision_in_chunks(job, f"in {job.chunks} pieces ({words}): {why}", fallbacks)
     logger.info("%s %s: %s", decision.operation, decision.shape, decision.reason)
-    trail.note(decision)
+    decision_log.record(decision)
     return result
 
 
@@ -241,8 +241,3 @@ def _add_starts(job: Job, result: Any, signal: Any, starts: Any, first: int) -> 
         else:
             result[..., number:] += more
     return result
-
-
-def describe_shortage(error: BaseException) -> str:
-    """Why a call is cut, from the error that said it does not fit."""
-    return str(error) if isinstance(error, HpfraccError) else registry.describe_failure(error)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
-from hpfracc.engine.execution import trail
+from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch.chunk_plans import check_speed, ideal_selection, time_plan
 from hpfracc.engine.execution.batch.driver import (
     ChunkSizer,
@@ -26,7 +26,7 @@ from hpfracc.engine.execution.batch.driver import (
 from hpfracc.engine.execution.batch.in_memory import part_of
 from hpfracc.engine.execution.batch.jobs import Job, decision_in_chunks
 from hpfracc.engine.execution.batch.time_blocks import TimeBlocks, TimeSizer, run_block
-from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.memory.relief import relief
@@ -145,7 +145,7 @@ def convolve_blocks(
         finally:
             for key in keys:
                 prepared_operands.forget(key)
-    trail.note(decision_in_chunks(job, f"read in blocks within {limit / 2**20:,.0f} MiB"))
+    decision_log.record(decision_in_chunks(job, f"read in blocks within {limit / 2**20:,.0f} MiB"))
     return target
 
 
@@ -265,7 +265,7 @@ def evaluate_blocks(
     with progress_of(progress, target.size, name) as advance:
         for cut in [*job.primitive.cuts(call, *operands, **params), None]:
             if _evaluate_along(job, cut, operands, target, advance):
-                trail.note(decision_in_chunks(job, f"read in blocks within {limit / 2**20:,.0f} MiB"))
+                decision_log.record(decision_in_chunks(job, f"read in blocks within {limit / 2**20:,.0f} MiB"))
                 return target
     raise _no_room(name, limit)
 
