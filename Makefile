@@ -2,6 +2,7 @@
 #
 #   make demo     what was chosen, how long it took, what each fixed backend would have cost; says where its report is
 #   make test     the tests, less those marked slow or bench       (make test PYTEST_ARGS="-x tests/engine")
+#   make test-all the slow ones too
 #   make lint     ruff and mypy
 #   make bench    the benchmarks; tables go to benchmarks/results/
 #   make docs     the documentation, warnings as errors; goes to docs/_build/html/
@@ -19,9 +20,12 @@ JOBS ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+# Tests start many interpreters: each would compile the library anew.
+unexport PYTHONDONTWRITEBYTECODE
 BENCHMARKS := $(filter-out benchmarks/_% benchmarks/make_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test test-all lint bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -30,7 +34,10 @@ demo: $(VENV)/.light
 	$(BIN)/hpfracc demo
 
 test: $(VENV)/.full
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m "not slow and not bench" $(PYTEST_ARGS)
+	$(PYTEST) -m "not slow and not bench" $(PYTEST_ARGS)
+
+test-all: $(VENV)/.full
+	$(PYTEST) -m "not bench" $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

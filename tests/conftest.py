@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,9 +15,18 @@ from hpfracc.engine.execution import state
 from hpfracc.operators import _memory
 from hpfracc.solvers.ode import _compile_policy
 from tests.helpers.gpus import hide_gpus
+from tests.helpers.thinned import Thinning
 
 # Tests import JAX themselves, several processes at once perhaps: none may take most of a GPU for itself.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+# Processes that share the tests share the cores too: threads that wait for one another would spin.
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    _share = max(1, (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+    os.environ.setdefault("OMP_NUM_THREADS", str(_share))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Thinning())
 
 
 def _resets() -> list[Callable[[], None]]:
@@ -46,6 +56,14 @@ def host_alone(request: pytest.FixtureRequest, fresh_state: None, monkeypatch: p
             yield
     else:
         yield
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also where the tests were started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

@@ -34,7 +34,6 @@ FLOORS = {
     "engine.workers": 2,
     "engine.backends.base": 3,
     "engine.backends.starting": 3,
-    "engine.backends.footprints": 3,
     "engine.backends.cufft": 3,
     "engine.backends.registry": 3,
     "engine.backends.manager": 3,

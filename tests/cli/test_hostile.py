@@ -27,7 +27,7 @@ def shell(line: str, **variables: str) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     return done.returncode, done.stdout

@@ -55,7 +55,7 @@ def test_no_array_library_is_imported():
         env={"PYTHONPATH": str(SOURCE.parent), "HPFRACC_WISDOM": "off"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=500,
         check=True,
     )
     assert "'numpy'" in answer.stderr

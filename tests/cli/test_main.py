@@ -37,7 +37,7 @@ def run_in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=500,
         check=False,
     )
 
@@ -154,7 +154,7 @@ def test_a_closed_pipe_is_not_an_error():
         env=os.environ | {"PYTHONPATH": str(SOURCE.parent)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=500,
         check=False,
     )
     assert answer.stderr == ""

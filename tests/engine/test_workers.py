@@ -41,13 +41,13 @@ def test_a_helper_that_comes_too_late_finds_nothing(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals go to a thread as POSIX has it")
-def test_an_interrupt_waits_for_the_blocks_that_run():
+def test_an_interrupt_waits_for_the_blocks_that_run(interruptible: None):
     """They write into the caller's arrays, which are another's when the interrupt has gone through."""
     ended, caller = threading.Event(), threading.current_thread()
     both = threading.Barrier(2)
 
     def work(block: int) -> None:
-        both.wait(10.0)
+        both.wait(300.0)
         if threading.current_thread() is not caller:
             time.sleep(0.1)
             signal.pthread_kill(caller.ident, signal.SIGINT)  # while the caller waits
@@ -60,7 +60,7 @@ def test_an_interrupt_waits_for_the_blocks_that_run():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals go to a thread as POSIX has it")
-def test_interrupts_while_the_caller_waits_do_not_end_the_waiting():
+def test_interrupts_while_the_caller_waits_do_not_end_the_waiting(interruptible: None):
     """However many come: the blocks that run are waited for, those that nobody has begun are dropped."""
     ended, caller = threading.Event(), threading.current_thread()
     begun: list[int] = []

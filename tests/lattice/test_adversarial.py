@@ -13,6 +13,7 @@ from scipy.sparse import csgraph
 
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError, UnsupportedDtypeError
 from hpfracc.lattice import Lattice, UnifiedCatalyticLattice, create_batch
+from tests.helpers.thinned import thinned
 
 SHAPES = [(1,), (2,), (3,), (1, 5), (5, 1, 1), (2, 2), (2, 4), (3, 3), (1, 2, 3), (2, 2, 2), (4, 1, 2), (3, 3, 3)]
 KINDS = list(itertools.product(SHAPES, [False, True], ["von_neumann", "moore"]))
@@ -20,6 +21,7 @@ EACH = pytest.mark.parametrize(("shape", "periodic", "neighbourhood"), KINDS, id
 
 
 @EACH
+@thinned(one_in=3)
 def test_closed_forms_are_the_graph_s(shape, periodic, neighbourhood):
     """Neighbours, distances, paths, their exact number, degrees and all measures, from the graph's matrix alone."""
     lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)
@@ -59,6 +61,7 @@ def test_closed_forms_are_the_graph_s(shape, periodic, neighbourhood):
 
 
 @EACH
+@thinned(one_in=3)
 def test_spectra_and_diffusion_are_the_matrix_s(shape, periodic, neighbourhood):
     """Eigenvalues, the fractional Laplacian and the heat kernel of the dense matrix, where there is a closed form."""
     lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)
@@ -232,6 +235,7 @@ def test_exclusive_or_of_any_layout(dtype):
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("library", ["torch", "jax"])
+@thinned(lambda library, dtype: library == "torch" or dtype in ("int8", "uint64"))
 def test_exclusive_or_of_tensors(library, dtype):
     """Of 64 bits too, and of views, with keys made or given."""
     module = pytest.importorskip(library)

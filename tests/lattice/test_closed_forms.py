@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.lattice import Lattice
+from tests.helpers.thinned import thinned
 
 igraph = pytest.importorskip("igraph")
 networkx = pytest.importorskip("networkx")
@@ -36,6 +37,7 @@ def all_distances(lattice: Lattice) -> np.ndarray:
 
 
 @EACH
+@thinned(one_in=3)
 def test_distances_and_measures_are_igraph_s(shape, periodic, neighbourhood):
     """Edges, degrees, all distances, eccentricity, diameter, radius, clustering, density, bipartiteness."""
     lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)
@@ -63,6 +65,7 @@ def test_distances_and_measures_are_igraph_s(shape, periodic, neighbourhood):
 
 
 @EACH
+@thinned(one_in=3)
 def test_spectra_are_those_of_the_matrices(shape, periodic, neighbourhood):
     """Every eigenvalue, and so the trace."""
     lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)
@@ -81,6 +84,7 @@ def test_spectra_are_those_of_the_matrices(shape, periodic, neighbourhood):
 
 
 @EACH
+@thinned(one_in=3)
 def test_number_of_shortest_paths_is_networkx_s(shape, periodic, neighbourhood):
     """Exact integers, ties round even sides and walls beside diagonal steps included; and find_all_paths has them."""
     lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)

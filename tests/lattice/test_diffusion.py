@@ -9,6 +9,7 @@ from scipy import linalg
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.lattice import Lattice
+from tests.helpers.thinned import thinned
 
 LATTICES = [
     Lattice((7,)),
@@ -33,6 +34,7 @@ def power(lattice: Lattice, alpha: float) -> np.ndarray:
 
 @EACH
 @pytest.mark.parametrize("alpha", ALPHAS)
+@thinned(lambda alpha: alpha in (0.5, 1.7))
 def test_power_and_heat_are_those_of_the_matrix(lattice, alpha):
     """Applied to fields with leading axes; degrees are the diagonal; the heat kernel is the exponential."""
     dense, fractional = power(lattice, alpha), lattice.fractional(alpha)
@@ -47,6 +49,7 @@ def test_power_and_heat_are_those_of_the_matrix(lattice, alpha):
 
 @EACH
 @pytest.mark.parametrize("alpha", ALPHAS)
+@thinned(lambda alpha: alpha in (0.5, 1.7))
 def test_walks_follow_the_rows(lattice, alpha):
     """Rows are chances and those of Riascos and Mateos; steps are products with them; so are returns."""
     dense, fractional = power(lattice, alpha), lattice.fractional(alpha)

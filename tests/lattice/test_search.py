@@ -13,6 +13,7 @@ import hpfracc as hf
 from hpfracc import memory
 from hpfracc.errors import InvalidInputError, NoPathError, ShapeError
 from hpfracc.lattice import Lattice, search
+from tests.helpers.thinned import thinned
 
 KINDS = list(itertools.product(["none", "points", "edges"], [False, (True, False)], ["von_neumann", "moore"]))
 EACH = pytest.mark.parametrize(("weights", "periodic", "neighbourhood"), KINDS)
@@ -55,6 +56,7 @@ SHAPES = [(1, 40), (40, 1, 1), (2, 9), (3, 14), (7, 6), (3, 3, 5), (2, 3, 1, 7),
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("neighbourhood", ["von_neumann", "moore"])
+@thinned(one_in=4)
 def test_pairs_by_either_search_are_scipy_s(method, shape, periodic, neighbourhood):
     """Costs of points and of edges, with free steps, closed ones and equal ones: cost and path of SciPy's Dijkstra."""
     pytest.importorskip("numba")

@@ -9,6 +9,7 @@ import hpfracc as hf
 from hpfracc import memory
 from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.lattice import Lattice, UnifiedCatalyticLattice, create_batch
+from tests.helpers.thinned import thinned
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"]
 
@@ -41,6 +42,7 @@ def test_bad_sizes_are_refused(arguments):
 
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4), (2, 0, 3)])
 @pytest.mark.parametrize("dtype", INTEGERS)
+@thinned(one_in=2)
 def test_xor_undoes_itself(lattice, dtype, shape):
     """Every width keeps its dtype and shape, with a key made, given back, or a number; empty and without axes too."""
     data = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)

@@ -15,6 +15,7 @@ import hpfracc as hf
 from hpfracc.errors import InvalidInputError
 from tests.helpers.convergence import measured_order
 from tests.helpers.exact import of_polynomial, of_power
+from tests.helpers.thinned import thinned
 
 ORDERS = [0.1, 0.25, 0.5, 0.75, 0.9, 1.3, 1.8, 2.5]
 BELOW_ONE = [0.1, 0.25, 0.5, 0.75, 0.9]
@@ -52,6 +53,7 @@ def memory_of_power(p: int, alpha: float, t: float, kernel: str) -> float:
 @pytest.mark.parametrize(
     "name", ["hadamard", "caputo_hadamard", "psi_caputo", "marchaud", "tempered", "tempered_caputo"]
 )
+@thinned(lambda alpha: alpha in (0.25, 1.3))
 def test_power_law_memories_converge_at_the_promised_order(name: str, method: str, alpha: float):
     """Of polynomials in the operator's own variable, at points of the second half; as the rule declares."""
     operator, caputo = getattr(hf, name), "caputo" in name
@@ -85,6 +87,7 @@ def test_power_law_memories_converge_at_the_promised_order(name: str, method: st
     ],
 )
 @pytest.mark.parametrize(("method", "order"), [("trapezoid", 2.0), ("simpson", None), ("cq3", 3.0)])
+@thinned(lambda mu: mu == 0.75)
 def test_integrals_converge_at_the_promised_order(name: str, method: str, order: float | None, mu: float):
     """The rules of Riemann-Liouville's integral keep their orders."""
     operator = getattr(hf, name)
@@ -105,6 +108,7 @@ def test_integrals_converge_at_the_promised_order(name: str, method: str, order:
 @pytest.mark.parametrize("alpha", BELOW_ONE)
 @pytest.mark.parametrize(("method", "order"), [("linear", 2.0), ("quadratic", 3.0)])
 @pytest.mark.parametrize("name", ["caputo_fabrizio", "atangana_baleanu", "atangana_baleanu_riemann"])
+@thinned(lambda alpha: alpha in (0.25, 0.9))
 def test_bounded_memories_converge_at_the_promised_order(name: str, method: str, order: float, alpha: float):
     """Of 2 + t^2 - t^4 on [0, 2], against mpmath's series of the kernel."""
     operator = getattr(hf, name)
@@ -139,6 +143,7 @@ def test_caputo_fabrizio_on_a_graded_grid(method: str, order: float, alpha: floa
 
 @pytest.mark.parametrize(("first", "last"), [(0.05, 0.2), (0.3, 0.5), (0.8, 0.55), (1.2, 1.8), (2.6, 2.3)])
 @pytest.mark.parametrize("method", ["l1", "l1-2"])
+@thinned(one_in=2)
 def test_order_at_the_present_converges(method: str, first: float, last: float):
     """Variable order, type t: the order of the rule at the order of that point."""
 
@@ -168,6 +173,7 @@ def test_order_at_the_present_on_a_graded_grid(first: float, last: float):
 
 @pytest.mark.parametrize("at", ["s", "t-s"])
 @pytest.mark.parametrize("near", [0.1, 0.25, 0.5, 0.75, 0.9])
+@thinned(lambda near: near in (0.25, 0.9))
 def test_order_at_the_past_and_of_the_lag_converge(at: str, near: float):
     """Types s and t-s, against mpmath's quadrature of the definition; ``near`` is the order at the newest past."""
     far = near - 0.05
@@ -192,6 +198,7 @@ def test_order_at_the_past_and_of_the_lag_converge(at: str, near: float):
 
 @pytest.mark.parametrize("at", ["t", "s", "t-s"])
 @pytest.mark.parametrize("alpha", [0.1, 0.5, 0.95, 1.0])
+@thinned(lambda alpha: alpha in (0.5, 1.0))
 def test_a_constant_variable_order_is_caputo(at: str, alpha: float):
     """Where alpha is constant all three are Caputo's L1, to rounding; and L1-2 too for at="t"."""
     t = np.linspace(0.0, 1.0, 1001)
@@ -264,6 +271,7 @@ CALLABLES: dict[str, tuple[Callable[[Array, float], Array], Callable[[Array, flo
 
 @pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9, 1.3])
 @pytest.mark.parametrize("name", CALLABLES)
+@thinned(lambda alpha: alpha in (0.5, 1.3))
 def test_callables_of_power_law_memories(name: str, alpha: float):
     """Near machine precision, against closed forms."""
     t = np.array([2.5, 3.0, 5.0])

@@ -11,6 +11,7 @@ import pytest
 from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._exponentials import exponential_nodes, exponential_sum, node_weights
+from tests.helpers.thinned import thinned
 
 BETAS = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.1, 1.25, 1.5, 1.75, 1.9, 2.5]
 RATIOS = [1e-2, 1e-5, 1e-9, 1e-18]
@@ -18,6 +19,7 @@ RATIOS = [1e-2, 1e-5, 1e-9, 1e-18]
 
 @pytest.mark.parametrize("rtol", [1e-3, 1e-6, 1e-9, 1e-12])
 @pytest.mark.parametrize("beta", BETAS)
+@thinned(one_in=3)
 def test_keeps_its_tolerance_over_the_whole_interval(beta: float, rtol: float) -> None:
     """Everywhere between the shortest and the longest t, the ends included, with and without compression."""
     for ratio in RATIOS:

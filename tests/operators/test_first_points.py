@@ -13,6 +13,7 @@ from scipy.special import rgamma
 
 import hpfracc as hf
 from hpfracc._optional import is_installed
+from tests.helpers.thinned import thinned
 
 ORDERS = [1.3, 1.5, 2.5, 3.5, 4.5]
 #: Coefficients of a polynomial of higher degree than any that a rule takes for its first points.
@@ -55,6 +56,7 @@ RULES: list[tuple[Callable[..., Any], str, Callable[[float], np.ndarray], float]
 
 @pytest.mark.parametrize("alpha", ORDERS)
 @pytest.mark.parametrize(("operator", "method", "grid", "beyond"), RULES)
+@thinned(lambda alpha: alpha in (1.3, 2.5))
 def test_every_first_point_converges(
     operator: Callable[..., Any], method: str, grid: Callable[[float], np.ndarray], beyond: float, alpha: float
 ) -> None:

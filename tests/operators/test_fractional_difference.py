@@ -11,6 +11,7 @@ from scipy import special
 import hpfracc as hf
 from hpfracc._optional import is_installed
 from hpfracc.operators._fractional_difference import difference_width
+from tests.helpers.thinned import thinned
 
 NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
 NEEDS_JAX = pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
@@ -31,6 +32,7 @@ def by_definition(x: np.ndarray, d: float, taps: int) -> np.ndarray:
 
 @pytest.mark.parametrize("taps", [1, 2, 17, 300, 1000])
 @pytest.mark.parametrize("d", [0.0, 0.25, 0.9, 1.0, 1.6, 2.0, -0.4, -1.0])
+@thinned(one_in=3)
 def test_is_the_sum_that_defines_it(d: float, taps: int):
     """Both windows, for differences and sums of whole and fractional order."""
     right = by_definition(PRICES, d, taps)
@@ -57,6 +59,7 @@ def test_sums_undo_differences(d: float):
 
 @pytest.mark.parametrize("d", [0.3, 0.8, 1.0, 2.0, -0.4])
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
+@thinned(one_in=3)
 def test_windows_are_undone_too(window: dict[str, float], d: float):
     """With a window the inverse is that of the windowed difference."""
     y = hf.fractional_difference(PRICES, d, **window)

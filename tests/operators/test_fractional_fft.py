@@ -11,6 +11,7 @@ from scipy import signal
 
 import hpfracc as hf
 from hpfracc._optional import is_installed
+from tests.helpers.thinned import thinned
 
 NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
 NEEDS_JAX = pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
@@ -25,6 +26,7 @@ def by_definition(x: np.ndarray, alpha: float, points: int) -> np.ndarray:
 
 @pytest.mark.parametrize("points", [None, 7, 121])
 @pytest.mark.parametrize("alpha", [0.0, 0.02, 0.137, -1.9, 40.3])
+@thinned(one_in=2)
 def test_is_the_sum_that_defines_it(alpha: float, points: int | None):
     """``G_k = sum_n x_n exp(-2 pi i n k alpha)``, as many as asked for."""
     right = by_definition(X, alpha, points or 50)

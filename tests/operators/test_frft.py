@@ -11,6 +11,7 @@ import pytest
 import hpfracc as hf
 from hpfracc._optional import is_installed
 from hpfracc.operators._hermite_gauss import MOST_POINTS, hermite_gauss, kept_vectors
+from tests.helpers.thinned import thinned
 
 NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
 NEEDS_JAX = pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
@@ -42,6 +43,7 @@ def centred_dft(x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("n", [128, 129])
+@thinned(one_in=4)
 def test_chirps_keep_hermite_gauss_functions(n: int, order: float):
     """Eigenfunctions come back with their eigenvalue to 1e-13, at every order."""
     for degree in (0, 1, 2, 7, 15):
@@ -130,6 +132,7 @@ def test_batches_axes_dtypes(method: str):
 @NEEDS_TORCH
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("order", [0.37, 1.0, 2.6])
+@thinned(lambda order: order == 0.37)
 def test_torch_gradcheck(method: str, order: float):
     """gradcheck in signal and order, also at a whole order; odd lengths have no lonely edge sample."""
     import torch
@@ -163,6 +166,7 @@ def test_torch_vmap_over_orders():
 
 @NEEDS_JAX
 @pytest.mark.parametrize("method", METHODS)
+@thinned(lambda method: method == "chirp")
 def test_jax_under_jit(method: str):
     """One compilation serves all orders, gradient included; double precision although JAX was not told so."""
     import jax

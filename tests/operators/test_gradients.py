@@ -9,6 +9,7 @@ import pytest
 
 import hpfracc as hf
 from tests.helpers.definitions import BELOW_ONE
+from tests.helpers.thinned import thinned
 
 T = np.linspace(0.0, 1.0, 12)
 X = np.cos(3.0 * T) + T**2
@@ -41,6 +42,7 @@ def slope(operator: Any, method: str, alpha: float, x: np.ndarray, step: float) 
 
 @pytest.mark.parametrize("alpha", [0.4, 1.6])
 @pytest.mark.parametrize(("operator", "method"), RULES)
+@thinned(lambda alpha: alpha == 0.4)
 def test_torch_gradcheck(operator: Any, method: str, alpha: float):
     """gradcheck in samples, order and step, in float64, beyond the origin."""
     torch = pytest.importorskip("torch")
@@ -64,6 +66,7 @@ def test_torch_gradcheck(operator: Any, method: str, alpha: float):
         hf.VariableOrder,
     ],
 )
+@thinned(lambda operator: operator in (hf.Caputo, hf.AtanganaBaleanu, hf.VariableOrder))
 def test_torch_second_derivatives(operator: Any):
     """gradgradcheck in samples and order."""
     torch = pytest.importorskip("torch")
@@ -83,6 +86,7 @@ def test_torch_second_derivatives(operator: Any):
         pytest.param(hf.TemperedCaputo, "l1-2", marks=pytest.mark.slow),
     ],
 )
+@thinned(lambda operator: operator in (hf.Caputo, hf.CaputoFabrizio))
 def test_the_order_has_the_same_slope_in_torch_and_jax_over_many_points(operator: Any, method: str):
     """Far beyond the heads of the sequences the slope in alpha agrees with differences of the NumPy answer."""
     torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
@@ -137,6 +141,7 @@ def test_rates_orders_in_time_and_callables_carry_gradients():
         (hf.VariableOrder, 1.2),
     ],
 )
+@thinned(lambda operator, outside: operator in (hf.CaputoFabrizio, hf.VariableOrder))
 def test_a_traced_order_outside_the_definition_is_nan_not_wrong(operator: Any, outside: float):
     """Where the value of an order cannot be looked at and is not served, the answer is nan; where it is, right."""
     jax = pytest.importorskip("jax")
@@ -263,6 +268,7 @@ def from_below(apply: Any, last: np.ndarray, step: float) -> np.ndarray:
 
 @pytest.mark.parametrize("method", ["quadratic", "linear"])
 @pytest.mark.parametrize("operator", [hf.CaputoFabrizio, hf.AtanganaBaleanu, hf.AtanganaBaleanuRiemann])
+@thinned(one_in=2)
 def test_memories_of_order_one_carry_the_derivative_from_below(operator: Any, method: str):
     """At a tensor order of exactly 1 value and slope are the limits of those at plain orders below 1."""
     torch = pytest.importorskip("torch")
@@ -323,6 +329,7 @@ def test_a_callable_of_order_one_carries_the_derivative_from_below():
 
 @pytest.mark.parametrize("operator", [hf.RiemannLiouvilleIntegral, hf.TemperedIntegral])
 @pytest.mark.parametrize("method", ["simpson", "trapezoid", "cq3"])
+@thinned(one_in=2)
 def test_integrals_of_order_zero_carry_the_derivative_from_above(operator: Any, method: str):
     """At a tensor order of exactly 0: the samples beyond the origin, and the slope from above."""
     torch = pytest.importorskip("torch")

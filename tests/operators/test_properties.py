@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 import hpfracc as hf
 from tests.helpers.definitions import BELOW_ONE, OPERATORS, rules_of
+from tests.helpers.thinned import thinned
 
 EVERY_RULE = [(operator, method) for operator in OPERATORS for method in rules_of(operator)]
 N = 24
@@ -34,6 +35,7 @@ def matrix(operator: Any, method: str, alpha: float) -> np.ndarray:
 @pytest.mark.parametrize(("operator", "method"), EVERY_RULE)
 @settings(max_examples=15, deadline=None)
 @given(x=ROWS, y=ROWS, a=st.floats(-3.0, 3.0), alpha=ALPHAS)
+@thinned(one_in=3)
 def test_linear(operator: Any, method: str, x: np.ndarray, y: np.ndarray, a: float, alpha: float):
     """``D(a x + y) = a D x + D y``, to rounding of the largest term."""
     if operator in BELOW_ONE:
@@ -87,6 +89,7 @@ def test_orders_next_to_whole_ones_come_close(method: str, m: int):
 
 @pytest.mark.parametrize(("operator", "method"), EVERY_RULE)
 @pytest.mark.parametrize("alpha", [0.5, 1.5])
+@thinned(lambda alpha: alpha == 0.5)
 def test_adjoint(operator: Any, method: str, alpha: float):
     """The gradient of ``<D f, g>`` in f is ``D* g``, the transposed matrix applied to g: no matrix is ever built."""
     torch = pytest.importorskip("torch")

@@ -10,6 +10,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._xp import namespace_of, of_variables
+from tests.helpers.thinned import thinned
 
 X = np.sin(1.0 + 0.1 * np.arange(12)).astype("float32")
 BENT = np.linspace(0.0, 1.1, 12) ** 2
@@ -37,6 +38,7 @@ IN_ORDER: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in IN_ORDER]
 )
+@thinned(lambda name: name == "caputo_fabrizio")
 def test_gradients_in_the_order(name):
     """The gradient of float32 samples in a float32 order is that of NumPy's answer in double precision."""
     jax = pytest.importorskip("jax")

@@ -15,6 +15,7 @@ from hpfracc._xp import NUMPY
 from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.operators import _sequences as sequences
 from hpfracc.operators._stream_plans import HORIZON, WINDOW, plan_stream
+from tests.helpers.thinned import thinned
 
 STEP = 1e-2
 ORDERS = [0.1, 0.25, 0.5, 0.75, 0.9, 1.3, 1.8, 2.5]
@@ -58,6 +59,7 @@ RAGGED = [1, 0, 3, 100, 87, 1, 1, 700, 0, 2048, 5]
 
 
 @pytest.mark.parametrize("operator", STREAMED, ids=str)
+@thinned(one_in=4)
 def test_equals_the_whole_signal(operator: Any) -> None:
     """Within rtol of the maximum, for chunks of any size, none among them."""
     x = signal(6000)
@@ -99,6 +101,7 @@ def test_ten_million_points(operator: Any) -> None:
 
 @pytest.mark.parametrize("rtol", [1e-4, 1e-9])
 @pytest.mark.parametrize("operator", STREAMED, ids=str)
+@thinned(one_in=6)
 def test_the_first_far_weights_are_those_of_the_rule(operator: Any, rtol: float) -> None:
     """The response to one sample beyond the first ones, over three windows, is the sequence of weights."""
     rule, order = operator._streamed()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.spans import Span
 from hpfracc.profiling.tables import bottleneck_table, summary_table
+from tests.helpers.simulated_device import Time
 
 MS = 1_000_000
 
@@ -190,11 +190,11 @@ def test_nothing_to_advise_is_said_by_silence():
     assert written.advice() == []
 
 
-def test_bottlenecks_are_ranked_by_self_time():
+def test_bottlenecks_are_ranked_by_self_time(time: Time):
     """The parent of slow work does not come before it."""
     profiler = Profiler()
     with profiler.profile("outer"), profiler.profile("inner"):
-        time.sleep(0.1)  # longer than anything that may come between the two
+        time.sleep(0.1)
     first, second = profiler.get_bottlenecks(top_n=5)
     assert (first["name"], second["name"]) == ("inner", "outer")
     assert first["share"] + second["share"] == pytest.approx(1.0)

@@ -17,6 +17,7 @@ import hpfracc.special as special
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
+from tests.helpers.thinned import thinned
 
 TABLE = json.loads((Path(__file__).parent / "data" / "mittag_leffler.json").read_text(encoding="utf-8"))
 BACKENDS = [name for name in ("numpy", "numba", "torch") if is_installed(name)]
@@ -70,15 +71,17 @@ def test_the_table_is_hard_enough():
 
 @pytest.mark.parametrize("as_complex", [False, True], ids=["real", "complex"])
 @pytest.mark.parametrize("backend", BACKENDS)
+@thinned(lambda backend, as_complex: as_complex or backend == "numpy")
 def test_agrees_with_mpmath(backend: str, as_complex: bool):
     """Relative error at most 1e-13 max(1, kappa/100) at every point of the table; real z also as complex numbers."""
     assert misses(backend, TABLE, as_complex) == []
 
 
 @pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
-def test_agrees_with_mpmath_in_jax():
+@pytest.mark.parametrize("one_in", [160, pytest.param(40, marks=pytest.mark.slow)])
+def test_agrees_with_mpmath_in_jax(one_in: int):
     """The same for JAX, which compiles for each pair of parameters: some of them."""
-    pairs = sorted({(row[0], row[1]) for row in TABLE})[::40]
+    pairs = sorted({(row[0], row[1]) for row in TABLE})[::one_in]
     assert misses("jax", [row for row in TABLE if (row[0], row[1]) in pairs], as_complex=True) == []
 
 
@@ -160,6 +163,7 @@ def test_bad_parameters_are_refused(alpha, beta):
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize(("alpha", "beta"), [(0.3, 1.0), (0.7, 0.7), (1.0, 1.0), (1.6, 2.0), (2.4, 0.5)])
+@thinned(one_in=2)
 def test_derivatives_agree_with_a_recurrence(alpha, beta, order):
     """a z E^(n+1) = E_{b-1}^(n) - (b - 1 + a n) E_b^(n), with every term from another table."""
     z = np.concatenate([-np.geomspace(0.05, 60, 40), np.geomspace(0.05, 3, 20)])

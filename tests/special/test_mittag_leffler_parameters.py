@@ -13,6 +13,7 @@ from hpfracc._optional import is_installed
 from hpfracc.engine.numerics.mittag_leffler_numpy import evaluate
 from hpfracc.engine.numerics.mittag_leffler_plan import make_plan
 from hpfracc.errors import InvalidInputError, PinnedBackendError
+from tests.helpers.thinned import thinned
 
 NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
 NEEDS_JAX = pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
@@ -43,6 +44,7 @@ def ours(alpha: float, beta: float, z: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 @pytest.mark.parametrize(("alpha", "beta"), PAIRS)
+@thinned(one_in=3)
 def test_slopes_agree_with_mpmath(alpha: float, beta: float):
     """Relative error at most 1e-11, on the real axis and around the plane, through every band of |z|."""
     radii = np.linspace(0.05, 14.0, 16) ** alpha

@@ -9,6 +9,7 @@ from scipy import special as scipy_special
 
 import hpfracc.special as special
 from hpfracc.errors import InvalidInputError
+from tests.helpers.thinned import thinned
 
 
 def by_series(lam: float, mu: float, z: complex) -> complex:
@@ -64,6 +65,7 @@ def test_m_wright_known_cases():
 
 
 @pytest.mark.parametrize("nu", [0.1, 0.25, 0.6, 0.75])
+@thinned(one_in=2)
 def test_m_wright_is_a_density(nu):
     """Positive, and its integral over the half line is 1; its first moment is 1/Gamma(1 + nu)."""
     x = np.linspace(0, 40 if nu < 0.5 else 12, 6001)

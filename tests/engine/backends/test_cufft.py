@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hpfracc.engine.backends import cufft
+from hpfracc.engine.primitives.base import Transform
 
 MAPS = """7f00-7f01 r--p 00000000 08:01 42   /usr/lib/libcufftw.so.12
 7f01-7f02 r-xp 00000000 08:01 43   /opt/my env/lib/libcufft.so.12
@@ -19,6 +20,7 @@ MAPS = """7f00-7f01 r--p 00000000 08:01 42   /usr/lib/libcufftw.so.12
 7f04-7f05 r-xp 00000000 08:01 45   /usr/lib/libcuda.so.580.1
 """
 LARGE = ("Z2Z", (2_000_000,), 3)
+LARGE_TRANSFORM = Transform((2_000_000,), 3, "complex128")
 
 
 class Driver:
@@ -83,26 +85,18 @@ def test_asks_once_and_destroys_the_plan(connect: Any) -> None:
     """The answer is kept, and nothing is left behind."""
     library = Library()
     connect(library, Driver())
-    assert cufft.work_area(*LARGE) == cufft.work_area(*LARGE) == cufft.scratch(*LARGE) == 5 * 6_000_000
+    assert cufft.work_area(*LARGE) == cufft.work_area(*LARGE) == cufft.work_bytes(LARGE_TRANSFORM) == 5 * 6_000_000
     assert library.plans == 1 and not library.live
     assert library.layouts == [(1, 0, 5, 5, 5)]
-
-
-def test_layouts_are_told(connect: Any) -> None:
-    """Side by side the batch varies fastest; a whole spectrum has room for its other half; each is a question."""
-    library = Library()
-    connect(library, Driver())
-    assert cufft.work_area("C2C", (50, 40), 7, "columns") == 5 * 50 * 40 * 7
-    assert cufft.work_area("R2C", (50,), 7, "whole") == 5 * 50 * 7
-    assert library.layouts == [(7, 1, 4, 4, 4), (1, 50, 0, 4, 4)]
 
 
 def test_small_ones_are_not_asked(connect: Any) -> None:
     """Nor are empty ones, of which there are no plans."""
     library = Library()
     connect(library, Driver())
-    assert cufft.scratch("R2C", (1000,), 10) == 10 * 501 * 8
-    assert cufft.scratch("Z2Z", (0,), 10) == cufft.scratch("Z2Z", (10,), 0) == 0
+    assert cufft.work_bytes(Transform((1000,), 10, "float32")) == 10 * 501 * 8
+    assert cufft.work_bytes(Transform((0,), 10, "complex128")) == 0
+    assert cufft.work_bytes(Transform((10,), 0, "complex128")) == 0
     assert library.plans == 0
 
 
@@ -112,7 +106,7 @@ def test_an_error_is_no_answer(connect: Any, status: str) -> None:
     library = Library(**{status: 2})
     connect(library, Driver())
     assert cufft.work_area(*LARGE) is None
-    assert cufft.scratch(*LARGE) == 6_000_000 * 16
+    assert cufft.work_bytes(LARGE_TRANSFORM) == 6_000_000 * 16
     assert library.plans == 2 and (status == "create" or not library.live)
     library.statuses.clear()
     assert cufft.work_area(*LARGE) == 5 * 6_000_000
@@ -207,7 +201,6 @@ def test_libraries_are_those_that_are_mapped(monkeypatch: pytest.MonkeyPatch) ->
         ("Z2D", (64, 64, 64), 90, 0.0),
     ],
 )
-def test_the_rule(connect: Any, kind: str, lengths: tuple[int, ...], batch: int, mib: float) -> None:
+def test_the_rule(kind: str, lengths: tuple[int, ...], batch: int, mib: float) -> None:
     """What most lengths take, where cuFFT cannot be asked."""
-    connect(None, None)
-    assert cufft.scratch(kind, lengths, batch) / 2**20 == pytest.approx(mib, rel=0.01)
+    assert cufft._by_rule(kind, lengths, batch) / 2**20 == pytest.approx(mib, rel=0.01)

@@ -12,7 +12,6 @@ import pytest
 from tests.helpers.source import REPOSITORY
 
 pytestmark = [
-    pytest.mark.timeout(120),
     pytest.mark.skipif(not hasattr(os, "fork"), reason="forks"),
 ]
 
@@ -58,7 +57,7 @@ def run(body: str, folder, slow_jax: bool = True) -> str:
         [sys.executable, "-c", PROLOGUE + textwrap.dedent(body)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=500,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path), "GO": str(folder / "go"), "HPFRACC_WISDOM": "off"},
     )
     assert done.returncode == 0, done.stderr

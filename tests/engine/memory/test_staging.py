@@ -46,7 +46,7 @@ class FakeLink:
 
     def wait(self, marker: list[threading.Event]) -> None:
         for event in marker:
-            assert event.wait(30)
+            assert event.wait(300.0)
 
     def enqueue(self, target: Any, source: Any, marker: list[threading.Event]) -> None:
         self.queued += 1
@@ -130,7 +130,7 @@ def test_threads_share_a_ring():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(300.0)
     assert not any(thread.is_alive() for thread in threads)
     assert wrong == []
 
@@ -271,10 +271,10 @@ def test_cleanup_during_transfers_breaks_nothing():
     for thread in (*cleaners, *senders):
         thread.start()
     for thread in senders:
-        thread.join(60)
+        thread.join(300.0)
     done.set()
     for thread in cleaners:
-        thread.join(10)
+        thread.join(300.0)
     assert not any(thread.is_alive() for thread in (*senders, *cleaners)) and wrong == []
 
 

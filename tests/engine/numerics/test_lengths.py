@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpfracc.engine.numerics.lengths import fast_length, power_of_two, transformed_shape
+from hpfracc.engine.numerics.lengths import fast_length, power_of_two, row_scratch, transformed_shape
 
 PRIMES = (2, 3, 5, 7)
 
@@ -54,3 +54,12 @@ def test_nothing_stays_nothing(kind: str):
     """An axis without points is transformed into one without points, unless points are asked for."""
     assert transformed_shape((3, 0), kind, None, -1) == (3, 0)
     assert transformed_shape((3, 0), kind, 4, -1) == (3, 3 if kind == "rfft" else 4)
+
+
+@pytest.mark.parametrize(
+    ("points", "rough"), [(4096, False), (15_015, False), (17, False), (101, True), (1_000_003, True)]
+)
+def test_lengths_with_large_primes_take_more(points: int, rough: bool) -> None:
+    """Bluestein's transform takes at least twice the points; otherwise the scratch is one row."""
+    assert row_scratch(points, "float64") == ((fast_length(2 * points - 1) + points) * 16 if rough else points * 8)
+    assert row_scratch(points, "complex64") * 2 == row_scratch(points, "complex128")

@@ -20,7 +20,7 @@ def test_calls_that_get_attention_together_stand_for_themselves_alone(monkeypatc
 
     def kernel(x: np.ndarray) -> np.ndarray:
         if gate:
-            gate[0].wait(20)
+            gate[0].wait(300.0)
         return x * 2
 
     counted: list[int] = []

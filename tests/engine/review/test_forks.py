@@ -24,11 +24,11 @@ def test_no_lock_is_inherited_held(owner: Any) -> None:
     def hold() -> None:
         with owner._lock:
             held.set()
-            release.wait(30)
+            release.wait(300.0)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(10)
+    held.wait(300.0)
 
     class Passed:
         def seconds(self) -> float:
@@ -41,7 +41,7 @@ def test_no_lock_is_inherited_held(owner: Any) -> None:
         prepared_operands.get("another", lambda: np.zeros(3))
 
     try:
-        run_in_child(child, timeout=10)
+        run_in_child(child, timeout=500)
     finally:
         release.set()
         thread.join()
@@ -56,6 +56,6 @@ def test_timers_of_the_parent_are_not_read_in_the_child() -> None:
 
     pending_times.add(Parents(), lambda seconds: None)  # type: ignore[arg-type]
     try:
-        run_in_child(pending_times.settle, timeout=10)
+        run_in_child(pending_times.settle, timeout=500)
     finally:
         pending_times.reset()

@@ -185,11 +185,11 @@ def test_a_child_forked_while_the_lock_is_held_can_learn(costs: CostModel):
     def hold() -> None:
         with costs._lock:
             held.set()
-            done.wait(10.0)
+            done.wait(300.0)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(10.0)
+    held.wait(300.0)
     child = os.fork()
     if child == 0:
         costs.observe(KEY, "bucket", 1e3, 1e-3)

@@ -10,6 +10,7 @@ from scipy.integrate import solve_ivp
 
 import hpfracc as hf
 from hpfracc.special import mittag_leffler
+from tests.helpers.thinned import thinned
 
 METHODS = [
     "explicit_rectangle",
@@ -100,6 +101,7 @@ def test_one_order_for_each_component(method: str):
     [(method, False) for method in METHODS]
     + [("explicit_rectangle", True), ("pece", True), ("implicit_trapezoid", True)],
 )
+@thinned(lambda method, compile: not compile or method == "pece")
 def test_complex_solutions(method: str, compile: bool):
     """``D^0.8 y = (i - 1) y`` turns in the complex plane."""
 

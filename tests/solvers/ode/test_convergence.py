@@ -13,6 +13,7 @@ import hpfracc as hf
 from hpfracc.solvers.ode import PECE
 from hpfracc.special import mittag_leffler
 from tests.helpers.convergence import measured_order
+from tests.helpers.thinned import thinned
 
 ORDERS = [0.2, 0.5, 0.8, 1.0, 1.5, 1.9]
 MULTISTEP = ["bdf2", "newton_gregory", "multistep_trapezoid"]
@@ -77,6 +78,7 @@ def promised(method: str, alpha: float, rough: bool) -> float:
 
 @pytest.mark.parametrize("alpha", ORDERS)
 @pytest.mark.parametrize("method", METHODS)
+@thinned(lambda alpha: alpha in (0.2, 0.8, 1.5))
 def test_order_on_a_smooth_solution(method: str, alpha: float):
     """The error at t = 1 falls as promised where f(t, y(t)) is smooth."""
     found = order_of(method, alpha, smooth(alpha))
@@ -85,6 +87,7 @@ def test_order_on_a_smooth_solution(method: str, alpha: float):
 
 @pytest.mark.parametrize("alpha", ORDERS)
 @pytest.mark.parametrize("method", METHODS)
+@thinned(lambda alpha: alpha in (0.2, 0.8, 1.5))
 def test_order_on_a_solution_like_a_power(method: str, alpha: float):
     """The same where solution and right-hand side begin like t^alpha.
 

@@ -11,6 +11,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError
 from tests.helpers.convergence import observed_order
+from tests.helpers.thinned import thinned
 
 
 def closed_form(t: float, alpha: float, delay: float) -> float:
@@ -39,6 +40,7 @@ def error_of(method: str, alpha: float, delay: float, steps: int) -> float:
     [("explicit_rectangle", 1.0), ("implicit_rectangle", 1.0), ("pece", 2.0), ("implicit_trapezoid", 2.0),
      ("bdf2", 2.0), ("newton_gregory", 2.0)],
 )  # fmt: skip
+@thinned(lambda alpha, delay: alpha == 0.6 and delay == 0.437)
 def test_a_delay_keeps_the_order(method: str, order: float, alpha: float, delay: float):
     """The largest error after the first delay falls with the method's order, or 2 alpha where that is less.
 

@@ -10,6 +10,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.solvers.ode import problems
 from hpfracc.special import mittag_leffler
+from tests.helpers.thinned import thinned
 
 
 def relaxation(alpha: float, method: str, **options: Any) -> tuple[Any, float]:
@@ -20,6 +21,7 @@ def relaxation(alpha: float, method: str, **options: Any) -> tuple[Any, float]:
 
 @pytest.mark.parametrize("method", ["pece", "implicit_trapezoid", "implicit_rectangle"])
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 1.2, 1.5, 1.8])
+@thinned(one_in=2)
 def test_the_estimate_is_close_for_product_rules(method: str, alpha: float):
     """Within a factor of 4 of the largest error, at a tenth of the solve's evaluations or 50."""
     result, error = relaxation(alpha, method)

@@ -13,6 +13,7 @@ import hpfracc as hf
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.ode import _compile_policy
 from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
+from tests.helpers.thinned import thinned
 
 BUFFER = np.empty(2)
 FORCING = np.zeros(201)
@@ -50,6 +51,7 @@ METHODS = (
 
 @pytest.mark.parametrize(("method", "step"), METHODS)
 @pytest.mark.parametrize("fun", [into_one_buffer, spoiling_its_argument])
+@thinned(one_in=3)
 def test_a_function_may_use_one_buffer_and_change_its_argument(method: str, step: float | None, fun: Any):
     """Neither changes the solution: what goes in and what comes out is copied."""
     with hf.config(deterministic=True):

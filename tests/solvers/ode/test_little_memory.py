@@ -67,6 +67,6 @@ def test_under_a_ulimit() -> None:
         "    hf.solve_fode(lambda t, y: -y, (0., 1.), np.ones(100), .5, step=1e-6, method='pece', compile=False)\n"
         "except MemoryError as error:\n"
         "    print(type(error).__name__, error)",
-        timeout=100.0,
+        timeout=500,
     )
     assert found.startswith("OutOfMemoryError") and "need at least 3,0" in found

@@ -20,7 +20,7 @@ from hpfracc.engine.primitives.base import Call
 from hpfracc.errors import MissingDependencyError
 from hpfracc.profiling.clocks import DeviceClock
 
-__all__ = ["Adapter", "Arm", "DeviceTimer", "HostAdapter", "Kernel", "KernelSpec"]
+__all__ = ["Adapter", "Arm", "DeviceTimer", "HostAdapter", "Kernel", "KernelSpec", "MemoryModel"]
 
 #: When a kernel compiles: never, once per dtypes and ranks, or once per shape.
 Compiles = Literal["never", "signature", "shape"]
@@ -42,6 +42,24 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryModel:
+    """The memory of a kernel beyond operands and result, in numbers that can be kept true by hand.
+
+    ``copies`` of the primitive's workspace at the peak, and for each worker a block: of the elements that the kernel
+    works through at most ``block`` at a time, with ``each`` bytes an element. It should hold within a factor of 2; the
+    first measured peak corrects it. ``benchmarks/memory.py`` prints what is measured.
+    """
+
+    copies: float = 1.0
+    block: int = 0
+    each: int = 0
+
+    def bytes(self, workspace: int, elements: int, workers: int = 1) -> int:
+        """Bytes for a call with that ``workspace`` and that many ``elements`` to work through in blocks."""
+        return int(self.copies * workspace) + workers * min(elements, self.block) * self.each
+
+
+@dataclass(frozen=True, slots=True)
 class KernelSpec:
     """What a backend says of a kernel before loading it: enough to choose by.
 
@@ -60,9 +78,8 @@ class KernelSpec:
         worker and once with all.
     refuses : callable or None
         ``refuses(call)`` gives a sentence why this call cannot be served, or None.
-    workspace : callable or None
-        ``workspace(call, arm)`` gives the bytes beyond operands and result, where this kernel needs other than the
-        primitive's own model says.
+    memory, gpu_memory : MemoryModel
+        What it takes beyond operands and result, on the host and on a GPU; the same on both where only one is given.
     """
 
     primitive: str
@@ -72,7 +89,8 @@ class KernelSpec:
     differentiable: bool = False
     threads: bool = False
     refuses: Callable[[Call], str | None] | None = None
-    workspace: Callable[[Call, Arm], int] | None = None
+    memory: MemoryModel = MemoryModel()
+    gpu_memory: MemoryModel | None = None
 
 
 @dataclass(frozen=True, slots=True)

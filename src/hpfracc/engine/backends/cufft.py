@@ -1,9 +1,9 @@
-"""Bytes of a work area that cuFFT takes for a plan, asked from cuFFT itself; imports no library of arrays.
+"""Bytes of the work area that cuFFT takes for a plan, asked from cuFFT itself. Imports no array library.
 
-How much that is depends on lengths, batch and precision in ways that no simple rule tells: measured on an H200, between
-nothing and five times the transform. So cuFFT is asked, by a plan that allocates nothing and is destroyed at once, in
-0.2 to 3 ms; the first time for a kind of length in some 100 ms, for kernels are loaded then that the transform needs
-anyway. Small transforms, and those of a process that has no cuFFT yet, go by a rule.
+The size depends on lengths, batch and precision in ways that no simple rule tells: measured on an H200, between nothing
+and five times the transform. So cuFFT is asked, by a plan that allocates nothing and is destroyed at once. That takes
+0.2 to 3 ms; the first time for a kind of length some 100 ms, because kernels are loaded that the transform needs
+anyway. A rule stands in for small transforms, and where the process has not loaded cuFFT.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import logging
 import math
 import sys
 from collections import OrderedDict
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.numerics.lengths import power_of_two
+from hpfracc.engine.numerics.lengths import largest_factor, power_of_two
+from hpfracc.engine.primitives.base import Transform
 
-__all__ = ["LEAST_ASKED", "Layout", "scratch", "transform_kind", "work_area"]
+__all__ = ["LEAST_ASKED", "work_area", "work_bytes"]
 
 _LOG = logging.getLogger("hpfracc")
-#: Bytes of a transform from which on cuFFT is asked: work areas of smaller ones are no matter for a GPU.
+#: Bytes of a transform from which on cuFFT is asked: work areas of smaller ones do not matter on a GPU.
 LEAST_ASKED = 2**23
 #: Answers that are kept.
 _MOST_KEPT = 1024
@@ -59,29 +59,21 @@ _BY_DTYPE = {
     "complex128": ("Z2Z",) * 2,
 }
 
-#: How transforms lie: one behind the other; side by side; one behind the other with room for the other half of a
-#: spectrum of real numbers.
-Layout = Literal["rows", "columns", "whole"]
-_Key = tuple[str, tuple[int, ...], int, Layout]
+_Key = tuple[str, tuple[int, ...], int]
 
 
-def transform_kind(dtype: str, back: bool = False) -> str:
-    """The name that cuFFT has for a transform of signals of ``dtype``, or for the way ``back`` to them."""
-    return _BY_DTYPE[dtype][back]
-
-
-def scratch(kind: str, lengths: tuple[int, ...], batch: int, layout: Layout = "rows") -> int:
+def work_bytes(transform: Transform) -> int:
     """Bytes of the work area: as cuFFT says where it can be asked and the transform is large, else by a rule."""
-    points = math.prod(lengths)
-    if not points * batch:
+    kind = _BY_DTYPE[transform.dtype][transform.inverse]
+    # A plan takes up to three axes; more are transformed one group after another.
+    lengths, rows = transform.lengths[-3:], transform.rows * math.prod(transform.lengths[:-3])
+    if not math.prod(lengths) * rows:
         return 0
-    asked = None
-    if points * batch * _KINDS[kind].item // (1 if kind in ("C2C", "Z2Z") else 2) >= LEAST_ASKED:
-        asked = work_area(kind, lengths, batch, layout)
-    return _by_rule(kind, lengths, batch) if asked is None else asked
+    asked = work_area(kind, lengths, rows) if transform.nbytes >= LEAST_ASKED else None
+    return _by_rule(kind, lengths, rows) if asked is None else asked
 
 
-def work_area(kind: str, lengths: tuple[int, ...], batch: int, layout: Layout = "rows") -> int | None:
+def work_area(kind: str, lengths: tuple[int, ...], batch: int) -> int | None:
     """What cuFFT says of a plan of ``batch`` transforms; None where it cannot be asked. Never raises.
 
     Asked is the library that the process has loaded already, the first one where there are several. The plan is made
@@ -98,11 +90,8 @@ def work_area(kind: str, lengths: tuple[int, ...], batch: int, layout: Layout = 
         Points along the transformed axes, of the real side where one is real.
     batch : int
         How many of them are transformed at once.
-    layout : {'rows', 'columns', 'whole'}
-        Whether the transforms lie one behind the other, or side by side (``batch`` varies fastest), or one behind the
-        other with room for the whole spectrum of real numbers.
     """
-    return _CUFFT.work_area((kind, lengths, batch, layout))
+    return _CUFFT.work_area((kind, lengths, batch))
 
 
 class Cufft(Guarded):
@@ -132,17 +121,13 @@ class Cufft(Guarded):
                     self._kept.popitem(last=False)
             return found
 
-    def _ask(self, kind: str, lengths: tuple[int, ...], batch: int, layout: Layout) -> int | None:
+    def _ask(self, kind: str, lengths: tuple[int, ...], batch: int) -> int | None:
         library, driver = self._loaded("libcufft"), self._loaded("libcuda")
         if library is None or driver is None or not _has_context(driver):
             return None
         wide, rank = ctypes.c_longlong, len(lengths)
         points = (wide * rank)(*lengths)
-        place: tuple[Any, ...] = (None, wide(1), wide(0))
-        if layout == "columns":
-            place = (points, wide(batch), wide(1))
-        elif layout == "whole":
-            place = (points, wide(1), wide(math.prod(lengths)))
+        place = (None, wide(1), wide(0))  # one transform behind the other
         types, plan, size = _KINDS[kind], ctypes.c_int(0), ctypes.c_size_t(0)
         if library.cufftCreate(ctypes.byref(plan)):
             return None
@@ -209,7 +194,7 @@ def _by_rule(kind: str, lengths: tuple[int, ...], batch: int) -> int:
     spectrum = batch * (points // lengths[-1]) * (lengths[-1] // 2 + 1) * item if real else whole
     if len(lengths) > 1:
         return spectrum if points > _ONE_BLOCK else 0
-    if points > _ONE_PASS and _largest_factor(points) > _LARGEST_PRIME:
+    if points > _ONE_PASS and largest_factor(points) > _LARGEST_PRIME:
         # A convolution of at least twice as many points, with its two factors (Bluestein); of half of them where a
         # real transform of even length is a complex one of half that length.
         row = points // 2 if real and points % 2 == 0 else points
@@ -218,14 +203,3 @@ def _by_rule(kind: str, lengths: tuple[int, ...], batch: int) -> int:
         return whole
     in_one_pass = points <= _ONE_PASS and (not real or points == power_of_two(points))
     return 0 if in_one_pass else spectrum
-
-
-@lru_cache(maxsize=1024)
-def _largest_factor(number: int) -> int:
-    """The largest prime factor, or what is left when those up to the largest with passes of its own are out."""
-    largest = 1
-    for factor in range(2, _LARGEST_PRIME + 1):
-        while number % factor == 0:
-            number //= factor
-            largest = factor
-    return max(largest, number)

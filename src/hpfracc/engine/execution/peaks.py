@@ -1,47 +1,65 @@
-"""How much memory a call really took, seen without disturbing anyone: by the marks that were never reached before.
+"""Measures a call's peak memory from new high-water marks, without resetting counters.
 
-A process remembers the most memory it ever had, and so does a library's pool. Where a call leaves a new highest mark,
-that mark is the call's own; where it does not, nothing is known of it, and nothing is recorded.
+The system keeps a process's high-water mark, and a library that of its pool. A call that leaves a new one behind has
+set it; of any other call nothing is known, and nothing is recorded.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.forecast import LEAST_BYTES, forecasts
-from hpfracc.engine.memory.host import resident_bytes
-from hpfracc.engine.selection.candidates import forecast_key, modelled_bytes, stays_put
+from hpfracc.engine.memory.host import free_heap_bytes, resident_bytes
+from hpfracc.engine.selection.candidates import forecast_kind, modelled_bytes, stays_put
 from hpfracc.engine.selection.request import Request
 
 __all__ = ["Marks", "read_marks", "record_peak"]
 
-#: (bytes in use, the most so far)
-Marks = tuple[int, int]
-
-#: On the host everything else that the process does shows too: only calls well above that are looked at.
+#: On the host everything else that the process does is measured too: only calls well above that are looked at.
 _LEAST_ON_HOST = 4 * LEAST_BYTES
+#: Share of a call that the heap may hold free before it: what is taken from there is not measured. Arrays above the
+#: second size are never taken from glibc's heap (DEFAULT_MMAP_THRESHOLD_MAX).
+_MOST_FREE, _HEAP_ARRAY = 0.1, 2**25
+
+
+class Marks(NamedTuple):
+    """Bytes in use, the most so far, and bytes that the engine's pool has handed out a second time."""
+
+    used: int
+    peak: int
+    reused: int = 0
 
 
 def read_marks(request: Request, arm: Arm) -> Marks | None:
-    """The marks before a call, or None where they would say nothing."""
+    """The marks before a call, or None where it cannot be measured."""
     need = modelled_bytes(request.primitive, request.call, arm)
     if need < (_LEAST_ON_HOST if arm.on_host else LEAST_BYTES):
         return None
-    if not arm.on_host:
-        return registry.adapter(arm.backend).peak_bytes(arm.device)
     # JAX frees what a call is done with some time after it, in threads of its own.
-    return None if arm.backend == "jax" else resident_bytes()
+    if arm.on_host and (arm.backend == "jax" or _takes_from_heap(request.call.output_bytes, need)):
+        return None
+    return _read(arm)
+
+
+def _takes_from_heap(array: int, need: int) -> bool:
+    return array <= _HEAP_ARRAY and free_heap_bytes() > _MOST_FREE * need
+
+
+def _read(arm: Arm) -> Marks | None:
+    marks = resident_bytes() if arm.on_host else registry.adapter(arm.backend).peak_bytes(arm.device)
+    return None if marks is None else Marks(*marks, host_buffers.reused if arm.on_host else 0)
 
 
 def record_peak(request: Request, arm: Arm, before: Marks | None) -> None:
-    """Keep what a call took, if it left a new highest mark behind."""
-    if before is None:
+    """Keep the peak of a call that left a new high-water mark."""
+    after = None if before is None else _read(arm)
+    if before is None or after is None or after.peak <= before.peak:
         return
-    after = resident_bytes() if arm.on_host else registry.adapter(arm.backend).peak_bytes(arm.device)
-    if after is None or after[1] <= before[1]:
-        return
-    taken = after[1] - before[0]
+    taken = after.peak - before.used + after.reused - before.reused
     if stays_put(request.placement, arm):
         taken += request.call.input_bytes
     need = modelled_bytes(request.primitive, request.call, arm)
-    forecasts.observe(forecast_key(request.call, arm), need, taken, exact=not arm.on_host)
+    forecasts.observe(forecast_kind(request.call, arm), request.call.bucket, need, taken)

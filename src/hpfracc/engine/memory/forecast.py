@@ -1,32 +1,33 @@
-"""Predicted against actual: what each kind of call really took, and what that says of the next prediction.
+"""Predicted against measured peaks, and the correction that follows for the next prediction.
 
-A model says what a kernel allocates; a library may keep a plan, round up, or copy once more. So the highest memory that
-was seen during a call is kept beside what was predicted for it, and the next prediction for that kind of call is
-corrected by the worst of the recent ratios: too much costs a chunk more, too little costs the call.
+A kernel's model holds within a factor of 2. So the measured peak of a call is kept beside its prediction, and
+predictions for calls of that kind and about that size are multiplied by the largest of the recent ratios: predicting
+too much costs another chunk, predicting too little costs the call.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections import deque
-from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from hpfracc.engine.locks import Guarded
+from hpfracc.engine.workload import Bucket
 
-__all__ = ["LEAST_BYTES", "ForecastRow", "Forecasts", "forecasts"]
+__all__ = ["LEAST_BYTES", "ForecastRow", "Forecasts", "Kind", "forecasts"]
 
-#: Calls below this say nothing: what else the process does is as large.
+#: Calls below this are not measured: what else the process does is as large.
 LEAST_BYTES = 16 * 2**20
-#: Ratios kept for each kind of call.
+#: Ratios kept for each kind and size of call.
 _KEPT = 16
-#: Samples before a prediction is lowered; one is enough to raise it.
-_BEFORE_LOWERING = 3
 #: A correction beyond these is a disturbance, not a model's error.
 _LOWEST, _HIGHEST = 0.25, 8.0
-#: Closer to 1 than this a correction is not worth its rounding.
-_USUAL = 0.05
+#: How far apart two buckets may be, in powers of two, for one to stand for the other.
+_NEAR = 2
+
+#: Operation, kernel, device, and dtype with variant.
+Kind = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,75 +67,79 @@ class ForecastRow:
 
 
 class _Record:
-    __slots__ = ("corrected", "exact", "last", "ratios", "samples")
+    """The measurements of one kind of call."""
+
+    __slots__ = ("corrected", "errors", "last", "ratios", "samples")
 
     def __init__(self) -> None:
-        self.ratios: deque[float] = deque(maxlen=_KEPT)
+        #: Measured over predicted bytes, by size.
+        self.ratios: dict[Bucket, deque[float]] = {}
+        self.errors: deque[float] = deque(maxlen=_KEPT)
         self.corrected: deque[float] = deque(maxlen=_KEPT)
         self.samples = 0
-        self.exact = True
-        self.last = (0, 0)
+        self.last: tuple[int, int, Bucket] = (0, 0, (0, 0))
 
-    def correction(self) -> float:
-        if not self.ratios:
-            return 1.0
-        worst = max(self.ratios)
-        if worst < 1.0 and (not self.exact or len(self.ratios) < _BEFORE_LOWERING):
-            return 1.0
-        return 1.0 if abs(worst - 1.0) < _USUAL else min(_HIGHEST, max(_LOWEST, worst))
+    def correction(self, bucket: Bucket) -> float:
+        """Of the nearest size; sizes far from every measured one are only ever predicted higher."""
+        nearest = min(self.ratios, key=lambda other: (_distance(bucket, other), other))
+        if _distance(bucket, nearest) <= _NEAR:
+            worst = max(self.ratios[nearest])
+        else:
+            worst = max(1.0, *map(max, self.ratios.values()))
+        return min(_HIGHEST, max(_LOWEST, worst))
+
+
+def _distance(one: Bucket, other: Bucket) -> int:
+    return abs(one[0] - other[0]) + abs(one[1] - other[1])
 
 
 class Forecasts(Guarded):
-    """Predictions and what came of them, per kind of call; thread-safe."""
+    """Predictions and measured peaks by kind of call; thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._records: dict[Hashable, _Record] = {}
-        self._corrections: dict[Hashable, float] = {}
+        self._records: dict[Kind, _Record] = {}
 
-    def correction(self, key: Hashable) -> float:
-        """What a prediction for calls of this kind is multiplied by; 1 where nothing is known."""
-        return self._corrections.get(key, 1.0)
+    def correction(self, kind: Kind, bucket: Bucket) -> float:
+        """What a prediction for calls of this kind and size is multiplied by; 1 where nothing was measured."""
+        if kind not in self._records:
+            return 1.0
+        with self._lock:
+            return self._records[kind].correction(bucket) if kind in self._records else 1.0
 
-    def observe(self, key: tuple[str, str, str, str], predicted: int, actual: int, *, exact: bool = True) -> None:
-        """Keep what a call took; ``predicted`` is the model's own word, without a correction.
-
-        What is not ``exact`` (the resident memory of a process, where freed memory may be used again unseen) raises
-        later predictions and never lowers them.
-        """
+    def observe(self, kind: Kind, bucket: Bucket, predicted: int, actual: int) -> None:
+        """Keep the measured peak of a call; ``predicted`` is the model's figure, without a correction."""
         if predicted < LEAST_BYTES or actual <= 0:
             return
         with self._lock:
-            record = self._records.setdefault(key, _Record())
-            before = self.correction(key)
+            before = self.correction(kind, bucket)
+            record = self._records.setdefault(kind, _Record())
             record.samples += 1
-            record.last = (predicted, actual)
-            record.ratios.append(actual / predicted)
-            record.corrected.append(before * predicted / actual)
-            record.exact = record.exact and exact
-            self._corrections[key] = record.correction()
+            record.last = (predicted, actual, bucket)
+            record.ratios.setdefault(bucket, deque(maxlen=_KEPT)).append(actual / predicted)
+            record.errors.append(abs(predicted / actual - 1))
+            record.corrected.append(abs(before * predicted / actual - 1))
 
     def rows(self) -> list[ForecastRow]:
         """Every kind of call of which a peak is known."""
         with self._lock:
             return [
                 ForecastRow(
-                    *key,  # type: ignore[misc]
+                    *kind,
                     samples=record.samples,
                     predicted=record.last[0],
                     actual=record.last[1],
-                    error=statistics.median(abs(1 / ratio - 1) for ratio in record.ratios),
-                    corrected_error=statistics.median(abs(ratio - 1) for ratio in record.corrected),
-                    correction=self._corrections[key],
+                    error=statistics.median(record.errors),
+                    corrected_error=statistics.median(record.corrected),
+                    correction=record.correction(record.last[2]),
                 )
-                for key, record in self._records.items()
+                for kind, record in self._records.items()
             ]
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._records.clear()
-            self._corrections.clear()
 
 
 #: Those of this process.

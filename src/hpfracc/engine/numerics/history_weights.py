@@ -13,7 +13,7 @@ import numpy as np
 
 from hpfracc.engine.numerics.recurrence import Tools
 
-__all__ = ["KINDS", "block_of_weights", "distances", "largest_block", "mean_power", "output_blocks"]
+__all__ = ["KINDS", "block_of_weights", "distances", "mean_power", "output_blocks"]
 
 #: The kernels there are, with the parameters that follow times and signal.
 KINDS: dict[str, tuple[str, ...]] = {
@@ -37,12 +37,6 @@ def output_blocks(n: int, block: int, most: int) -> list[tuple[int, int]]:
 def _rows_from(low: int, block: int, most: int) -> int:
     """The most rows r from ``low`` on for which ``r (low + r)`` weights are a block."""
     return max(1, min(most, (math.isqrt(low * low + 4 * block) - low) // 2))
-
-
-def largest_block(n: int, block: int, most: int) -> tuple[int, int]:
-    """Weights of the largest of those blocks, and its outputs: the first, or one after it, has most of both."""
-    rows = min(n, _rows_from(0, block, most))
-    return max(n, min(rows * n, block)), rows
 
 
 def mean_power(xp: Any, a: Any, width: Any, p: Any, scaled: bool = False) -> Any:

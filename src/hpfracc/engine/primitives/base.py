@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ __all__ = [
     "Call",
     "Case",
     "Primitive",
+    "Transform",
     "dtype_of",
     "require_dtype",
     "reversed_view",
@@ -104,6 +105,28 @@ class Call:
         """Bytes of one element of the dtype in which the work is done."""
         return int(np.dtype(self.dtype).itemsize)
 
+    @property
+    def wide_itemsize(self) -> int:
+        """Bytes of one element in double precision."""
+        return 16 if self.dtype.startswith("complex") else 8
+
+
+class Transform(NamedTuple):
+    """Fourier transforms of one kind: points along the transformed axes, how many there are, dtype of the signal.
+
+    ``inverse`` says that the last one goes back to that dtype.
+    """
+
+    lengths: tuple[int, ...]
+    rows: int
+    dtype: str
+    inverse: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the signals."""
+        return math.prod(self.lengths) * self.rows * int(np.dtype(self.dtype).itemsize)
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -140,7 +163,18 @@ class Primitive(ABC):
 
     @abstractmethod
     def workspace(self, call: Call, algorithm: str) -> int:
-        """Bytes that ``algorithm`` needs beyond operands and result."""
+        """Bytes of the arrays that ``algorithm`` works in, counted once; a kernel holds some multiple of them.
+
+        See :class:`~hpfracc.engine.backends.base.MemoryModel`.
+        """
+
+    def block_elements(self, call: Call, algorithm: str) -> int:
+        """Elements that ``algorithm`` works through in blocks of a bounded size, such as weights that it makes."""
+        return 0
+
+    def transform(self, call: Call, algorithm: str) -> Transform | None:
+        """The largest Fourier transform of ``algorithm``: a GPU's library has a work area for it."""
+        return None
 
     @abstractmethod
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
@@ -167,7 +201,7 @@ class Primitive(ABC):
         raise NotImplementedError(f"{self.name} has no pieces to bring together")
 
     def memory(self, call: Call, algorithm: str) -> int:
-        """Bytes in all: operands, result and workspace."""
+        """Bytes in all: operands, result and one workspace."""
         return call.input_bytes + call.output_bytes + self.workspace(call, algorithm)
 
 

@@ -16,6 +16,7 @@ from hpfracc.engine.primitives.base import (
     Call,
     Case,
     Primitive,
+    Transform,
     reversed_view,
     samples,
     strided_view,
@@ -32,7 +33,7 @@ from hpfracc.engine.primitives.operands import (
 )
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["LEAST_BLOCK", "CausalConvolution", "around_bytes", "block_length", "fills_one_block"]
+__all__ = ["LEAST_BLOCK", "CausalConvolution", "block_length", "fills_one_block"]
 
 _TAKES = INEXACT | INTEGERS
 #: Shortest transform of a block: 2,048 doubles stay in a first-level cache.
@@ -51,12 +52,6 @@ def fills_one_block(call: Call) -> str | None:
     if call.length > step:
         return None
     return f"{call.length} points fit into one block of {step}, which fft transforms as a whole"
-
-
-def around_bytes(call: Call) -> int:
-    """What differences, and what starting weights add, take beside the sum: a signal each."""
-    rows = int(call.facts.get("differences", False)) + int(call.facts.get("starts", False))
-    return rows * call.batch * call.length * call.itemsize
 
 
 @final
@@ -116,7 +111,6 @@ class CausalConvolution(Primitive):
             facts={
                 "taps": min(rows[-1], length),
                 "weight_rows": elements(rows[:-1]),
-                "signal_rows": elements(points[:-1]),
                 "plain": starts is None and not differences,
                 "differences": bool(differences),
                 "starts": starts is not None,
@@ -152,30 +146,28 @@ class CausalConvolution(Primitive):
         return float(call.batch * size * math.log2(size))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """Padded spectra of signal and weights and the padded result; for a direct sum what one row hangs over.
+        """The padded rows of signal and weights, or the signal cut into blocks; for a direct sum the rows."""
+        transform = self.transform(call, algorithm)
+        if transform is None:
+            return call.output_bytes
+        return transform.nbytes + int(call.facts["weight_rows"]) * transform.lengths[0] * call.itemsize
 
-        Differences and what starting weights add take a signal each.
-        """
-        return around_bytes(call) + self._of_the_sum(call, algorithm)
-
-    def _of_the_sum(self, call: Call, algorithm: str) -> int:
-        n, item = call.length, call.itemsize
-        taps: int = call.facts["taps"]
-        weight_rows: int = call.facts["weight_rows"]
-        if not call.batch * n * taps:
-            return 0
+    def block_elements(self, call: Call, algorithm: str) -> int:
+        """Points of all blocks; for a direct sum the matrix of the weights."""
         if algorithm == "direct":
-            return (taps - 1 if call.batch == 1 else n + taps - 1) * item
+            return int(call.facts["weight_rows"]) * call.length**2
+        transform = self.transform(call, algorithm)
+        return 0 if transform is None else transform.lengths[0] * transform.rows
+
+    def transform(self, call: Call, algorithm: str) -> Transform | None:
+        """Of the padded rows, or of the blocks; a direct sum has none."""
+        n, taps = call.length, call.facts["taps"]
+        if algorithm == "direct" or not call.batch * n * taps:
+            return None
         if algorithm == "blocked":
             size = block_length(taps)
-            blocks = -(-n // (size - taps + 1))
-            # The signal cut into blocks, its spectra and the blocks of the result: the most, where all blocks are
-            # transformed together; a backend that takes them in groups needs less.
-            return (call.batch * blocks * (3 * size - taps + 1) + weight_rows * size) * item
-        # Half a spectrum of complex numbers takes as much as the row of real ones that it came from. A transform keeps
-        # a plan and a scratch row, which together take about one and a half rows more, in single precision half a row.
-        scratch = 3 if call.dtype in ("float64", "complex128") else 1
-        return (4 * call.batch + 2 * weight_rows + scratch) * fast_length(n + taps - 1) * item // 2
+            return Transform((size,), call.batch * -(-n // (size - taps + 1)), call.dtype, inverse=True)
+        return Transform((fast_length(n + taps - 1),), call.batch, call.dtype, inverse=True)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Rows; then time, where a piece needs the samples before it that the weights reach back to."""

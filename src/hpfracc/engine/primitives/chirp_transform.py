@@ -18,6 +18,7 @@ from hpfracc.engine.primitives.base import (
     Call,
     Case,
     Primitive,
+    Transform,
     reversed_view,
     samples,
     strided_view,
@@ -123,9 +124,13 @@ class ChirpTransform(Primitive):
         return float(call.batch * size * max(1.0, math.log2(size)))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """Padded spectra of rows and chirps, and the chirps while their phases are reduced, in double precision."""
-        size = transform_length(call.length, call.facts["points"])
-        return int(size * (2 * call.batch * dtype_bytes(call.facts["result"]) + 80 * max(1, call.facts["rate_rows"])))
+        """The padded rows, and the chirps in double precision."""
+        transform = self.transform(call, algorithm)
+        return transform.nbytes + 16 * transform.lengths[0] * max(1, int(call.facts["rate_rows"]))
+
+    def transform(self, call: Call, algorithm: str) -> Transform:
+        """Of the padded rows."""
+        return Transform((transform_length(call.length, call.facts["points"]),), call.batch, call.facts["result"])
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Rows."""

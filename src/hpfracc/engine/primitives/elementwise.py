@@ -58,7 +58,7 @@ class Elementwise(Primitive):
     operands = ("*",)
 
     def describe(self, *arrays: Any, expression: str, names: Sequence[str]) -> Call:
-        """Check formula and operands; ``facts``: ``steps``, bytes of ``temporaries`` and if ``reused``, ``result``."""
+        """Check formula and operands; ``facts``: ``steps``, bytes of ``temporaries``, ``result``."""
         formula = parse_expression(expression, names)
         if len(arrays) != len(formula.names):
             raise ShapeError(
@@ -80,8 +80,7 @@ class Elementwise(Primitive):
             output_bytes=size * dtype_bytes(result),
             facts={
                 "steps": formula.steps,
-                "temporaries": live_bytes(expression, formula.names, tuple(shapes), dtype, False),
-                "reused": live_bytes(expression, formula.names, tuple(shapes), dtype, True),
+                "temporaries": live_bytes(expression, formula.names, tuple(shapes), dtype),
                 "result": result,
             },
         )
@@ -103,10 +102,7 @@ class Elementwise(Primitive):
 
     def workspace(self, call: Call, algorithm: str) -> int:
         """Intermediate results: whole arrays, or nothing where the formula is evaluated piece by piece."""
-        if algorithm != "default":
-            return 0
-        temporaries: int = call.facts["temporaries"]
-        return max(0, temporaries - call.output_bytes)
+        return int(call.facts["temporaries"]) if algorithm == "default" else 0
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis, the longest first."""
@@ -168,17 +164,17 @@ class Elementwise(Primitive):
 
 
 @lru_cache(maxsize=1024)
-def live_bytes(expression: str, names: tuple[str, ...], shapes: tuple[Shape, ...], dtype: str, reuse: bool) -> int:
+def live_bytes(expression: str, names: tuple[str, ...], shapes: tuple[Shape, ...], dtype: str) -> int:
     """The most that is alive, the result among it; operands are the caller's.
 
     An operand of fewer elements, repeated along an axis, gives smaller intermediate results until it meets a larger
-    one. ``reuse`` says that an operator may write its result over an operand that nobody else holds, as NumPy does.
+    one. NumPy holds less: it writes a result over an operand that nobody else holds.
     """
     tree = parse_expression(expression, names).tree
-    return _live(tree, dict(zip(names, shapes, strict=True)), np.dtype(dtype), reuse)[0]
+    return _live(tree, dict(zip(names, shapes, strict=True)), np.dtype(dtype))[0]
 
 
-def _live(node: Node, shapes: dict[str, Shape], dtype: np.dtype, reuse: bool) -> tuple[int, int, Shape, bool]:
+def _live(node: Node, shapes: dict[str, Shape], dtype: np.dtype) -> tuple[int, int, Shape, bool]:
     """The most bytes so far, bytes of the result, its shape, and whether it is real."""
     if node.kind == "name":
         return 0, 0, shapes[str(node.value)], dtype.kind != "c"
@@ -187,7 +183,7 @@ def _live(node: Node, shapes: dict[str, Shape], dtype: np.dtype, reuse: bool) ->
     most = held = 0
     parts = []
     for argument in node.arguments:
-        part = _live(argument, shapes, dtype, reuse)
+        part = _live(argument, shapes, dtype)
         most = max(most, held + part[0])
         held += part[1]
         parts.append(part)
@@ -195,14 +191,6 @@ def _live(node: Node, shapes: dict[str, Shape], dtype: np.dtype, reuse: bool) ->
     real = all(part[3] for part in parts) or node.kind == "comparison" or node.value == "abs"
     each = 1 if node.kind == "comparison" else dtype.itemsize // 2 if real and dtype.kind == "c" else dtype.itemsize
     size = int(np.prod(shape, dtype=np.int64)) * each
-    over = reuse and _writes_over(node, size, [part[1] for part in parts])
-    # Without that, a number divided by an array is made in two steps, as PyTorch does: its reciprocal, then a product.
-    steps = 2 if not reuse and node.value == "/" and node.arguments[0].kind == "number" else 1
-    return max(most, held + (0 if over else steps * size)), size, shape, real
-
-
-def _writes_over(node: Node, size: int, parts: list[int]) -> bool:
-    """Whether NumPy writes the result of this operator into an operand: the left one, or either where it commutes."""
-    if node.kind != "operator" or node.value not in ("+", "-", "*", "/"):
-        return False
-    return parts[0] == size or (node.value in "+*" and parts[-1] == size)
+    # A number divided by an array is made in two steps by PyTorch: its reciprocal, then a product.
+    steps = 2 if node.value == "/" and node.arguments[0].kind == "number" else 1
+    return max(most, held + steps * size), size, shape, real

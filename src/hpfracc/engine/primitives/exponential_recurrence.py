@@ -126,10 +126,9 @@ class ExponentialRecurrence(Primitive):
         return float((call.batch + exponentials) * call.length * max(1, call.facts["terms"]))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """A copy of the signal in double precision, and its values in stretches with the states of each."""
-        wide = 16 if call.dtype.startswith("complex") else 8
-        terms: int = call.facts["terms"]
-        return call.batch * (3 * call.length + 3 * terms * (1 + call.length // 128)) * wide
+        """The signal in double precision, and a state for each term of each stretch of 128 points."""
+        states: int = call.facts["terms"] * (1 + call.length // 128)
+        return call.batch * (call.length + states) * call.wide_itemsize
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Rows of the signal and their states."""

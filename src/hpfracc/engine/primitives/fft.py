@@ -16,6 +16,7 @@ from hpfracc.engine.primitives.base import (
     Call,
     Case,
     Primitive,
+    Transform,
     reversed_view,
     samples,
     strided_view,
@@ -108,15 +109,20 @@ class FourierTransform(Primitive):
         return float(call.batch * call.length * max(1.0, math.log2(max(1, call.length))))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """A copy of ``x``, padded or cut where ``n`` asks for that, which NumPy's own does row by row."""
-        given: int = call.facts["given"]
-        if algorithm == "pocketfft":
-            # Twice, for its plan is made anew by every call; of several complex rows the heap keeps one more.
-            several = call.batch > 1 and call.dtype.startswith("complex")
-            return (3 if several else 2) * row_scratch(call.length, call.dtype)
-        wanted: int = call.facts["frequencies"] if call.facts["kind"] == "irfft" else call.length
-        rough = row_scratch(call.length, call.dtype)
-        return rough + (0 if given == wanted else call.batch * wanted * call.itemsize)
+        """A copy of ``x`` where it is padded, cut, made complex or overwritten; and scratch of a row."""
+        facts = call.facts
+        wanted: int = facts["frequencies"] if facts["kind"] == "irfft" else call.length
+        widened = facts["kind"] in ("fft", "ifft") and facts["result"] != call.dtype
+        copied = facts["given"] != wanted or facts["kind"] == "irfft" or widened
+        rows = call.batch * wanted * call.itemsize if copied and algorithm != "pocketfft" else 0
+        return rows + row_scratch(call.length, call.dtype)
+
+    def transform(self, call: Call, algorithm: str) -> Transform | None:
+        """The call itself."""
+        if not call.batch * call.length:
+            return None
+        real = call.facts["kind"] == "irfft"
+        return Transform((call.length,), call.batch, call.facts["result"] if real else call.dtype, inverse=real)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis but the one that is transformed, the longest first."""

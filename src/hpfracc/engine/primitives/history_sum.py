@@ -112,9 +112,12 @@ class HistorySum(Primitive):
         return float((call.batch + 10) * call.length**2 / 2)
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """The signal in double precision, and a block of weights with what they are made of."""
-        wide = 16 if call.dtype.startswith("complex") else 8
-        return call.batch * call.length * wide + max(call.length, min(call.length**2, 1 << 16)) * 58
+        """The signal in double precision."""
+        return call.batch * call.length * call.wide_itemsize
+
+    def block_elements(self, call: Call, algorithm: str) -> int:
+        """A weight for each pair of points."""
+        return call.length * (call.length + 1) // 2
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Rows of the signal."""

@@ -63,8 +63,12 @@ class MittagLeffler(Primitive):
         return float(call.length * (1 + call.facts["order"]))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """A copy of operand and result in double precision, indices, and the fractions of one block."""
-        return call.length * 40 + (1 << 22)
+        """The points in double precision."""
+        return call.length * call.wide_itemsize
+
+    def block_elements(self, call: Call, algorithm: str) -> int:
+        """Points: each takes some fifty fractions."""
+        return call.length
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis, the longest first."""

@@ -97,9 +97,11 @@ class Reduction(Primitive):
 
     def workspace(self, call: Call, algorithm: str) -> int:
         """The squares of a norm along axes that do not lie together; nothing otherwise."""
-        if call.facts["kind"] == "norm" and not call.facts["trailing"]:
-            return call.batch * call.length * dtype_bytes(call.facts["result"])
-        return 0
+        return 0 if call.facts["trailing"] else self.block_elements(call, algorithm) * call.itemsize
+
+    def block_elements(self, call: Call, algorithm: str) -> int:
+        """The squares of a norm."""
+        return call.batch * call.length if call.facts["kind"] == "norm" else 0
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Axes that stay, the longest first; then those that go, whose parts are reduced once more."""

@@ -17,6 +17,7 @@ from hpfracc.engine.primitives.base import (
     Call,
     Case,
     Primitive,
+    Transform,
     reversed_view,
     samples,
     strided_view,
@@ -114,7 +115,7 @@ class SpectralMultiply(Primitive):
     def describe(
         self, symbol: Any, signal: Any, *, axes: Any = -1, kinds: Any = "fft", real: bool | None = None
     ) -> Call:
-        """Check both operands; ``facts``: ``waves``, ``turns``, ``real`` (the result), ``fits``, ``spectrum_bytes``."""
+        """Check both operands; ``facts``: ``waves``, ``turns``, ``real`` (the result), ``spectrum_bytes``."""
         factor = read_dtype(self.name, "symbol", symbol, _TAKES)
         sampled = read_dtype(self.name, "signal", signal, _TAKES)
         dtype = sampled if sampled in INEXACT else "float64"
@@ -154,7 +155,6 @@ class SpectralMultiply(Primitive):
                 "waves": plan.waves,
                 "turns": plan.turns,
                 "real": is_real,
-                "fits": size == elements(points),
                 "spectrum_bytes": self._spectrum_bytes(plan, points, dtype),
             },
         )
@@ -196,18 +196,25 @@ class SpectralMultiply(Primitive):
         return float(call.batch * call.length * max(1.0, math.log2(max(1, call.length))))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """The spectrum, where it cannot become the result; those of cosines made of Fourier transforms, at the most."""
-        if not call.batch * call.length:
+        """The spectrum, or the result where that is larger; twice that for cosines by Fourier transforms.
+
+        SciPy transforms in place what is complex or a cosine.
+        """
+        if not call.length:
             return 0
-        spectrum: int = call.facts["spectrum_bytes"]
-        # What a symbol with more rows than the signal multiplies is not its own place.
-        product = 0 if call.facts["fits"] else call.output_bytes
+        waves, turns, spectrum = call.facts["waves"], call.facts["turns"], int(call.facts["spectrum_bytes"])
         if algorithm == "scipy":
-            turns, real = len(call.facts["turns"]), call.facts["real"]
-            rough = 2 * row_scratch(call.length, call.dtype) if turns == 1 and not call.facts["waves"] else 0
-            # The way back to real numbers over several axes begins with a copy.
-            return product + rough + (min(2, turns) * spectrum if real else 0)
-        return product + spectrum + (4 * call.output_bytes if call.facts["waves"] else 0)
+            rows = row_scratch(call.length, call.dtype) if len(turns) == 1 and not waves else 0
+            return rows + (spectrum if turns and call.facts["real"] else 0)
+        return (2 if waves else 1) * max(spectrum, call.output_bytes)
+
+    def transform(self, call: Call, algorithm: str) -> Transform | None:
+        """Along all Fourier axes at once."""
+        turns = call.facts["turns"]
+        if not turns or not call.batch * call.length:
+            return None
+        lengths = tuple(call.shape[axis] for axis in turns)
+        return Transform(lengths, math.prod(call.shape) // math.prod(lengths), call.dtype, inverse=True)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis that is not transformed, the longest first."""

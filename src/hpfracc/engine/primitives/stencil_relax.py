@@ -120,17 +120,13 @@ class StencilRelax(Primitive):
         return steps
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """Copies with ghosts and trial values; or places, a queue, and for SciPy the edges as a sparse matrix."""
-        sides = call.facts["lattice"]
-        padded = math.prod(side + 2 for side in sides) if call.length else 0
-        costs = padded * (call.facts["steps"] // 2 if call.facts["edges"] else 1)
-        if algorithm == "relax":
-            given = call.length * (call.facts["steps"] // 2 if call.facts["edges"] else 1)
-            ghosts = costs if call.facts["edges"] else 0
-            return (call.batch * (2 * call.length + padded) + given + ghosts) * call.itemsize + call.batch * call.length
+        """Maps and costs; a list of points for each map; or for SciPy all steps as a sparse matrix."""
+        steps: int = call.facts["steps"]
         if algorithm == "csgraph":
-            return int(call.facts["steps"]) * call.length * 72  # steps are numbered and measured in 64 bits
-        return costs * call.itemsize + padded * (2 * call.itemsize + 12)
+            return steps * call.length * 72  # steps are numbered and measured in 64 bits
+        if algorithm == "frontier":
+            return call.batch * call.length * 8
+        return (call.batch + (steps if call.facts["edges"] else 1)) * call.length * call.itemsize
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Maps."""

@@ -17,6 +17,7 @@ from hpfracc.engine.primitives.base import (
     Call,
     Case,
     Primitive,
+    Transform,
     reversed_view,
     samples,
     strided_view,
@@ -135,19 +136,22 @@ class ToeplitzApply(Primitive):
         return float(call.batch * size * math.log2(max(2, size)))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """Padded spectra of weights and signal, and the padded result; for a direct sum one row and what hangs over."""
-        taps: int = call.facts["taps"]
-        weight_rows: int = call.facts["weight_rows"]
-        if not call.batch * call.length * taps:
-            return 0
-        if algorithm == "direct":
-            return (2 * call.length + 6 * taps) * call.itemsize
-        size = math.prod(padded_sizes(call.facts["points"], call.facts["used"]))
-        if call.dtype.startswith("complex"):
-            return (call.batch + weight_rows) * size * call.itemsize
-        # Half a spectrum of complex numbers takes as much as the row of real ones that it came from; that of the
-        # weights is real, and the result is cut out of its row once the spectrum is gone.
-        return (2 * call.batch * size + weight_rows * size // 2) * call.itemsize - call.output_bytes
+        """The padded rows of signal and weights; for a direct sum the rows."""
+        transform = self.transform(call, algorithm)
+        if transform is None:
+            return call.output_bytes
+        return transform.nbytes + int(call.facts["weight_rows"]) * math.prod(transform.lengths) * call.itemsize
+
+    def block_elements(self, call: Call, algorithm: str) -> int:
+        """The matrix of a direct sum."""
+        return int(call.facts["weight_rows"]) * call.length**2 if algorithm == "direct" else 0
+
+    def transform(self, call: Call, algorithm: str) -> Transform | None:
+        """Of the padded rows; a direct sum has none."""
+        if algorithm == "direct" or not call.batch * call.length * call.facts["taps"]:
+            return None
+        sizes = padded_sizes(call.facts["points"], call.facts["used"])
+        return Transform(sizes, call.batch, call.dtype, inverse=True)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis that is not summed along, the longest first."""

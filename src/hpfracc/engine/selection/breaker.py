@@ -1,4 +1,4 @@
-"""Arms that failed are left alone for a while, and given another chance later."""
+"""A circuit breaker: arms that failed are not used for a while, then probed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hpfracc.engine.locks import Guarded
 
 __all__ = ["CircuitBreaker"]
 
-#: Seconds an arm rests after its first failure; twice as long after each further one, up to the longest.
+#: Seconds for which an arm is not used after its first failure; doubled by each further one, up to the longest.
 _FIRST_REST, _LONGEST_REST = 1.0, 600.0
-#: Seconds in which half of what an out-of-memory taught is forgotten: memory comes and goes.
+#: Seconds in which the byte ceiling of an out-of-memory error doubles: memory comes and goes.
 _FADE = 60.0
-#: A ceiling this many times higher than where memory ran out is none.
+#: A ceiling that has grown by this factor is dropped.
 _FORGOTTEN = 4.0
 
 
@@ -26,7 +26,7 @@ class _Trouble:
 
 
 class CircuitBreaker(Guarded):
-    """Remembers failures per key, unsupported kinds of work, and how many bytes were too many. Thread-safe.
+    """Remembers failures, unsupported kinds of work, and byte ceilings. Thread-safe.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ class CircuitBreaker(Guarded):
         self._ceilings: dict[str, tuple[int, float]] = {}
 
     def allows(self, key: Hashable) -> str | None:
-        """None if the arm may be tried, else a sentence why not.
+        """None if the arm may be used, else the reason why not.
 
-        After its rest it may be tried again, on probation: a success clears it, a failure doubles its rest.
+        After its rest the arm is half-open: a success closes the breaker, a failure doubles the rest.
         """
         trouble = self._troubles.get(key)
         if trouble is None:
@@ -56,7 +56,7 @@ class CircuitBreaker(Guarded):
         return f"failed {times}, last with {trouble.error}; tried again in {rest:.0f} s"
 
     def failure(self, key: Hashable, error: str) -> None:
-        """Note a failure: the arm rests, longer each time. Calls that were under way already count as one."""
+        """Note a failure: the arm rests, longer each time. Failures of concurrent calls count as one."""
         with self._lock:
             before = self._troubles.get(key)
             if before is not None and before.until > self._clock():
@@ -67,29 +67,29 @@ class CircuitBreaker(Guarded):
             self._troubles[key] = _Trouble(failures, self._clock() + rest, error)
 
     def success(self, key: Hashable) -> None:
-        """The probe went well: the slate is clean."""
+        """Note a success: earlier failures are forgotten."""
         if key in self._troubles:
             with self._lock:
                 self._troubles.pop(key, None)
 
     def unsupported(self, key: Hashable, error: str) -> None:
-        """Note that a kind of work is beyond an arm, for good."""
+        """Note that an arm does not support a kind of work."""
         with self._lock:
             self._unsupported[key] = error
 
     def masked(self, key: Hashable) -> str | None:
-        """Why a kind of work is beyond an arm, or None."""
+        """Why an arm does not support a kind of work, or None."""
         error = self._unsupported.get(key)
         return None if error is None else f"does not support this ({error})"
 
     def exhausted(self, device: str, need: int) -> None:
-        """Note that ``need`` bytes were more than ``device`` had."""
+        """Note that ``device`` ran out of memory at ``need`` bytes."""
         with self._lock:
             known = self.ceiling(device)
             self._ceilings[device] = (need if known is None else min(known, need), self._clock())
 
     def ceiling(self, device: str) -> int | None:
-        """Bytes from which on ``device`` must be expected to run out; rises with time and is then forgotten."""
+        """Bytes at which ``device`` is expected to run out of memory; grows with time, then None."""
         known = self._ceilings.get(device)
         if known is None:
             return None

@@ -1,4 +1,4 @@
-"""Masks first: every arm that could do the work, and for every other one the reason why it cannot."""
+"""The arms that could serve a call; for every other arm, the reason why it cannot."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from hpfracc._config import Settings
 from hpfracc._environment import BACKENDS
-from hpfracc.engine.backends import registry
+from hpfracc.engine.backends import cufft, registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.budget import HOST, fits, get_budget
-from hpfracc.engine.memory.forecast import forecasts
+from hpfracc.engine.memory.forecast import Kind, forecasts
 from hpfracc.engine.memory.host import thread_bytes
 from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.primitives.base import Call, Primitive
@@ -23,7 +23,7 @@ __all__ = [
     "HOST_SHARE",
     "NEGLIGIBLE_BYTES",
     "Request",
-    "forecast_key",
+    "forecast_kind",
     "fresh_bytes",
     "is_memory_refusal",
     "masked",
@@ -38,31 +38,34 @@ __all__ = [
 
 
 def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
-    """Operands, result and workspace, as the model says."""
-    own = arm.spec.workspace
-    workspace = primitive.workspace(call, arm.algorithm) if own is None else own(call, arm)
-    return call.input_bytes + call.output_bytes + workspace
+    """Bytes of operands, result and workspace, by the kernel's model; on a GPU with cuFFT's work area."""
+    spec, algorithm = arm.spec, arm.algorithm
+    model = spec.memory if arm.on_host or spec.gpu_memory is None else spec.gpu_memory
+    workspace, elements = primitive.workspace(call, algorithm), primitive.block_elements(call, algorithm)
+    size = call.input_bytes + call.output_bytes + model.bytes(workspace, elements, arm.workers)
+    transform = None if arm.on_host else primitive.transform(call, algorithm)
+    return size if transform is None else size + cufft.work_bytes(transform)
 
 
-def forecast_key(call: Call, arm: Arm) -> tuple[str, str, str, str]:
-    """What calls have in common whose predictions err alike."""
+def forecast_kind(call: Call, arm: Arm) -> Kind:
+    """The kind of calls whose predictions are off by about the same factor."""
     variant = call.facts.get("kind", "")
     kind = f"{call.dtype} {variant}" if variant else call.dtype
     return call.operation, f"{arm.backend}:{arm.algorithm}", "cpu" if arm.on_host else "cuda", kind
 
 
 def predicted_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
-    """Bytes in all, corrected by what earlier calls of this kind took."""
+    """Modelled bytes, corrected by the measured peaks of earlier calls of this kind."""
     need = modelled_bytes(primitive, call, arm)
-    factor = forecasts.correction(forecast_key(call, arm))
+    factor = forecasts.correction(forecast_kind(call, arm), call.bucket)
     return need if factor == 1.0 else int(need * factor)
 
 
 def starting_bytes(arm: Arm, requested: bool) -> int:
-    """What an arm takes of the host before its first call: a library that is not imported yet, threads to be started.
+    """Host memory that an arm takes before its first call: importing its library, and starting threads.
 
-    A library that was asked for is imported whatever it takes. Stacks of threads count only under a ``ulimit`` of the
-    process, of which they take their whole length.
+    The import of a library that was asked for is not counted: it happens in any case. Thread stacks count only under a
+    ``ulimit`` of the process, which they use up in full.
     """
     library = 0 if requested or registry.is_loaded(arm.backend) else registry.adapter(arm.backend).import_bytes
     missing = arm.workers - 1 - started_workers()
@@ -70,22 +73,22 @@ def starting_bytes(arm: Arm, requested: bool) -> int:
 
 
 def fresh_bytes(need: int, call: Call, stays: bool) -> int:
-    """What of ``need`` is not there yet: operands that stay where they are take nothing more."""
+    """The part of ``need`` that is not allocated yet: all but the operands, where they ``stay``."""
     return max(call.output_bytes, need - call.input_bytes) if stays else need
 
 
-#: Below this nothing is asked about memory: a call that small cannot be what fills it.
+#: Calls that need less are not checked against free memory.
 NEGLIGIBLE_BYTES = 2**20
-#: Share of the host's free memory that one call may take: the rest of the process goes on living.
+#: Share of the host's free memory that one call may take.
 HOST_SHARE = 0.9
 
 
 def masked(
     request: Request, breaker: CircuitBreaker, *, disturb: bool = False
 ) -> Iterator[tuple[Arm, str | None, int]]:
-    """Every arm with the sentence that refuses it, or None, and the bytes it would need.
+    """Every arm with the reason why it is refused, or None, and the bytes it would need.
 
-    ``disturb`` offers arms that rest after a failure, too: for a call that nothing else can serve.
+    ``disturb`` also offers arms whose circuit breaker is open, for a call that no other arm can serve.
     """
     call, primitive = request.call, request.primitive
     for arm in registry.arms(call.operation):
@@ -94,7 +97,7 @@ def masked(
 
 
 def refusals(operation: str) -> Iterator[Candidate]:
-    """A row for each backend that offers no arm at all: not installed, or no kernel for this operation."""
+    """A row for each backend without an arm: not installed, or without a kernel for this operation."""
     for name in BACKENDS:
         why = registry.unavailable(name)
         if why is None and not registry.specs(operation, name):
@@ -155,17 +158,17 @@ def _pin_refusal(placement: Placement, arm: Arm) -> str | None:
 
 
 def memory_place(arm: Arm) -> str:
-    """Whose memory ran out when this arm did: a device's is one for all; on the host another arm may need less."""
+    """The key of a byte ceiling: a device, for all its arms; on the host an arm, since another may need less."""
     return arm.name if arm.on_host else arm.device
 
 
 def is_memory_refusal(refused: str | None) -> bool:
-    """Whether an arm was refused for want of memory alone."""
+    """Whether an arm was refused only because memory is short."""
     return refused is not None and refused.startswith("needs ")
 
 
 def memory_share(settings: Settings, arm: Arm) -> float:
-    """The share of what is free that one call may take."""
+    """Share of the free memory that one call may take."""
     return HOST_SHARE if arm.on_host else settings.gpu_memory_limit
 
 
@@ -196,7 +199,7 @@ def _memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreak
     if not fits(fresh, free, share):
         return f"needs {_mib(fresh)}; {share:.0%} of {_mib(free or 0)} are free on {arm.device}"
     if starting and not fits(fresh + starting, free, share):
-        # No smaller call would make room for that, so it is no want of memory that cutting could help.
+        # A smaller call would need as much, so this is not a shortage that working in chunks could help.
         return (
             f"its threads or library would take {_mib(starting)} to start; {_mib(free or 0)} are free on {arm.device}"
         )

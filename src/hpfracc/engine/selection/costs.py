@@ -1,4 +1,4 @@
-"""What a call of each arm will take: calibrated knots, corrected by what was measured in its size bucket."""
+"""Predicted times: calibrated knots, corrected by the times measured in a size bucket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CostEstimate", "CostModel", "Drift", "Fact", "Option", "Scored"]
 
 Source = Literal["samples", "knots", "prior", "none"]
 
-#: TimeSamples that weigh as much as the curve itself: a calibrated knot was measured here, a packaged prior was not.
+#: The weight of the curve, in samples: a calibrated knot was measured on this machine, a packaged prior was not.
 _KNOT_WEIGHT = 0.5
 _PRIOR_WEIGHT = 0.1
 #: Standard deviation of the log at a knot, and how it grows per doubling of the work towards the next and beyond the
@@ -26,9 +26,9 @@ _PRIOR_WEIGHT = 0.1
 _KNOT_SIGMA, _KNOT_SIGMA_PER_DOUBLING = 0.15, 0.05
 _BEYOND_SIGMA_PER_DOUBLING = 0.15
 _PRIOR_SIGMA = 0.7
-#: The same where only samples of other sizes are known.
+#: The same where only samples of other sizes exist.
 _NEIGHBOUR_SIGMA, _NEIGHBOUR_SIGMA_PER_DOUBLING = 0.3, 0.2
-#: How far (log work) a surprise in one bucket speaks for its neighbours.
+#: How far (log work) the deviation of one bucket from its curve carries over to its neighbours.
 _REACH = math.log(16.0)
 #: Estimates remembered per key.
 _CACHED = 256
@@ -45,13 +45,13 @@ class CostEstimate(NamedTuple):
     low, high : float
         One standard deviation to either side.
     samples : int
-        Times seen in this bucket.
+        Times measured in this bucket.
     source : {"samples", "knots", "prior", "none"}
-        Where it comes from; ``"samples"`` with ``samples=0`` are those of other sizes.
+        Its origin; ``"samples"`` with ``samples=0`` are those of other sizes.
     erratic : bool
-        Whether the times seen here differ so much that more must be seen to judge.
+        Whether the times measured here vary so much that more are needed.
     curve : float
-        What the knots alone say; ``nan`` without knots.
+        The prediction of the knots alone; ``nan`` without knots.
     """
 
     seconds: float
@@ -67,7 +67,7 @@ _NOTHING = CostEstimate(math.nan, 0.0, math.inf, 0, "none")
 
 
 class Fact(NamedTuple):
-    """One thing the model knows, to be kept and loaded again.
+    """One thing the model knows, to be saved and loaded.
 
     ``kind`` is ``"knot"``, ``"prior"``, ``"sample"`` (then ``place`` is its bucket) or ``"compile"`` (then ``place`` is
     its compile key, and ``x`` may be None).
@@ -81,7 +81,7 @@ class Fact(NamedTuple):
 
 
 class _Entry:
-    """All that is known of one key."""
+    """Everything known of one key."""
 
     __slots__ = ("buckets", "cache", "calibrated", "curve", "neighbours", "prior")
 
@@ -95,7 +95,7 @@ class _Entry:
         self.cache: dict[tuple[Hashable, float, float], CostEstimate] = {}
 
     def base(self, x: float) -> float:
-        """What samples are compared with: the curve, or time in step with work where there is none."""
+        """The baseline of samples: the curve, or time proportional to work where there is none."""
         return self.curve.at(x) if self.curve is not None else x
 
     def forget_derived(self) -> None:
@@ -142,7 +142,7 @@ class CostModel(Guarded):
             entry.forget_derived()
 
     def observe(self, key: Hashable, bucket: Hashable, x: float, seconds: float) -> Drift:
-        """Take a measured run time; :data:`Drift.CONFIRMED` tells that older ones disagreed and were dropped."""
+        """Learn a measured run time; :data:`Drift.CONFIRMED`: older times disagreed and were dropped."""
         check_seconds(seconds)
         with self._lock:
             entry = self._entry(key)
@@ -156,8 +156,8 @@ class CostModel(Guarded):
     def estimate(self, key: Hashable, bucket: Hashable, x: float, extra: float = 0.0) -> CostEstimate:
         """Predict the run time of ``key`` at work ``x`` in ``bucket``.
 
-        ``extra`` seconds are added to what the knots say, never to what was measured: transfers that the knots leave
-        out.
+        ``extra`` seconds (of transfers that the knots leave out) are added to the prediction of the knots, never to
+        measured times.
         """
         entry = self._entries.get(key)
         if entry is None:
@@ -173,7 +173,7 @@ class CostModel(Guarded):
         return known
 
     def facts(self) -> Iterator[Fact]:
-        """Everything known, as of now; :meth:`load` takes it back. TimeSamples come oldest first."""
+        """Everything known now, for :meth:`load`. Samples come oldest first."""
         with self._lock:
             found: list[Fact] = []
             for key, entry in self._entries.items():
@@ -186,7 +186,7 @@ class CostModel(Guarded):
         return iter(found)
 
     def load(self, facts: Iterable[Fact]) -> None:
-        """Learn ``facts`` from elsewhere; compile times are known then, but not paid."""
+        """Learn ``facts``; compile times are then known, but still to be paid."""
         with self._lock:
             for kind, key, place, x, seconds in facts:
                 if kind == "compile":
@@ -243,7 +243,7 @@ class CostModel(Guarded):
         return _estimate(entry.neighbours.at(x), sigma, None, "samples")
 
     def _nearby(self, entry: _Entry, curve: Curve, x: float) -> float:
-        """The surprise of the nearest bucket with samples, fading with the distance; nothing where a knot is near."""
+        """The deviation of the nearest bucket with samples, fading with distance; 0 at a knot."""
         nearest, surprise = math.inf, 0.0
         for ring in entry.buckets.values():
             distance = abs(_middle(ring) - x)
@@ -261,7 +261,7 @@ def _estimate(
 
 
 def _with_breakout(found: CostEstimate, samples: TimeSamples, base: float) -> CostEstimate:
-    """The estimate with its lower bound down to a last time that broke out of the usual ones: it may be news."""
+    """The estimate, with its lower bound extended to a last time below the usual ones: the arm may be faster now."""
     low = samples.recent_low
     return found if low is None else found._replace(low=min(found.low, math.exp(low + base)))
 
@@ -279,7 +279,7 @@ class Option:
     arm : str
         Its name.
     key : Hashable
-        What its times are kept under in the cost model.
+        The key of its times in the cost model.
     x : float
         The work of this call.
     transfer : float
@@ -290,9 +290,9 @@ class Option:
     compile_key : Hashable or None
         Names the compilation this call needs; options with equal compile keys share it. None: nothing to compile.
     startup : float
-        Seconds to import the library, 0 if it is loaded.
+        Seconds to import the library; 0 if it is loaded.
     library : str or None
-        Whose import ``startup`` is; the part of ``arm`` before the colon where not given.
+        The library that ``startup`` imports; by default the part of ``arm`` before the colon.
     """
 
     arm: str
@@ -306,25 +306,25 @@ class Option:
 
     @property
     def owner(self) -> str:
-        """Whose import ``startup`` is."""
+        """The library that ``startup`` imports."""
         return self.library if self.library is not None else self.arm.partition(":")[0]
 
     @property
     def on_host(self) -> bool:
-        """Whether the arm's name says no other place."""
+        """Whether the arm runs on the host."""
         _, _, device = self.arm.partition("@")
         return device.startswith("cpu") or not device
 
     @property
     def extra(self) -> float:
-        """Seconds to add to what the knots of ``key`` say."""
+        """Seconds to add to the prediction of the knots."""
         return 0.0 if self.includes_transfer else self.transfer
 
 
 class Scored(NamedTuple):
-    """An option with its estimate, its predicted seconds a call (``nan``: unknown), and those before its first one.
+    """An option with its estimate and its predicted seconds a call (``nan``: unknown).
 
-    ``compile`` are the seconds of compiling and importing that are still to come.
+    ``compile`` is the time still needed for compiling and importing before the first call.
     """
 
     option: Option

@@ -1,6 +1,6 @@
-"""Time against work, straight between knots on log-log paper.
+"""Time as a function of work: linear interpolation between knots in log-log coordinates.
 
-A fitted ``a + b * n**c`` makes twice as many wrong choices: caches and threads bend the curve.
+A fitted ``a + b * n**c`` makes twice as many wrong choices, because caches and threads bend the curve.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["Curve", "check_seconds", "extended", "log_seconds", "log_work"]
 
-#: Beyond the outermost knots the slope is kept within these: time does not fall as work grows, and grows little faster
-#: than it; below the first knot a steep slope would promise microseconds that no call can have.
+#: Limits of the slope beyond the outermost knots: time does not fall as work grows, and hardly grows faster than work.
+#: Below the first knot a steep slope would predict times that no call can reach.
 _RIGHT_SLOPES = (0.0, 1.5)
 _LEFT_SLOPES = (0.0, 1.0)
-#: An outer slope is read over at least this span of work (natural log), and mixed with a slope of 1 over as much: two
-#: knots close together and a little noise would give any slope at all.
+#: An outer slope is taken over at least this span of work (natural log), and averaged with a slope of 1 over as much:
+#: two knots close together and a little noise could give any slope.
 _SPAN = math.log(4.0)
 #: No clock resolves less.
 _TICK = 1e-9
@@ -46,7 +46,7 @@ class Curve:
     Parameters
     ----------
     points : iterable of (log work, log seconds)
-        Knots, at least one; the last one given for a place counts.
+        Knots, at least one; of several at one work, the last counts.
     """
 
     __slots__ = ("_left", "_right", "_xs", "_ys")
@@ -81,7 +81,7 @@ class Curve:
         return y0 + (ys[right] - y0) * (x - x0) / (xs[right] - x0)
 
     def distance(self, x: float) -> float:
-        """How far ``x`` lies from the nearest knot, in log work."""
+        """Distance of ``x`` from the nearest knot, in log work."""
         xs = self._xs
         right = bisect_right(xs, x)
         if right == 0:
@@ -91,12 +91,12 @@ class Curve:
         return min(x - xs[right - 1], xs[right] - x)
 
     def beyond(self, x: float) -> float:
-        """How far ``x`` lies beyond the outermost knots, in log work; 0 between them."""
+        """Distance of ``x`` beyond the outermost knots, in log work; 0 between them."""
         return max(self._xs[0] - x, x - self._xs[-1], 0.0)
 
 
 def extended(calibrated: Mapping[float, float], prior: Mapping[float, float]) -> Curve | None:
-    """The calibrated curve, carried on beyond its ends by the shape of the prior, shifted to meet it.
+    """The calibrated curve, extended beyond its ends by the prior's, shifted to join it.
 
     Both map work to seconds. None if there is no knot at all.
     """

@@ -1,4 +1,4 @@
-"""One decision: masks, then costs, then the rule; or the error that says why nothing is left."""
+"""Making a decision: mask the arms, predict their costs, choose; or raise the error that says why no arm is left."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ logger = logging.getLogger("hpfracc.engine")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The arm to take, the decision in words and figures, for how many calls it stands, and what one should take.
+    """The chosen arm with its decision, the calls until the next review, and the predicted seconds of one call.
 
-    ``rival`` is what the quickest arm would take that only has no room for the whole call, inf where there is none;
-    ``in_chunks`` says why the call had better be cut, where that arm is much quicker.
+    ``rival`` is the predicted time of the fastest arm that lacks only memory for the whole call; inf if there is none.
+    ``in_chunks`` says why the call should be done in chunks, where that arm is much faster.
     """
 
     arm: Arm
@@ -46,12 +46,13 @@ class Selection:
 
     @property
     def slowdown(self) -> float:
-        """How much longer the arm takes than the quickest that only lacks room; 0 where there is none, or unknown."""
+        """Predicted time over that of the ``rival``; 0 where there is none, or it is unknown."""
         ratio = self.expected / max(self.rival, 1e-9)
         return ratio if ratio == ratio else 0.0
 
 
-#: An arm without room for the whole call must be this much quicker than the best that has, and save as many seconds.
+#: To be used in chunks, an arm that lacks memory must be faster than the best other one by this factor, and by these
+#: seconds.
 WORTH_CUTTING, LEAST_SAVED = 4.0, 0.05
 
 
@@ -61,11 +62,11 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
     Parameters
     ----------
     request : Request
-        What is asked.
+        The request.
     knowledge : Knowledge
-        What is known about costs and failures.
+        Costs and failures so far.
     frozen : bool
-        Only look: nothing about this decision is remembered, nothing is explored.
+        Remember nothing of this decision, and explore nothing.
 
     Raises
     ------
@@ -76,14 +77,14 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
     rows = list(masked(request, knowledge.breaker))
     arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
     if not arms:
-        # Better to try an arm that failed a moment ago than to do nothing: what failed may have been the data.
+        # Rather use an arm that has just failed than none: the failure may have been due to the data.
         rows = list(masked(request, knowledge.breaker, disturb=True))
         arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
     if not arms:
         raise _nothing_left(request, rows)
     options = [knowledge.option(request, arm) for arm in arms.values()]
     if settings.deterministic:
-        # What is compiled or imported already differs from run to run, so the decision must not depend on it.
+        # What is already compiled or imported differs from run to run.
         options = [replace(option, compile_key=None, startup=0.0) for option in options]
     frozen = frozen or settings.deterministic or request.placement.traced
     choice = knowledge.chooser.choose(
@@ -121,7 +122,7 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
 def _quicker_in_pieces(
     request: Request, knowledge: Knowledge, rows: list[tuple[Arm, str | None, int]], choice: Choice
 ) -> tuple[float, str | None]:
-    """What the quickest arm without room for all of it would take, and why the call had better be cut, if so."""
+    """The time of the fastest arm that lacks memory for the whole call, and why to work in chunks, or None."""
     short = {arm.name: (arm, refused) for arm, refused, _ in rows if is_memory_refusal(refused)}
     if not short or request.placement.gradient or request.placement.traced:
         return math.inf, None
@@ -174,7 +175,7 @@ def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> 
 def build_candidates(
     request: Request, rows: list[tuple[Arm, str | None, int]], choice: Choice
 ) -> tuple[Candidate, ...]:
-    """Every arm as a row, cheapest first, the refused ones after them, then backends without any arm."""
+    """Every arm as a row: the cheapest first, then the refused ones, then backends without an arm."""
     judged = {row.option.arm: row for row in choice.candidates}
     possible, refused = [], []
     for arm, why, need in rows:
@@ -210,7 +211,7 @@ _GRADIENT = ("torch", "jax")
 
 
 def operation_name(workload: WorkloadCharacteristics) -> str:
-    """The primitive or entry that decides for a workload; a name nobody registered counts as ``"other"``."""
+    """The primitive that stands for a workload; an unregistered name counts as ``"other"``."""
     named = workload.operation_type
     if named in PRIMITIVES or named in OWN_PRIMITIVES:
         return named
@@ -218,7 +219,7 @@ def operation_name(workload: WorkloadCharacteristics) -> str:
 
 
 def route(workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None) -> Decision:
-    """The decision for ``workload``, which is not run."""
+    """The decision for ``workload``, without running it: between arms, or between backends where no primitive fits."""
     name = operation_name(workload)
     primitive = PRIMITIVES.get(name) or OWN_PRIMITIVES.get(name)
     if primitive is None:
@@ -262,7 +263,7 @@ def _dtype(primitive: Primitive, workload: WorkloadCharacteristics) -> str:
 
 
 def _with_reports(decision: Decision, reported: dict[str, float], settings: Settings) -> Decision:
-    """The decision after users' own times: those of a backend replace what the engine predicts for it."""
+    """The decision with the times that users reported: for a backend they replace the engine's predictions."""
     totals: dict[str, float] = {}
     for row in decision.candidates:
         if row.refused is None:

@@ -1,4 +1,4 @@
-"""What was decided, and everything it was decided from."""
+"""A decision: the chosen arm, and all candidates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Candidate", "Decision", "Fallback"]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One arm as the decision saw it: what it would cost, or why it was refused.
+    """One arm in a decision: its predicted cost, or why it was refused.
 
     Times are in seconds, ``nan`` where nothing is known.
     """
@@ -41,7 +41,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """An arm that was chosen and failed, and what it said."""
+    """An arm that was chosen and failed, and its error."""
 
     arm: str
     kind: str
@@ -54,25 +54,26 @@ class Fallback:
 
 @dataclass(frozen=True)
 class Decision:
-    """The arm that was taken for a call, and why.
+    """The arm chosen for a call, and why.
 
     Attributes
     ----------
     operation, arm, backend, device, algorithm : str
-        What was asked, and what does it.
+        What was asked for, and what serves it.
     reason : str
         One sentence.
     wish : str or None
-        Who asked for this backend, where the engine did not choose.
-    shape, dtype, bucket, start : what the call looked like; ``start`` is where the operands were.
+        Where this backend was asked for; None if the engine chose it.
+    shape, dtype, bucket, start
+        Of the call; ``start`` is where the operands were, ``"host"`` or ``"device"``.
     rows : callable
-        Makes ``candidates`` when they are first asked for: most decisions are never looked at.
+        Makes ``candidates`` on first access: most decisions are never looked at.
     fallbacks : tuple of Fallback
-        Arms that failed before this one did the work.
+        Arms that failed before this one succeeded.
     explored : bool
-        Whether this arm was taken to learn about it rather than because it was expected to be fastest.
+        Whether this arm was tried to learn about it, rather than expected to be fastest.
     chunks : int
-        Pieces the call was done in: more than 1 where it did not fit into memory whole.
+        Number of chunks: more than 1 where the call did not fit into memory.
     """
 
     operation: str
@@ -94,12 +95,12 @@ class Decision:
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Every arm, the refused ones with their reason."""
+        """Every arm; refused ones with the reason."""
         return self.rows()
 
     @property
     def chosen(self) -> Candidate | None:
-        """The row of the arm that was taken."""
+        """The row of the chosen arm."""
         return next((row for row in self.candidates if row.arm == self.arm), None)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A decision as a person reads it: a table in a terminal, HTML in a notebook, a dict for programs."""
+"""Decisions for people: a table in a terminal, HTML in a notebook; a dict for programs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _COLUMNS = ("", "arm", "predicted", "interval", "transfer", "first call", "memor
 
 
 class Explanation:
-    """Why the engine takes the arm it takes.
+    """Why the engine chooses an arm.
 
-    Print it, look at it in a notebook, or use :meth:`to_dict`. ``decisions`` holds one entry for a plain call and one
-    for each engine call that a composite one makes.
+    Print it, show it in a notebook, or use :meth:`to_dict`. ``decisions`` has one entry for a plain call, and one for
+    each engine call of a composite one.
     """
 
     def __init__(self, decisions: Iterable[Decision]) -> None:
@@ -31,7 +31,7 @@ class Explanation:
 
     @property
     def decision(self) -> Decision:
-        """The decision (the first, where there are several)."""
+        """The first decision."""
         return self.decisions[0]
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Explanation:
 
 
 def as_text(renderable: RenderableType) -> str:
-    """What rich would print of ``renderable``, as plain text."""
+    """``renderable`` as rich prints it, in plain text."""
     from rich.console import Console
 
     out = io.StringIO()
@@ -65,14 +65,14 @@ def as_text(renderable: RenderableType) -> str:
 
 
 def title(decision: Decision) -> str:
-    """What was asked, in one line."""
+    """The call, in one line."""
     shape = " x ".join(map(str, decision.shape)) or "scalar"
     where = "on the host" if decision.start == "host" else f"on {decision.device}"
     return f"{decision.operation}: {shape} {decision.dtype}, {decision.library} operands {where}"
 
 
 def verdict(decision: Decision) -> str:
-    """What was decided, in one line."""
+    """The decision, in one line."""
     return decision.reason if decision.reason.startswith(decision.arm) else f"{decision.arm}: {decision.reason}"
 
 

@@ -1,7 +1,7 @@
-"""What the engine knows: costs, transfers, failures, and the wisdom they are kept in.
+"""What the engine knows: costs, transfers and failures, with the packaged prior and the wisdom they start from.
 
-One object for each place where wisdom is kept; usually there is one per process. It turns arms into options with a
-price, and what was measured into samples, here and on disk.
+There is one object per wisdom folder, so usually one per process. It turns arms into options with predicted costs, and
+measured times into samples, in memory and on disk.
 """
 
 from __future__ import annotations
@@ -46,12 +46,16 @@ _WORKERS = re.compile(r"x\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """The packaged knots, compile times and transfer rates."""
+    """Knots, compile times and transfer rates measured elsewhere and packaged with the library.
+
+    ``prior.json`` is made by ``benchmarks/make_prior.py`` from calibrations of the machines it names. It must be right
+    about the shape of the curves and about hopeless arms, not about the last factor of two.
+    """
 
     data: dict[str, Any]
 
     def knots(self, operation: str, arm: Arm, start: str, dtype: str) -> list[tuple[float, float]]:
-        """Points (work, seconds) for an arm; of another dtype, in proportion to its bytes, where there are none."""
+        """Points (work, seconds) for an arm; without any, those of another dtype, scaled by its bytes."""
         starts = self.data["knots"].get(operation, {}).get(general_name(arm), {})
         dtypes = starts.get(start, {})
         if dtype in dtypes:
@@ -62,7 +66,7 @@ class Prior:
         return []
 
     def compile_seconds(self) -> dict[str, float]:
-        """Compile times to expect, by patterns of arm names."""
+        """Expected compile times, by patterns of arm names."""
         return dict(self.data["compile"])
 
     def transfers(self) -> dict[str, tuple[float, float]]:
@@ -71,7 +75,7 @@ class Prior:
 
 
 def general_name(arm: Arm) -> str:
-    """The arm's name without what differs from machine to machine: the device's number, how many workers."""
+    """The arm's name without the device's number and the number of workers, which differ between machines."""
     return _WORKERS.sub("x*", _DEVICE_NUMBER.sub(r"\1", arm.name))
 
 
@@ -84,19 +88,19 @@ def load_prior() -> Prior:
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: Threads for each core from which on those that wait for one another are not trusted unmeasured: a busy machine.
+#: Runnable threads per core from which a machine is busy: threads that wait for each other are then slowed down.
 _BUSY = 1.2
-#: A first call that takes this many times what was predicted, and as many seconds, is no warming up.
+#: A first call that exceeds the prediction by this factor, and by these seconds, is not explained by warming up.
 _FAR_OFF, _MOST_WARMING = 4.0, 1.0
 
 
 class Knowledge(Guarded):
-    """Costs and failures of every arm, with the wisdom they come from and go to. Thread-safe.
+    """Costs and failures of every arm, loaded from wisdom and saved to it. Thread-safe.
 
     Parameters
     ----------
     wisdom : Wisdom
-        Where what is learned is kept.
+        Where measured times are kept.
     """
 
     def __init__(self, wisdom: Wisdom) -> None:
@@ -108,9 +112,9 @@ class Knowledge(Guarded):
         self.breaker = CircuitBreaker()
         self.fallbacks: Counter[tuple[str, str, str]] = Counter()
         self._primed: set[CostKey] = set()
-        #: Keys whose knots were measured with the operands on the device: transfers are to be added.
+        #: Keys whose knots were measured with the operands on the device: transfers must be added.
         self._without_transfer: set[CostKey] = set()
-        #: Keys of calls with a kept transform whose knots are of such calls.
+        #: Keys of calls with a cached transform whose knots were measured with it.
         self._kept_measured: set[CostKey] = set()
         self._stored: dict[tuple[str, str], list[Record]] = {}
         self._begin()
@@ -135,7 +139,7 @@ class Knowledge(Guarded):
                 self.transfers.observe(record.route, record.nbytes, record.seconds)
 
     def option(self, request: Request, arm: Arm) -> Option:
-        """The arm as the chooser weighs it."""
+        """The arm as an option, with its work, transfers and compile key."""
         key = request.cost_key(arm)
         if key not in self._primed:
             self._prime(request, arm, key)
@@ -158,7 +162,7 @@ class Knowledge(Guarded):
         )
 
     def _prime(self, request: Request, arm: Arm, key: CostKey) -> None:
-        """Load what is known of a key before its first use: packaged knots, then what was measured here."""
+        """Load what is known of a key before its first use: packaged knots, then times measured here."""
         with self._lock:
             if key in self._primed:
                 return
@@ -199,7 +203,7 @@ class Knowledge(Guarded):
         return not self.costs.compiling.is_bought(option.compile_key)
 
     def observe(self, request: Request, option: Option, seconds: float, *, first: bool, calls: int) -> None:
-        """Learn from a timed call that stands for ``calls``."""
+        """Learn from a timed call that stands for ``calls`` calls."""
         bucket = request.call.bucket
         if not first:
             self.chooser.observe(request.slot, bucket, option, seconds, first=False, calls=calls)
@@ -210,10 +214,10 @@ class Knowledge(Guarded):
         self.chooser.observe(request.slot, bucket, option, seconds, first=True, calls=calls)
         arm = _arm_of(request, option)
         if arm is not None and arm.spec.compiles == "never" and _is_far_off(seconds, run):
-            # Nothing was compiled, so the next call would take as long: it counts as a run.
+            # Nothing was compiled, so the next call will take as long: count it as a run.
             self.costs.observe(option.key, bucket, option.x, seconds)
             self._keep(request, option, "sample", seconds)
-        # The first call of an arm that compiles nothing is mostly a run, and says nothing to other processes.
+        # The first call of an arm that compiles nothing is mostly a run, of no use to other processes.
         if arm is not None and arm.spec.compiles != "never":
             self._keep(request, option, "compile", seconds if run.source == "none" else max(0.0, seconds - run.seconds))
 
@@ -222,7 +226,7 @@ class Knowledge(Guarded):
         self.chooser.tally(request.slot, request.call.bucket, option, calls)
 
     def add_knot(self, request: Request, option: Option, seconds: float) -> None:
-        """Take a calibrated time."""
+        """Learn a calibrated time."""
         with self._lock:
             key = cast(CostKey, option.key)
             self._without_transfer.discard(key)
@@ -230,7 +234,7 @@ class Knowledge(Guarded):
             if request.prepared:
                 self._kept_measured.add(key)
             elif request.primitive.prepared_operand is not None:
-                # With a kept transform it takes less: this is what to expect until that is measured.
+                # An upper bound for calls with a cached transform, until those are measured.
                 kept = (f"{key[0]}+prepared", *key[1:])
                 if kept not in self._kept_measured:
                     self._without_transfer.discard(kept)
@@ -238,7 +242,7 @@ class Knowledge(Guarded):
         self._keep(request, option, "knot", seconds)
 
     def add_compile(self, request: Request, option: Option, seconds: float) -> None:
-        """Take what a first call took beyond its run, measured in calibration: not a call of the user's."""
+        """Learn a compile time measured in calibration, outside the user's calls."""
         self.costs.compiling.buy(option.key, option.compile_key, seconds, option.x)
         self._keep(request, option, "compile", seconds)
 
@@ -275,7 +279,7 @@ class Knowledge(Guarded):
         )
 
     def _write_down(self, **facts: Any) -> None:
-        """Hand a measurement to the wisdom; one beyond what a record may hold (an endless name) is known here alone."""
+        """Append a measurement to the wisdom, unless it exceeds the limits of a record (a very long name)."""
         try:
             record = Record(**facts)
         except InvalidInputError as error:
@@ -284,7 +288,7 @@ class Knowledge(Guarded):
         self.wisdom.append([record])
 
     def note_fallback(self, operation: str, failed: str, taken: str, kind: str, error: BaseException) -> None:
-        """Count a fallback; the first of its kind is logged at INFO."""
+        """Count a fallback, and log the first of its kind at INFO."""
         key = operation, failed, kind
         with self._lock:
             self.fallbacks[key] += 1
@@ -301,10 +305,10 @@ class Knowledge(Guarded):
 
 
 def _waiting(arm: Arm) -> float:
-    """How much longer than on a quiet machine an arm may take whose threads wait for one another.
+    """Expected slow-down, on a busy machine, of an arm whose threads wait for each other.
 
-    On two cores with ten busy threads PyTorch took 36 to 60 times as long for a history sum of 16,000 points, and one
-    thread of NumPy 3 times: at every operation the threads wait for the one that the system has put aside.
+    On two cores with ten busy threads, a history sum of 16,000 points took PyTorch 36 to 60 times as long, and one
+    thread of NumPy 3 times: at every operation the threads wait for one that the system does not run.
     """
     load = machine_load()
     threads = arm.on_host and registry.adapter(arm.backend).own_threads
@@ -321,7 +325,7 @@ def _first(found: Iterable[list[tuple[float, float]]]) -> list[tuple[float, floa
 
 
 def _arm_of(request: Request, option: Option) -> Arm | None:
-    """The arm of an option, if it is still there."""
+    """The arm of an option, if it still exists."""
     return next((known for known in registry.arms(request.call.operation) if known.name == option.arm), None)
 
 
@@ -336,13 +340,13 @@ def _gpu_fingerprint(device: str) -> str:
     return hardware.fingerprint("transfer", device, "", 1, "")
 
 
-class _Shelf(Guarded):
+class _KnowledgeCache(Guarded):
     """The knowledge objects of this process, by where their wisdom is kept."""
 
     def __init__(self) -> None:
         super().__init__()
         self.known: dict[tuple[Path | None, bool], Knowledge] = {}
-        #: By the setting as it was written: looking up where a user's files are kept takes longer than a decision.
+        #: By the setting as it was written: resolving it takes longer than a decision.
         self.by_setting: dict[tuple[str | None, bool], Knowledge] = {}
 
     def get(self, setting: str | None, frozen: bool) -> Knowledge:
@@ -357,27 +361,24 @@ class _Shelf(Guarded):
         return known
 
 
-_shelf = _Shelf()
+_cache = _KnowledgeCache()
 
 
 def knowledge_for(settings: Settings) -> Knowledge:
-    """The knowledge that these settings name.
-
-    Deterministic runs have one of their own, which nothing is ever added to.
-    """
-    return _shelf.get(settings.wisdom, settings.deterministic)
+    """The knowledge for these settings. Deterministic runs have one of their own, which is never changed."""
+    return _cache.get(settings.wisdom, settings.deterministic)
 
 
 def all_knowledge() -> list[Knowledge]:
     """Every knowledge object of this process."""
-    return list(_shelf.known.values())
+    return list(_cache.known.values())
 
 
 def reset() -> None:
-    """Forget everything that was learned in this process; what is on disk stays."""
-    with _shelf._lock:
-        _shelf.known.clear()
-        _shelf.by_setting.clear()
+    """Forget everything learned in this process; files on disk stay."""
+    with _cache._lock:
+        _cache.known.clear()
+        _cache.by_setting.clear()
     compile_account.clear()
 
 

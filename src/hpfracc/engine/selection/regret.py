@@ -1,4 +1,4 @@
-"""What choosing cost: the time spent against the time the best arm would have taken, as far as can be known."""
+"""Regret: the time that choices cost over the best arms, as far as measured times tell."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SLOW = 1.1
 
 @dataclass(frozen=True, slots=True)
 class OperationRegret:
-    """What the choices for one operation cost.
+    """The regret of one operation.
 
     Attributes
     ----------
@@ -31,15 +31,14 @@ class OperationRegret:
     calls : int
         Calls so far.
     seconds, compiling : float
-        What they took, and what of it was compiling.
+        Their total time, and the part of it spent compiling.
     best : float
-        What the best arm of each call would have taken, compiling apart, by all that is known now.
+        The time of the best arm of each call, without compiling, by all that is known now.
     regret : float
-        By how much the arms that ran are slower than the best ones, as a share of ``best``; compiling is left out. Both
-        sides are the cost model's typical times, so that noise is not mistaken for a wrong choice. ``nan`` before the
-        first call.
+        Typical time of the arms that ran over that of the best ones, less 1, without compiling. Both are predictions of
+        the cost model, so that noise does not count as a wrong choice. ``nan`` before the first call.
     exploring : float
-        Share of ``seconds`` that went into trying alternatives.
+        Share of ``seconds`` spent on trying alternatives.
     slow : float
         Share of the calls whose arm is more than 10 % slower than the best.
     """
@@ -63,7 +62,7 @@ class OperationRegret:
 
 @dataclass(slots=True)
 class _Line:
-    """What was run in one slot and bucket: calls per arm, and an option of each to ask the cost model with."""
+    """The calls of one slot and bucket, per arm, and an option of each arm for predictions."""
 
     options: dict[str, Option] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
@@ -74,7 +73,7 @@ class _Line:
 
 @dataclass(slots=True)
 class _Sum:
-    """Lines added up."""
+    """The sum of several lines."""
 
     calls: int = 0
     seconds: float = 0.0
@@ -85,7 +84,7 @@ class _Sum:
     slow: int = 0
 
     def add(self, line: _Line, predicted: dict[str, float]) -> None:
-        """Add one line; ``predicted`` are the typical times of its arms."""
+        """Add a line; ``predicted`` maps its arms to typical times."""
         self.calls += sum(line.calls.values())
         self.seconds += line.seconds + line.compiling
         self.compiling += line.compiling
@@ -114,7 +113,7 @@ class _Sum:
 
 
 class RegretReport:
-    """What the engine's choices cost, per operation and in all. Print it, or use :meth:`to_dict`."""
+    """The regret of the engine's choices, per operation and in total. Print it, or use :meth:`to_dict`."""
 
     def __init__(self, operations: Sequence[OperationRegret], total: OperationRegret) -> None:
         self.operations = tuple(operations)
@@ -146,12 +145,12 @@ class RegretReport:
 
 
 class Ledger:
-    """The books of a chooser. Not locked: its owner is.
+    """A chooser's record of what ran, for the regret. Not locked: its owner is.
 
     Parameters
     ----------
     costs : CostModel
-        Whom to ask what an arm typically takes, when the books are added up.
+        Predicts typical times for the report.
     """
 
     def __init__(self, costs: CostModel) -> None:
@@ -159,7 +158,7 @@ class Ledger:
         self._lines: dict[tuple[Hashable, Hashable], _Line] = {}
 
     def offered(self, slot: Hashable, bucket: Hashable, options: Sequence[Option]) -> None:
-        """Note what could have been run."""
+        """Note the options of a choice."""
         known = self._line(slot, bucket).options
         if len(known) < len(options):
             for option in options:
@@ -176,11 +175,11 @@ class Ledger:
         line.compiling += compiling
 
     def explored(self, slot: Hashable, bucket: Hashable, seconds: float) -> None:
-        """Note time that went into trying an alternative."""
+        """Note time spent on trying an alternative."""
         self._line(slot, bucket).exploring += seconds
 
     def report(self) -> RegretReport:
-        """Add everything up, per operation: the slot itself, or its first part where it is a tuple."""
+        """The report so far, per operation: the slot itself, or the first part of a tuple."""
         sums: dict[str, _Sum] = {}
         whole = _Sum()
         for (slot, bucket), line in list(self._lines.items()):
@@ -192,7 +191,7 @@ class Ledger:
         return RegretReport(rows, whole.regret("all"))
 
     def clear(self) -> None:
-        """Begin new books."""
+        """Start from nothing."""
         self._lines.clear()
 
     def _line(self, slot: Hashable, bucket: Hashable) -> _Line:

@@ -1,7 +1,4 @@
-"""Times that users report per backend, for work that no primitive of ours stands for.
-
-Shared by all selectors of the process; each report remembers whose it is, so that a selector can take its own back.
-"""
+"""Times that users report to selectors: shared by backend for predictions, and as each selector's own history."""
 
 from __future__ import annotations
 
@@ -22,32 +19,35 @@ _KEPT_TIMES = 32
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One reported time in seconds (``inf`` for a failure), and whose report it is."""
+    """A reported time in seconds (``inf`` for a failure), and the selector it was reported to."""
 
     owner: int
     seconds: float
 
 
 class BackendTimes(Guarded):
-    """Reports by (operation, backend, bucket). Thread-safe."""
+    """Reports by (operation, backend, bucket), shared by all selectors of the process. Thread-safe.
+
+    They decide where no primitive stands for an operation. A selector can withdraw its own reports.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._reports: dict[tuple[str, str], dict[Bucket, deque[Report]]] = defaultdict(dict)
-        #: Changes with everything that is reported or taken back.
+        #: Changes with every report, and when reports are withdrawn.
         self.version = 0
 
     def add(self, operation: str, backend: str, bucket: Bucket, report: Report) -> None:
-        """Take a report."""
+        """Add a report."""
         with self._lock:
             ring = self._reports[operation, backend].setdefault(bucket, deque(maxlen=_KEPT_TIMES))
             ring.append(report)
             self.version += 1
 
     def estimate(self, operation: str, backend: str, bucket: Bucket) -> float:
-        """Seconds to expect: of this bucket, else scaled from the nearest one; ``nan`` where nothing was reported.
+        """Predicted seconds, from this bucket or scaled from the nearest one; ``nan`` without reports.
 
-        A backend that failed more often than not in a bucket is expected to fail again: ``inf``.
+        ``inf`` for a backend that failed in at least half of the reports.
         """
         with self._lock:
             known = {place: list(ring) for place, ring in self._reports.get((operation, backend), {}).items() if ring}
@@ -60,12 +60,12 @@ class BackendTimes(Guarded):
             return math.inf
         low = good[len(good) // 4]
         mean = sum(good) / len(good)
-        level = mean if mean > 2.0 * low else low  # a cost that comes and goes is still a cost
-        # Beyond the bucket that was seen, time is taken to grow with the size: the least that can be assumed.
+        level = mean if mean > 2.0 * low else low  # an intermittent cost is still a cost
+        # Time is taken to be proportional to the size.
         return float(level * 2.0 ** (_size(bucket) - _size(place)))
 
     def forget(self, owner: int) -> None:
-        """Take back what ``owner`` reported."""
+        """Withdraw the reports of ``owner``."""
         with self._lock:
             for places in self._reports.values():
                 for place, ring in places.items():
@@ -87,14 +87,14 @@ def _size(bucket: Bucket) -> int:
 backend_times = BackendTimes()
 
 
-#: Records kept one by one; the sums cover all.
+#: Records kept; the sums cover all that were ever added.
 _KEPT_RECORDS = 10_000
 _RECENT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class PerformanceRecord:
-    """One reported call; ``execution_time`` in seconds."""
+    """A reported call; ``execution_time`` is in seconds."""
 
     backend: BackendType
     operation: str
@@ -104,7 +104,7 @@ class PerformanceRecord:
 
 
 class PerformanceHistory(Guarded):
-    """Records and their sums. Thread-safe."""
+    """The calls reported to one selector, and their sums. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is asked: the work, where its operands are, and the backend that was asked for."""
+"""A request: the work, where its operands are, and which backend the user prefers."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["HOST", "CostKey", "Placement", "Preference", "Request", "find_prefer
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Whose arrays come in, and so whose go out.
+    """The library and device of the operands, and so of the result.
 
     Attributes
     ----------
     library : str
-        The caller's library; NumPy for lists and numbers.
+        Library of the operands; NumPy for lists and numbers.
     device : str
         Where the operands are, ``"cpu"`` or ``"cuda:<index>"``.
     gradient, traced : bool
-        Whether a derivative is tracked, and whether the operands only stand for arrays while JAX traces.
+        Whether a derivative is tracked, and whether the operands are tracers of JAX.
     """
 
     library: str = "numpy"
@@ -39,12 +39,12 @@ class Placement:
 
     @property
     def start(self) -> str:
-        """``"host"`` or ``"device"``: times are kept apart by it, for one includes the transfers."""
+        """``"host"`` or ``"device"``. Times are kept apart by it: those from the host include transfers."""
         return "host" if self.device == "cpu" else "device"
 
     @property
     def pinned(self) -> str | None:
-        """Why only the caller's own library can do the work, or None if any can."""
+        """Why only the caller's own library can serve the call, or None if any can."""
         if self.traced:
             return f"the operands are being traced by {self.library}"
         if self.gradient:
@@ -58,7 +58,7 @@ HOST = Placement()
 
 
 def place(arrays: Sequence[Any]) -> Placement:
-    """The placement of a call with these operands, or an error if they cannot be used together."""
+    """The placement of ``arrays``, or an error if they cannot be used in one call."""
     library, device, gradient, traced = "numpy", "cpu", False, False
     for array in arrays:
         owner = library_of(array)
@@ -89,7 +89,7 @@ def place(arrays: Sequence[Any]) -> Placement:
 
 def _refuse_host_operands(arrays: Sequence[Any], library: str, device: str) -> None:
     for array in arrays:
-        # NumPy operands (weights, say) are moved along; a tensor that its owner left on the host is an oversight.
+        # NumPy operands (weights, for example) are moved; a tensor left on the host is taken for a mistake.
         if library_of(array) == library and not is_tracer(array) and array.ndim and device_of(array) == "cpu":
             raise InvalidInputError(
                 f"one {library} operand is on the host and another on {device}; move both to one device first"
@@ -98,7 +98,7 @@ def _refuse_host_operands(arrays: Sequence[Any], library: str, device: str) -> N
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """A backend that must be taken, and who says so."""
+    """A backend that must be used, and where that was asked for."""
 
     backend: str
     source: str
@@ -148,29 +148,29 @@ class Request:
     primitive, call, placement
         The work, its size, and where its operands are.
     signature, shapes : Hashable
-        What a kernel compiled per signature, and one compiled per shape, would be compiled for.
+        The compile keys of kernels compiled per signature, and of those compiled per shape.
     settings, preference
         The settings in force and the backend that was asked for, if any.
     needs_gradient : bool
-        Whether a derivative must flow through operands that are not there yet.
+        Whether a derivative is needed though no operand tracks one (yet).
     prepared : bool
-        Whether the caller gave a key under which a transform of an operand is kept.
+        Whether the caller gave a key under which the transform of an operand is cached.
     tried : frozenset of str
-        Arms that failed in this very call.
+        Arms that failed in this call.
     banned : frozenset of str
         Backends that failed in the call that surrounds this one.
     reserved : int
-        Bytes, where the operands are, that are spoken for: the result that this call is a piece of.
+        Bytes, on the operands' device, reserved for the whole result of which this call computes a chunk.
     limit : int or None
-        Bytes that the call may take in all, operands included, whatever is free.
+        Most bytes that the call may take, operands included, however much is free.
     kernel : str or None
-        The kernel, such as ``"numpy:fft"``, that the other pieces of the same work run on.
+        The kernel, such as ``"numpy:fft"``, that the other chunks of the same work use.
     ignore_memory : bool
-        Only ask which would be quickest if there were room.
+        Choose as if there were enough memory.
     plain : bool
         Whether the call came without parameters.
     short : bool
-        Whether this is a piece of a call for which memory was short: no further library is imported for it.
+        Whether this is a chunk of a call for which memory was short: no further library is imported for it.
     """
 
     primitive: Primitive
@@ -193,7 +193,7 @@ class Request:
 
     @property
     def operation(self) -> str:
-        """The name of the operation, as costs are kept under it: with a kept transform it costs less."""
+        """The name under which costs are kept: calls with a cached transform cost less, and are kept apart."""
         return f"{self.call.operation}+prepared" if self.prepared else self.call.operation
 
     def cost_key(self, arm: Arm) -> CostKey:
@@ -219,7 +219,7 @@ class Request:
         """
         arm_of = (arm.backend, arm.algorithm, arm.device)
         compiles = arm.spec.compiles
-        if compiles == "shape":  # with a kept transform another function is traced
+        if compiles == "shape":  # with a cached transform another function is traced
             return (self.operation, *arm_of, self.shapes)
         if compiles == "signature":
             return (self.call.operation, *arm_of, self.call.dtype, self.signature)

@@ -1,4 +1,4 @@
-"""The last times seen of one arm in one size bucket: what is typical of them, and whether it changed."""
+"""The last times of one arm in one size bucket: their typical value, and whether it has changed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["KEPT", "Drift", "TimeSamples"]
 
 #: Times kept per arm and bucket (selection.md).
 KEPT = 32
-#: This many times in a row, all on one side of the band, are a change and not noise. Noise alone looks like that once
-#: in 1,800 times on ``timings-cpu.json``; with 3, once in 490; with 5 a change is noticed a call later.
+#: This many times in a row on one side of the band are a change, not noise. On ``timings-cpu.json`` noise alone gives
+#: such a run once in 1,800 times; with 3, once in 490; with 5 a change is noticed a call later.
 _RUN = 4
-#: The band reaches this factor beyond the quartiles (natural log).
+#: The band extends beyond the quartiles by this factor (natural log).
 _MARGIN = math.log(1.5)
-#: Fewer than this do not make a band, and the band is renewed after as many.
+#: Samples from which a band is made, and after which it is renewed.
 _ENOUGH = 8
 #: How uncertain a typical time is at least, and how much more after a single sample (standard deviation of the log,
 #: before it is divided by the root of their number). Half or twice the second changes nothing on the stored tables.
@@ -24,27 +24,27 @@ _SIGMA, _SIGMA_OF_ONE = 0.05, 0.2
 
 
 class Drift(IntEnum):
-    """What a new time says about those before it."""
+    """Whether a new time agrees with those before it."""
 
     NONE = 0
-    #: Outside the band of the earlier ones; look again soon.
+    #: Outside the band of the earlier times: time the next calls.
     SUSPECTED = 1
-    #: So many outside in a row that the earlier ones were dropped.
+    #: Several in a row outside the band: the earlier times were dropped.
     CONFIRMED = 2
 
 
 class TimeSamples:
-    """A ring of times with what is typical of them, as ratios to what the curve said (natural logs).
+    """The last times, as log ratios to the curve, and their typical value. Not locked: its owner is.
 
-    Ratios, so that calls of different length in one bucket can be compared. Not locked: its owner is.
+    Ratios make calls of different size in one bucket comparable.
 
     Notes
     -----
-    *Typical* is midway between the lower quartile and the median. The quartile alone resists more noise, but is blind
-    to an arm that is fast one time in three (Numba's parallel loop at 16M elements in ``timings-cpu.json``: quartile
-    1.24 s, mean 1.36 s, against PyTorch's 1.04 s and 1.17 s). With it benchmarks/selection.py misses the bar for the
-    settled regret on that table in four of nine runs, midway in one (24 single replays: 2.8 %, at worst 6.3 %, against
-    2.2 % and 4.3 %). The median alone does no better, and gives way once half of the times are disturbed.
+    The *typical* value is midway between the lower quartile and the median. The quartile alone resists more noise, but
+    is misled by an arm that is fast one time in three (Numba's parallel loop at 16M elements in ``timings-cpu.json``:
+    quartile 1.24 s, mean 1.36 s, against PyTorch's 1.04 s and 1.17 s). With it benchmarks/selection.py misses the bar
+    for the settled regret on that table in four of nine runs, midway in one (24 single replays: 2.8 %, at worst 6.3 %,
+    against 2.2 % and 4.3 %). The median alone does no better, and fails once half of the times are disturbed.
     """
 
     __slots__ = ("_age", "_band", "_erratic", "_fresh", "_level", "_run", "_sigma", "ratios", "seconds", "works")
@@ -54,7 +54,7 @@ class TimeSamples:
         self.seconds: deque[float] = deque(maxlen=KEPT)
         self.ratios: deque[float] = deque(maxlen=KEPT)
         self._band: tuple[float, float] | None = None
-        #: TimeSamples since the band was made, and how many of the last ones lie above it (or, negative, below it).
+        #: Samples since the band was made, and how many of the last ones lie above it (or, negative, below it).
         self._age = self._run = 0
         self._fresh = False
         self._level = self._sigma = 0.0
@@ -64,13 +64,13 @@ class TimeSamples:
         return len(self.ratios)
 
     def add(self, work: float, seconds: float, ratio: float) -> Drift:
-        """Take one time, its log ratio to the curve given; tell whether it fits those before it."""
+        """Add a time and its log ratio to the curve; returns whether it agrees with those before it."""
         self.works.append(work)
         self.seconds.append(seconds)
         self.ratios.append(ratio)
         self._fresh = False
         self._age += 1
-        # Kept as it is while a run lasts: the run must be judged by what was there before it.
+        # Not renewed during a run, which is compared with the times before it.
         if self._age > _ENOUGH and self._run == 0:
             self._renew_band()
         band = self._band
@@ -95,28 +95,28 @@ class TimeSamples:
 
     @property
     def level(self) -> float:
-        """Log of the typical ratio, or of the mean where it stays above twice that, the worst time left out."""
+        """Log of the typical ratio, or of the mean where it stays above twice that even without the worst time."""
         if not self._fresh:
             self._refresh()
         return self._level
 
     @property
     def sigma(self) -> float:
-        """How uncertain :attr:`level` is, as a standard deviation of the log."""
+        """Standard deviation of :attr:`level`."""
         if not self._fresh:
             self._refresh()
         return self._sigma
 
     @property
     def erratic(self) -> bool:
-        """Whether the mean is above twice the typical time: more must be seen to judge."""
+        """Whether the mean is above twice the typical time: more samples are needed."""
         if not self._fresh:
             self._refresh()
         return self._erratic
 
     @property
     def recent_low(self) -> float | None:
-        """The last log ratio where it broke out below the earlier ones: the arm may have become faster."""
+        """The last log ratio if it lies below the earlier ones: the arm may have become faster. Else None."""
         last = self.ratios[-1]
         if self._band is not None:
             return last if self._run < 0 else None
@@ -129,8 +129,8 @@ class TimeSamples:
         level = 0.5 * (quartile + median)
         erratic = False
         if count >= _ENOUGH:
-            # A cost that comes and goes is still a cost; but a single hiccup, however long, is none, and what has not
-            # come lately is over.
+            # An intermittent cost is still a cost. But a single outlier, however large, is ignored, and so is what has
+            # not occurred lately.
             times = [math.exp(ratio) for ratio in self.ratios]
             twice, lately = 2.0 * math.exp(level), times[count // 2 :]
             erratic = sum(times) > twice * count

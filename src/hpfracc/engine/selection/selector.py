@@ -1,4 +1,4 @@
-"""The selector users' code already knows: a thin face of the engine's own decisions, with a history of its own."""
+"""The selector: the engine's decisions for workloads, with a history of reported times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What copies cost: latency plus bytes over bandwidth, learned from the copies that are made."""
+"""The cost of copies: latency plus bytes over bandwidth, learned from the copies that are made."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["TransferModel"]
 
 #: Copies remembered per route and size class.
 _KEPT = 32
-#: Copies up to the first size tell the latency; those above tell the bandwidth, and from the second on so well that
-#: smaller ones are not asked.
+#: Copies up to the first size give the latency, larger ones the bandwidth. Once there are copies above the second size,
+#: only those are used for the bandwidth.
 _SMALL, _LARGE = 2**16, 2**20
-#: Where nothing at all is known of a route: a PCIe 3 link through a driver.
+#: For a route of which nothing is known: a PCIe 3 link.
 _DEFAULT = (20e-6, 6e9)
-#: At least this share of a copy's time goes into its bytes, whatever the latency is thought to be.
+#: At least this share of a copy's time is attributed to its bytes, whatever the latency.
 _LEAST_SHARE = 1e-3
 
 
@@ -32,7 +32,7 @@ class _Route:
         self.small: deque[float] = deque(maxlen=_KEPT)
         self.medium: deque[tuple[int, float]] = deque(maxlen=_KEPT)
         self.large: deque[tuple[int, float]] = deque(maxlen=_KEPT)
-        #: Worked out from the above; None after a new copy.
+        #: Derived from the above; None after a new copy.
         self.rates: tuple[float, float] | None = None
 
 
@@ -67,7 +67,7 @@ class TransferModel(Guarded):
             known.rates = None
 
     def estimate(self, route: str, nbytes: int) -> float:
-        """Seconds to expect of a copy."""
+        """Predicted seconds of a copy."""
         latency, rate = self.rates(route)
         return latency + nbytes / rate
 
@@ -92,12 +92,12 @@ class TransferModel(Guarded):
         copies = known.large or known.medium
         if copies:
             per_byte = _quarter(max(seconds - latency, _LEAST_SHARE * seconds) / nbytes for nbytes, seconds in copies)
-            # A clock that saw no time pass tells nothing about the bandwidth.
+            # Times of 0 say nothing about the bandwidth.
             rate = 1.0 / per_byte if per_byte > 0.0 else rate
         return latency, rate
 
 
 def _quarter(values: Iterable[float]) -> float:
-    """The 25th percentile: what undisturbed copies take."""
+    """The 25th percentile: the time of undisturbed copies."""
     found = sorted(values)
     return found[len(found) // 4]

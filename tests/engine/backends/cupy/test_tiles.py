@@ -14,6 +14,7 @@ from hpfracc.engine.backends.numpy.kernels.stencil_relax import by_csgraph
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 from tests.helpers.cuda_on_host import COMPILER, compile_kernels
+from tests.helpers.thinned import thinned
 from tests.helpers.tolerance import bound, disagreement
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
@@ -75,6 +76,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("dtype", "case"), CASES, ids=[f"{case.name}-{dtype}" for dtype, case in CASES])
+@thinned(lambda dtype: dtype == "float64")
 def test_cases_of_the_contract(kernels: Kernels, dtype: str, case: Any) -> None:
     """The reference's answer in every case that all kernels are held to."""
     primitive = PRIMITIVES["stencil_relax"]
@@ -94,6 +96,7 @@ SHAPES = [(2500,), (33, 70), (64, 31), (1, 100), (2, 40), (3, 65), (9, 1, 40), (
 @pytest.mark.parametrize(
     ("neighbourhood", "periodic"), [("von_neumann", False), ("von_neumann", True), ("moore", True)]
 )
+@thinned(one_in=3)
 def test_lattices_of_several_tiles(kernels: Kernels, shape: Any, edges: bool, neighbourhood: str, periodic: bool):
     """SciPy's Dijkstra, with obstacles, free steps and two sources, across and around tiles."""
     generator = np.random.default_rng(math.prod(shape) + edges)

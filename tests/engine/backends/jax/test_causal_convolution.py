@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from tests.helpers.thinned import thinned
+
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
 import jax.numpy as jnp  # noqa: E402
@@ -40,6 +42,7 @@ def operands(weights: tuple[int, ...], signal: tuple[int, ...], dtype: str = "fl
         *((algorithm, (2, 1, 3), (2, 9), "complex128") for algorithm in sorted(KERNELS)),
     ],
 )
+@thinned(one_in=2)
 def test_derivatives(algorithm: str, weights: tuple[int, ...], signal: tuple[int, ...], dtype: str):
     """Forward and reverse mode agree with finite differences in both operands."""
     check_grads(KERNELS[algorithm].run, operands(weights, signal, dtype), order=1, modes=("fwd", "rev"))
@@ -64,6 +67,7 @@ def test_second_derivatives(algorithm: str):
 
 @each_algorithm
 @pytest.mark.parametrize("taps", [4, 9])
+@thinned(lambda taps: taps == 4)
 def test_under_jit_grad_and_vmap(algorithm: str, taps: int):
     """Inside the caller's own transformations the kernel is traced along, and gives what it gives outside."""
     run = KERNELS[algorithm].run
@@ -91,6 +95,7 @@ def test_kept_transform(algorithm: str):
 
 @each_algorithm
 @pytest.mark.parametrize(("taps", "way"), [(1, "plain"), (5, "plain"), (5, "vmap"), (40, "plain")])
+@thinned(one_in=2)
 def test_non_finite_samples_stay_causal(algorithm: str, taps: int, way: str):
     """Points whose sum involves a bad sample are not finite, all others are right."""
     weights, signal = (np.array(array) for array in operands((taps,), (4, 40)))

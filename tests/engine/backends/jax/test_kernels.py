@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.thinned import thinned
+
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
 import jax.numpy as jnp  # noqa: E402
@@ -46,6 +48,7 @@ def smooth_cases() -> list[object]:
 
 
 @pytest.mark.parametrize(("primitive", "case"), smooth_cases())
+@thinned(one_in=4)
 def test_gradients(primitive: str, case: Case):
     """What the contract calls differentiable is, in both modes."""
     run = kernel(primitive)

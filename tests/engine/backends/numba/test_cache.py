@@ -29,7 +29,7 @@ def run(folder: Path, home: Path) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     environment |= {"PYTHONPATH": str(folder), "HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache")}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=100
+        [sys.executable, "-W", "error", "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=500
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -7,6 +7,8 @@ import importlib
 import numpy as np
 import pytest
 
+from tests.helpers.thinned import thinned
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from hpfracc.engine.backends.torch.adapter import ADAPTER  # noqa: E402
@@ -29,6 +31,7 @@ def smooth_cases() -> list[object]:
 
 
 @pytest.mark.parametrize(("primitive", "case"), smooth_cases())
+@thinned(one_in=2)
 def test_gradients(primitive: str, case: Case):
     """What the contract calls differentiable is, once and twice."""
     run = kernel(primitive)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.thinned import thinned
+
 torch = pytest.importorskip("torch")
 
 from hpfracc.engine.backends.numpy.kernels.stencil_relax import by_csgraph  # noqa: E402
@@ -29,6 +31,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("edges", [False, True], ids=["points", "edges"])
 @pytest.mark.parametrize("neighbourhood", ["von_neumann", "moore"])
 @pytest.mark.parametrize("periodic", ["none", "all", "every other"])
+@thinned(one_in=4)
 def test_tiles_are_scipy_s_dijkstra(shape: Any, edges: bool, neighbourhood: str, periodic: str):
     """Obstacles, free steps, costs that are none, two maps of one and two sources: across tiles and around."""
     wraps = tuple(periodic == "all" or (periodic == "every other" and axis % 2 == 0) for axis in range(len(shape)))

@@ -20,6 +20,7 @@ from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import OutOfMemoryError
 from tests.helpers.own_operations import own_operation
+from tests.helpers.thinned import thinned
 
 random = np.random.default_rng(3)
 X = random.standard_normal((60, 4000))
@@ -86,6 +87,7 @@ def test_what_comes_back_is_what_went_in(library: str, long: bool) -> None:
     ("library", "differences", "first"),
     [("numpy", False, 0), ("numpy", True, 0), ("numpy", True, 2), ("torch", True, 2), ("jax", True, 2)],
 )
+@thinned(lambda library: library != "jax")
 def test_starting_weights_and_differences_in_blocks_of_time(library: str, differences: bool, first: int) -> None:
     """A rule that begins otherwise than it goes on, cut in time: as in one piece."""
     n = 30_000
@@ -174,7 +176,7 @@ def test_a_slow_way_is_logged_and_a_very_slow_one_refused(
         assert "toeplitz_apply (40000,): only a slower arm fits into memory" in caplog.text and "MiB" in caplog.text
 
         monkeypatch.setattr(ways, "REFUSED_SECONDS", 1e-3)
-        with pytest.raises(OutOfMemoryError, match=r"take .* ms; .*fft@cpu.* would take .* needs .*MiB"):
+        with pytest.raises(OutOfMemoryError, match=r"take .* m?s; .*fft@cpu.* would take .* needs .*MiB"):
             hf.toeplitz_apply(w, x)
         with pytest.raises(OutOfMemoryError, match=r"use smaller arrays .*hpfracc\.config\(allow_slow=True\)"):
             hf.toeplitz_apply(w, x)
@@ -197,7 +199,7 @@ def test_what_cannot_be_cut_is_refused_with_need_and_have() -> None:
     """One long transform has no pieces: the error names what it needs and what there is."""
     with (
         memory.limit("cpu", "1MiB"),
-        pytest.raises(OutOfMemoryError, match=r"needs 1\.8.* MiB; 90% of 1 MiB are free on cpu"),
+        pytest.raises(OutOfMemoryError, match=r"needs [\d.]+ MiB; 90% of 1 MiB are free on cpu"),
     ):
         hf.fft(X.ravel(), kind="rfft")
     with memory.limit("cpu", "1MiB"), pytest.raises(OutOfMemoryError, match="asks for 'torch'"):

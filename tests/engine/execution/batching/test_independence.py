@@ -16,8 +16,6 @@ from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.primitives import PRIMITIVES
 from tests.helpers.own_operations import own_operation
 
-pytestmark = pytest.mark.timeout(100)
-
 #: Sums by BLAS, and by transforms of several rows at once in vector registers, differ in the last places.
 BY_ROUNDING = {"matmul", "history_sum", "exponential_recurrence"}
 

@@ -24,8 +24,6 @@ from hpfracc.errors import DiskFullError, InvalidInputError, OutOfMemoryError, S
 from tests.helpers.processes import run_python
 from tests.helpers.source import REPOSITORY
 
-pytestmark = pytest.mark.timeout(100)
-
 random = np.random.default_rng(11)
 SHAPES = [
     ((1000,), (60_000,), "1MiB"),

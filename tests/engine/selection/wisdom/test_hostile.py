@@ -240,7 +240,7 @@ def run_bound(code, folder, *arguments):
         code, *arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         preexec_fn=bound_by_permissions,
     ) as process:  # fmt: skip
-        out = process.communicate(timeout=120)[0]
+        out = process.communicate(timeout=500)[0]
     if process.returncode == 77:
         pytest.skip("permissions do not apply to this user")
     assert process.returncode == 0, out

@@ -13,6 +13,7 @@ from scipy.integrate import solve_ivp
 import hpfracc as hf
 from hpfracc.solvers.ode import problems
 from hpfracc.special import mittag_leffler
+from tests.helpers.thinned import thinned
 
 
 def solve(problem: problems.TestEquation, **options: Any) -> Any:
@@ -61,6 +62,7 @@ LONG = {
 
 @pytest.mark.parametrize("rtol", [1e-3, 1e-5, 1e-8])
 @pytest.mark.parametrize("name", sorted(QUICK))
+@thinned(lambda rtol: rtol == 1e-5)
 def test_the_true_error_is_below_ten_times_the_tolerance(name: str, rtol: float):
     """For every problem that is not chaotic and every tolerance, at times from the first thousandth on."""
     ratio, result = error_over_tolerance(QUICK[name](), rtol)

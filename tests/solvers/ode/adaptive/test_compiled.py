@@ -11,6 +11,7 @@ import hpfracc as hf
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import _compile_policy as policy
 from hpfracc.solvers.ode.adaptive import speed
+from tests.helpers.thinned import thinned
 
 pytest.importorskip("numba")
 
@@ -38,6 +39,7 @@ CASES: dict[str, tuple[Any, Any, float, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("case", "compiled"), [*((case, False) for case in CASES), ("gentle", True), ("stiff", True)])
+@thinned(lambda case, compiled: not compiled or case in ("gentle", "stiff"))
 def test_the_solution_is_that_of_numpy(case: str, compiled: bool):
     """To far below the tolerance, with as many steps and evaluations up to rounding."""
     fun, y0, alpha, options = CASES[case]

@@ -22,6 +22,7 @@ from hpfracc.errors import ShapeError
 from hpfracc.solvers.ode import _engine, _fixed, problems
 from hpfracc.solvers.ode.compiled.reading import Bound, read_function
 from hpfracc.solvers.ode.compiled.source import NoSourceError, syntax_of
+from tests.helpers.thinned import thinned
 
 pytest.importorskip("numba")
 
@@ -60,12 +61,13 @@ def test_the_library_s_problems_are_compiled(name: str):
     assert equation.jac is not None and isinstance(read_function(equation.jac, (), (d,), (d, d), np.float64), Bound)
 
 
-@pytest.mark.parametrize("name", [pytest.param("pharmacokinetics", marks=pytest.mark.slow), "duffing"])
-def test_a_problem_is_solved_by_its_compiled_functions(name: str):
+@pytest.mark.parametrize("method", ["pece", pytest.param("implicit_trapezoid", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["duffing", pytest.param("pharmacokinetics", marks=pytest.mark.slow)])
+def test_a_problem_is_solved_by_its_compiled_functions(name: str, method: str):
     """By default once it pays, here because Numba is asked for; the same solution as in Python."""
     equation = EQUATIONS[name]
     arguments = (equation.fun, (0.0, 1.0), equation.y0, equation.alpha)
-    options = {"method": "implicit_trapezoid", "step": 0.01, "jac": equation.jac}
+    options = {"method": method, "step": 0.01, "jac": equation.jac}
     found = hf.solve_fode(*arguments, **options, backend="numba")
     assert found.decision.compiled  # type: ignore[union-attr]
     np.testing.assert_allclose(found.y, hf.solve_fode(*arguments, **options, compile=False).y, rtol=1e-11)
@@ -282,6 +284,7 @@ def test_integers_do_not_overflow():
     ],
 )
 @pytest.mark.parametrize("method", ["pece", "implicit_trapezoid", "adaptive"])
+@thinned(lambda method: method != "adaptive")
 def test_errors_are_raised_as_in_python(fun: Any, error: type[Exception], method: str):
     """By functions that are compiled, and by those that are not because of them."""
     with pytest.raises(error):

@@ -10,6 +10,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.special import mittag_leffler
+from tests.helpers.thinned import thinned
 
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")
@@ -59,6 +60,7 @@ def jacobian(library: Any) -> Any:
         (METHODS[2], "jax"),
     ],
 )
+@thinned(lambda method, library: library == "torch" or method == "implicit_trapezoid")
 def test_the_answer_is_that_of_numpy(library: str, method: str):
     """Over several blocks, for an ensemble in which each member has its own start, rates and order."""
     array, steps = ARRAYS[library], 90
@@ -110,6 +112,7 @@ TENSORS = ([0.7], [1.0, 0.5], [20.0, 1.0])
 
 
 @pytest.mark.parametrize("method", METHODS)
+@thinned(lambda method: method != "explicit_rectangle")
 def test_derivatives_of_torch(method: str):
     """gradcheck in the order, the start and the rates."""
     arguments = [torch.tensor(each, dtype=torch.float64, requires_grad=True) for each in TENSORS]
@@ -159,7 +162,8 @@ def jax_end(alpha: Any, y0: Any, p: Any, method: str) -> Any:
     return hf.solve_fode(FUNCTIONS["jax"], (0.0, 1.0), y0, alpha, step=1.0 / 8, method=method, args=(p,)).y[..., -1]
 
 
-@pytest.mark.parametrize("method", [pytest.param(METHODS[1], marks=pytest.mark.slow), METHODS[2]])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS[1:3])
 def test_derivatives_of_jax_are_those_of_differences_and_of_torch(method: str):
     """grad under jit."""
     arguments = [jnp.asarray(each, dtype="float64") for each in TENSORS]

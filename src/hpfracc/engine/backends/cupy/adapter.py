@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hpfracc._optional import import_optional, is_loaded
-from hpfracc.engine.backends.base import Adapter, Arm, DeviceTimer, KernelSpec
-from hpfracc.engine.backends.cupy import workspace
+from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec, MemoryModel
 from hpfracc.engine.backends.cupy.kernels._tiles import MOST_AXES
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
@@ -27,6 +26,10 @@ _PACKAGES = ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")
 
 #: How out of memory is said by the libraries underneath.
 _OUT_OF_MEMORY = ("ALLOC_FAILED", "cudaErrorMemoryAllocation")
+
+
+#: A kernel that reads its operands and writes its result.
+_IN_PLACE = MemoryModel(0.0)
 
 
 def _too_long(call: Call) -> str | None:
@@ -54,10 +57,10 @@ def _compiled(
     primitive: str,
     algorithm: str,
     dtypes: frozenset[str],
-    needs: Callable[[Call, Arm], int],
+    memory: MemoryModel = _IN_PLACE,
     refuses: Callable[[Call], str | None] | None = None,
 ) -> KernelSpec:
-    return KernelSpec(primitive, algorithm, dtypes, compiles="signature", refuses=refuses, workspace=needs)
+    return KernelSpec(primitive, algorithm, dtypes, compiles="signature", refuses=refuses, memory=memory)
 
 
 class CupyAdapter(Adapter):
@@ -69,47 +72,27 @@ class CupyAdapter(Adapter):
     import_seconds: ClassVar[float] = 1.0
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
-            KernelSpec(
-                "causal_convolution",
-                "direct",
-                INEXACT,
-                compiles="signature",
-                refuses=_too_long,
-                workspace=workspace.convolution_direct,
-            ),
-            KernelSpec("causal_convolution", "fft", INEXACT, compiles="signature", workspace=workspace.convolution_fft),
+            _compiled("causal_convolution", "direct", INEXACT, MemoryModel(1.0), _too_long),
+            _compiled("causal_convolution", "fft", INEXACT, MemoryModel(2.3)),
         ),
         "matmul": (KernelSpec("matmul", "default", INEXACT),),
-        "fft": (KernelSpec("fft", "default", INEXACT, workspace=workspace.fft),),
-        "elementwise": (KernelSpec("elementwise", "fused", INEXACT, compiles="signature"),),
-        "reduction": (
-            KernelSpec("reduction", "default", INEXACT | INTEGERS, compiles="signature", workspace=workspace.reduction),
-        ),
-        "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS, compiles="signature"),),
-        "spectral_multiply": (KernelSpec("spectral_multiply", "fft", INEXACT, workspace=workspace.spectral_multiply),),
+        "fft": (KernelSpec("fft", "default", INEXACT),),
+        "elementwise": (_compiled("elementwise", "fused", INEXACT),),
+        "reduction": (_compiled("reduction", "default", INEXACT | INTEGERS, MemoryModel(0.0, 1 << 62, 8)),),
+        "bitwise_xor": (_compiled("bitwise_xor", "default", INTEGERS),),
+        "spectral_multiply": (KernelSpec("spectral_multiply", "fft", INEXACT, memory=MemoryModel(1.5)),),
         "toeplitz_apply": (
-            _compiled("toeplitz_apply", "direct", INEXACT, workspace.toeplitz_direct, _too_long_or_wide),
-            KernelSpec("toeplitz_apply", "fft", INEXACT, workspace=workspace.toeplitz_fft),
+            _compiled("toeplitz_apply", "direct", INEXACT, MemoryModel(0.8), _too_long_or_wide),
+            KernelSpec("toeplitz_apply", "fft", INEXACT, memory=MemoryModel(2.2)),
         ),
-        "history_sum": (_compiled("history_sum", "direct", INEXACT, workspace.history_sum),),
-        "exponential_recurrence": (
-            _compiled("exponential_recurrence", "blocked", INEXACT, workspace.exponential_recurrence),
-        ),
+        "history_sum": (_compiled("history_sum", "direct", INEXACT, MemoryModel(3.5, 1 << 24, 80)),),
+        "exponential_recurrence": (_compiled("exponential_recurrence", "blocked", INEXACT, MemoryModel(4.0)),),
         "stencil_relax": (
-            KernelSpec(
-                "stencil_relax",
-                "tiles",
-                FLOATS,
-                compiles="signature",
-                refuses=_many_axes,
-                workspace=workspace.stencil_tiles,
-            ),
-            KernelSpec("stencil_relax", "frontier", FLOATS, compiles="signature", workspace=workspace.stencil_frontier),
+            _compiled("stencil_relax", "tiles", FLOATS, MemoryModel(0.5), _many_axes),
+            _compiled("stencil_relax", "frontier", FLOATS, MemoryModel(2.5)),
         ),
-        "mittag_leffler": (
-            KernelSpec("mittag_leffler", "contour", INEXACT, compiles="signature", workspace=workspace.mittag_leffler),
-        ),
-        "chirp_transform": (_compiled("chirp_transform", "fft", INEXACT, workspace.chirp_transform),),
+        "mittag_leffler": (_compiled("mittag_leffler", "contour", INEXACT, MemoryModel(5.0, 6 << 18, 242)),),
+        "chirp_transform": (_compiled("chirp_transform", "fft", INEXACT, MemoryModel(1.8)),),
     }
 
     def __init__(self) -> None:

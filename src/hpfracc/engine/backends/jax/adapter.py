@@ -12,8 +12,7 @@ import numpy as np
 
 from hpfracc._arrays import is_tracer
 from hpfracc._optional import import_optional
-from hpfracc.engine.backends.base import Adapter, KernelSpec
-from hpfracc.engine.backends.jax import workspace
+from hpfracc.engine.backends.base import Adapter, KernelSpec, MemoryModel
 from hpfracc.engine.hardware import driver_free_bytes
 from hpfracc.engine.memory.alias import unlocked
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
@@ -31,6 +30,10 @@ _SMALL_BYTES = 2**16
 
 #: dtypes that JAX cuts to half unless told otherwise.
 _WIDE = frozenset({"float64", "complex128", "int64", "uint64"})
+
+
+#: A kernel that reads its operands and writes its result.
+_IN_PLACE = MemoryModel(0.0)
 
 
 def _too_long(call: Call) -> str | None:
@@ -51,8 +54,10 @@ def _too_many_taps(call: Call) -> str | None:
     return None
 
 
-def _spec(primitive: str, algorithm: str, dtypes: frozenset[str], **more: Any) -> KernelSpec:
-    return KernelSpec(primitive, algorithm, dtypes, compiles="shape", **{"differentiable": True, **more})
+def _spec(
+    primitive: str, algorithm: str, dtypes: frozenset[str], memory: MemoryModel = _IN_PLACE, **more: Any
+) -> KernelSpec:
+    return KernelSpec(primitive, algorithm, dtypes, compiles="shape", memory=memory, **{"differentiable": True, **more})
 
 
 class JaxAdapter(Adapter):
@@ -65,35 +70,25 @@ class JaxAdapter(Adapter):
     own_threads: ClassVar[bool] = True
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
-            _spec("causal_convolution", "direct", INEXACT, refuses=_too_long, workspace=workspace.convolution_direct),
-            _spec("causal_convolution", "fft", INEXACT, workspace=workspace.convolution_fft),
-            _spec(
-                "causal_convolution",
-                "blocked",
-                INEXACT,
-                refuses=_too_many_taps,
-                workspace=workspace.convolution_blocked,
-            ),
+            _spec("causal_convolution", "direct", INEXACT, MemoryModel(1.0, _MOST_ELEMENTS, 16), refuses=_too_long),
+            _spec("causal_convolution", "fft", INEXACT, MemoryModel(2.0)),
+            _spec("causal_convolution", "blocked", INEXACT, MemoryModel(2.0), refuses=_too_many_taps),
         ),
         "matmul": (_spec("matmul", "default", INEXACT),),
-        "fft": (_spec("fft", "default", INEXACT, workspace=workspace.fft),),
+        "fft": (_spec("fft", "default", INEXACT, MemoryModel(1.0)),),
         "elementwise": (_spec("elementwise", "fused", INEXACT),),
-        "reduction": (_spec("reduction", "default", INEXACT | INTEGERS, workspace=workspace.reduction),),
+        "reduction": (_spec("reduction", "default", INEXACT | INTEGERS, MemoryModel(0.3)),),
         "bitwise_xor": (_spec("bitwise_xor", "default", INTEGERS, differentiable=False),),
-        "mittag_leffler": (_spec("mittag_leffler", "contour", INEXACT, workspace=workspace.mittag_leffler),),
-        "spectral_multiply": (_spec("spectral_multiply", "fft", INEXACT, workspace=workspace.spectral_multiply),),
+        "mittag_leffler": (_spec("mittag_leffler", "contour", INEXACT, MemoryModel(12.0)),),
+        "spectral_multiply": (_spec("spectral_multiply", "fft", INEXACT, MemoryModel(1.2)),),
         "toeplitz_apply": (
-            _spec("toeplitz_apply", "direct", INEXACT, refuses=_too_long_or_wide, workspace=workspace.toeplitz_direct),
-            _spec("toeplitz_apply", "fft", INEXACT, workspace=workspace.toeplitz_fft),
+            _spec("toeplitz_apply", "direct", INEXACT, MemoryModel(0.0, _MOST_ELEMENTS, 8), refuses=_too_long_or_wide),
+            _spec("toeplitz_apply", "fft", INEXACT, MemoryModel(2.3)),
         ),
-        "stencil_relax": (
-            _spec("stencil_relax", "relax", FLOATS, differentiable=False, workspace=workspace.stencil_relax),
-        ),
-        "history_sum": (_spec("history_sum", "direct", INEXACT, workspace=workspace.history_sum),),
-        "exponential_recurrence": (
-            _spec("exponential_recurrence", "blocked", INEXACT, workspace=workspace.exponential_recurrence),
-        ),
-        "chirp_transform": (_spec("chirp_transform", "fft", INEXACT, workspace=workspace.chirp_transform),),
+        "stencil_relax": (_spec("stencil_relax", "relax", FLOATS, MemoryModel(2.5), differentiable=False),),
+        "history_sum": (_spec("history_sum", "direct", INEXACT, MemoryModel(2.2, 1 << 20, 16)),),
+        "exponential_recurrence": (_spec("exponential_recurrence", "blocked", INEXACT, MemoryModel(3.0)),),
+        "chirp_transform": (_spec("chirp_transform", "fft", INEXACT, MemoryModel(1.8)),),
     }
 
     def __init__(self) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, final
 
-from hpfracc.engine.backends.base import HostAdapter, KernelSpec
-from hpfracc.engine.backends.numpy import workspace
+from hpfracc.engine.backends.base import HostAdapter, KernelSpec, MemoryModel
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.causal_convolution import fills_one_block
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
@@ -41,15 +40,15 @@ class NumpyAdapter(HostAdapter):
     module = "numpy"
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
-            KernelSpec("causal_convolution", "direct", INEXACT),
-            KernelSpec("causal_convolution", "fft", INEXACT, threads=True, workspace=workspace.convolution_fft),
+            KernelSpec("causal_convolution", "direct", INEXACT, memory=MemoryModel(0.3)),
+            KernelSpec("causal_convolution", "fft", INEXACT, threads=True, memory=MemoryModel(2.0)),
             KernelSpec(
                 "causal_convolution",
                 "blocked",
                 INEXACT,
                 threads=True,
                 refuses=fills_one_block,
-                workspace=workspace.convolution_blocked,
+                memory=MemoryModel(0.3, block=1 << 17, each=32),
             ),
         ),
         "matmul": (
@@ -57,37 +56,37 @@ class NumpyAdapter(HostAdapter):
             KernelSpec("matmul", "stacked", INEXACT | INTEGERS, threads=True, refuses=_is_single),
         ),
         "fft": (
-            KernelSpec("fft", "pocketfft", INEXACT),
-            KernelSpec("fft", "scipy", INEXACT, threads=True, workspace=workspace.fft_scipy),
+            KernelSpec("fft", "pocketfft", INEXACT, memory=MemoryModel(2.0)),
+            KernelSpec("fft", "scipy", INEXACT, threads=True, memory=MemoryModel(0.5)),
         ),
         "elementwise": (
-            KernelSpec("elementwise", "default", INEXACT, workspace=workspace.elementwise),
+            KernelSpec("elementwise", "default", INEXACT, memory=MemoryModel(0.4)),
             KernelSpec("elementwise", "blocked", INEXACT, threads=True),
         ),
         "reduction": (KernelSpec("reduction", "default", INEXACT | INTEGERS),),
         "bitwise_xor": (KernelSpec("bitwise_xor", "default", INTEGERS),),
-        "mittag_leffler": (KernelSpec("mittag_leffler", "contour", INEXACT, workspace=workspace.mittag_leffler),),
+        "mittag_leffler": (
+            KernelSpec("mittag_leffler", "contour", INEXACT, memory=MemoryModel(0.0, block=1 << 17, each=48)),
+        ),
         "spectral_multiply": (
-            KernelSpec("spectral_multiply", "scipy", INEXACT, threads=True, workspace=workspace.spectral_multiply),
+            KernelSpec("spectral_multiply", "scipy", INEXACT, threads=True, memory=MemoryModel(2.0)),
         ),
         "toeplitz_apply": (
-            KernelSpec("toeplitz_apply", "direct", INEXACT, refuses=several_axes),
-            KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True, workspace=workspace.toeplitz_fft),
+            KernelSpec("toeplitz_apply", "direct", INEXACT, refuses=several_axes, memory=MemoryModel(0.3)),
+            KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True, memory=MemoryModel(1.8)),
         ),
         "stencil_relax": (
             KernelSpec("stencil_relax", "csgraph", FLOATS),
-            KernelSpec("stencil_relax", "relax", FLOATS, refuses=_many_rounds),
+            KernelSpec("stencil_relax", "relax", FLOATS, refuses=_many_rounds, memory=MemoryModel(3.5)),
         ),
         "history_sum": (
-            KernelSpec("history_sum", "direct", INEXACT, threads=True, workspace=workspace.history_sum),
-            KernelSpec("history_sum", "tree", INEXACT, refuses=_no_polynomials, workspace=workspace.history_tree),
+            KernelSpec("history_sum", "direct", INEXACT, threads=True, memory=MemoryModel(2.0, block=1 << 16, each=58)),
+            KernelSpec(
+                "history_sum", "tree", INEXACT, refuses=_no_polynomials, memory=MemoryModel(5.0, block=2048, each=2300)
+            ),
         ),
-        "exponential_recurrence": (
-            KernelSpec("exponential_recurrence", "blocked", INEXACT, workspace=workspace.exponential_recurrence),
-        ),
-        "chirp_transform": (
-            KernelSpec("chirp_transform", "fft", INEXACT, threads=True, workspace=workspace.chirp_transform),
-        ),
+        "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, memory=MemoryModel(2.5)),),
+        "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, threads=True, memory=MemoryModel(1.8)),),
     }
 
 

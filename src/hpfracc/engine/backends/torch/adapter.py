@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hpfracc._optional import import_optional, is_loaded
-from hpfracc.engine.backends.base import Adapter, Arm, DeviceTimer, KernelSpec
-from hpfracc.engine.backends.torch import workspace
+from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec, MemoryModel
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.profiling.clocks import DeviceClock
@@ -51,23 +50,19 @@ def _too_many_taps(call: Call) -> str | None:
     return None
 
 
-def _default(
-    primitive: str,
-    dtypes: frozenset[str],
-    *,
-    differentiable: bool = True,
-    workspace: Callable[[Call, Arm], int] | None = None,
-) -> tuple[KernelSpec, ...]:
-    return (KernelSpec(primitive, "default", dtypes, differentiable=differentiable, workspace=workspace),)
-
-
-def _model(
+def _kernel(
     primitive: str,
     algorithm: str,
-    workspace: Callable[[Call, Arm], int],
+    host: MemoryModel,
+    gpu: MemoryModel,
+    *,
+    dtypes: frozenset[str] = INEXACT,
+    differentiable: bool = True,
     refuses: Callable[[Call], str | None] | None = None,
 ) -> KernelSpec:
-    return KernelSpec(primitive, algorithm, INEXACT, differentiable=True, refuses=refuses, workspace=workspace)
+    return KernelSpec(
+        primitive, algorithm, dtypes, "never", differentiable, refuses=refuses, memory=host, gpu_memory=gpu
+    )
 
 
 class TorchAdapter(Adapter):
@@ -80,30 +75,48 @@ class TorchAdapter(Adapter):
     own_threads: ClassVar[bool] = True
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
-            _model("causal_convolution", "direct", workspace.convolution_direct, _too_long),
-            _model("causal_convolution", "fft", workspace.convolution_fft),
-            _model("causal_convolution", "blocked", workspace.convolution_blocked, _too_many_taps),
+            _kernel(
+                "causal_convolution",
+                "direct",
+                MemoryModel(1.1, _MOST_ELEMENTS, 8),
+                MemoryModel(3.0, _MOST_ELEMENTS, 8),
+                refuses=_too_long,
+            ),
+            _kernel("causal_convolution", "fft", MemoryModel(2.0), MemoryModel(2.5)),
+            _kernel("causal_convolution", "blocked", MemoryModel(2.6), MemoryModel(3.1), refuses=_too_many_taps),
         ),
-        "matmul": _default("matmul", INEXACT),
-        "fft": _default("fft", INEXACT, workspace=workspace.fft),
-        "elementwise": _default("elementwise", INEXACT),
-        "reduction": _default("reduction", INEXACT | _NARROW, workspace=workspace.reduction),
-        "bitwise_xor": _default("bitwise_xor", INTEGERS, differentiable=False),
+        "matmul": (_kernel("matmul", "default", MemoryModel(0.0), MemoryModel(0.0)),),
+        "fft": (_kernel("fft", "default", MemoryModel(1.0), MemoryModel(1.0)),),
+        "elementwise": (_kernel("elementwise", "default", MemoryModel(0.8), MemoryModel(0.5)),),
+        "reduction": (_kernel("reduction", "default", MemoryModel(0.0), MemoryModel(2.0), dtypes=INEXACT | _NARROW),),
+        "bitwise_xor": (
+            _kernel(
+                "bitwise_xor", "default", MemoryModel(0.0), MemoryModel(0.0), dtypes=INTEGERS, differentiable=False
+            ),
+        ),
         "mittag_leffler": (
-            KernelSpec("mittag_leffler", "contour", INEXACT, differentiable=True, workspace=workspace.mittag_leffler),
+            _kernel("mittag_leffler", "contour", MemoryModel(0.4, 1 << 17, 90), MemoryModel(5.0, 6 << 18, 242)),
         ),
-        "spectral_multiply": (_model("spectral_multiply", "fft", workspace.spectral_multiply),),
+        "spectral_multiply": (_kernel("spectral_multiply", "fft", MemoryModel(2.0), MemoryModel(2.0)),),
         "toeplitz_apply": (
-            _model("toeplitz_apply", "direct", workspace.toeplitz_direct, _too_long_or_wide),
-            _model("toeplitz_apply", "fft", workspace.toeplitz_fft),
+            _kernel(
+                "toeplitz_apply",
+                "direct",
+                MemoryModel(0.3, _MOST_ELEMENTS, 16),
+                MemoryModel(1.7, _MOST_ELEMENTS, 16),
+                refuses=_too_long_or_wide,
+            ),
+            _kernel("toeplitz_apply", "fft", MemoryModel(2.3), MemoryModel(2.2)),
         ),
         "stencil_relax": (
-            KernelSpec("stencil_relax", "tiles", FLOATS, workspace=workspace.stencil_tiles),
-            KernelSpec("stencil_relax", "relax", FLOATS),
+            _kernel("stencil_relax", "tiles", MemoryModel(4.2), MemoryModel(2.6), dtypes=FLOATS, differentiable=False),
+            _kernel("stencil_relax", "relax", MemoryModel(3.1), MemoryModel(2.6), dtypes=FLOATS, differentiable=False),
         ),
-        "history_sum": (_model("history_sum", "direct", workspace.history_sum),),
-        "exponential_recurrence": (_model("exponential_recurrence", "blocked", workspace.exponential_recurrence),),
-        "chirp_transform": (_model("chirp_transform", "fft", workspace.chirp_transform),),
+        "history_sum": (
+            _kernel("history_sum", "direct", MemoryModel(4.2, 1 << 17, 58), MemoryModel(3.9, 1 << 24, 58)),
+        ),
+        "exponential_recurrence": (_kernel("exponential_recurrence", "blocked", MemoryModel(4.0), MemoryModel(3.5)),),
+        "chirp_transform": (_kernel("chirp_transform", "fft", MemoryModel(2.9), MemoryModel(1.9)),),
     }
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""Calibration: every arm that could do an operation is timed on this machine, within a box of time.
+"""Calibration: every arm of an operation is timed on this machine, within a time limit.
 
-What is found becomes knots of the arms' cost curves, here and in the wisdom that later processes start from.
+The times become knots of the arms' cost curves, in this process and in the wisdom that later processes start from.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a calibration found: who wins from which size on, what compiling took, and what was left out and why."""
+"""The report of a calibration: the fastest arms by size, compile times, and what was left out and why."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CalibrationReport", "Crossover", "Skipped", "show_shape"]
 
-#: The winner at a smaller size counts as the winner still, unless another one is faster by this much.
+#: The fastest arm at a smaller size still counts as fastest unless another one is faster by this share.
 _THRESHOLD = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """From ``shape`` on ``arm`` is fastest; it took ``seconds`` there."""
+    """From ``shape`` on, ``arm`` is fastest; it took ``seconds`` at ``shape``."""
 
     shape: tuple[int, ...]
     arm: str
@@ -47,15 +47,15 @@ class CalibrationReport:
     Attributes
     ----------
     budget, spent : float
-        Seconds of the time box, and those used of it.
+        Seconds of the time limit, and those used.
     imports : dict of str to float
-        Seconds that importing each library took, beside the box.
+        Seconds of importing each library, outside the limit.
     timings : dict
-        Series to shape to arm's name to :class:`Timing`.
+        Maps series to shapes to arm names to :class:`Timing`.
     transfers : list of (route, bytes, seconds)
         Copies that were timed.
     skipped : list of Skipped
-        What was left out.
+        Measurements that were left out.
     absent : dict of str to str
         Backends that took no part, and why.
     kept : int
@@ -74,7 +74,7 @@ class CalibrationReport:
     kept: int = 0
 
     def add(self, series: Series, shape: tuple[int, ...], timing: Timing) -> None:
-        """Take a timing; of two the better one, with the first call's time kept."""
+        """Add a timing; of two, the faster one is kept, with the first call of the earlier one."""
         row = self.timings.setdefault(series, {}).setdefault(shape, {})
         known = row.get(timing.arm)
         if known is None:
@@ -83,7 +83,7 @@ class CalibrationReport:
             row[timing.arm] = Timing(timing.arm, timing.seconds, timing.samples, timing.x, known.first)
 
     def crossovers(self, series: Series) -> list[Crossover]:
-        """Who wins, from the smallest size up, with the sizes at which that changes."""
+        """The fastest arms, from the smallest size up, with the sizes at which they change."""
         found: list[Crossover] = []
         for shape, row in sorted(self.timings.get(series, {}).items(), key=lambda item: _elements(item[0])):
             best = min(row.values(), key=lambda timing: timing.seconds)
@@ -102,7 +102,7 @@ class CalibrationReport:
 
     @property
     def measurements(self) -> int:
-        """How many timings there are."""
+        """Number of timings."""
         return sum(len(row) for sizes in self.timings.values() for row in sizes.values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class CalibrationReport:
 
 
 def show_shape(shape: tuple[int, ...]) -> str:
-    """A shape with its digits in groups, ``"1,024 x 1,024"``."""
+    """A shape such as ``"1,024 x 1,024"``."""
     return " x ".join(f"{size:,}" for size in shape)
 
 
@@ -196,7 +196,7 @@ def _winners(report: CalibrationReport) -> RenderableType:
 
 
 def _compile_table(report: CalibrationReport) -> RenderableType | None:
-    """First calls that took long enough to be worth a line, summed over shapes."""
+    """First calls of at least 10 ms, summed over shapes."""
     from rich import box
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""The calibration itself: far apart first, then in between, never past the end of the box."""
+"""Running a calibration: a coarse grid of sizes first, then those in between, within the time limit."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidI
 
 __all__ = ["Step", "calibrate"]
 
-#: Seconds of the box by default, and of a thorough calibration.
+#: Time limit in seconds, by default and of a thorough calibration.
 BUDGET, THOROUGH_BUDGET = 10.0, 120.0
-#: An arm that is predicted to take this many times as long as the best is not worth its time.
+#: An arm predicted to be slower than the best by this factor is not measured.
 _HOPELESS = 20.0
-#: So is one that is this many times slower, where timing it would take more than this share of the box.
-_BEATEN, _DEAR = 3.0, 0.03
-#: Arms this close to the best are looked at a second time if there is time.
+#: Nor is one slower by this factor if timing it would take more than this share of the limit.
+_SLOWER, _COSTLY = 3.0, 0.03
+#: Arms within this factor of the best are measured twice if there is time.
 _CLOSE = 1.5
-#: So are those that took less than this share of the time for more work.
+#: So are arms that took less than this share of the time for more work.
 _ODD = 0.8
-#: Share of the box for repeating the quick calls of the first round; the rest is for slow calls and later rounds.
+#: Share of the limit for repeating the quick calls of the first round; the rest is for slow calls and later rounds.
 _FIRST_ROUND = 0.4
 _LEAST_EFFORT, _MOST_EFFORT = 0.5e-3, 50e-3
 #: Bytes of the copies that are timed.
 _COPIES = (2**10, 2**16, 2**20, 2**24)
-#: How a measurement that is left out is counted in the summary.
+#: Kinds of measurements that are left out, as the summary counts them.
 _SLOW, _LATE, _SHAPES, _FAILED, _REFUSED = (
     "hopelessly slow",
     "for lack of time",
@@ -58,7 +58,7 @@ _SLOW, _LATE, _SHAPES, _FAILED, _REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a calibration is doing: for a progress bar.
+    """The current step of a calibration, for a progress bar.
 
     ``what`` is ``"importing"``, ``"copying"`` or ``"measuring"``; ``spent`` of ``budget`` seconds are used up.
     """
@@ -78,30 +78,30 @@ def calibrate(
     progress: Callable[[Step], None] | None = None,
     backends: Iterable[str] | None = None,
 ) -> CalibrationReport:
-    """Time every arm of ``operations`` on this machine, and keep what was found.
+    """Time every arm of ``operations`` on this machine, and keep the times.
 
     Parameters
     ----------
     operations : iterable of str, optional
         Names of operations; the six built-in ones by default.
     budget_seconds : float, optional
-        The box of time: 10 s by default, 120 s if thorough. Imports and first calls, which compile, come beside it.
+        The time limit: 10 s by default, 120 s if thorough. Imports and first calls, which compile, are not included.
     thorough : bool
         Finer and larger sizes, float32 as well, and arms that compile for each shape at every size.
     progress : callable, optional
-        Told of each :class:`Step`.
+        Called with each :class:`Step`.
     backends : iterable of str, optional
-        Only these; every one that can be used by default.
+        Only these; by default all that can be used.
 
     Returns
     -------
     CalibrationReport
-        Who wins from which size on, compile times, and what was left out and why.
+        The fastest arms by size, compile times, and what was left out and why.
 
     Raises
     ------
     ConfigurationError
-        In deterministic mode, where nothing may be learned.
+        In deterministic mode, in which nothing is learned.
     """
     budget = _check_budget(budget_seconds, thorough)
     names = None if operations is None else [get_operation(name).name for name in operations]
@@ -133,7 +133,7 @@ def _check_budget(seconds: float | None, thorough: bool) -> float:
 
 
 def _usable(backends: Iterable[str] | None, report: CalibrationReport) -> list[str]:
-    """Those asked for, or all; one that cannot be used is refused if it was asked for, and noted if not."""
+    """The named backends, or all. One that cannot be used is an error if it was named, else it is noted."""
     disabled = get_settings().disabled
     names = []
     for name in BACKENDS if backends is None else [check_backend(name) for name in backends]:
@@ -150,7 +150,7 @@ def _usable(backends: Iterable[str] | None, report: CalibrationReport) -> list[s
 def _import_libraries(
     names: list[str], operations: Iterable[str], report: CalibrationReport, tell: Callable[[Step], None]
 ) -> list[str]:
-    """Import every library that has a kernel now, so that nothing measured later includes it; those that could be."""
+    """Import the libraries, so that no measured time includes that; returns those that could be imported."""
     usable = []
     for name in names:
         kernels = [(operation, spec.algorithm) for operation in operations for spec in registry.specs(operation, name)]
@@ -174,7 +174,7 @@ def _import_libraries(
 
 
 class _Runner:
-    """One calibration on its way."""
+    """A calibration in progress."""
 
     def __init__(
         self, series: list[Series], backends: list[str], report: CalibrationReport, tell: Callable[[Step], None]
@@ -193,14 +193,14 @@ class _Runner:
         self.effort = min(max(_FIRST_ROUND * report.budget / max(1, planned), _LEAST_EFFORT), _MOST_EFFORT)
 
     def run(self) -> None:
-        """Copies, all arms far apart, in between, and the close ones once more."""
+        """Time copies, then all arms round by round, then the doubtful ones once more."""
         self._copies()
         for number, exponents in enumerate(rounds(self.report.thorough)):
             for exponent in exponents:
                 for series in self.series:
                     if exponent <= series.most:
                         self._measure(series, exponent, first_round=number == 0)
-        self._look_again()
+        self._recheck()
         prepared_operands.clear()
 
     def _copies(self) -> None:
@@ -243,7 +243,7 @@ class _Runner:
                 arms.append(arm)
             elif series.placement.pinned is None:
                 self._note(series, shape, arm.name, refused, _REFUSED)
-        # The quickest first: what it takes shows which others are hopeless at this size.
+        # The fastest first: its time shows which others are hopeless at this size.
         arms.sort(key=lambda arm: self._growth(series, arm).expected(trial.work(arm)))
         best: Timing | None = None
         for arm in arms:
@@ -261,7 +261,7 @@ class _Runner:
         least, most = growth.least(work), growth.most(work)
         if best is not None:
             factor = least / best.seconds
-            if factor > _HOPELESS or (factor > _BEATEN and least > _DEAR * self.box.seconds):
+            if factor > _HOPELESS or (factor > _SLOWER and least > _COSTLY * self.box.seconds):
                 self._note(series, shape, arm.name, f"at least {factor:.0f} times slower than {best.arm}", _SLOW)
                 return None
         if self.box.left < 2.0 * max(most, self.effort):
@@ -270,7 +270,7 @@ class _Runner:
         self.tell(Step("measuring", f"{series.name} {show_shape(shape)}", arm.name, self.box.spent, self.box.seconds))
         try:
             timing = trial.time(arm, self.box, effort=self.effort)
-        except Exception as error:  # whatever it is, it is this arm's own affair, and the others go on
+        except Exception as error:  # whatever it is, the other arms go on
             self._note(series, shape, arm.name, registry.describe_failure(error), _FAILED)
             registry.adapter(arm.backend).release_memory(arm.device)
             return None
@@ -278,20 +278,20 @@ class _Runner:
         self.report.add(series, shape, timing)
         return timing
 
-    def _look_again(self) -> None:
-        """Time what is in doubt once more, and keep the better time: something else may have been running."""
+    def _recheck(self) -> None:
+        """Time doubtful arms once more, and keep the shorter time: something else may have been running."""
         for series in self.series:
             for exponent in range(series.most + 1):
                 row = self.report.timings.get(series, {}).get(series.shape(exponent), {})
-                again = self._in_doubt(series, row)
-                if not again or self.box.left < 3.0 * sum(row[name].seconds for name in again) + self.effort:
+                doubtful = self._in_doubt(series, row)
+                if not doubtful or self.box.left < 3.0 * sum(row[name].seconds for name in doubtful) + self.effort:
                     continue
                 trial = self._trial(series, exponent)
                 if trial is None:
                     continue
                 for arm, refused in list(trial.arms()):
                     if (
-                        arm.name in again
+                        arm.name in doubtful
                         and refused is None
                         and self.box.left > 3.0 * row[arm.name].seconds + self.effort
                     ):
@@ -301,7 +301,7 @@ class _Runner:
                             trial.learn(arm, timing.seconds)
 
     def _in_doubt(self, series: Series, row: dict[str, Timing]) -> set[str]:
-        """Arms of one size that rival the best, and those that took longer than they did for more work."""
+        """Arms close to the best at one size, and those that took longer than for more work."""
         bar = _CLOSE * min((timing.seconds for timing in row.values()), default=0.0)
         close = {name for name, timing in row.items() if timing.seconds <= bar}
         odd = {
@@ -313,9 +313,9 @@ class _Runner:
         return odd | (close if len(close) > 1 else set())
 
     def _trial(self, series: Series, exponent: int) -> ArmTrial | None:
-        """The call of that size; None if there is no time left to make its operands, or if they cannot be made."""
+        """The call of that size; None if its operands cannot be made, or not within the time left."""
         specs, params = series.operands(exponent)
-        # Filling memory takes about a nanosecond a byte the first time it is touched.
+        # Touching memory for the first time takes about a nanosecond per byte.
         if self.box.left < 1e-9 * sum(8 * spec.size for spec in specs) + self.effort:
             self._note(series, series.shape(exponent), "every arm", "the box of time is used up", _LATE)
             return None
@@ -331,7 +331,7 @@ class _Runner:
 
     def _note(self, series: Series, shape: tuple[int, ...], arm: str, why: str, kind: str) -> None:
         if kind == _REFUSED:
-            # The same at most sizes, and to be said once.
+            # The same at most sizes: noted once.
             if (series, arm, kind) in self.noted:
                 return
             self.noted.add((series, arm, kind))

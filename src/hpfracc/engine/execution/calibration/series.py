@@ -18,28 +18,28 @@ __all__ = ["DEFAULT_OPERATIONS", "Series", "make_series", "rounds"]
 #: Calibrated unless others are named.
 DEFAULT_OPERATIONS = ("causal_convolution", "matmul", "fft", "elementwise", "reduction", "bitwise_xor")
 
-#: Powers of two of the number of elements: the first round sees all arms at every so many, later ones go in between.
+#: Exponents (powers of two) of the number of elements: the smallest, and the step of the first round; later rounds
+#: fill in.
 _LEAST, _STEP = 4, 4
 _MOST_ON_HOST, _MOST_THOROUGH, _MOST_ON_GPU = 20, 22, 24
 #: Operations whose typical operand is a square; the others' is a row.
 _SQUARE = ("matmul", "stencil_relax")
-#: In the variant with few weights there is one for so many points; a stack has so many matrices.
+#: Points per weight in the variant with few weights, and matrices of a stack.
 _POINTS_PER_WEIGHT, _MATRICES = 16, 16
 FEW_WEIGHTS, STACK, PREPARED = "few weights", "stack", "prepared"
-#: Variants made for kernels that refuse an operation's usual call: the algorithm that each is for.
+#: Variants for kernels that refuse an operation's usual call, and the algorithm of each.
 _MADE_FOR = {FEW_WEIGHTS: "blocked", STACK: "stacked"}
-#: Operators keep the transforms of their weights, so that is what most convolutions are; what it saves differs from arm
-#: to arm (on an H200 a direct sum of 64 points takes 35 us with its matrix kept, 210 without; an FFT 85 and 140).
+#: Operators cache the transforms of their weights, so most convolutions have one. What it saves differs between arms
+#: (on an H200 a direct sum of 64 points takes 35 us with a cached matrix, 210 us without; an FFT 85 and 140).
 _VARIANTS = {"causal_convolution": ("", PREPARED, FEW_WEIGHTS), "matmul": ("", STACK)}
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One operation in one dtype with operands in one place, over sizes.
+    """One operation, dtype and placement of operands, over all sizes.
 
-    ``variant`` tells series of one operation apart: ``"prepared"`` keeps the weights' transform from call to call;
-    ``"few weights"`` and ``"stack"`` are for kernels that refuse as many weights as points, or a single matrix, and for
-    those alone.
+    ``variant`` distinguishes series of one operation: ``"prepared"`` caches the transform of the weights; ``"few
+    weights"`` and ``"stack"`` are only for kernels that refuse as many weights as points, or a single matrix.
     """
 
     operation: str
@@ -55,7 +55,7 @@ class Series:
 
     @property
     def where(self) -> str:
-        """Whose operands, and where they are."""
+        """The library and device of the operands."""
         place = self.placement
         return "NumPy arrays" if place.device == "cpu" else f"{place.library} arrays on {place.device}"
 
@@ -70,7 +70,7 @@ class Series:
         return (2**exponent,)
 
     def concerns(self, spec: KernelSpec) -> bool:
-        """Whether a kernel is to be measured in this series."""
+        """Whether a kernel is measured in this series."""
         only = _MADE_FOR.get(self.variant)
         return only is None or (spec.algorithm == only and spec.refuses is not None)
 
@@ -84,7 +84,7 @@ class Series:
 
 
 def rounds(thorough: bool) -> list[tuple[int, ...]]:
-    """Exponents by round: far apart first, then those in between."""
+    """Exponents by round: first a coarse grid, then the sizes in between."""
     everything = range(_LEAST, _MOST_ON_GPU + 1)
     found = [
         tuple(k for k in everything if k % _STEP == 0),
@@ -96,7 +96,7 @@ def rounds(thorough: bool) -> list[tuple[int, ...]]:
 
 
 def make_series(operations: Iterable[str] | None, backends: Iterable[str], thorough: bool) -> list[Series]:
-    """Every series to calibrate with these backends, whose libraries are imported."""
+    """Every series to calibrate with these backends; their libraries must be imported."""
     names = list(DEFAULT_OPERATIONS if operations is None else dict.fromkeys(operations))
     gpus = list(_gpu_placements(backends))
     most = _MOST_ON_GPU if gpus else _MOST_THOROUGH if thorough else _MOST_ON_HOST
@@ -117,7 +117,7 @@ def _dtypes(operation: str, thorough: bool) -> tuple[str, ...]:
 
 
 def _gpu_placements(backends: Iterable[str]) -> Iterator[Placement]:
-    """Operands that lie on a GPU, as each library that can put them there would hold them."""
+    """A placement for each library and GPU."""
     for name in backends:
         for device in registry.adapter(name).devices():
             if device != "cpu":

@@ -10,16 +10,16 @@ from typing import Any
 
 __all__ = ["TimeBox", "TimeGrowth", "clock", "lower_quartile", "repeat"]
 
-#: A sample is at least this long: the clock's own cost, some 50 ns, is then below half a percent.
+#: Least length of a sample: the clock's own cost, some 50 ns, is then below half a percent.
 _SHORTEST_SAMPLE = 20e-6
-#: Samples of a call that is quick, and of one that is not.
+#: Most and fewest samples of a quick call.
 _MOST_SAMPLES, _LEAST_SAMPLES = 32, 5
-#: Beyond these a call is run only so often after its warm-up: (seconds a call takes, runs).
+#: For slow calls, runs after the warm-up: (seconds a call takes, runs).
 _SLOW = ((0.1, 1), (0.03, 2), (0.01, 3))
 
 
 def clock(call: Callable[[], Any], wait: Callable[[], Any] | None = None, times: int = 1) -> float:
-    """Seconds of one of ``times`` calls in a row; ``wait`` is called after the last, and waits for their work."""
+    """Mean seconds of ``times`` calls in a row; ``wait`` is called after the last, and waits for their work."""
     repeats = range(times)
     begin = time.perf_counter()
     for _ in repeats:
@@ -32,24 +32,24 @@ def clock(call: Callable[[], Any], wait: Callable[[], Any] | None = None, times:
 def repeat(
     call: Callable[[], Any], wait: Callable[[], Any] | None = None, *, effort: float = 0.01, limit: float = 60.0
 ) -> list[float]:
-    """Seconds of one call, several times over, after a warm-up.
+    """Seconds of one call, measured several times after a warm-up.
 
     Parameters
     ----------
     call : callable
-        What is timed.
+        The call to time.
     wait : callable, optional
-        Waits until the work of all calls is done, where a call's return does not mean that.
+        Waits until the work of all calls is done, for asynchronous calls.
     effort : float
-        Seconds that a quick call is repeated for; a slow one is repeated a few times.
+        Seconds for which a quick call is repeated; a slow one is repeated a few times.
     limit : float
-        No further run is begun that would take it past this many seconds.
+        Seconds after which no further run is started.
     """
     warm = clock(call, wait)
     spent = warm
     for slow, runs in _SLOW:
         if warm >= slow:
-            # Of a call this slow the warm-up is a sample like any other.
+            # For a call this slow the warm-up is a sample too.
             samples = [warm]
             for _ in range(runs):
                 if spent + warm > limit:
@@ -75,17 +75,17 @@ def repeat(
 
 
 def lower_quartile(samples: Sequence[float]) -> float:
-    """The 25th percentile: what a call takes when nothing is in its way, without trusting a single lucky one."""
+    """The 25th percentile: the time of an undisturbed call, robust against a single lucky one."""
     return sorted(samples)[(len(samples) - 1) // 4]
 
 
 class TimeBox:
-    """So many seconds, counted from now.
+    """A time limit that starts now and can be paused.
 
     Parameters
     ----------
     seconds : float
-        How long it is; ``math.inf`` for a box that only counts.
+        The limit; ``math.inf`` only counts.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -95,7 +95,7 @@ class TimeBox:
 
     @property
     def spent(self) -> float:
-        """Seconds used up, without those spent beside."""
+        """Seconds used, without pauses."""
         return time.perf_counter() - self._begin - self.beside
 
     @property
@@ -105,7 +105,7 @@ class TimeBox:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """What happens inside does not count."""
+        """Time inside the block does not count."""
         begin = time.perf_counter()
         try:
             yield
@@ -113,31 +113,31 @@ class TimeBox:
             self.beside += time.perf_counter() - begin
 
 
-#: Time grows at most a little faster than work: caches overflow.
+#: Steepest growth of time with work (exponent): caches overflow.
 _STEEPEST = 1.2
 
 
 class TimeGrowth:
-    """Times of one arm along its work, in the order of the work."""
+    """How the time of one arm grows with its work, to predict whether a larger size is affordable."""
 
     def __init__(self) -> None:
         self._points: list[tuple[float, float]] = []
 
     def add(self, work: float, seconds: float) -> None:
-        """Take a measured time."""
+        """Add a measured time."""
         self._points.append((math.log(max(work, 1.0)), math.log(max(seconds, 1e-9))))
         self._points.sort()
 
     def least(self, work: float) -> float:
-        """Seconds it takes at the very least, as far as can be told; 0 where nothing can."""
+        """Lower bound in seconds; 0 where nothing is known."""
         return self._at(work, alone=0.0, steepest=1.0)
 
     def most(self, work: float) -> float:
-        """Seconds it takes at worst; 0 where nothing is known."""
+        """Upper bound in seconds; 0 where nothing is known."""
         return self._at(work, alone=1.0, steepest=_STEEPEST, flattest=1.0)
 
     def expected(self, work: float) -> float:
-        """Seconds to expect; 0 where nothing is known, so that it is tried first."""
+        """Expected seconds; 0 where nothing is known, so that it is tried first."""
         return self._at(work, alone=0.5, steepest=1.0)
 
     def _at(self, work: float, *, alone: float, steepest: float, flattest: float = 0.0) -> float:

@@ -1,4 +1,4 @@
-"""One call that every arm can be tried with."""
+"""One call of an operation, on which every arm can be timed."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from hpfracc.engine.selection.request import HOST, Placement
 
 __all__ = ["ArmTrial", "Timing", "make_operands", "typical_operands"]
 
-#: Seed of every operand: a trial is the same tomorrow.
+#: Seed of every operand, for reproducible calls.
 _SEED = 20240917
-#: Random numbers in an operand before they come again: making them takes longer than most kernels.
+#: Period of the random numbers in an operand: making them takes longer than most kernels.
 _PERIOD = 2**16 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What an arm took for one call: the 25th percentile of ``samples``, in seconds.
+    """The time of an arm for one call: the 25th percentile of ``samples``, in seconds.
 
-    ``first`` is what its first call took beyond that (compiling, loading), None if that was behind it already. ``x`` is
-    the work of the call, along which times are interpolated.
+    ``first`` is the additional time of its first call (compiling, loading); None if that happened before. ``x`` is the
+    work of the call.
     """
 
     arm: str
@@ -56,9 +56,9 @@ class ArmTrial:
     params : mapping
         Its parameters.
     placement : Placement
-        Where the operands are to be when a call begins.
+        Where the operands are when a call begins.
     prepared : bool
-        Whether the transform of the weights is kept from call to call.
+        Whether the transform of the weights is cached.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ArmTrial:
         self.knowledge = knowledge_for(self.request.settings)
 
     def arms(self) -> Iterator[tuple[Arm, str | None]]:
-        """Every arm, with the sentence that refuses it for this call or None."""
+        """Every arm, with the reason why it is refused for this call, or None."""
         for arm, refused, _ in masked(self.request, self.knowledge.breaker):
             yield arm, refused
 
@@ -91,16 +91,16 @@ class ArmTrial:
         return self.request.primitive.work(self.request.call, arm.algorithm)
 
     def time(self, arm: Arm, box: TimeBox, *, effort: float = 0.01, learn: bool = True) -> Timing:
-        """Time an arm on this call; its first call ever is timed apart, beside the box.
+        """Time an arm on this call. A first call is timed apart, outside the time limit.
 
         Parameters
         ----------
         arm : Arm
             One that is not refused.
         box : TimeBox
-            What the time is taken from.
+            The time limit.
         effort : float
-            Seconds that a quick call is repeated for.
+            Seconds for which a quick call is repeated.
         learn : bool
             Whether the result becomes a knot of the arm's curve.
         """
@@ -133,17 +133,17 @@ class ArmTrial:
         return Timing(arm.name, seconds, tuple(samples), option.x, first)
 
     def learn(self, arm: Arm, seconds: float) -> None:
-        """Make a time a knot of the arm's curve."""
+        """Add a knot to the arm's curve."""
         self.knowledge.add_knot(self.request, self.knowledge.option(self.request, arm), seconds)
 
 
 def typical_operands(operation: str, specs: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
-    """Operands of a typical call: random ones, made by the operation into those on which its time depends."""
+    """Operands of a typical call: random ones, adapted by the operation where its time depends on values."""
     return get_operation(operation).primitive.typical(make_operands(specs))
 
 
 def make_operands(specs: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
-    """Random operands of the given shapes and dtypes, the same ones every time; long ones repeat themselves."""
+    """Random operands of the given shapes and dtypes, always the same; long ones are periodic."""
     generator = np.random.default_rng(_SEED)
     return [np.resize(_row(generator, np.dtype(spec.dtype), min(spec.size, _PERIOD)), spec.shape) for spec in specs]
 

@@ -1,13 +1,13 @@
-"""What is learned, kept: on disk, between processes, through crashes, without a lock.
+"""Wisdom: measured times kept on disk, shared by processes without a lock, and safe through crashes.
 
-A folder holds one *journal* per process (append-only lines of JSON), *generations* (immutable merged files, each under
-a name of its own) and ``wisdom.json``, a copy of the newest generation for people and other machines to take.
+A folder holds one *journal* per process (append-only lines of JSON), *generations* (immutable merged files, each with
+a unique name), and ``wisdom.json``, a copy of the newest generation for people and other machines.
 
-Why nothing is lost when processes merge at once: a generation is only ever removed by a process that has read it and
-has since written, under a name never used before, a newer one that contains it; a journal only by a process that has
-seen all of it in a generation, after its writer has ended. So from every file removed a chain of ever newer files leads
-to one that is still there and contains it. ``wisdom.json`` may be overwritten by a slower process with less: it is
-never what a removal relies on, and the next merge completes it.
+Concurrent merges lose nothing. A process removes a generation only after it has read it and has written a newer one
+that contains it, under a name never used before. It removes a journal only after its writer has ended and all of it is
+in a generation. So each removed file is contained in a newer one, and by induction in one that still exists.
+``wisdom.json`` may be overwritten by a slower process with less; no removal relies on it, and the next merge completes
+it.
 """
 
 from __future__ import annotations

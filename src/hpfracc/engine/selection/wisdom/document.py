@@ -1,6 +1,6 @@
-"""Wisdom as bytes: the merged file, and the journal's lines.
+"""The file formats of wisdom: merged files, and the lines of journals.
 
-The merged file is one JSON object, laid out with one record a line, so that what is left of a broken one can be read.
+A merged file is one JSON object with one record per line, so that the rest of a damaged one can be read.
 """
 
 from __future__ import annotations
@@ -24,55 +24,55 @@ __all__ = [
     "read_merged",
 ]
 
-#: Rises when an older hpfracc could no longer read the files; it then leaves them alone.
+#: Raised when older versions of hpfracc could no longer read the files; they then leave them alone.
 SCHEMA = 1
 
-#: Bounds of what is read: all that is kept (``retention``) takes some 9 MB, and a journal is merged at 4 MiB. Within
-#: them no file takes more than a second or two, or some 300 MB, to read and refuse.
+#: Limits of what is read. All that is kept takes some 9 MB, and a journal is merged at 4 MiB. Within these limits no
+#: file takes more than a second or two, or some 300 MB, to read or refuse.
 MOST_BYTES = 32 << 20
 _MOST_ENTRIES = 100_000
 _MOST_VALUES = 32 * _MOST_ENTRIES
-#: Less is written than would be read.
+#: Less is written than is read.
 _MOST_WRITTEN = MOST_BYTES * 3 // 4
 
 
 @dataclass(slots=True)
 class Content:
-    """What a file held.
+    """The content of a file.
 
     Attributes
     ----------
     records : list of Entry
-        Those that could be read, a later version's too.
+        The readable ones, including those of later versions.
     skipped : int
-        Whole lines or entries that are no record.
+        Number of complete lines or entries that are not records.
     damage : str or None
-        Why a merged file is broken as a whole; its records are then what was left of it.
+        Why a merged file as a whole is damaged; ``records`` are then those that could be recovered.
     newer : bool
-        Whether a later hpfracc wrote it in a way we cannot read: it is not ours to judge, change or remove.
+        Whether a later version of hpfracc wrote it in a format not known here: it is left alone.
     """
 
     records: list[Entry] = field(default_factory=list)
     skipped: int = 0
     damage: str | None = None
     newer: bool = False
-    #: The first entry that is no record, and why.
+    #: Why the first entry that is not a record was refused.
     complaint: str | None = None
 
     @property
     def fault(self) -> str | None:
-        """Why the file is to be set aside; None for one in order."""
+        """Why the file should be set aside; None if it is intact."""
         if self.damage is None and self.skipped:
             return f"{self.skipped} of its entries are no records, the first because of {self.complaint}"
         return self.damage
 
 
 def encode_merged(records: Iterable[Entry]) -> bytes:
-    """A merged file: the same bytes for the same records, from the oldest to the newest, in the same order."""
+    """A merged file of ``records``, oldest first; deterministic."""
     lines = [record.to_line() for record in records]
     size = sum(map(len, lines)) + 2 * len(lines)
     first = 0
-    while size > _MOST_WRITTEN:  # the oldest go
+    while size > _MOST_WRITTEN:  # drop the oldest
         size -= len(lines[first]) + 2
         first += 1
     body = ",\n".join(lines[first:])
@@ -108,7 +108,7 @@ def read_merged(data: bytes) -> Content:
 
 
 def read_journal(data: bytes) -> Content:
-    """Read a journal; a last line without its end was being written when its process ended, and is left out."""
+    """Read a journal. An incomplete last line, of a process that was killed, is left out."""
     head, *lines = data.split(b"\n", _MOST_ENTRIES + 1)
     if _schema_of(head) > SCHEMA:
         return Content(newer=True)
@@ -125,7 +125,7 @@ def _read_entries(entries: list[Any]) -> Content:
 
 
 def _left_of(data: bytes, damage: str) -> Content:
-    """The records on lines of their own that are whole; others are part of the damage, not counted one by one."""
+    """The records of a damaged file that can be recovered: those on complete lines."""
     content = Content()
     for line in data.split(b"\n", _MOST_ENTRIES)[:_MOST_ENTRIES]:
         _take(content, line.strip().rstrip(b","))

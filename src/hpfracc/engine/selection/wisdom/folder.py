@@ -1,4 +1,4 @@
-"""Reading everything that lies in a wisdom folder, and merging it into one file."""
+"""Reading a wisdom folder, and merging its files into one."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from hpfracc.engine.selection.wisdom.records import Entry, unite
 
 __all__ = ["FolderSnapshot", "Source", "list_files", "merge_into_one", "read_folder", "remove_leftovers", "set_aside"]
 
-#: Times a folder is read again because a file went away meanwhile, which means that somebody merged.
+#: Times a folder is re-read because a file disappeared meanwhile, which means that another process merged.
 _ATTEMPTS = 16
-#: Seconds after which a file that was being written belongs to a process that was killed.
+#: Seconds after which a temporary file is taken to belong to a process that was killed.
 _ABANDONED = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file that was read: all of its bytes, and what they hold. One that is not fit to be read has no bytes."""
+    """A file that was read: its bytes and content. An unreadable one (a FIFO, or too long) has no bytes."""
 
     path: Path
     kind: FileKind
@@ -36,13 +36,13 @@ class Source:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a plain file, not a FIFO, a folder or a device."""
+        """Whether it is a regular file."""
         return stat.S_ISREG(self.status.st_mode)
 
 
 @dataclass(slots=True)
 class FolderSnapshot:
-    """Everything in a folder at one moment."""
+    """The content of a folder at one moment."""
 
     sources: list[Source] = field(default_factory=list)
     records: dict[str, Entry] = field(default_factory=dict)
@@ -53,22 +53,22 @@ class FolderSnapshot:
 
     @property
     def damaged(self) -> list[Source]:
-        """The files that are to be set aside."""
+        """The files to set aside."""
         return [source for source in self.sources if source.content.fault is not None]
 
     @property
     def skipped(self) -> int:
-        """Lines and entries that are no record."""
+        """Number of lines and entries that are not records."""
         return sum(source.content.skipped for source in self.sources)
 
 
 def read_folder(layout: WisdomLayout, *, merged_only: bool = False) -> FolderSnapshot:
-    """Read the merged file, and generations and journals unless told otherwise; a folder that is not there is empty.
+    """Read the merged file, and unless ``merged_only`` generations and journals; a missing folder is empty.
 
     Raises
     ------
     OSError
-        If the folder is there but cannot be read.
+        If the folder exists but cannot be read.
     """
     for _ in range(_ATTEMPTS):
         snapshot, complete = _read_once(layout, merged_only)
@@ -87,7 +87,7 @@ def _read_once(layout: WisdomLayout, merged_only: bool) -> tuple[FolderSnapshot,
             snapshot.sources.append(_read_file(path, kind, contents))
         except FileNotFoundError:
             complete = False
-        except OSError:  # another user's, perhaps: it is neither read nor, therefore, removed
+        except OSError:  # perhaps another user's; a file that is not read is not removed
             continue
     snapshot.records = unite(*(content.records for content in contents.values()))
     return snapshot, complete
@@ -100,14 +100,14 @@ def _read_file(path: Path, kind: FileKind, contents: dict[tuple[FileKind, bytes]
         return Source(path, kind, b"", Content(damage=error.strerror), os.stat(path))
     form: FileKind = "journal" if kind == "journal" else "merged"
     content = contents.get((form, data))
-    if content is None:  # the merged file mostly is a copy of a generation: decoding is what takes time
+    if content is None:  # the merged file is mostly a copy of a generation, and decoding is slow
         content = read_journal(data) if form == "journal" else read_merged(data)
         contents[form, data] = content
     return Source(path, kind, data, content, status)
 
 
 def list_files(layout: WisdomLayout) -> list[tuple[Path, FileKind]]:
-    """Every file of ours in the folder, leftovers and damaged ones too; none if it is not there."""
+    """Every wisdom file in the folder, including temporary and damaged ones; none if the folder is missing."""
     try:
         names = sorted(os.listdir(layout.folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -116,10 +116,10 @@ def list_files(layout: WisdomLayout) -> list[tuple[Path, FileKind]]:
 
 
 def set_aside(source: Source, layout: WisdomLayout) -> Path | None:
-    """Rename a damaged file, if it still is what was read; the new path, or None if it is gone or must stay."""
+    """Rename a damaged file if it did not change since it was read; the new path, or None if not renamed."""
     aside = layout.aside(source.path)
     try:
-        if _identity(os.stat(source.path)) != _identity(source.status):  # someone has mended it meanwhile
+        if _identity(os.stat(source.path)) != _identity(source.status):  # repaired meanwhile
             return None
         os.rename(source.path, aside)
     except OSError:
@@ -132,7 +132,7 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
 
 
 def remove_leftovers(layout: WisdomLayout) -> None:
-    """Remove files whose writer was killed before it could rename them."""
+    """Remove temporary files whose writer was killed."""
     for path, kind in list_files(layout):
         if kind == "leftover":
             with contextlib.suppress(OSError):
@@ -141,20 +141,20 @@ def remove_leftovers(layout: WisdomLayout) -> None:
 
 
 def merge_into_one(layout: WisdomLayout, records: Sequence[Entry], snapshot: FolderSnapshot) -> list[str]:
-    """Write ``records``, which hold all that ``snapshot`` does, and remove what that makes superfluous.
+    """Write ``records``, which include all of ``snapshot``, and remove the files that this supersedes.
 
-    The order is what makes it safe, see the package's docstring: the new generation is on disk before anything goes,
-    generations go only if a new one was written, journals only if nobody can add to them any more.
+    The order makes it safe (see the package's docstring): the new generation is on disk before anything is removed,
+    generations are removed only if a new one was written, journals only if nobody can append to them.
 
     Returns
     -------
     list of str
-        What was found damaged, in words.
+        A sentence for each damaged file.
 
     Raises
     ------
     OSError
-        If the folder cannot be written; nothing was removed then that is not in a file that stays.
+        If the folder cannot be written; no record is lost then.
     """
     if not snapshot.sources:
         return []
@@ -178,7 +178,7 @@ def merge_into_one(layout: WisdomLayout, records: Sequence[Entry], snapshot: Fol
 
 
 def _put_away(source: Source, layout: WisdomLayout) -> str:
-    if source.kind == "journal" and source.is_plain:  # its writer may still live
+    if source.kind == "journal" and source.is_plain:  # its writer may still be running
         aside: Path | None = layout.aside(source.path)
         if not remove_if_abandoned(source.path, source.status.st_size, layout, aside):
             aside = None

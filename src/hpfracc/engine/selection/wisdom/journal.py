@@ -1,4 +1,4 @@
-"""A process's own journal: appended to by one process alone, removed by others only after that process has ended."""
+"""Journals: appended to by one process, removed by others only after it has ended."""
 
 from __future__ import annotations
 
@@ -17,41 +17,40 @@ if sys.platform != "win32":
 
 __all__ = ["Journal", "remove_if_abandoned"]
 
-#: A journal that was not written to for so long is closed and another one begun, ...
+#: A journal idle for this long is closed and a new one begun, ...
 IDLE_SECONDS = 3600.0
-#: ... so that one untouched for so long can be nobody's any more, even where no lock shows whether its writer lives.
+#: ... so a journal untouched for this long has no writer, even where locks cannot show that.
 UNTOUCHED_SECONDS = 86_400.0
 
 
 class Journal:
-    """A journal open for appending. It is locked (``flock``) while open, which tells others that its writer lives."""
+    """A journal open for appending. The lock (``flock``) held while it is open shows that its writer is running."""
 
     def __init__(self, layout: WisdomLayout) -> None:
         layout.folder.mkdir(parents=True, exist_ok=True)
         self.size = 0
-        self._last = time.time()  # not the monotonic clock: that stands still while a laptop sleeps
+        self._last = time.time()  # the monotonic clock stops while a laptop sleeps
         self._fd = -1
         while self._fd < 0:
             self.path = layout.new_journal()
             fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666)
             if _hold(fd):
                 self._fd = fd
-            else:  # someone looked at it between its making and our lock, and may be removing it
+            else:  # another process locked it first, and may be removing it
                 os.close(fd)
 
     @property
     def is_idle(self) -> bool:
-        """Whether it was not written to for so long that others may soon take it for abandoned."""
+        """Whether it has been idle so long that other processes may soon take it for abandoned."""
         return abs(time.time() - self._last) > IDLE_SECONDS
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines; once this returns they outlive the process, however it ends.
+        """Append complete lines; they then survive the end of the process, however it ends.
 
         Raises
         ------
         OSError
-            If not all of them were written, or the journal was removed under us; what it holds is then uncertain, and
-            the lines belong into a new one.
+            If not all lines were written, or the journal was removed meanwhile; write them to a new one then.
         """
         data = lines if self.size else encode_journal_head() + lines
         written = os.write(self._fd, data)
@@ -63,7 +62,7 @@ class Journal:
             raise FileNotFoundError(f"{self.path} was removed while in use")
 
     def close(self) -> None:
-        """Let go of it: from now on anyone may merge and remove it."""
+        """Close it; from now on any process may merge and remove it."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             with contextlib.suppress(OSError):
@@ -75,7 +74,7 @@ class Journal:
 
 
 def remove_if_abandoned(path: Path, size: int, layout: WisdomLayout, aside: Path | None = None) -> bool:
-    """Remove a journal of ``size`` bytes that was read and merged, unless it grew or its writer may still live.
+    """Remove a journal of ``size`` bytes that was merged, unless it grew or its writer may still be running.
 
     With ``aside`` it is renamed to that instead.
     """
@@ -90,7 +89,7 @@ def remove_if_abandoned(path: Path, size: int, layout: WisdomLayout, aside: Path
         status = os.fstat(fd)
         if status.st_size != size:
             return False
-        # Not every file system shows one machine's locks to another, and some have none: there, time must tell.
+        # Some file systems have no locks, or do not show those of other machines: there, age decides.
         sure = locked is True and layout.is_from_here(path)
         if not sure and time.time() - status.st_mtime < UNTOUCHED_SECONDS:
             return False
@@ -106,12 +105,12 @@ def remove_if_abandoned(path: Path, size: int, layout: WisdomLayout, aside: Path
 
 
 def _hold(fd: int) -> bool:
-    """Lock a journal of our own; False if it was caught by someone else first."""
+    """Lock a new journal; False if another process locked it first."""
     return _try_lock(fd) is not False and os.fstat(fd).st_nlink > 0
 
 
 def _try_lock(fd: int) -> bool | None:
-    """Whether the lock was free and now is ours; None where there are no locks."""
+    """Whether the lock was acquired; None where there are no locks."""
     if sys.platform == "win32":
         return None
     try:

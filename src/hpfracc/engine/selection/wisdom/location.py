@@ -1,4 +1,4 @@
-"""Where wisdom lies, what the files there are called, and warnings about them."""
+"""The wisdom folder: its path, the names of its files, and warnings about them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _given: set[tuple[str, str]] = set()
 
 
 def warn_once(what: str, where: str, message: str) -> None:
-    """Warn of ``what`` at ``where``, unless that was done before."""
+    """Warn about ``what`` at ``where`` once per process."""
     if (what, where) not in _given:
         _given.add((what, where))
         warnings.warn(message, WisdomWarning, stacklevel=4)
@@ -28,14 +28,14 @@ def warn_once(what: str, where: str, message: str) -> None:
 
 @contextlib.contextmanager
 def continuing(where: object, consequence: str) -> Iterator[None]:
-    """Let the caller's own work go on whatever goes wrong with wisdom in the block; a warning names it.
+    """Turn any error in the block into a warning, so that the caller's computation goes on.
 
-    The files are read strictly, so nothing known ends up here. But they are written by other processes, other versions
-    and other machines, and a computation must not fail because of what was kept of earlier ones.
+    The files are read strictly, so no known fault ends up here. But they are written by other processes, versions and
+    machines, and a computation must not fail because of them.
     """
     try:
         yield
-    except Warning:  # whoever makes warnings errors wants them as errors
+    except Warning:  # the user made warnings errors
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
@@ -45,7 +45,7 @@ def continuing(where: object, consequence: str) -> Iterator[None]:
 
 
 def reset_warnings() -> None:
-    """Let warnings that were given be given again."""
+    """Forget which warnings were given."""
     _given.clear()
 
 
@@ -55,18 +55,18 @@ _STEM = "wisdom"
 
 
 def resolve_path(setting: str | None) -> Path | None:
-    """Where the setting ``wisdom`` (or ``HPFRACC_WISDOM``) says that wisdom is kept.
+    """The path that the setting ``wisdom`` (or ``HPFRACC_WISDOM``) names.
 
     Parameters
     ----------
     setting : str or None
-        ``"off"``; a folder; a ``.json`` file, which then is the merged file, the others lying beside it; None for the
+        ``"off"``; a folder; a ``.json`` file, which is then the merged file, with the others beside it; None for the
         user's cache folder.
 
     Returns
     -------
     Path or None
-        An absolute path; None for off, and where there is no home to keep a cache in.
+        An absolute path; None for ``"off"``, and for an account without a home folder.
     """
     if setting is None or not setting.strip():
         return _default()
@@ -100,14 +100,14 @@ def _default() -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class WisdomLayout:
-    """Names of the files in one place.
+    """The names of the files in a wisdom folder.
 
     Attributes
     ----------
     folder : Path
-        Where they all are.
+        The folder.
     stem : str
-        Name of the merged file without ``.json``; several may share a folder.
+        Name of the merged file without ``.json``; several stems may share a folder.
     """
 
     folder: Path
@@ -115,31 +115,31 @@ class WisdomLayout:
 
     @classmethod
     def of(cls, path: Path) -> WisdomLayout:
-        """The layout at a path from :func:`resolve_path`."""
+        """The layout for a path from :func:`resolve_path`."""
         if path.suffix == ".json" and not os.path.isdir(path):  # unlike Path.is_dir, raises nothing
             return cls(path.parent, path.stem)
         return cls(path)
 
     @property
     def merged(self) -> Path:
-        """The merged file that people see."""
+        """The merged file."""
         return self.folder / f"{self.stem}.json"
 
     def new_generation(self) -> Path:
-        """A name for a merged file that nobody ever used."""
+        """A new, unique name for a merged file."""
         return self.folder / f"{self.stem}-{_random()}.json"
 
     def new_journal(self) -> Path:
-        """A name for a journal that nobody ever used."""
+        """A new, unique name for a journal."""
         return self.folder / f"{self._journal_prefix}{host_name()}-{os.getpid()}-{_random()}.jsonl"
 
     def aside(self, path: Path) -> Path:
-        """Where a damaged file is put."""
+        """The new name of a damaged file."""
         moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         return path.with_name(f"{path.name}.damaged-{moment}-{_random()[:4]}")
 
     def kind_of(self, name: str) -> FileKind | None:
-        """What a file of this folder is, by its name; None if it is none of ours."""
+        """The kind of a file, by its name; None if it is not a wisdom file."""
         stem, prefix = re.escape(self.stem), re.escape(self._journal_prefix)
         patterns: dict[FileKind, str] = {
             "merged": rf"{stem}\.json",
@@ -151,7 +151,7 @@ class WisdomLayout:
         return next((kind for kind, pattern in patterns.items() if re.fullmatch(pattern, name)), None)
 
     def is_from_here(self, journal: Path) -> bool:
-        """Whether a journal was written on a machine of this name."""
+        """Whether a journal was written on this machine, by its name."""
         return journal.name.startswith(f"{self._journal_prefix}{host_name()}-")
 
     @property
@@ -160,7 +160,7 @@ class WisdomLayout:
 
 
 def host_name() -> str:
-    """The machine's name, fit for a file's name."""
+    """The machine's name, as part of a file name."""
     name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
     return re.sub(r"[^A-Za-z0-9_.]+", "_", name)[:64] or "host"
 

@@ -1,4 +1,7 @@
-"""One thing that was measured, as it is written down and read back; and how much of it is kept."""
+"""Records of measurements as they are written and read, and which of them are kept.
+
+Uniting and trimming commute: ``retain(retain(a) + b) == retain(a + b)``. So the order of merges does not matter.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +34,16 @@ __all__ = [
     "unite",
 ]
 
-#: What was measured: a calibrated point of a curve, a run, a first call's compilation, a copy, a peak of memory.
+#: What was measured: a calibrated knot, a run time, a compile time, a copy, or a memory peak.
 Kind = Literal["knot", "sample", "compile", "transfer", "memory"]
 KINDS: frozenset[str] = frozenset(get_args(Kind))
 
-#: Bounds of what is taken for a measurement. They leave room for any honest one, and none for sums, logarithms, dates
-#: or tables to overflow: three years, far more work than a machine does in them, the year 5138, and a name.
+#: Limits of a valid measurement. They admit any real one, and keep sums, logarithms, dates and tables from overflowing:
+#: three years, far more work than a machine does in them, the year 5138, and the length of a name.
 MOST_SECONDS, MOST_WORK, MOST_TIME = 1e8, 1e36, 1e11
 MOST_CHARACTERS = 256
-#: Bytes of a line, and brackets that may be open at once. A record of ours, every character escaped, has half of the
-#: bytes and a depth of 2; a later version's may have more.
+#: Limits of a line: its bytes, and its nesting depth. A record of this version has at most half of the bytes and a
+#: depth of 2; those of later versions may have more.
 MOST_LINE_BYTES = 1 << 16
 MOST_DEPTH = 32
 
@@ -51,7 +54,7 @@ _counter = itertools.count()
 
 
 def new_id() -> str:
-    """An identity that no other sample has, in no other process or machine; rises within one process."""
+    """A globally unique id; ids rise within one process."""
     global _token
     if not _token:
         _token = os.urandom(8).hex()
@@ -76,27 +79,27 @@ class Record:
     kind : str
         One of :data:`KINDS`.
     operation, arm : str
-        What was run, and by which arm (its name); a transfer may leave the operation empty.
+        Name of the operation and of the arm; empty for a transfer.
     fingerprint : str
-        Of the arm, from ``engine.hardware``.
+        The arm's fingerprint, from ``engine.hardware``.
     start : str
-        Where the operands were when it began.
+        Where the operands were.
     dtype : str
-        In which the work was done.
+        Of the computation.
     bucket : tuple of two int, optional
-        Its size bucket; a sample has one.
+        Its size bucket; required for samples.
     x : float, optional
-        The amount of work; for memory, the bytes predicted. Knots and samples have it.
+        The amount of work; for memory, the predicted bytes. Required for knots and samples.
     seconds : float
-        What it took; 0 for memory.
+        Measured seconds; 0 for memory.
     nbytes : int, optional
-        Bytes copied, or the peak that was seen. Transfers and memory have it.
+        Bytes copied, or the measured peak. Required for transfers and memory.
     route : str, optional
-        From where to where a transfer went, as ``"cpu->cuda:0"``.
+        Route of a transfer, such as ``"host->cuda:0"``.
     time : float
-        When, in seconds since 1970; now by default.
+        Seconds since 1970; now by default.
     id : str
-        Unique; a new one by default. Uniting records by it makes merging idempotent.
+        Unique; a new one by default. It makes merging idempotent.
     """
 
     kind: Kind
@@ -134,21 +137,21 @@ class Record:
 
     @property
     def age_order(self) -> tuple[float, str]:
-        """Sorts records from the oldest to the newest, the same way everywhere."""
+        """The sort key, oldest first; the same on every machine."""
         return self.time, self.id
 
     @property
     def backend(self) -> str:
-        """The backend whose arm it is."""
+        """The backend of the arm."""
         return self.arm.partition(":")[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, without what is None."""
+        """Plain data, without fields that are None."""
         pairs = ((name, getattr(self, name)) for name in _NAMES)
         return {name: value for name, value in pairs if value is not None}
 
     def to_line(self) -> str:
-        """As one line of JSON, without its end."""
+        """One line of JSON, without the line end."""
         return json.dumps(self.to_dict(), separators=(",", ":"))
 
 
@@ -160,12 +163,12 @@ _set = object.__setattr__
 
 @dataclass(frozen=True, slots=True)
 class UnknownRecord:
-    """A record that a later hpfracc wrote: of a kind, or with a field, that is not known here. Kept as it is, unused.
+    """A record of a later version, with an unknown kind or field. Kept unchanged, and not used.
 
     Attributes
     ----------
     id, time
-        As of a :class:`Record`; the line itself and 0 where it has none.
+        As in :class:`Record`; the line itself and 0 where missing.
     line : str
         The record as JSON.
     """
@@ -180,21 +183,21 @@ class UnknownRecord:
         return self.time, self.id
 
     def to_line(self) -> str:
-        """As one line of JSON, without its end."""
+        """One line of JSON, without the line end."""
         return self.line
 
 
-#: What a file may hold.
+#: The content of a file.
 Entry = Record | UnknownRecord
 
 
 def parse_line(line: str | bytes) -> Record:
-    """The record that a line holds, or :class:`InvalidInputError`, whatever the line holds."""
+    """The record on a line, or :class:`InvalidInputError`, whatever the line contains."""
     return parse_object(_decode(line))
 
 
 def parse_object(value: Any) -> Record:
-    """The record that a decoded JSON object holds, or :class:`InvalidInputError`."""
+    """The record in a decoded JSON object, or :class:`InvalidInputError`."""
     if not isinstance(value, Mapping):
         _refuse("record", value, "a JSON object")
     if not (_REQUIRED <= value.keys() <= _KNOWN):
@@ -204,7 +207,7 @@ def parse_object(value: Any) -> Record:
 
 
 def parse_entry(entry: Any) -> Entry:
-    """A line as bytes, or a decoded JSON object, as a record of ours or of a later version's.
+    """The record in a line (bytes) or a decoded JSON object, of this version or a later one.
 
     Raises
     ------
@@ -219,7 +222,7 @@ def parse_entry(entry: Any) -> Entry:
         if _REQUIRED <= value.keys() <= _KNOWN:
             return Record(**value)
         if not isinstance(kind, str) or value.keys() <= _KNOWN:
-            return parse_object(value)  # which says what is wrong
+            return parse_object(value)  # raises
     try:
         line = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
@@ -269,7 +272,7 @@ def _bucket(value: Any) -> Bucket:
     return _whole("bucket[0]", value[0]), _whole("bucket[1]", value[1])
 
 
-#: Shows any decoded JSON, however deep or long, in a few words.
+#: Abbreviates any decoded JSON, however deep or long.
 _brief = Repr()
 _brief.maxlevel, _brief.maxstring, _brief.maxother = 3, 70, 70
 
@@ -284,19 +287,19 @@ def _refuse(name: str, value: Any, wanted: str) -> NoReturn:
     raise InvalidInputError(f"{name}={_show(value)} in a record; use {wanted}")
 
 
-#: The newest that are kept of each group (see :func:`_group`): what the cost model reads, and some for the others.
+#: Records kept of each group (see :func:`_group`), the newest: those that the cost model uses, and a few others.
 PER_GROUP: dict[Kind, int] = {"sample": 32, "knot": 4, "compile": 8, "transfer": 8, "memory": 8}
 
-#: The newest that are kept in all, runs and everything else apart, so that runs cannot push a calibration out.
-#: Reading as many takes some 0.3 s.
+#: Records kept in total, the newest; samples are counted apart, so that they cannot displace a calibration. Reading
+#: this many takes some 0.3 s.
 MOST_SAMPLES = 20_000
 MOST_OTHERS = 10_000
-#: The same of records that a later version wrote, whose groups are not known here.
+#: The same for records of later versions, whose groups are unknown.
 MOST_UNKNOWN = 10_000
 
 
 def unite(*collections: Iterable[Entry]) -> dict[str, Entry]:
-    """All records by id. Of two that share one, which only tampering makes, the same is kept whatever the order."""
+    """All records by id. Two with one id (only by tampering) are resolved in the same way in any order."""
     united: dict[str, Entry] = {}
     for records in collections:
         for record in records:
@@ -307,7 +310,7 @@ def unite(*collections: Iterable[Entry]) -> dict[str, Entry]:
 
 
 def retain(records: Iterable[Entry]) -> list[Entry]:
-    """Those worth keeping, from the oldest to the newest."""
+    """The records to keep, oldest first."""
     groups: dict[Any, list[Record]] = defaultdict(list)
     samples: list[Entry] = []
     others: list[Entry] = []

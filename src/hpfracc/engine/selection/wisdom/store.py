@@ -1,4 +1,4 @@
-"""Wisdom: the records of all processes that share a folder, and this process's own on their way there."""
+"""The records of all processes that share a wisdom folder, including this process's own that are not written yet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["Validity", "Wisdom", "describe_files", "describe_records", "read_imp
 def describe_records(entries: Sequence[Entry]) -> dict[str, Any]:
     """Counts by kind, and a row for each fingerprint, backend and operation, the most recent first.
 
-    Records of a later version are counted apart, as ``unknown``.
+    Records of later versions are counted as ``unknown``.
     """
     records = [entry for entry in entries if isinstance(entry, Record)]
     groups: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
@@ -57,7 +57,7 @@ def describe_records(entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def describe_files(layout: WisdomLayout | None) -> dict[str, Any]:
-    """Names, sizes and times of last change of the files on disk; ``changed`` is None where there are none."""
+    """Names, sizes and modification times of the files; ``changed`` is None without files."""
     files: list[dict[str, Any]] = []
     found: list[tuple[Path, FileKind]] = []
     if layout is not None:
@@ -66,7 +66,7 @@ def describe_files(layout: WisdomLayout | None) -> dict[str, Any]:
     for path, kind in found:
         try:
             status = path.stat()
-        except OSError:  # merged away meanwhile
+        except OSError:  # removed by a merge meanwhile
             continue
         files.append({"name": path.name, "kind": kind, "bytes": status.st_size, "changed": status.st_mtime})
     return {
@@ -80,7 +80,7 @@ _REMEDY = "export it again with `hpfracc wisdom export FILE` where it was measur
 
 
 def read_import(path: Path) -> list[Entry]:
-    """All records of an exported file or a wisdom folder, or :class:`WisdomError`: a part of one is not taken."""
+    """All records of an exported file or a wisdom folder; :class:`WisdomError` if any is damaged."""
     try:
         if os.path.isdir(path):
             snapshot = read_folder(WisdomLayout.of(path))
@@ -103,32 +103,32 @@ def _check(path: Path, content: Content) -> None:
         raise WisdomError(f"{path} cannot be imported: {content.fault}; {_REMEDY}")
 
 
-#: Which records count here: the fingerprint of each arm, by name or by (operation, name), or a test.
+#: Which records are valid here: the fingerprint of each arm, by name or by (operation, name), or a predicate.
 Validity = Mapping[Any, str] | Callable[[Record], bool]
 
-#: Records gathered before they are written of themselves, and kept where they cannot be written.
+#: Records after which they are written to disk, and how many are kept where that is impossible.
 _GATHERED = 256
 _KEPT_IN_MEMORY = 8192
-#: Bytes of journal after which a process merges of itself: some 16,000 records.
+#: Journal size in bytes at which a process merges: some 16,000 records.
 _LONG_JOURNAL = 4 << 20
-#: Files from which on a process merges at its end: merging at every end would cost short scripts more than they learn.
+#: Number of files from which a process merges at its end. Always merging would slow down short scripts.
 _SCATTERED = 12
-#: Seconds before a folder that could not be written is tried again.
+#: Seconds until the next attempt to write to a folder that could not be written.
 _RETRY = 60.0
 
 _every: weakref.WeakSet[Wisdom] = weakref.WeakSet()
 
 
 class Wisdom(Guarded):
-    """What was learned at one place. Safe to share between threads, processes and through ``fork``.
+    """The wisdom in one folder. Safe to share between threads and processes, and through ``fork``.
 
     Parameters
     ----------
     path : Path or None
-        A folder, or a ``.json`` file with the others beside it, as :func:`resolve_path` gives it; None keeps nothing.
+        A folder, or a ``.json`` file with the others beside it, from :func:`resolve_path`; None keeps nothing.
     read_only : bool
-        Never write or rename anything, and learn nothing: for decisions that must repeat. A ``.json`` file is then
-        read alone, without what lies beside it.
+        Never write or rename anything, and learn nothing: for reproducible decisions. A ``.json`` file is then read
+        alone, without the files beside it.
     """
 
     def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
@@ -143,7 +143,7 @@ class Wisdom(Guarded):
         _every.add(self)
 
     def append(self, records: Iterable[Record]) -> None:
-        """Take new records; they are on disk after the next :meth:`flush`."""
+        """Add records; they are on disk after the next :meth:`flush`."""
         if self._layout is None or self.read_only:
             return
         with self._lock:
@@ -154,9 +154,9 @@ class Wisdom(Guarded):
                 self.flush()
 
     def flush(self) -> bool:
-        """Write what was appended: once this returns True it outlives the process, however that ends.
+        """Write the added records. After True they survive the end of the process, however it ends.
 
-        False means that the place cannot be written (a warning says so once) and the records are kept in memory.
+        False means that the folder cannot be written (with a warning, once); the records are kept in memory.
         """
         with self._lock:
             if self._layout is None or self.read_only or not self._pending:
@@ -176,7 +176,7 @@ class Wisdom(Guarded):
             return True
 
     def merge(self) -> int:
-        """Unite everything at this place into one file and remove what that makes superfluous; how many are kept."""
+        """Merge all files into one and remove those it supersedes; returns the number of records."""
         with self._lock:
             if self._layout is None or self.read_only:
                 return len(self._everything()[0])
@@ -187,7 +187,7 @@ class Wisdom(Guarded):
             return len(records)
 
     def tidy(self) -> None:
-        """Write what is left, and merge once many files have gathered: what a process does at its end."""
+        """Write the added records, and merge if there are many files; called at the end of a process."""
         self.flush()
         if self._layout is None:
             return
@@ -199,13 +199,13 @@ class Wisdom(Guarded):
             self.merge()
 
     def load(self, valid: Validity | None = None) -> list[Record]:
-        """The records that count here, from the oldest to the newest.
+        """The valid records, oldest first.
 
         Parameters
         ----------
         valid : mapping or callable, optional
-            The fingerprint of each arm, under its name or under (operation, name): other records, measured on other
-            hardware or with another version, are left out. Or a test of a record. All without it.
+            The fingerprint of each arm, by name or by (operation, name): records of other hardware or versions are
+            left out. Or a predicate. All records by default.
         """
         with self._lock:
             entries, snapshot = self._everything()
@@ -219,7 +219,7 @@ class Wisdom(Guarded):
         return [record for record in records if valid(record)]
 
     def export(self, path: str | os.PathLike[str]) -> int:
-        """Write everything known into one file that :meth:`import_` takes elsewhere; how many records it holds."""
+        """Write all records into one file for :meth:`import_`; returns their number."""
         data, count = self.encode()
         try:
             write_whole(path, [data])
@@ -231,7 +231,7 @@ class Wisdom(Guarded):
         return count
 
     def encode(self) -> tuple[bytes, int]:
-        """What :meth:`export` writes, and how many records it holds."""
+        """The content of an exported file, and the number of its records."""
         with self._lock:
             entries, snapshot = self._everything()
         if self._layout is not None and snapshot is None:
@@ -241,7 +241,7 @@ class Wisdom(Guarded):
         return encode_merged(entries), len(entries)
 
     def import_(self, path: str | os.PathLike[str]) -> int:
-        """Take what a file from :meth:`export`, or a whole wisdom folder, holds; how many records were new."""
+        """Add the records of an exported file or a wisdom folder; returns the number of new ones."""
         imported = read_import(Path(path))
         size = sum(len(record.to_line()) for record in imported)
         if size > MOST_BYTES // 2:
@@ -269,9 +269,9 @@ class Wisdom(Guarded):
         return len(new)
 
     def clear(self) -> int:
-        """Forget everything at this place, other processes' journals too; how many files were removed.
+        """Remove all files in this folder, including journals of other processes; returns their number.
 
-        Processes that are running go on learning, and write down again what they hold in memory.
+        Running processes continue to learn, and write what they hold in memory.
         """
         with self._lock:
             if self.read_only:
@@ -328,7 +328,7 @@ class Wisdom(Guarded):
         return "kept" if self._retry_at is None else "memory only"
 
     def _everything(self) -> tuple[list[Entry], FolderSnapshot | None]:
-        """What is on disk and in memory, trimmed, and the reading of the disk; None where it cannot be read."""
+        """The records on disk and in memory, trimmed, and a snapshot of the disk; None if it cannot be read."""
         if self._layout is None:
             return [], None
         try:
@@ -344,7 +344,7 @@ class Wisdom(Guarded):
         return retain(unite(snapshot.records.values(), self._pending).values()), snapshot
 
     def _mend(self, layout: WisdomLayout, records: list[Entry], snapshot: FolderSnapshot) -> None:
-        """Put damaged files aside once what is left of them is safe; in a place that is only read, say so."""
+        """Set damaged files aside once their readable records are saved; only warn where nothing is written."""
         if not self.read_only:
             self._unite_files(layout, records, snapshot)
             return
@@ -353,7 +353,7 @@ class Wisdom(Guarded):
             self._warn("damaged", f"is damaged ({source.content.fault}); {kept} records could be read from it")
 
     def _write(self, layout: WisdomLayout, lines: bytes) -> None:
-        """Write into our journal; into a new one if the first is gone, idle for long, or fails."""
+        """Append to the journal, or to a new one if it was removed, is idle, or fails."""
         if self._journal is not None:
             if not self._journal.is_idle:
                 with contextlib.suppress(OSError):
@@ -361,12 +361,12 @@ class Wisdom(Guarded):
                     return
             self._close_journal()
         journal = Journal(layout)
-        journal.write(lines)  # fails for good only here
+        journal.write(lines)
         self._journal = journal
 
     def _unite_files(self, layout: WisdomLayout, records: list[Entry], snapshot: FolderSnapshot) -> None:
-        """Merge on disk, and say what was damaged once everything is in order again."""
-        self._close_journal()  # all of it is in ``records``: like any other, it may go now
+        """Merge the files on disk, then warn about damaged ones."""
+        self._close_journal()  # all of it is in ``records``, so it may be removed too
         notes: list[str] = []
         try:
             notes = merge_into_one(layout, records, snapshot)
@@ -382,7 +382,7 @@ class Wisdom(Guarded):
         return self._retry_at is None or time.monotonic() >= self._retry_at
 
     def _give_up(self, error: OSError) -> None:
-        """Go on in memory alone, for a while, after a failure to write."""
+        """Keep records in memory for a while, after a failed write."""
         self._close_journal()
         self._retry_at = time.monotonic() + _RETRY
         self._trim_memory()
@@ -405,7 +405,7 @@ class Wisdom(Guarded):
         warn_once(what, str(self.path), f"wisdom at {self.path} {words}")
 
     def _forked(self) -> None:
-        """Begin anew in a child: what was appended before the fork is its parent's to write."""
+        """In a forked child: records added before the fork are written by the parent."""
         self._close_journal()
         if self._retry_at is None:
             self._pending = []

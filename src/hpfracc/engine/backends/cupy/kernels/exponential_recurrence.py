@@ -8,11 +8,12 @@ import cupy
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.cupy.workspace import STATES_TOGETHER
 from hpfracc.engine.numerics.recurrence import Tools, own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
 
+#: States that go side by side: enough to fill a GPU, few enough that the passes over them stay small.
+_STATES_TOGETHER = 1 << 19
 _TOOLS = Tools(
     cupy,
     lambda array, like: cupy.asarray(array),
@@ -54,7 +55,7 @@ def recur_blocked(
     else:
         # As many stretches as the square root of the steps at most: the states are carried from one to the next.
         rows = terms * max(1, math.prod(batch))
-        together = max(1, min(STATES_TOGETHER // rows, int(np.sqrt(n))))
+        together = max(1, min(_STATES_TOGETHER // rows, int(np.sqrt(n))))
         y, last = own_steps(_TOOLS, rates, weights, steps, operand, from_, degree, lagged, together)
     y, last = taint(_TOOLS, y, last, x, start, lagged)
     result = cupy.empty(shape, kind)

@@ -6,12 +6,13 @@ import cupy
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.cupy.workspace import HISTORY_BLOCK
 from hpfracc.engine.numerics.history_weights import block_of_weights
 from hpfracc.engine.numerics.recurrence import Tools
 
 __all__ = ["KERNELS", "sum_direct"]
 
+#: Weights of a block (told in the adapter), 128 MiB of them: enough to fill a GPU.
+_HISTORY_BLOCK = 1 << 24
 _TOOLS = Tools(
     cupy,
     lambda array, like: cupy.asarray(array),
@@ -38,7 +39,7 @@ def sum_direct(
     operand = cupy.where(cupy.isfinite(x), x, 0)
     low = 0
     while low < n:
-        high = min(n, low + max(1, HISTORY_BLOCK // n))
+        high = min(n, low + max(1, _HISTORY_BLOCK // n))
         weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high), scaled)
         result[..., low:high] = operand[..., first:high] @ weights.T.astype(x.dtype, copy=False)
         low = high

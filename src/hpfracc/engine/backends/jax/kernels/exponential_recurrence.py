@@ -16,11 +16,12 @@ from jax import lax
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.jax.wide import call_wide
-from hpfracc.engine.backends.jax.workspace import RECURRENCE_PART
 from hpfracc.engine.numerics.recurrence import Tools, arrival, lag_table, stretch_length, taint
 
 __all__ = ["KERNELS", "recur_blocked"]
 
+#: Steps of a part whose steps differ: its states are made again on the way back.
+_RECURRENCE_PART = 1 << 14
 _TOOLS = Tools(
     jnp,
     lambda array, like: jnp.asarray(array),
@@ -138,15 +139,15 @@ def _own(
 ) -> tuple[jax.Array, jax.Array]:
     """Parts one after the other, of which only the ends are kept for the way back; in each, stretches side by side."""
     n = x.shape[-1]
-    parts = -(-n // RECURRENCE_PART)
+    parts = -(-n // _RECURRENCE_PART)
     recur = partial(_part, rates, weights, degree=degree, lagged=lagged)
     if parts == 1:
         last, y = recur(initial, (steps, x))
         return y, last
-    rows = jnp.moveaxis(_split(x, parts, RECURRENCE_PART, -1), -2, 0)
-    last, values = lax.scan(jax.checkpoint(recur), initial, (_split(steps, parts, RECURRENCE_PART, -1), rows))
+    rows = jnp.moveaxis(_split(x, parts, _RECURRENCE_PART, -1), -2, 0)
+    last, values = lax.scan(jax.checkpoint(recur), initial, (_split(steps, parts, _RECURRENCE_PART, -1), rows))
     values = jnp.moveaxis(values, 0, -2)
-    return values.reshape((*values.shape[:-2], parts * RECURRENCE_PART))[..., :n], last
+    return values.reshape((*values.shape[:-2], parts * _RECURRENCE_PART))[..., :n], last
 
 
 def _part(

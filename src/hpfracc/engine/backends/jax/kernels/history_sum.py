@@ -11,10 +11,12 @@ from jax import lax
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.jax.wide import call_wide
-from hpfracc.engine.backends.jax.workspace import HISTORY_BLOCK
 from hpfracc.engine.numerics.history_weights import distances, mean_power
 
 __all__ = ["KERNELS", "sum_direct"]
+
+#: Weights of a block (told in the adapter), 8 MiB of them.
+_HISTORY_BLOCK = 1 << 20
 
 
 def sum_direct(times: Any, signal: Any, *parameters: Any, kernel: str = "power", scaled: bool = False) -> jax.Array:
@@ -45,7 +47,7 @@ def _sum(times: Any, signal: Any, parameters: tuple[Any, ...], kernel: str, scal
             x = x.at[..., 0].set(0.0)
         finite = jnp.isfinite(x)
         operand = jnp.where(finite, x, 0.0)
-        rows = max(1, min(n, HISTORY_BLOCK // n))
+        rows = max(1, min(n, _HISTORY_BLOCK // n))
         blocks = -(-n // rows)
         before = jnp.concatenate([times[:1] if kernel != "logarithmic" else times[:1] * 0.5, times[:-1]])
 

@@ -10,12 +10,13 @@ from numba import njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numba.kernels._arrays import Array, flat, spread
-from hpfracc.engine.backends.numba.workspace import TILE
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply
 from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]
 
+#: Outputs of a tile.
+_TILE = 1024
 _CONTRACT = ToeplitzApply()
 #: Distances whose products are added plainly; sums of so many are added to the output, which keeps rounding small.
 _TAPS = 64
@@ -27,7 +28,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract
 @njit(**_OPTIONS)
 def _sum(w, w0, x, out, o0, scratch, taps, begin, stop):  # type: ignore[no-untyped-def]
     """Outputs ``begin`` to ``stop`` of one row, whose samples lie ``taps - 1`` behind the beginning of ``x``."""
-    tile, many, hang = uintp(TILE), uintp(_TAPS), taps - uintp(1)
+    tile, many, hang = uintp(_TILE), uintp(_TAPS), taps - uintp(1)
     low = begin
     while low < stop:
         high = min(low + tile, stop)
@@ -94,7 +95,7 @@ def apply_direct(weights: Array, signal: Array, *, axes: Any = -1, workers: int 
     rows = math.prod(batch)
 
     def work(block: tuple[int, int, int, int]) -> None:
-        padded, scratch = np.empty(n + 2 * taps - 2, out.dtype), np.empty(TILE, out.dtype)
+        padded, scratch = np.empty(n + 2 * taps - 2, out.dtype), np.empty(_TILE, out.dtype)
         _rows(w, x, out, padded, scratch, n, taps, stride, *block)
 
     if rows >= workers:

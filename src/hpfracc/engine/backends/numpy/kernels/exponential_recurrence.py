@@ -9,11 +9,12 @@ import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numpy.nonfinite import all_finite
-from hpfracc.engine.backends.numpy.workspace import STATES_TOGETHER
 from hpfracc.engine.numerics.recurrence import Tools, own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
 
+#: States that go side by side: with their factors they stay in a second-level cache.
+_STATES_TOGETHER = 1 << 14
 Array = np.ndarray[Any, Any]
 
 _TOOLS = Tools(
@@ -54,7 +55,7 @@ def recur_blocked(
     if steps.size == 1:
         y, last = uniform_steps(_TOOLS, rates, weights, steps.reshape(()), operand, from_, degree, lagged)
     else:
-        together = max(1, STATES_TOGETHER // (terms * max(1, math.prod(batch))))
+        together = max(1, _STATES_TOGETHER // (terms * max(1, math.prod(batch))))
         y, last = own_steps(_TOOLS, rates, weights, steps, operand, from_, degree, lagged, together)
     if not clean:
         y, last = taint(_TOOLS, y, last, x, start, lagged)

@@ -8,7 +8,6 @@ import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numpy.nonfinite import all_finite
-from hpfracc.engine.backends.numpy.workspace import HISTORY_BLOCK, HISTORY_ROWS
 from hpfracc.engine.numerics.history_tree import HistoryTree
 from hpfracc.engine.numerics.history_weights import block_of_weights, output_blocks
 from hpfracc.engine.numerics.recurrence import Tools
@@ -16,6 +15,9 @@ from hpfracc.engine.workers import run_blocks
 
 __all__ = ["KERNELS", "sum_by_tree", "sum_direct"]
 
+#: Weights of a block (told in the adapter), and its outputs: with what they are made of they stay in a second-level
+#: cache.
+_HISTORY_BLOCK, _HISTORY_ROWS = 1 << 16, 256
 Array = np.ndarray[Any, Any]
 
 _TOOLS = Tools(
@@ -48,7 +50,7 @@ def sum_direct(
             weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high), scaled)
             result[..., low:high] = operand[..., first:high] @ weights.T
 
-    blocks = output_blocks(n, HISTORY_BLOCK, HISTORY_ROWS)
+    blocks = output_blocks(n, _HISTORY_BLOCK, _HISTORY_ROWS)
     # Dealt out in turn: the later a block, the longer it takes.
     run_blocks(work, [blocks[part::workers] for part in range(workers)], workers)
     if not clean:

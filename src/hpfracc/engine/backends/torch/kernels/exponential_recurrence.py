@@ -17,10 +17,12 @@ from torch.utils.checkpoint import checkpoint
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.nonfinite import clean, is_eager
-from hpfracc.engine.backends.torch.workspace import STATES_TOGETHER
 from hpfracc.engine.numerics.recurrence import Tools, own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
+
+#: States that go side by side on the host, where they should stay in cache, and on a GPU.
+_STATES_TOGETHER = {True: 1 << 14, False: 1 << 19}
 
 
 def _array(array: np.ndarray[Any, Any], like: Tensor) -> Tensor:
@@ -104,7 +106,7 @@ def _stretches(
 ) -> tuple[Tensor, Tensor]:
     n = x.shape[-1]
     rows = rates.shape[0] * max(1, x.numel() // n)
-    together = max(1, min(STATES_TOGETHER[x.is_cpu] // rows, math.isqrt(n)))
+    together = max(1, min(_STATES_TOGETHER[x.is_cpu] // rows, math.isqrt(n)))
     return own_steps(_TOOLS, rates, weights, steps, x, state, degree, lagged, together, smooth)
 
 

@@ -16,11 +16,13 @@ from torch.utils.checkpoint import checkpoint
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.nonfinite import clean
-from hpfracc.engine.backends.torch.workspace import HISTORY_BLOCK, HISTORY_ROWS
 from hpfracc.engine.numerics.history_weights import block_of_weights, output_blocks
 from hpfracc.engine.numerics.recurrence import Tools
 
 __all__ = ["KERNELS", "sum_direct"]
+
+#: Weights of a block on the host, where they should stay in cache, and on a GPU (told in the adapter); and its outputs.
+_HISTORY_BLOCK, _HISTORY_ROWS = {True: 1 << 17, False: 1 << 24}, 2048
 
 
 def _array(array: np.ndarray[Any, Any], like: Tensor) -> Tensor:
@@ -50,7 +52,7 @@ def sum_direct(
     mapped = any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
     keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors) and not mapped
     parts = []
-    for low, high in output_blocks(n, HISTORY_BLOCK[x.is_cpu], HISTORY_ROWS):
+    for low, high in output_blocks(n, _HISTORY_BLOCK[x.is_cpu], _HISTORY_ROWS):
         inputs = (kernel, scaled, times, operand, low, high, *options)
         again = keeps and n > 256
         parts.append(checkpoint(_block, *inputs, use_reentrant=False) if again else _block(*inputs))

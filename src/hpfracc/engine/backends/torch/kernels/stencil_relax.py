@@ -9,12 +9,16 @@ import torch
 from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.torch.gpu_memory import tile_sides, tiles_together
 from hpfracc.engine.numerics.stencils import forward_offsets, padded_views, refresh_ghosts, relax
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
 __all__ = ["KERNELS"]
 
+#: Side of a tile of a lattice by the number of axes: as many points as fill a GPU with a few tiles, and few steps to
+#: cross it; and that of a tile of more axes.
+_SIDES, _SMALLEST_SIDE = {1: 4096, 2: 64, 3: 16}, 8
+#: Tiles that are worked on together: as many as fill a GPU, and of many a share that a wave mostly has.
+_LEAST_TILES, _SHARE_OF_TILES = 256, 8
 #: Rounds between two looks on a device: a look waits for it, a round that changes nothing costs some passes of memory.
 _ROUNDS = 32
 
@@ -51,7 +55,8 @@ def by_tiles(
         return torch.empty_like(start)
     shape = tuple(costs.shape[1:] if edges else costs.shape)
     wraps = read_periodic(periodic, len(shape))
-    sides = tile_sides(shape)
+    side = _SIDES.get(len(shape), _SMALLEST_SIDE)
+    sides = tuple(min(side, length) for length in shape)
     full = tuple(-(-length // tile) * tile for length, tile in zip(shape, sides, strict=True))
     lattice = tuple(slice(0, length) for length in shape)
     steps = forward_offsets(len(shape), neighbourhood)
@@ -63,7 +68,7 @@ def by_tiles(
         core[(slice(None), *lattice)] = torch.where(torch.isfinite(maps), maps, math.inf)
         cells, own = _windows(padded, sides, 2), _windows(core, sides, 0)
         active = _beside(torch.isfinite(own).flatten(-len(shape)).any(-1), wraps, neighbourhood)
-        together = tiles_together(active.numel())
+        together = max(_LEAST_TILES, active.numel() // _SHARE_OF_TILES)
         while True:
             found = active.nonzero(as_tuple=True)
             if not len(found[0]):

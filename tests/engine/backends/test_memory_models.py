@@ -1,0 +1,116 @@
+"""Memory models of all kernels: they grow with the call, and hold within a factor of 2 on a GPU.
+
+The peaks in ``data/`` were measured on an H200 with PyTorch 2.11 and CuPy 14.2, in MiB (``benchmarks/memory.py --device
+cuda``). CuPy's were measured with cuFFT's plans in its cache: without their work areas.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpfracc.engine.backends import cufft, registry
+from hpfracc.engine.backends.base import Arm, MemoryModel
+from hpfracc.engine.primitives import PRIMITIVES
+from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.engine.selection.candidates import modelled_bytes
+
+MIB = 2**20
+#: Calls with rows to be filled in where a shape begins with 0.
+CALLS: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
+    ("causal_convolution", [(100,), (0, 512)], {}),
+    ("causal_convolution", [(100,), (0, 9000)], {"differences": True}),
+    ("fft", [(0, 512)], {"kind": "rfft"}),
+    ("fft", [(0, 499)], {"kind": "fft", "n": 600}),
+    ("mittag_leffler", [(0, 512)], {"alpha": 0.7}),
+    ("history_sum", [(64,), (0, 64), ()], {}),
+    ("exponential_recurrence", [(9,), (9,), (), (0, 512), (9,)], {}),
+    ("exponential_recurrence", [(9,), (9,), (512,), (0, 512), (9,)], {"final": True}),
+    ("chirp_transform", [(0, 512), (3,)], {}),
+    ("toeplitz_apply", [(100,), (0, 512)], {}),
+    ("toeplitz_apply", [(7, 9), (0, 16, 32)], {"axes": (1, 2)}),
+    ("spectral_multiply", [(512,), (0, 512)], {}),
+    ("spectral_multiply", [(512,), (0, 512)], {"kinds": "dct2"}),
+    ("stencil_relax", [(16, 32), (0, 16, 32)], {}),
+]
+ROWS = json.loads((Path(__file__).parent / "data" / "gpu_peaks.json").read_text())
+#: What cuFFT said there, or what was among the blocks of a peak, in MiB, where the rule says something else.
+ANSWERS = {
+    ("R2C", (2000,), 4166): 63.6,
+    ("R2C", (32_768,), 678): 0.0,
+    ("C2R", (32_768,), 678): 0.0,
+    ("C2C", (5000,), 2083): 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("arm", "name", "shapes", "dtypes", "params", "mib"), ROWS, ids=[f"{row[0]} {row[1]}" for row in ROWS]
+)
+def test_prediction_is_within_a_factor_of_2(
+    monkeypatch: pytest.MonkeyPatch,
+    arm: str,
+    name: str,
+    shapes: list[list[int]],
+    dtypes: list[str],
+    params: dict[str, Any],
+    mib: int,
+) -> None:
+    """Operands, result and workspace together; peaks are known to a MiB."""
+
+    backend, _, algorithm = arm.partition(":")
+
+    def answer(kind: str, lengths: tuple[int, ...], batch: int) -> int | None:
+        found = 0 if backend == "cupy" else ANSWERS.get((kind, lengths, batch))
+        return None if found is None else int(found * MIB)
+
+    monkeypatch.setattr(cufft, "LEAST_ASKED", 0)
+    monkeypatch.setattr(cufft, "work_area", answer)
+    params = {key: tuple(value) if isinstance(value, list) else value for key, value in params.items()}
+    given = [ArraySpec(tuple(shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    call = PRIMITIVES[name].describe(*given, **params)
+    (spec,) = [spec for spec in registry.specs(name, backend) if spec.algorithm == algorithm]
+    predicted = modelled_bytes(PRIMITIVES[name], call, Arm(backend, spec, "cuda:0"))
+    assert 0.5 < predicted / (mib * MIB) < 2.0
+
+
+def test_every_kernel_was_measured() -> None:
+    """Each algorithm of the two backends, for each primitive."""
+    offered = {
+        (f"{backend}:{spec.algorithm}", name)
+        for backend in ("torch", "cupy")
+        for name in PRIMITIVES
+        for spec in registry.specs(name, backend)
+    }
+    assert offered == {(row[0], row[1]) for row in ROWS}
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba", "torch", "jax", "cupy"])
+@pytest.mark.parametrize(("name", "shapes", "params"), CALLS)
+def test_predictions_grow_with_rows_and_workers(
+    name: str, shapes: list[tuple[int, ...]], params: dict[str, Any], backend: str
+) -> None:
+    """Ten times the rows take more, at most ten times as much; workers never take less."""
+    for spec in registry.adapter(backend).specs.get(name, ()):
+        for device in ("cpu", "cuda:0") if backend in ("torch", "jax") else ("cuda:0" if backend == "cupy" else "cpu",):
+            found = []
+            for rows in (10, 100):
+                given = [ArraySpec((rows, *shape[1:]) if shape[:1] == (0,) else shape) for shape in shapes]
+                call = PRIMITIVES[name].describe(*given, **params)
+                if spec.refuses is not None and spec.refuses(call):
+                    continue
+                need = modelled_bytes(PRIMITIVES[name], call, Arm(backend, spec, device))
+                assert isinstance(need, int) and need >= call.input_bytes + call.output_bytes
+                assert modelled_bytes(PRIMITIVES[name], call, Arm(backend, spec, device, 4)) >= need
+                found.append(need)
+            if found:
+                assert found[0] < found[1] <= 10 * found[0]
+
+
+def test_a_block_counts_for_each_worker_and_is_bounded() -> None:
+    """Copies of the workspace once, blocks for each worker, of as many elements as there are."""
+    model = MemoryModel(1.5, block=1000, each=10)
+    assert model.bytes(200, 50) == 300 + 500
+    assert model.bytes(200, 10**9, workers=3) == 300 + 30_000
