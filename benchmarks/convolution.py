@@ -20,10 +20,10 @@ from _common import heading, print_table, ratio_in_rounds, show, timed_in_rounds
 
 import hpfracc as hf
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.binding import bind
+from hpfracc.engine.execution.bind import bind
 from hpfracc.engine.execution.calibration import calibrate
 from hpfracc.engine.execution.operation import Operation, _key
-from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.selection.candidates import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 
@@ -54,7 +54,7 @@ def contestants(weights: Any, signal: Any, key: str) -> tuple[dict[str, Callable
             alone = Operation(operation.primitive)
             plan = alone._new_plan(_key((weights, signal), None, key, {}), (weights, signal), None, key, {})
             plan.adopt(bound, plan.decision, plan.option)
-            plan.attention = math.inf
+            plan.review_at = math.inf
             fixed[arm.name] = lambda call=alone: call(weights, signal, weights_key=key)
             fixed[arm.name]()
     return fixed, kernels

@@ -120,7 +120,7 @@ def guard() -> None:
     x = np.ones(300_000)
     with hf.use_backend("numpy"):
         hf.elementwise("x + 1", x=x)
-    operation = hf.engine.execution.catalogue.get_operation("elementwise")
+    operation = hf.engine.execution.operation.get_operation("elementwise")
     plan = next(plan for plan in operation._plans.values() if plan.guard is not None)
     rounds = []
     for _ in range(400):

@@ -1,8 +1,9 @@
 """Caputo derivatives: beside other libraries, beside the bare FFT pair, and on a GPU.
 
-``python benchmarks/operators.py [--peers PYTHON] [--device cuda]``. ``PYTHON`` is an interpreter whose environment has
-differint, pycaputo and numfracpy; without it their columns are left out. The bare pair is what any method by FFT must
-pay: one transform of the samples, one back, the transform of the weights kept (SciPy on the host, PyTorch on a GPU).
+``python benchmarks/operators.py [--peers PYTHON] [--device cuda [--only-device] [--only-resident]]``. ``PYTHON`` is an
+interpreter whose environment has differint, pycaputo and numfracpy; without it their columns are left out. The bare
+pair is what any method by FFT must pay: one transform of the samples, one back, the transform of the weights kept
+(SciPy on the host, the library's own transforms on a GPU).
 """
 
 from __future__ import annotations
@@ -10,16 +11,20 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import heading, print_table, show, timed_in_rounds, write_json
+from _common import heading, print_table, quarter, show, timed_in_rounds, write_json
 from scipy import fft
 
 import hpfracc as hf
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.operation import get_operation
 
 ALPHA = 0.5
 SIZES = (100, 1000, 10_000, 100_000, 1_000_000)
@@ -168,16 +173,145 @@ def gpu(device: str) -> dict[str, Any]:
     return {"gpu": rows}
 
 
+#: Points of the resident arrays that are compared in all three libraries.
+RESIDENT = (100_000, 1_000_000)
+
+
+def resident() -> list[dict[str, Any]]:
+    """One row of samples resident on a GPU, in each library, beside the bare rfft-multiply-irfft of that library."""
+    makers = {"torch": _torch_parts, "cupy": _cupy_parts, "jax": _jax_parts}
+    rows = []
+    for library, make in makers.items():
+        for n in RESIDENT:
+            try:
+                parts, synchronize = make(n)
+            except ImportError as error:
+                print(f"{library}: left out, {error}")
+                break
+            for _ in range(300):
+                for run in parts.values():
+                    run()
+            synchronize()
+            host = {name: _host_seconds(run, synchronize) for name, run in parts.items()}
+            total = timed_in_rounds(parts, 2.0, synchronize)
+            rows.append({"library": library, "n": n, "total": total, "host": host})
+    print(f"\nCaputo derivative of order {ALPHA} (l1-2), one row of float64 resident on the GPU; bar: 1.30 x bare")
+    print("host: time until the call returns; total: time a call, many in a row, synchronised at the end")
+    head = ("library", "points", "what", "host", "total", "total / bare")
+    print_table(
+        head,
+        [
+            (
+                row["library"],
+                f"{row['n']:,}",
+                name,
+                show(row["host"][name]),
+                show(seconds),
+                f"{seconds / row['total']['bare']:.2f}",
+            )
+            for row in rows
+            for name, seconds in row["total"].items()
+        ],
+    )
+    return rows
+
+
+def _host_seconds(run: Callable[[], Any], synchronize: Callable[[], None]) -> float:
+    """Seconds until a call returns, while the queue of the device is short."""
+    found = []
+    for _ in range(40):
+        synchronize()
+        begin = time.perf_counter()
+        for _ in range(5):
+            run()
+        found.append((time.perf_counter() - begin) / 5)
+    synchronize()
+    return quarter(found)
+
+
+def _parts(library: str, x: Any, weights: Any, starts: Any, bare: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
+    """The operator (``auto``), its engine call, the kernel of that call, and the bare pair."""
+    n = x.shape[-1]
+    t, step, operator = np.linspace(0.0, 1.0, n), 1.0 / (n - 1), hf.Caputo(ALPHA)
+    options = {"differences": True, "starts_from": 1}
+    kernel = registry.kernel("causal_convolution", library, "fft")
+    primitive = get_operation("causal_convolution").primitive
+    prepared = kernel.prepare(weights, primitive.describe(weights, x, starts, **options))
+    return {
+        "auto": lambda: operator(x, step=step),
+        "with t on the host": lambda: operator(x, t),
+        "engine call": lambda: hf.causal_convolution(weights, x, starts, weights_key=("bench", n), **options),
+        "kernel": lambda: kernel.apply(prepared, x, starts, **options),
+        "kernel, no options": lambda: kernel.apply(prepared, x),
+        "bare": bare,
+    }
+
+
+def _torch_parts(n: int) -> tuple[dict[str, Callable[[], Any]], Callable[[], None]]:
+    import torch
+
+    x, weights = (torch.randn(n, dtype=torch.float64, device="cuda") for _ in range(2))
+    kept = torch.fft.rfft(weights, n=2 * n)
+
+    def bare() -> Any:
+        return torch.fft.irfft(torch.fft.rfft(x, n=2 * n) * kept, n=2 * n)[:n]
+
+    return _parts("torch", x, weights, torch.ones_like(x)[None], bare), torch.cuda.synchronize
+
+
+def _cupy_parts(n: int) -> tuple[dict[str, Callable[[], Any]], Callable[[], None]]:
+    import cupy
+    from cupyx.scipy import fft as cufft
+
+    x, weights = (cupy.random.standard_normal(n) for _ in range(2))
+    kept = cufft.rfft(weights, 2 * n)
+
+    def bare() -> Any:
+        return cufft.irfft(cufft.rfft(x, 2 * n) * kept, 2 * n)[:n]
+
+    return _parts("cupy", x, weights, cupy.ones((1, n)), bare), cupy.cuda.Device().synchronize
+
+
+def _jax_parts(n: int) -> tuple[dict[str, Callable[[], Any]], Callable[[], None]]:
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    random = np.random.default_rng(1)
+    x, weights = (jnp.asarray(random.standard_normal(n)) for _ in range(2))
+    kept = jnp.fft.rfft(weights, 2 * n)
+
+    @jax.jit
+    def pair(v: Any, kept: Any) -> Any:
+        return jnp.fft.irfft(jnp.fft.rfft(v, 2 * n) * kept, 2 * n)[:n]
+
+    # The device works through its queue in order: the last call is done after all others.
+    last: list[Any] = [x]
+
+    def noted(run: Callable[[], Any]) -> Callable[[], Any]:
+        def call() -> None:
+            last[0] = run()
+
+        return call
+
+    parts = _parts("jax", x, weights, jnp.ones((1, n)), lambda: pair(x, kept))
+    return {name: noted(run) for name, run in parts.items()}, lambda: last[0].block_until_ready()
+
+
 def main() -> None:
     """The tables asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", help="an interpreter that has differint, pycaputo and numfracpy")
     parser.add_argument("--device", help="also measure tensors resident there, such as cuda")
     parser.add_argument("--only-device", action="store_true", help="leave the host's tables out")
+    parser.add_argument("--only-resident", action="store_true", help="of the device only 1e5 and 1e6 resident points")
     options = parser.parse_args()
     print(heading("Caputo derivatives"))
     data = {} if options.only_device else host(options.peers)
     if options.device:
+        data["resident"] = resident()
+    if options.device and not options.only_resident:
         data |= gpu(options.device)
     write_json("operators", data)
 

@@ -12,10 +12,10 @@ import numpy as np
 import hpfracc
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.trail import composite
-from hpfracc.operators._base import FractionalOperator
-from hpfracc.operators._registry import all_operators
-from hpfracc.operators._rule import Rule
+from hpfracc.engine.execution.decision_log import composite
+from hpfracc.operators.core.base import FractionalOperator
+from hpfracc.operators.core.registry import all_operators
+from hpfracc.operators.core.rule import Rule
 
 __all__ = ["operators", "operators_overview", "plot"]
 

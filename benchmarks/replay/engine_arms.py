@@ -9,9 +9,9 @@ import numpy as np
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.execution.binding import bind
-from hpfracc.engine.execution.catalogue import get_operation
-from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.bind import bind
+from hpfracc.engine.execution.operation import get_operation
+from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.selection.candidates import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 

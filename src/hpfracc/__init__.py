@@ -84,7 +84,6 @@ if TYPE_CHECKING:
     from hpfracc.operators._atangana_baleanu import AtanganaBaleanu, atangana_baleanu
     from hpfracc.operators._atangana_baleanu_integral import AtanganaBaleanuIntegral, atangana_baleanu_integral
     from hpfracc.operators._atangana_baleanu_riemann import AtanganaBaleanuRiemann, atangana_baleanu_riemann
-    from hpfracc.operators._base import FractionalOperator, OperatorResult
     from hpfracc.operators._caputo import Caputo, caputo
     from hpfracc.operators._caputo_fabrizio import CaputoFabrizio, caputo_fabrizio
     from hpfracc.operators._caputo_fabrizio_integral import CaputoFabrizioIntegral, caputo_fabrizio_integral
@@ -99,7 +98,6 @@ if TYPE_CHECKING:
     from hpfracc.operators._hadamard_integral import HadamardIntegral, hadamard_integral
     from hpfracc.operators._marchaud import Marchaud, marchaud
     from hpfracc.operators._psi_caputo import PsiCaputo, psi_caputo
-    from hpfracc.operators._registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators._riemann_liouville import RiemannLiouville, riemann_liouville
     from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral, riemann_liouville_integral
     from hpfracc.operators._riesz import Riesz, riesz
@@ -110,6 +108,9 @@ if TYPE_CHECKING:
     from hpfracc.operators._variable_order import VariableOrder, variable_order
     from hpfracc.operators._weyl import Weyl, weyl
     from hpfracc.operators._weyl_integral import WeylIntegral, weyl_integral
+    from hpfracc.operators.core.base import FractionalOperator
+    from hpfracc.operators.core.registry import create_fractional_derivative, create_fractional_integral
+    from hpfracc.operators.core.reporting import OperatorResult
     from hpfracc.solvers.ode._fdeint import fdeint
     from hpfracc.solvers.ode._result import FODEResult
     from hpfracc.solvers.ode._solve import solve_fode
@@ -229,14 +230,14 @@ _HOMES: dict[str, str] = {
     "FODEResult": "hpfracc.solvers.ode._result",
     "FractionalDifferencer": "hpfracc.ml._differencer",
     "FractionalLaplacian": "hpfracc.operators._fractional_laplacian",
-    "FractionalOperator": "hpfracc.operators._base",
+    "FractionalOperator": "hpfracc.operators.core.base",
     "GrunwaldLetnikov": "hpfracc.operators._grunwald_letnikov",
     "Hadamard": "hpfracc.operators._hadamard",
     "HadamardIntegral": "hpfracc.operators._hadamard_integral",
     "IntelligentBackendSelector": "hpfracc.engine.selection.selector",
     "Marchaud": "hpfracc.operators._marchaud",
     "Operation": "hpfracc.engine.execution.api",
-    "OperatorResult": "hpfracc.operators._base",
+    "OperatorResult": "hpfracc.operators.core.reporting",
     "OperatorStream": "hpfracc.operators._stream",
     "PsiCaputo": "hpfracc.operators._psi_caputo",
     "RiemannLiouville": "hpfracc.operators._riemann_liouville",
@@ -260,8 +261,8 @@ _HOMES: dict[str, str] = {
     "caputo_hadamard": "hpfracc.operators._caputo_hadamard",
     "causal_convolution": "hpfracc.engine.execution.api",
     "config": "hpfracc._config",
-    "create_fractional_derivative": "hpfracc.operators._registry",
-    "create_fractional_integral": "hpfracc.operators._registry",
+    "create_fractional_derivative": "hpfracc.operators.core.registry",
+    "create_fractional_integral": "hpfracc.operators.core.registry",
     "digamma": "hpfracc.special.gamma_beta",
     "elementwise": "hpfracc.engine.execution.api",
     "explain": "hpfracc._explain",

@@ -11,14 +11,14 @@ from typing import Any, overload
 import numpy as np
 
 from hpfracc.engine.execution import api
-from hpfracc.engine.execution.catalogue import all_operations
+from hpfracc.engine.execution.operation import all_operations
 from hpfracc.engine.selection.explain import Explanation
 from hpfracc.engine.workload import WorkloadCharacteristics, as_shape
 from hpfracc.errors import InvalidInputError, UnknownOperationError
 from hpfracc.operators._fractional_difference import fractional_difference
 from hpfracc.operators._fractional_fft import fractional_fft
 from hpfracc.operators._frft import frft
-from hpfracc.operators._registry import all_operators
+from hpfracc.operators.core.registry import all_operators
 from hpfracc.solvers.ode._explain import explain_solve
 from hpfracc.solvers.ode._solve import solve_fode
 

@@ -15,7 +15,7 @@ import pytest
 
 import hpfracc
 from hpfracc._config import SettingsOptions
-from hpfracc.operators._base import CallOptions
+from hpfracc.operators.core.base import CallOptions
 from hpfracc.solvers.ode._options import SolveOptions
 from tests.helpers.source import SOURCE, Module, find_modules
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.catalogue import all_operations, unregister
+from hpfracc.engine.execution.operation import all_operations, unregister
 from tests.helpers.source import REPOSITORY
 
 #: Languages of blocks that are not run: shell, its output, and data. Python has one name, so that no block is missed.

@@ -108,7 +108,7 @@ def test_every_public_name_is_in_the_reference(generate: ModuleType):
 
 def test_every_operator_has_a_section_with_its_methods_and_a_drawing(generate: ModuleType):
     """Each section has the formula, the drawing, and a row for each method."""
-    from hpfracc.operators._registry import all_operators
+    from hpfracc.operators.core.registry import all_operators
 
     text = generate.draw(page("reference/operators"))
     kinds = all_operators()

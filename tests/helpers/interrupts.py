@@ -21,7 +21,7 @@ import numpy as np
 
 import hpfracc as hf
 from hpfracc.engine import workers
-from hpfracc.engine.execution import trail
+from hpfracc.engine.execution import decision_log
 from hpfracc.engine.locks import Guarded, _guarded
 
 #: Seconds after which a call that has not ended hangs.
@@ -58,7 +58,7 @@ def convolutions() -> Callable[[], Any]:
 
 
 def learning() -> Callable[[], Any]:
-    from hpfracc.engine.execution.catalogue import get_operation
+    from hpfracc.engine.execution.operation import get_operation
 
     rng = np.random.default_rng(3)
     pairs = [(rng.standard_normal(n), rng.standard_normal(n)) for n in (64, 500)]
@@ -159,7 +159,9 @@ def interrupt_often(name: str, wanted: int, seed: int = 0) -> dict[str, Any]:
         time.sleep(0.05)
     left = [each.name for each in threading.enumerate() if each.name.startswith(("hpfracc-aside", "hpfracc-batch"))]
     assert not left, f"threads that have not ended: {left}"
-    assert type(trail.current()) is not trail.Mode or trail.current().is_over, "a block was left open"
+    assert type(decision_log.current()) is not decision_log.Mode or decision_log.current().is_over, (
+        "a block was left open"
+    )
     return {"job": name, "interrupts": raised, "calls without": late, "pool": workers.started_workers()}
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.catalogue import unregister
 from hpfracc.engine.execution.custom import OwnOperation, operation
+from hpfracc.engine.execution.operation import unregister
 
 _numbers = itertools.count()
 

@@ -7,14 +7,15 @@ import importlib
 
 import pytest
 
-from hpfracc.operators._registry import all_operators
+from hpfracc.operators.core.registry import all_operators
 
 #: Files of functions that are no operators.
 PLAIN = [f"hpfracc.operators.{name}" for name in ("_fractional_difference", "_fractional_fft", "_frft")]
 
 
 @pytest.mark.parametrize(
-    "module", sorted({*(operator.__module__ for operator in all_operators()), "hpfracc.operators._registry", *PLAIN})
+    "module",
+    sorted({*(operator.__module__ for operator in all_operators()), "hpfracc.operators.core.registry", *PLAIN}),
 )
 def test_examples_run(module: str):
     """Every example of a file prints what it says."""

@@ -11,8 +11,8 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.operators import _values
-from hpfracc.operators._base import FractionalOperator
-from hpfracc.operators._registry import definitions
+from hpfracc.operators.core.base import FractionalOperator
+from hpfracc.operators.core.registry import definitions
 from tests.helpers.convergence import measured_order, observed_order
 from tests.helpers.definitions import OPERATORS, orders_of
 from tests.helpers.exact import of_exponential, of_polynomial, of_power

@@ -16,12 +16,12 @@ from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import BackendError, InvalidInputError, OutOfMemoryError
-from hpfracc.operators._base import FractionalOperator
 from hpfracc.operators._caputo import Caputo
-from hpfracc.operators._grids import read_grid
 from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov
 from hpfracc.operators._riemann_liouville import RiemannLiouville
-from hpfracc.operators._values import as_values, join_rows
+from hpfracc.operators.core.base import FractionalOperator
+from hpfracc.operators.core.grids import read_grid
+from hpfracc.operators.core.values import as_values, join_rows
 
 __all__ = ["GPUConfig", "GPUOptimizedCaputo", "GPUOptimizedGrunwaldLetnikov", "GPUOptimizedRiemannLiouville"]
 

@@ -34,7 +34,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
 def run(arguments: argparse.Namespace) -> Answer:
     """Explain the call that the arguments describe."""
     from hpfracc._explain import explain
-    from hpfracc.engine.execution.catalogue import all_operations
+    from hpfracc.engine.execution.operation import all_operations
     from hpfracc.errors import InvalidInputError
 
     shape = parse_shape(arguments.shape)
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> Answer:
 
 def _check_dtype(operation: str, shape: tuple[int, ...], dtype: str) -> None:
     """Raise an error for a dtype that the operation's example operands would silently replace by another."""
-    from hpfracc.engine.execution.catalogue import get_operation
+    from hpfracc.engine.execution.operation import get_operation
     from hpfracc.engine.primitives.base import ArraySpec
 
     primitive = get_operation(operation).primitive

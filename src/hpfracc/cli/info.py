@@ -59,7 +59,7 @@ def collect() -> dict[str, Any]:
 def _backend(name: str, disabled: frozenset[str]) -> dict[str, Any]:
     from hpfracc.engine import hardware
     from hpfracc.engine.backends import registry
-    from hpfracc.engine.execution.catalogue import all_operations
+    from hpfracc.engine.execution.operation import all_operations
 
     why = f"disabled by HPFRACC_DISABLE_{name.upper()}" if name in disabled else registry.unavailable(name)
     offered = [] if why else [arm for operation in all_operations() for arm in registry.arms(operation)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpfracc.operators._registry import create_fractional_derivative
+from hpfracc.operators.core.registry import create_fractional_derivative
 
 __all__ = ["FractionalDerivative"]
 

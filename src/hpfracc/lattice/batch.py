@@ -12,8 +12,7 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc.engine.execution.api import bitwise_xor, matmul
 from hpfracc.engine.execution.batching.run import run
-from hpfracc.engine.execution.catalogue import get_operation
-from hpfracc.engine.execution.operation import Operation
+from hpfracc.engine.execution.operation import Operation, get_operation
 from hpfracc.engine.workers import run_items
 from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError
 from hpfracc.lattice import transforms

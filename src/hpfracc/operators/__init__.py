@@ -1,4 +1,5 @@
 """Fractional operators, one a file; each *lowers* itself to the engine's primitives and knows no backend.
 
-``_base`` says what an operator is and how it is called, ``rules/`` holds the methods on uniform grids, one a file.
+``core/`` holds what all operators share: how a call is read, applied and reported. ``rules/`` holds the methods, one a
+file.
 """

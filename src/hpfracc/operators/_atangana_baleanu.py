@@ -9,12 +9,14 @@ import numpy as np
 
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome, apply_rule, pick_rule
 from hpfracc.operators._function import Function
 from hpfracc.operators._memory_kernel import Kernel, integrate_function, normalised, read_memory_order
 from hpfracc.operators._order import Order
 from hpfracc.operators._spectral import differentiate
-from hpfracc.operators._values import Samples
+from hpfracc.operators.core.applying import apply_rule, pick_rule
+from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.differences import Differences
 from hpfracc.operators.rules.mittag_leffler import MittagLefflerMemory
 from hpfracc.special import mittag_leffler

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._signatures import names_options_of
-from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._function import Function
 from hpfracc.operators._memory_kernel import normalised, read_memory_order
 from hpfracc.operators._order import Order
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
-from hpfracc.operators._values import Samples, scalar
+from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.values import Samples, scalar
 
 __all__ = ["CaputoFabrizioIntegral", "caputo_fabrizio_integral"]
 
@@ -73,7 +74,7 @@ def mixed(outcome: Outcome, values: Any, order: Order) -> Outcome:
         outcome,
         value=(1.0 - share) * values + share * outcome.value,
         error=None if error is None else lambda: share * error(),
-        again=None,
+        reusable=None,
     )
 
 

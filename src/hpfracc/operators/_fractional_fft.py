@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from hpfracc._frames import has_labels, open_samples
-from hpfracc.engine.execution.catalogue import get_operation
-from hpfracc.operators._base import order_beside
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.operators._order import Order, read_order
-from hpfracc.operators._values import as_values, check_axis, move_axis
+from hpfracc.operators.core.applying import order_beside
+from hpfracc.operators.core.values import as_values, check_axis, move_axis
 from hpfracc.profiling.recorder import watched
 
 __all__ = ["chirp_transform", "fractional_fft"]

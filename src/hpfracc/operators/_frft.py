@@ -11,11 +11,21 @@ from hpfracc._frames import has_labels, open_samples
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import composite, fft, matmul
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import order_beside
 from hpfracc.operators._fractional_fft import chirp_transform
 from hpfracc.operators._hermite_gauss import hermite_gauss
 from hpfracc.operators._order import Order, read_order
-from hpfracc.operators._values import as_values, check_axis, constant, join, join_rows, move_axis, scalar, where, zeros
+from hpfracc.operators.core.applying import order_beside
+from hpfracc.operators.core.values import (
+    as_values,
+    check_axis,
+    constant,
+    join,
+    join_rows,
+    move_axis,
+    scalar,
+    where,
+    zeros,
+)
 from hpfracc.profiling.recorder import watched
 
 __all__ = ["frft"]

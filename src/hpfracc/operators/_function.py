@@ -12,8 +12,8 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc._xp import user_scope
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators._grids import read_number, read_points, require_increasing, to_host
-from hpfracc.operators._values import as_values, move_axis, points_like
+from hpfracc.operators.core.grids import read_number, read_points, require_increasing, to_host
+from hpfracc.operators.core.values import as_values, move_axis, points_like
 
 __all__ = ["RTOL", "Function", "read_function", "read_reflected_function"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._grids import read_number
+from hpfracc.operators.core.grids import read_number
 
 __all__ = ["graded_grid"]
 

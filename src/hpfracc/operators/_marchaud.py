@@ -10,12 +10,13 @@ import numpy as np
 from hpfracc._arrays import is_array
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._function import Function
-from hpfracc.operators._grids import read_number
 from hpfracc.operators._order import read_order
 from hpfracc.operators._riemann_liouville import RiemannLiouville
-from hpfracc.operators._values import Samples, as_values, move_axis
+from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.grids import read_number
+from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.values import Samples, as_values, move_axis
 
 __all__ = ["Marchaud", "marchaud"]
 
@@ -82,7 +83,7 @@ class Marchaud(FractionalOperator):
     def _of_samples(self, samples: Samples) -> Outcome:
         first = self._first(samples.values[..., :1])
         outcome = self._inner().applied(replace(samples, values=samples.values - first), "the Marchaud derivative")
-        return replace(outcome, again=None)
+        return replace(outcome, reusable=None)
 
     def _of_function(self, function: Function) -> Outcome:
         if isinstance(self.before, str) and function.factor < 0.0:

@@ -15,7 +15,7 @@ from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._exponentials import exponential_nodes, exponential_sum, node_weights
 from hpfracc.operators._order import Order
-from hpfracc.operators._values import Samples
+from hpfracc.operators.core.values import Samples
 
 __all__ = [
     "FAST_RTOL",

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import Outcome
 from hpfracc.operators._function import Function
-from hpfracc.operators._grids import read_number, to_host
 from hpfracc.operators._order import Order, read_order
-from hpfracc.operators._values import constant, join, real_dtype, scalar
+from hpfracc.operators.core.grids import read_number, to_host
+from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.values import constant, join, real_dtype, scalar
 
 __all__ = ["Kernel", "integrate_function", "normalised", "read_memory_order"]
 
@@ -77,7 +77,7 @@ def _scaled(outcome: Outcome, factor: Any) -> Outcome:
         outcome,
         value=outcome.value * factor,
         error=None if error is None else lambda: error() * abs(factor),
-        again=None,
+        reusable=None,
     )
 
 

@@ -12,11 +12,12 @@ from hpfracc._arrays import is_tracer, library_of, refuse_masked, tracks_gradien
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators._function import Function
-from hpfracc.operators._grids import Grid, rounding_of, to_host, uniform_step
-from hpfracc.operators._values import Samples
+from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.grids import Grid, rounding_of, to_host, uniform_step
+from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.values import Samples
 
 __all__ = ["PsiCaputo", "logarithmic_function", "logarithmic_grid", "psi_caputo"]
 
@@ -132,7 +133,7 @@ class PsiCaputo(FractionalOperator):
     def _of_samples(self, samples: Samples) -> Outcome:
         outcome = Caputo(self.alpha, self.method, self.ceiling).applied(samples, _WHO)
         # What it would do again it would do with a step of t.
-        return replace(outcome, again=None)
+        return replace(outcome, reusable=None)
 
     def _of_function(self, function: Function) -> Outcome:
         if not callable(self.psi):

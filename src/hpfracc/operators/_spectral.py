@@ -11,10 +11,8 @@ import numpy as np
 from hpfracc._xp import NUMPY
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import Outcome
 from hpfracc.operators._function import Function
 from hpfracc.operators._graded import differentiate_graded
-from hpfracc.operators._grids import to_host
 from hpfracc.operators._jacobi import (
     between,
     derivative_matrix,
@@ -25,7 +23,9 @@ from hpfracc.operators._jacobi import (
     transform,
 )
 from hpfracc.operators._order import Order, read_order
-from hpfracc.operators._values import constant, join, real_dtype, where
+from hpfracc.operators.core.grids import to_host
+from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.values import constant, join, real_dtype, where
 from hpfracc.operators.rules.first_points import infinite_at_origin
 
 __all__ = ["differentiate"]

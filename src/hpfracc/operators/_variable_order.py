@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Unpack, final
 from hpfracc._arrays import is_array
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators._function import Function
-from hpfracc.operators._values import Samples
 from hpfracc.operators._varying import Varying, of_function, of_samples
+from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.values import Samples
 
 __all__ = ["VariableOrder", "variable_order"]
 

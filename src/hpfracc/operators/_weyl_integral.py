@@ -7,12 +7,13 @@ from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import CallOptions, FractionalOperator, Outcome
 from hpfracc.operators._function import Function
 from hpfracc.operators._order import read_order
 from hpfracc.operators._periodic import first_point
-from hpfracc.operators._values import Samples
 from hpfracc.operators._weyl import Weyl
+from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.periodic import WeylWaves
 
 __all__ = ["WeylIntegral", "weyl_integral"]
@@ -66,7 +67,7 @@ class WeylIntegral(FractionalOperator):
 
 def _told(outcome: Outcome) -> Outcome:
     told = "; ".join(part for part in (outcome.message, "the mean of f is left out") if part)
-    return replace(outcome, message=told, again=None)
+    return replace(outcome, message=told, reusable=None)
 
 
 @names_options_of(FractionalOperator.__call__)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["mittag_leffler_matrix"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.engine.execution import binding
+from hpfracc.engine.execution import bind
 from hpfracc.engine.execution.batching import probing
 from hpfracc.engine.execution.prepared import MOST_ENTRIES, PreparedOperands, prepared_operands
 from hpfracc.engine.primitives.base import ArraySpec
@@ -59,11 +59,11 @@ def test_new_shapes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(account._savings) == rent_or_buy._MOST_SAVINGS
     assert (account.saved(19_999), account.saved(0)) == (1.0, 0.0)
 
-    monkeypatch.setattr(binding, "_tags", {})
-    numbers = [binding._tag_number(("tag", number)) for number in range(10_000)]
-    assert len(set(numbers)) == 10_000 and len(binding._tags) <= binding._MOST_TAGS
-    assert binding._tag_number(("tag", 9_999)) == numbers[-1]
-    assert binding._tag_number(("tag", 0)) not in numbers
+    monkeypatch.setattr(bind, "_tags", {})
+    numbers = [bind._tag_number(("tag", number)) for number in range(10_000)]
+    assert len(set(numbers)) == 10_000 and len(bind._tags) <= bind._MOST_TAGS
+    assert bind._tag_number(("tag", 9_999)) == numbers[-1]
+    assert bind._tag_number(("tag", 0)) not in numbers
 
     monkeypatch.setattr(probing.Probe, "_try", lambda *_: None)
     probe = probing.Probe(np.sin)

@@ -18,9 +18,9 @@ import torch  # noqa: F401
 import hpfracc as hf
 from hpfracc import batch
 from hpfracc._config import current_backend
-from hpfracc.engine.execution.binding import bind
-from hpfracc.engine.execution.catalogue import get_operation
-from hpfracc.engine.execution.trail import composite, dry_run
+from hpfracc.engine.execution.bind import bind
+from hpfracc.engine.execution.decision_log import composite, dry_run
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.workers import run_blocks
 from tests.helpers.own_operations import double, own_operation
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.engine.execution.catalogue import get_operation
-from hpfracc.engine.execution.trail import composite
+from hpfracc.engine.execution.decision_log import composite
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.costs import CostModel, Option
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.errors import InvalidInputError, UnknownOperationError, UnsupportedDtypeError

@@ -10,8 +10,8 @@ import torch
 
 import hpfracc as hf
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.binding import bind
-from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.bind import bind
+from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.selection.candidates import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import InvalidInputError, PinnedBackendError

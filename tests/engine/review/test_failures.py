@@ -140,7 +140,7 @@ def test_the_arm_that_failed_is_blamed_even_if_the_plan_has_moved_on(monkeypatch
 
 
 def _plan_of(op: Any, x: np.ndarray, backend: str) -> Any:
-    from hpfracc.engine.execution.planning import make_plan
+    from hpfracc.engine.execution.plan import make_plan
 
     return make_plan(op.primitive, (x,), {}, backend=backend)
 

@@ -13,9 +13,9 @@ import hpfracc as hf
 from hpfracc._config import get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
-from hpfracc.engine.execution.binding import bind
-from hpfracc.engine.execution.planning import make_plan, make_request
-from hpfracc.engine.execution.review import attend
+from hpfracc.engine.execution.bind import bind
+from hpfracc.engine.execution.learn import run_and_learn
+from hpfracc.engine.execution.plan import make_plan, make_request
 from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.selection.knowledge import knowledge_for
 from tests.helpers.own_operations import double, numbers, own_operation
@@ -60,7 +60,7 @@ def test_time_is_recorded_of_the_arm_that_took_it() -> None:
         other = make_plan(op.primitive, (x,), {}, backend="torch")
         plan.bound = other.bound  # the moment between two assignments of ``adopt``
         before = {row.arm: row.samples for row in hf.explain(op, x).decision.candidates}
-        attend(plan, 1, (x,), {})
+        run_and_learn(plan, 1, (x,), {})
         after = {row.arm: row.samples for row in hf.explain(op, x).decision.candidates}
         assert after["torch:default@cpu"] == before["torch:default@cpu"] + 1
         assert after["numpy:default@cpu"] == before["numpy:default@cpu"]
@@ -159,15 +159,16 @@ def test_deterministic_runs_learn_nothing_of_copies_either(gpu: list[tuple[str, 
         before = knowledge.transfers.rates("host->cuda:0")
         request = make_request(hf.fft.primitive, (x,), {})
         arm = next(arm for arm in registry.arms("fft") if arm.name == "torch:default@cuda:0")
-        from hpfracc.engine.execution import planning
 
-        verdict = planning.decide(request, knowledge)
+        from hpfracc.engine.execution import plan
+
+        verdict = plan.decide(request, knowledge)
         object.__setattr__(verdict, "arm", arm)
-        real, planning.decide = planning.decide, lambda *_, **__: verdict
+        real, plan.decide = plan.decide, lambda *_, **__: verdict
         try:
-            _, bound = planning.bind_verdict(request, knowledge, (x,))
+            _, bound = plan.choose_and_bind(request, knowledge, (x,))
         finally:
-            planning.decide = real
+            plan.decide = real
         for _ in range(3):
             bound.run(x)
         assert ("in", "cuda:0") in gpu

@@ -9,7 +9,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.catalogue import unregister
+from hpfracc.engine.execution.operation import unregister
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 
 X = np.arange(5.0)

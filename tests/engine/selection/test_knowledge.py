@@ -14,7 +14,7 @@ from hpfracc._config import get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm, KernelSpec
 from hpfracc.engine.execution import state
-from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.selection import knowledge
 from hpfracc.engine.selection.decide import decide

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hpfracc.engine.execution.calibration import DEFAULT_OPERATIONS, ArmTrial, Series, TimeBox, Timing, typical_operands
 from hpfracc.engine.execution.calibration.report import show_shape
 from hpfracc.engine.execution.calibration.stopwatch import TimeGrowth, lower_quartile, repeat
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_seconds
 
@@ -283,7 +283,7 @@ def _overhead(report: Callable[[float, str], None]) -> tuple[float, float]:
 
 def _bare(trial: ArmTrial, name: str) -> Callable[..., Any]:
     """The arm's kernel as bound for this call, without the engine."""
-    from hpfracc.engine.execution.binding import bind
+    from hpfracc.engine.execution.bind import bind
 
     arm = next(arm for arm, _ in trial.arms() if arm.name == name)
     return bind(trial.request.primitive, trial.request.call, arm, trial.request.placement, trial.arrays).run

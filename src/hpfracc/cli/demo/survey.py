@@ -15,7 +15,7 @@ from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.calibration import ArmTrial, TimeBox, Timing
 from hpfracc.engine.execution.calibration.stopwatch import TimeGrowth, lower_quartile, repeat
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.decision import Decision
 
 __all__ = ["Row", "Survey", "survey"]

@@ -13,11 +13,10 @@ import numpy as np
 from hpfracc._config import check_backend
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.batching.items import by_name
-from hpfracc.engine.execution.catalogue import get_operation
 from hpfracc.engine.execution.custom import OwnOperation, operation
-from hpfracc.engine.execution.operation import Operation
-from hpfracc.engine.execution.planning import as_array, make_request
-from hpfracc.engine.execution.trail import aside, composite, dry_run, last_decision
+from hpfracc.engine.execution.decision_log import composite, dry_run, last_decision, unlogged
+from hpfracc.engine.execution.operation import Operation, get_operation
+from hpfracc.engine.execution.plan import as_array, make_request
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision
@@ -31,7 +30,6 @@ from hpfracc.errors import InvalidInputError
 __all__ = [
     "Operation",
     "OwnOperation",
-    "aside",
     "bitwise_xor",
     "causal_convolution",
     "composite",
@@ -47,6 +45,7 @@ __all__ = [
     "spectral_multiply",
     "stencil_relax",
     "toeplitz_apply",
+    "unlogged",
 ]
 
 causal_convolution = get_operation("causal_convolution")

@@ -13,8 +13,7 @@ from hpfracc._config import check_backend
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Compiles, Kernel, KernelSpec
 from hpfracc.engine.execution.batching.probing import Probe
-from hpfracc.engine.execution.catalogue import register
-from hpfracc.engine.execution.operation import Operation
+from hpfracc.engine.execution.operation import Operation, register
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive, dtype_of
 from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES

@@ -1,37 +1,43 @@
-"""An operation one can call: the hot path, and what happens when a call needs attention.
+"""Operations: the callables of the engine.
 
-A call whose exact kind (types, shapes, dtypes, settings) was seen before costs one dict lookup and one count beyond its
-kernel. Everything else, deciding, timing, learning, falling back, is off that path.
+A call takes one way. Its plan is found by a key (:meth:`Operation.plan_for`) and run (:meth:`Operation.run`). A call of
+a kind seen before (types, shapes, dtypes, settings) costs a dict lookup and a count beyond its kernel.
 """
 
 from __future__ import annotations
 
+import copyreg
+import difflib
 import inspect
+import math
+import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hpfracc._arrays import PAIR_KINDS, library_of, quick_kind
 from hpfracc._config import check_backend, current_context, state
-from hpfracc.engine.execution import trail
-from hpfracc.engine.execution.observed import observe_call
-from hpfracc.engine.execution.plan import Plan
-from hpfracc.engine.execution.planning import as_array, hashable_options, make_plan, make_request, zeros_for
-from hpfracc.engine.execution.rescue import cut_or_raise, make_room, rescue
-from hpfracc.engine.execution.review import attend
+from hpfracc.engine.execution.batching.chunked import run_in_chunks
+from hpfracc.engine.execution.decision_log import current, record
+from hpfracc.engine.execution.learn import run_and_learn
+from hpfracc.engine.execution.plan import Plan, as_array, hashable_options, make_plan, make_request
+from hpfracc.engine.execution.recover import describe_shortage, make_room, recover
+from hpfracc.engine.execution.wrappers import call_wrapped, is_wrapped
 from hpfracc.engine.memory.spans import spans as growth
+from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.errors import InvalidInputError, OutOfMemoryError
+from hpfracc.errors import InvalidInputError, OutOfMemoryError, UnknownOperationError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["Operation", "describe_options"]
+__all__ = ["Operation", "all_operations", "get_operation", "register", "unregister"]
 
-#: Kinds of call whose plans are kept per operation; past it the table starts anew (a plan is made again in some 50 us).
+#: Plans kept per operation. Past it the table starts anew; making a plan takes some 50 us.
 _MOST_PLANS = 4096
 
 #: Replaced plans that are still asked for their counts.
@@ -51,7 +57,7 @@ class Operation:
     Notes
     -----
     The result has the caller's array type, on the caller's device. ``backend`` is obeyed or refused with the reason.
-    ``weights_key``, for operations that have an operand worth transforming once (the weights of a convolution), is a
+    ``weights_key``, for operations with an operand worth transforming once (the weights of a convolution), is a
     hashable name of that operand: calls with the same key must pass the same operand.
     """
 
@@ -68,7 +74,7 @@ class Operation:
         self._lock = threading.Lock()
 
     def __copy__(self) -> Operation:
-        """The operation itself: there is one of each name in a process, with what it has learned."""
+        """The operation itself: a process has one of each name, with what it has learned."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Operation:
@@ -76,83 +82,65 @@ class Operation:
 
     def __call__(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Any:
         """Do the work where it is done soonest; the result is an array of the caller's own kind."""
-        if spans.on:
-            return observe_call(self, arrays, backend, weights_key, params)
-        # The commonest calls, written out: what they cost beyond their kernel is what everybody pays.
         if len(arrays) == 2 and backend is None and not params:
+            # The commonest key, written out: see ``_key``.
             one, two = arrays
-            kind = type(one)
-            key: Any = None
-            if kind is type(two):
-                if kind is _ndarray:
-                    key = (one.shape, one.dtype, two.shape, two.dtype, weights_key is None, current_context())
-                else:
-                    pair = PAIR_KINDS.get(kind)
-                    found = None if pair is None else pair(one, two)
-                    if found is not None:
-                        key = (found, weights_key is None, current_context())
-            if key is not None:
+            if type(one) is _ndarray and type(two) is _ndarray:
+                key: Any = (one.shape, one.dtype, two.shape, two.dtype, weights_key is None, current_context())
                 plan = self._plans.get(key)
                 if plan is not None and plan.version == state.version:
-                    guard = plan.guard
-                    if guard is not None and (growth.active or not guard()):
-                        return self._call(arrays, backend, weights_key, params)
-                    last = trail.current()
-                    bound = plan.bound
-                    if last is not bound:
-                        if type(last) is trail.Mode:
-                            return self._call_in_mode(last, arrays, backend, weights_key, params)
-                        trail.replace_last(bound)
-                    count = plan.tick()
-                    if count >= plan.attention:
-                        return attend(plan, count, arrays, _with_key(self.name, weights_key, params))
-                    bare = bound.bare
-                    try:
-                        if weights_key is None:
-                            return bound.run(one, two) if bare is None else bare(one, two)
-                        hash(weights_key)
-                        return bound.run(one, two, weights_key=weights_key) if bare is None else bare(one, two)
-                    except Exception as error:
-                        return rescue(plan, bound, arrays, _with_key(self.name, weights_key, params), error)
-        mode = trail.current()
-        if type(mode) is trail.Mode:
-            return self._call_in_mode(mode, arrays, backend, weights_key, params)
-        return self._call(arrays, backend, weights_key, params)
+                    return self.run(plan, arrays, weights_key, params)
+        if is_wrapped():
+            return call_wrapped(self, arrays, backend, weights_key, params)
+        return self.find_and_run(arrays, backend, weights_key, params)
 
-    def _call(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
-        if not growth.active:
-            return self._planned(arrays, backend, weights_key, params)
-        growth.enter()
-        try:
-            return self._planned(arrays, backend, weights_key, params)
-        finally:
-            growth.leave(self.name)
-
-    def _planned(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
+    def find_and_run(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
+        """Find the plan of a call, or make one, and run it; in pieces where no arm has room for the whole call."""
         try:
             plan = self.plan_for(arrays, backend, weights_key, params)
         except OutOfMemoryError as error:
-            return cut_or_raise(self.primitive, arrays, _with_key(self.name, weights_key, params), backend, error)
-        params = _with_key(self.name, weights_key, params)
-        bound = plan.bound
-        trail.note(bound)
-        count = plan.tick()
-        if count >= plan.attention:
-            return attend(plan, count, arrays, params)
-        try:
-            return bound.run(*arrays, **params)
-        except Exception as error:
-            return rescue(plan, bound, arrays, params, error)
+            keyed = _with_key(self.name, weights_key, params)
+            why = describe_shortage(error)
+            result = run_in_chunks(self.primitive, arrays, keyed, backend=backend, why=why, whole=math.inf)
+            if result is None:
+                raise
+            return result
+        return self.run(plan, arrays, weights_key, params, checked=True)
 
-    def call_plainly(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
-        """The same as calling it, without a span around it."""
-        mode = trail.current()
-        if type(mode) is trail.Mode:
-            return self._call_in_mode(mode, arrays, backend, weights_key, params)
-        return self._call(arrays, backend, weights_key, params)
+    def run(
+        self, plan: Plan, arrays: tuple[Any, ...], weights_key: Any, params: dict[str, Any], checked: bool = False
+    ) -> Any:
+        """Run a plan of this operation that is in force: ``plan.version == state.version``.
+
+        ``checked`` says that there is memory for the call and that wrappers are around it already.
+        """
+        bound = plan.bound
+        if current() is not bound:
+            if not checked and is_wrapped():
+                return call_wrapped(self, arrays, plan.backend, weights_key, params)
+            record(bound)
+        if not checked:
+            guard = plan.guard
+            if guard is not None and not guard():
+                return self.find_and_run(arrays, plan.backend, weights_key, params)
+            if spans.on or growth.active:
+                return call_wrapped(self, arrays, plan.backend, weights_key, params)
+        count = plan.tick()
+        if count >= plan.review_at:
+            return run_and_learn(plan, count, arrays, _with_key(self.name, weights_key, params))
+        try:
+            if weights_key is None:
+                return bound.run(*arrays, **params) if params else bound.run(*arrays)
+            hash(weights_key)
+            bare = bound.bare
+            if bare is not None:
+                return bare(*arrays, **params) if params else bare(*arrays)
+            return bound.run(*arrays, weights_key=weights_key, **params)
+        except Exception as error:
+            return recover(plan, bound, arrays, _with_key(self.name, weights_key, params), error)
 
     def plan_for(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Plan:
-        """The plan for such a call, made if there is none."""
+        """The plan for such a call, made if there is none or its arm has no room."""
         key = _key(arrays, backend, weights_key, params)
         try:
             plan = self._plans.get(key)
@@ -167,31 +155,10 @@ class Operation:
             plan = self._new_plan(key, arrays, backend, weights_key, params)
         return plan
 
-    def known_plan(self, key: Any) -> Plan | None:
-        """The plan under a key that :func:`_key` would make."""
-        return self._plans.get(key)
-
-    def _call_in_mode(
-        self, mode: trail.Mode, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
-    ) -> Any:
-        """Only decide, and hand back zeros; or call, and add the decision to those of the call around this one."""
-        if mode.is_over:
-            trail.leave(mode)
-            return self.call_plainly(arrays, backend, weights_key, params)
-        if mode.dry:
-            request = make_request(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
-            mode.decisions.append(decide(request, knowledge_for(request.settings), frozen=True).decision)
-            return zeros_for(request)
-        try:
-            return self._call(arrays, backend, weights_key, params)
-        finally:
-            last = trail.last_decision()
-            if isinstance(last, Decision):
-                mode.decisions.append(last)
-
     def _new_plan(self, key: Any, arrays: Any, backend: Any, weights_key: Any, params: Any) -> Plan:
         with spans.span(f"choose for {self.name}", "decide"):
             plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
+        plan.cutter = run_in_chunks
         with self._lock:
             if len(self._plans) >= _MOST_PLANS:
                 self._retire(list(self._plans))
@@ -203,7 +170,7 @@ class Operation:
     def _retire(self, keys: list[Any]) -> None:
         for key in keys:
             plan = self._plans.pop(key)
-            plan.version = -1  # whoever kept it asks anew
+            plan.version = -1  # no longer in force
             self._retired.append(plan)
         while len(self._retired) > _RETIRED:
             self._retired_calls += self._retired.popleft().calls()
@@ -240,7 +207,7 @@ class Operation:
 
 
 def _signature(primitive: Primitive) -> inspect.Signature:
-    """How the operation is called: its operands, its parameters by name, and what every operation takes besides."""
+    """The signature of an operation: its operands, its parameters by name, and what every operation takes besides."""
     named = list(inspect.signature(primitive.describe).parameters.values())
     added = ["backend", *(["weights_key"] if primitive.prepared_operand is not None else [])]
     keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in added]
@@ -262,7 +229,7 @@ def _with_key(operation: str, weights_key: Any, params: dict[str, Any]) -> dict[
 
 
 def _key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[Any, Any]) -> Any:
-    """What the plan of a call depends on; for two tensors as the hot path writes it."""
+    """The key of a call's plan: what the plan depends on."""
     if len(arrays) == 2 and backend is None and not params and type(arrays[0]) is type(arrays[1]):
         pair = PAIR_KINDS.get(type(arrays[0]))
         found = None if pair is None else pair(*arrays)
@@ -278,10 +245,70 @@ def _key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[A
         else:
             kinds += quick_kind(array)
     if backend is not None or params:
-        kinds += describe_options(backend, params)
+        # With the types: 1, 1.0 and True are equal, but not to every kernel.
+        kinds += (backend, tuple([(name, type(value), value) for name, value in params.items()]))
     return (*kinds, weights_key is None, current_context())
 
 
-def describe_options(backend: Any, params: dict[Any, Any]) -> tuple[Any, ...]:
-    """The part of a plan's key that says what was asked for. Types too: 1, 1.0 and True are equal, but not to all."""
-    return backend, tuple([(name, type(value), value) for name, value in params.items()])
+# Every operation by name: the built-in primitives and what users registered.
+
+_lock = threading.Lock()
+_operations: dict[str, Operation] = {name: Operation(primitive) for name, primitive in PRIMITIVES.items()}
+
+
+def get_operation(name: str) -> Operation:
+    """The operation of that name, or :class:`UnknownOperationError` with those that come close."""
+    found = _operations.get(name)
+    if found is None:
+        close = difflib.get_close_matches(str(name), _operations, n=2, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, close))}? There are" if close else "there are"
+        raise UnknownOperationError(f"unknown operation {name!r}; {hint}: {', '.join(sorted(_operations))}")
+    return found
+
+
+def _by_name(operation: Operation) -> tuple[Callable[[str], Operation], tuple[str]]:
+    return get_operation, (operation.name,)
+
+
+# A built-in operation is pickled by its name: another process has its own.
+copyreg.pickle(Operation, _by_name)
+
+
+def all_operations() -> dict[str, Operation]:
+    """Every operation by name."""
+    return dict(_operations)
+
+
+def register(operation: Operation) -> Operation | None:
+    """Add a user's operation; gives back the one it replaces, if any.
+
+    A built-in name cannot be taken; a user's own is replaced: notebook cells run twice.
+    """
+    with _lock:
+        if operation.name in PRIMITIVES:
+            raise InvalidInputError(f"operation name {operation.name!r} is built in; choose another")
+        before = _operations.get(operation.name)
+        _operations[operation.name] = operation
+        OWN_PRIMITIVES[operation.name] = operation.primitive
+        return before
+
+
+def unregister(name: str) -> None:
+    """Forget a user's operation."""
+    with _lock:
+        if name in PRIMITIVES:
+            raise InvalidInputError(f"operation {name!r} is built in and cannot be removed")
+        _operations.pop(name, None)
+        OWN_PRIMITIVES.pop(name, None)
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+    for operation in _operations.values():
+        operation.renew_lock()
+        operation.reset_plans()  # a plan may be bound to a library whose threads are not in this process
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

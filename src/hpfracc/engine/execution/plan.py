@@ -1,34 +1,64 @@
-"""A decision that is being kept: the arm bound to one kind of call, and when to think again."""
+"""Plans: what calls of one kind do, and how a plan is made.
+
+A call is described (:func:`make_request`), an arm is chosen and bound (:func:`choose_and_bind`), and the two are kept
+as a :class:`Plan` until a review is due.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from hpfracc._arrays import dtype_name, is_array, library_of
+from hpfracc._config import current_context
+from hpfracc._frames import refuse_tables
+from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.execution.binding import Bound
+from hpfracc.engine.execution.bind import Bound, bind
+from hpfracc.engine.execution.timing import log_transfer
 from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.primitives.base import ArraySpec, Primitive
 from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes, stays_put
 from hpfracc.engine.selection.costs import Option
-from hpfracc.engine.selection.decision import Decision
+from hpfracc.engine.selection.decide import Selection, decide
+from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.engine.selection.exploration import MAX_WARMUP_CALLS
-from hpfracc.engine.selection.knowledge import Knowledge
-from hpfracc.engine.selection.request import Request
+from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
+from hpfracc.engine.selection.request import Placement, Request, find_preference, place
+from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["LOOK", "REVIEW", "Plan", "Price"]
+__all__ = [
+    "LOOK",
+    "MAX_CALLS_BETWEEN_LOOKS",
+    "REVIEW",
+    "Plan",
+    "Price",
+    "as_array",
+    "choose_and_bind",
+    "hashable_options",
+    "learns",
+    "make_plan",
+    "make_request",
+    "without",
+    "zeros_for",
+]
 
-#: What looking at a settled plan, and reviewing it, may take of the time of the calls they stand for, each.
+#: Looking at a settled plan may take this share of the time of the calls it stands for, and so may reviewing it.
 _SHARE = 0.01
-_MOST_UNSEEN = 4096
-#: Times within these factors of the expected one are no news.
+#: Calls between two looks at most.
+MAX_CALLS_BETWEEN_LOOKS = 4096
+#: Times within these factors of the expected one need no review.
 _USUAL = (0.7, 1.5)
 
 
 class Price:
-    """What a kind of attention costs on this machine: a running mean of what it took, beginning with a usual value."""
+    """The cost of a look or a review here: a running mean of measured times, beginning with a usual value."""
 
     __slots__ = ("_usual", "seconds")
 
@@ -37,25 +67,25 @@ class Price:
         self.reset()
 
     def reset(self) -> None:
-        """As if none had been paid yet."""
+        """Begin with the usual value again."""
         self.seconds = self._usual
 
     def paid(self, seconds: float) -> None:
-        """Take what one took; an accident (a page fault, another process) counts as no more than four of the usual."""
+        """Add a measured time; an outlier (a page fault, another process) counts as at most four times the mean."""
         self.seconds += 0.1 * (min(seconds, 4.0 * self.seconds) - self.seconds)
 
     @property
     def worth(self) -> float:
-        """Seconds of work beside which one is small."""
+        """Seconds of work that justify one."""
         return self.seconds / _SHARE
 
 
-#: Of a look (time a call, learn from it) and of a review (choose anew): the usual values are those of a quiet desktop.
+#: A look times a call and learns from it, a review chooses anew. The usual values are those of a quiet desktop.
 LOOK, REVIEW = Price(50e-6), Price(200e-6)
 
 
 def memory_guard(request: Request, arm: Arm) -> Callable[[], bool] | None:
-    """Whether a call fits now, asked before each: a fraction of a microsecond, from a reading a moment old."""
+    """Says before each call whether it fits now, from a recent reading: takes a fraction of a microsecond."""
     need = predicted_bytes(request.primitive, request.call, arm)
     if need < NEGLIGIBLE_BYTES or request.placement.traced:
         return None
@@ -65,15 +95,15 @@ def memory_guard(request: Request, arm: Arm) -> Callable[[], bool] | None:
 
 
 class Plan:
-    """What calls of one exact kind do until ``attention`` of them have been made.
+    """What calls of one kind do: the bound arm, and the number of the call that reviews the choice (``review_at``).
 
-    ``tick`` is an ``itertools.count``: one C call that no other thread can split, so no call is ever uncounted.
+    ``tick`` is an ``itertools.count``: one C call that no other thread can split, so every call is counted.
     """
 
     __slots__ = (
-        "attention",
         "backend",
         "bound",
+        "cutter",
         "decision",
         "expected",
         "fresh",
@@ -84,6 +114,7 @@ class Plan:
         "option",
         "peeks",
         "request",
+        "review_at",
         "run_seconds",
         "seen",
         "slowdown",
@@ -99,60 +130,85 @@ class Plan:
         self.knowledge = knowledge
         self.version = version
         self.tick: Callable[[], int] = itertools.count(1).__next__
-        self.attention: float = math.inf
+        self.review_at: float = math.inf
         #: The backend that the call itself asked for, to plan its pieces by.
         self.backend: Any = None
         #: Why the call had better be cut, or None.
         self.in_chunks: str | None = None
+        #: Does a call in pieces; None for a plan that is one piece of a larger call.
+        self.cutter: Callable[..., Any] | None = None
         #: How much longer it takes than the quickest arm that only lacks room; 0 where there is none.
         self.slowdown = 0.0
         self.seen = 0
         self.peeks = 0
         self.interval = 0
         self.warm: set[str] = set()
-        #: Whether nothing planned before had compiled what the first arm compiles.
+        #: Whether no earlier plan has compiled what the first arm compiles.
         self.fresh = False
         self.adopt(bound, decision, option)
 
     def adopt(self, bound: Bound, decision: Decision, option: Option, expected: float = math.nan) -> None:
-        """Take another arm (or the same one, bound anew), of which a call is ``expected`` to take that many seconds."""
+        """Use another arm (or the same one, bound anew); a call is ``expected`` to take that many seconds."""
         self.expected = expected
         self.run_seconds = 0.0
-        # With its own decision: what a call was done with is told later, when the plan may have another.
+        # Kept with the arm: the decision of a call is asked for later, when the plan may have another.
         bound.decision = decision
         self.bound = bound
         self.decision = decision
         self.option = option
-        #: Says whether there is room for a call now; None for calls too small to matter.
+        #: Whether there is memory for a call now; None for calls too small to matter.
         self.guard: Callable[[], bool] | None = memory_guard(self.request, bound.arm)
 
     @property
     def forced(self) -> bool:
-        """Whether the backend was the user's word rather than the engine's choice."""
+        """Whether the user named the backend."""
         return self.request.preference is not None
 
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether such a call may be done in pieces."""
+        return self.cutter is not None
+
+    def run_in_chunks(
+        self,
+        arrays: tuple[Any, ...],
+        params: dict[str, Any],
+        *,
+        why: str,
+        fallbacks: tuple[Fallback, ...] = (),
+        whole: float | None = None,
+    ) -> Any:
+        """The result of a call done in pieces, or None where it cannot be cut or is quicker whole.
+
+        ``whole`` is the predicted time of the whole call, inf where it cannot be done so; predicted if not given.
+        """
+        if self.cutter is None:
+            return None
+        primitive, backend = self.request.primitive, self.backend
+        return self.cutter(primitive, arrays, params, backend=backend, why=why, fallbacks=fallbacks, whole=whole)
+
     def calls(self) -> int:
-        """How many calls were made; asking takes a tick of the count, which is taken off again."""
+        """How many calls were made. Asking takes a tick, which is subtracted."""
         self.peeks += 1
         return self.tick() - self.peeks
 
     def claim(self, count: int) -> int:
-        """How many calls up to call ``count`` nobody has reported yet; from now on they are reported."""
+        """How many calls up to call ``count`` are unreported; they count as reported from now on."""
         calls, self.seen = count - self.seen, max(count, self.seen)
         return max(1, calls)
 
     def keep_for(self, calls: int, now: int) -> None:
-        """Keep the arm for ``calls`` further calls, counted from call ``now``, before one gets attention again."""
-        if calls > MAX_WARMUP_CALLS and self.expected > 0.0:  # settled, and it is known what a call takes
-            calls = max(calls, min(_MOST_UNSEEN, int(LOOK.worth / self.expected)))
+        """Keep the arm for ``calls`` further calls after call ``now``; the one after them is looked at."""
+        if calls > MAX_WARMUP_CALLS and self.expected > 0.0:  # settled, with a known time a call
+            calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(LOOK.worth / self.expected)))
         self.seen = max(now, self.seen)
         self.interval = calls
-        self.attention = now + calls + 1
+        self.review_at = now + calls + 1
 
     def warms_up(self, arm: Arm) -> bool:
-        """Whether this is an arm's first call here, and takes longer than those to come; asking counts it.
+        """Whether this is the arm's first call in this plan and slower than later ones; asking marks it as made.
 
-        Then weights are transformed that will be kept, and a GPU's library makes its plans for the shape.
+        The first call transforms weights that are kept, and a GPU library makes its plans for the shape.
         """
         if arm.name in self.warm:
             return False
@@ -162,11 +218,192 @@ class Plan:
     def deserves_review(self, seconds: float, calls: int) -> bool:
         """Whether to choose anew after a call that took ``seconds`` and stands for ``calls``.
 
-        While the plan learns, always. Afterwards once so much time has gone by that choosing anew is nothing beside it;
-        sooner where the time is out of line.
+        Always while the plan learns. Later only after so much run time that a review costs little beside it; sooner
+        where the time is not the expected one.
         """
         self.run_seconds += seconds * calls
         if self.interval <= MAX_WARMUP_CALLS or self.run_seconds >= REVIEW.worth:
             return True
         usual = _USUAL[0] * self.expected <= seconds <= _USUAL[1] * self.expected
         return not usual and self.run_seconds >= LOOK.worth
+
+
+def make_request(
+    primitive: Primitive,
+    arrays: Sequence[Any],
+    params: Mapping[str, Any],
+    *,
+    backend: Any = None,
+    prepared: bool = False,
+    placement: Placement | None = None,
+    limit: int | None = None,
+    kernel: str | None = None,
+    short: bool = False,
+) -> Request:
+    """Check the operands and say what is asked; raises the primitive's typed errors."""
+    context = current_context()
+    settings = context.settings()
+    if placement is None:
+        placement = place(arrays)
+    if prepared and primitive.prepared_operand is None:
+        raise InvalidInputError(f"{primitive.name} has no operand that could be kept prepared; leave weights_key out")
+    kinds = tuple((_dtype(array), tuple(array.shape)) for array in map(as_array, arrays))
+    options = hashable_options(primitive.name, params)
+    return Request(
+        primitive=primitive,
+        call=primitive.describe(*arrays, **params),
+        placement=placement,
+        settings=settings,
+        signature=(tuple((dtype, len(shape)) for dtype, shape in kinds), options),
+        shapes=(kinds, options),
+        preference=find_preference(primitive.name, settings, argument=backend, context=context.backend),
+        prepared=prepared,
+        banned=context.banned,
+        limit=limit,
+        kernel=kernel,
+        plain=not params,
+        short=short,
+    )
+
+
+def make_plan(
+    primitive: Primitive,
+    arrays: Sequence[Any],
+    params: Mapping[str, Any],
+    *,
+    backend: Any = None,
+    prepared: bool = False,
+    limit: int | None = None,
+    kernel: str | None = None,
+    short: bool = False,
+) -> Plan:
+    """The plan for such a call. It may take ``limit`` bytes in all, and runs on ``kernel`` if one is named.
+
+    ``short`` says that the call is a piece of one for which memory was short.
+    """
+    request = make_request(
+        primitive, arrays, params, backend=backend, prepared=prepared, limit=limit, kernel=kernel, short=short
+    )
+    knowledge = knowledge_for(request.settings)
+    verdict, bound = choose_and_bind(request, knowledge, arrays)
+    plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, request.settings.version)
+    plan.fresh = verdict.arm.spec.compiles != "never" and _is_new(request.compile_key(verdict.arm), _compiled)
+    plan.backend = backend
+    plan.slowdown = verdict.slowdown
+    if verdict.in_chunks is not None:
+        plan.in_chunks = verdict.in_chunks
+        plan.review_at = 0  # at every call
+    elif learns(request):
+        # While there is something to learn the first call of a kind is timed: it may be the only one.
+        tells = knowledge.is_first(verdict.option) or verdict.review_after <= MAX_WARMUP_CALLS
+        plan.keep_for(0 if tells else verdict.review_after, 0)
+    return plan
+
+
+#: What earlier plans compiled: tells the profiler whether the first call of a plan compiles.
+_compiled: set[Hashable] = set()
+#: What has been compiled in this process, in a thread that interrupts do not reach.
+_compiled_here: set[Hashable] = set()
+_MOST_COMPILED = 8192
+
+
+def _is_new(key: Hashable, known: set[Hashable]) -> bool:
+    """Whether a key was not in ``known``; it is added."""
+    if key in known:
+        return False
+    if len(known) >= _MOST_COMPILED:
+        known.clear()
+    known.add(key)
+    return True
+
+
+def learns(request: Request) -> bool:
+    """Whether calls of this kind are timed: not while tracing, and not where decisions must stay as they are."""
+    return request.settings.enable_learning and not request.settings.deterministic and not request.placement.traced
+
+
+def choose_and_bind(
+    request: Request, knowledge: Knowledge, arrays: Sequence[Any], bound: Bound | None = None
+) -> tuple[Selection, Bound]:
+    """Choose an arm and bind it. An automatic choice whose library cannot be imported is dropped and chosen anew.
+
+    ``bound`` is in use now, and is returned if its arm is chosen again.
+    """
+    while True:
+        verdict = decide(request, knowledge)
+        if bound is not None and verdict.arm == bound.arm:
+            return verdict, bound
+        try:
+            bound = bind(
+                request.primitive,
+                request.call,
+                verdict.arm,
+                request.placement,
+                arrays,
+                log_transfer(knowledge) if learns(request) else None,
+                keyed=request.prepared,
+                plain=request.plain,
+            )
+        except ImportError as error:
+            registry.mark_broken(verdict.arm.backend, error)
+            if request.preference is not None:
+                raise
+            knowledge.note_fallback(request.call.operation, verdict.arm.name, "another", "cannot be imported", error)
+            continue
+        key = request.compile_key(verdict.arm)
+        if key not in _compiled_here and registry.shields_compilation(request.call.operation, verdict.arm):
+            bound.compile_shielded(partial(_is_new, key, _compiled_here))
+        if verdict.arm not in registry.arms(request.call.operation):
+            # The library, imported only now, has no such device.
+            continue
+        return verdict, bound
+
+
+def zeros_for(request: Request) -> Any:
+    """Zeros in place of the result of a call, for dry runs."""
+    call, placement = request.call, request.placement
+    empty = np.zeros(call.shape, call.facts.get("result", call.dtype))
+    if placement.library == "numpy":
+        return empty
+    return registry.adapter(placement.library).from_host(empty, placement.device)
+
+
+def without(request: Request, arm: str) -> Request:
+    """The same request with one more arm that has failed."""
+    return replace(request, tried=request.tried | {arm})
+
+
+def as_array(array: Any) -> Any:
+    """An operand, as a NumPy array where it is a number or a list."""
+    if isinstance(array, ArraySpec) or library_of(array) != "python":
+        return array
+    refuse_tables("an operation of the engine", array)
+    try:
+        return np.asarray(array)
+    except ValueError as error:
+        raise ShapeError(f"a list was given whose rows differ in length ({error}); make them equally long") from None
+
+
+def hashable_options(operation: str, params: Mapping[str, Any]) -> tuple[Hashable, ...]:
+    """The parameters as part of a key, with their types: 1, 1.0 and True are equal, but not to every kernel."""
+    return tuple((name, type(value), _hashable(operation, name, value)) for name, value in params.items())
+
+
+def _hashable(operation: str, name: str, value: Any) -> Hashable:
+    if isinstance(value, list | tuple):
+        return tuple(_hashable(operation, name, each) for each in value)
+    if isinstance(value, Mapping):
+        return tuple((key, _hashable(operation, name, each)) for key, each in value.items())
+    if is_array(value) and len(value.shape):
+        raise InvalidInputError(f"{operation}: the array {name} was given by keyword; pass arrays first, by position")
+    try:
+        hash(value)
+    except TypeError:
+        raise InvalidInputError(
+            f"{operation}: {name}={value!r} cannot be told from other values; use numbers, text, tuples, lists or dicts"
+        ) from None
+    return value  # type: ignore[no-any-return]
+
+
+def _dtype(array: Any) -> str:
+    return array.dtype if isinstance(array, ArraySpec) else dtype_name(array)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hpfracc import _config
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution import trail
+from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batching.sizes import remembered_sizes
 from hpfracc.engine.execution.batching.stacked import remembered_kernels
-from hpfracc.engine.execution.catalogue import all_operations
+from hpfracc.engine.execution.operation import all_operations
 from hpfracc.engine.execution.plan import LOOK, REVIEW
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure import monitor, pool
@@ -51,5 +51,5 @@ def reset() -> None:
     remembered_kernels.clear()
     hardware.reset()
     wisdom.reset_warnings()
-    trail.forget_last()
+    decision_log.forget_last()
     recorder.reset()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hpfracc.engine.backends.base import Adapter, DeviceTimer
-from hpfracc.engine.execution.binding import TransferLog
+from hpfracc.engine.execution.bind import TransferLog
 from hpfracc.engine.selection.knowledge import Knowledge
 
 __all__ = ["PendingTimes", "log_transfer", "pending_times"]

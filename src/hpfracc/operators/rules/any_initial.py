@@ -6,8 +6,8 @@ from typing import Any, final
 
 from hpfracc.operators._memory import power, reach_of
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
-from hpfracc.operators._values import Samples, constant, join
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, constant, join
 from hpfracc.operators.rules.any_slopes import slopes_at_start
 from hpfracc.operators.rules.first_points import (
     first_points_on,

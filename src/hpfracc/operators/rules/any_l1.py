@@ -8,8 +8,8 @@ from typing import Any, final
 from hpfracc.engine.execution.api import exponential_recurrence, history_sum
 from hpfracc.operators._memory import fading_terms, power, refuse_traced_points, steps_of, times_of
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
-from hpfracc.operators._values import Samples, constant, join, scalar
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, constant, join, scalar
 from hpfracc.operators.rules.any_slopes import slopes, slopes_at_start
 from hpfracc.operators.rules.first_points import first_points_on, head_of, whole_at_origin
 from hpfracc.operators.rules.increments import start_points

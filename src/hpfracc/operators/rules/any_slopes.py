@@ -7,10 +7,10 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._grids import Grid
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
-from hpfracc.operators._values import Samples, constant, join, scalar
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, constant, join, scalar
 from hpfracc.operators.rules.differences import Differences
 from hpfracc.operators.rules.increments import DIFFERENCE_ORDER
 

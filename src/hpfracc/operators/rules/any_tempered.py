@@ -11,8 +11,8 @@ from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import history_sum
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
-from hpfracc.operators._values import Samples, constant, join, scalar, zeros
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
 from hpfracc.operators.rules.first_points import infinite_at_origin
 
 __all__ = ["AnyGridTempered"]

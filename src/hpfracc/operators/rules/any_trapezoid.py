@@ -9,8 +9,8 @@ from hpfracc.engine.execution.api import exponential_recurrence, history_sum
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._memory import fading_terms, power, reach_of, steps_of, times_of
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
-from hpfracc.operators._values import Samples, constant, cumulate, join, scalar
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, constant, cumulate, join, scalar
 
 __all__ = ["AnyGridTrapezoid", "FastTrapezoid"]
 

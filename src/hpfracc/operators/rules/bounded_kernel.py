@@ -20,10 +20,10 @@ from numpy.polynomial import chebyshev
 
 from hpfracc._arrays import library_of
 from hpfracc._xp import Namespace, namespace_of
-from hpfracc.operators._grids import Grid
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
-from hpfracc.operators._values import constant, join, zeros
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import constant, join, zeros
 
 __all__ = ["FIRST", "LineOrParabola", "bends_of", "exponential_mean", "exponential_tilt", "on_step", "spread"]
 

@@ -7,10 +7,10 @@ from typing import Any, final
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import toeplitz_apply
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import centred_binomials
-from hpfracc.operators._values import Samples
 from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples
 
 __all__ = ["Centred", "Centred4"]
 

@@ -8,8 +8,8 @@ from typing import Any, final
 from numpy.polynomial import polynomial as poly
 
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
-from hpfracc.operators._values import Samples, join
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, join
 from hpfracc.operators.rules.increments import (
     DIFFERENCE_ORDER,
     backward_series,

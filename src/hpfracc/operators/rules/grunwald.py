@@ -6,9 +6,9 @@ from typing import Any, final
 
 from hpfracc._xp import Namespace
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import binomials
-from hpfracc.operators._values import Samples
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.increments import convolve_by_parts
 
 __all__ = ["Grunwald", "WeightedGrunwald"]

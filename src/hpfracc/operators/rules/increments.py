@@ -12,8 +12,8 @@ from numpy.polynomial import polynomial as poly
 from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.operators._order import Order
-from hpfracc.operators._values import Samples, add_from, constant, join, zeros
 from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.values import Samples, add_from, constant, join, zeros
 
 __all__ = [
     "DIFFERENCE_ORDER",
@@ -182,8 +182,8 @@ def convolve_by_parts(
         for _ in range(m):
             steps = steps[..., 1:] - steps[..., :-1]
         value = samples.convolve(weights, join([zeros(x, m), steps]), key)
-    if samples.calls is not None:
-        samples.calls.clear()  # what is added in place makes it another result than the call's
+    if samples.recorded is not None:
+        samples.recorded.clear()  # the result is changed in place below
     # Beside the sum: the primitive's own starting weights would have the first samples themselves among its summands.
     for i, (first, difference) in enumerate(zip(firsts, forward_differences(x[..., :m]), strict=True)):
         value = add_from(value, i, difference * constant(first, x, None if key is None else (key, "first", i)))

@@ -7,10 +7,10 @@ from typing import Any, final
 
 from hpfracc._xp import Namespace
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import power_differences, trapezoid_defects
-from hpfracc.operators._values import Samples, constant
 from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, constant
 from hpfracc.operators.rules.first_points import head_of
 from hpfracc.operators.rules.increments import backward_size, start_points
 from hpfracc.operators.rules.l1 import L1, fractional_part, summands, with_start

@@ -11,12 +11,12 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
-from hpfracc.engine.execution.api import aside
-from hpfracc.operators._grids import Grid, to_host
+from hpfracc.engine.execution.api import unlogged
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
-from hpfracc.operators._values import Samples, add_from, constant, join, scalar, zeros
 from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators.core.grids import Grid, to_host
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, add_from, constant, join, scalar, zeros
 from hpfracc.operators.rules.first_points import singular_origin, whole_at_origin
 from hpfracc.operators.rules.increments import start_points
 from hpfracc.operators.rules.quadrature import ConvolutionQuadrature
@@ -164,7 +164,7 @@ class Tempered(Rule):
         if not points:
             return np.zeros((0, 0))
         xp, size = order.xp, min(size, n)
-        with aside(), xp.scope(), np.errstate(invalid="ignore"):
+        with unlogged(), xp.scope(), np.errstate(invalid="ignore"):
             units = Samples(xp.array(np.eye(size)), Grid(size, 0.0, 1.0), "numpy" if order.plain else None)
             table = self.rule.apply(units, order)[:, :points]
             # An infinite value at the origin is put there by itself.
@@ -177,7 +177,7 @@ class Tempered(Rule):
         for _ in range(m - 1):
             basis = np.cumsum(basis, axis=1)
         xp = order.xp
-        with aside(), xp.scope(), np.errstate(invalid="ignore"):
+        with unlogged(), xp.scope(), np.errstate(invalid="ignore"):
             table = self.rule.apply(
                 Samples(xp.array(basis), Grid(n, 0.0, 1.0), "numpy" if order.plain else None), order
             )

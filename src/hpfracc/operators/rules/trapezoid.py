@@ -6,10 +6,10 @@ from typing import Any, final
 
 from hpfracc._xp import Namespace
 from hpfracc.operators._order import Order
-from hpfracc.operators._rule import Rule
 from hpfracc.operators._sequences import second_differences, tangent_defects
-from hpfracc.operators._values import Samples, constant
 from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, constant
 
 __all__ = ["Trapezoid"]
 

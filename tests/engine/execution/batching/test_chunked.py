@@ -16,7 +16,7 @@ from hpfracc import memory
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.execution.batching import ways
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import OutOfMemoryError
 from tests.helpers.own_operations import own_operation

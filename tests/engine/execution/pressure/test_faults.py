@@ -11,7 +11,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc import batch, memory
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.pressure import ladder as module
 from hpfracc.engine.execution.pressure.ladder import RUNGS, ladder
 from hpfracc.engine.memory.buffers import BufferPool, host_buffers

@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution import trail
+from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batching.overlap import BlockPlan, convolve_block
 from hpfracc.engine.execution.batching.pieces import Job, PieceTooLargeError
 from hpfracc.engine.execution.batching.sizes import ChunkSizer
 from hpfracc.engine.execution.batching.ways import Way, check_speed, choose_way, ideal_verdict, time_plan
-from hpfracc.engine.execution.failure import Failure, classify
-from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
+from hpfracc.engine.execution.recover import Failure, classify
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.engine.selection.request import Request
-from hpfracc.errors import HpfraccError, OutOfMemoryError
+from hpfracc.errors import OutOfMemoryError
 
-__all__ = ["decision_in_pieces", "describe_shortage", "run_in_chunks"]
+__all__ = ["decision_in_pieces", "run_in_chunks"]
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -76,7 +76,7 @@ def run_in_chunks(
     result, words = done
     decision = decision_in_pieces(job, f"in {job.pieces} pieces ({words}): {why}", fallbacks)
     logger.info("%s %s: %s", decision.operation, decision.shape, decision.reason)
-    trail.note(decision)
+    decision_log.record(decision)
     return result
 
 
@@ -310,8 +310,3 @@ def _one_block(job: Job, weights: Any, signal: Any, plan: BlockPlan, block: tupl
         else:
             total[..., start - begin :] += result
     return total
-
-
-def describe_shortage(error: BaseException) -> str:
-    """Why a call is cut, from the error that said it does not fit."""
-    return str(error) if isinstance(error, HpfraccError) else registry.describe_failure(error)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.engine.execution import trail
+from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batching.chunked import decision_in_pieces
 from hpfracc.engine.execution.batching.mapped import SHARE, check_host, forget_pages, same_place, target_of
 from hpfracc.engine.execution.batching.overlap import convolve_block
@@ -15,7 +15,7 @@ from hpfracc.engine.execution.batching.pieces import Job, PieceTooLargeError
 from hpfracc.engine.execution.batching.progress import Progress, progress_of
 from hpfracc.engine.execution.batching.sizes import ChunkSizer, largest_that_fits, round_size
 from hpfracc.engine.execution.batching.ways import check_speed, ideal_verdict, time_plan
-from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.memory.relief import relief
@@ -114,7 +114,7 @@ def convolve_blocks(
         finally:
             prepared_operands.forget(job)
     forget_pages(weights, signal, target)
-    trail.note(decision_in_pieces(job, f"read in blocks within {limit / 2**20:,.0f} MiB"))
+    decision_log.record(decision_in_pieces(job, f"read in blocks within {limit / 2**20:,.0f} MiB"))
     return target
 
 
@@ -275,7 +275,7 @@ def evaluate_blocks(
     with progress_of(progress, target.size, name) as advance:
         for cut in [*job.primitive.cuts(call, *operands, **params), None]:
             if _evaluate_along(job, cut, operands, target, advance):
-                trail.note(decision_in_pieces(job, f"read in blocks within {limit / 2**20:,.0f} MiB"))
+                decision_log.record(decision_in_pieces(job, f"read in blocks within {limit / 2**20:,.0f} MiB"))
                 return target
     raise _no_room(name, limit)
 

@@ -9,11 +9,9 @@ from typing import Any
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.batching.sizes import Prediction
-from hpfracc.engine.execution.failure import Failure, classify, drop_frames
-from hpfracc.engine.execution.plan import Plan
-from hpfracc.engine.execution.planning import learns, make_plan, make_request
+from hpfracc.engine.execution.plan import Plan, learns, make_plan, make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
-from hpfracc.engine.execution.recovery import recover
+from hpfracc.engine.execution.recover import Failure, classify, drop_frames, try_other_arms
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.decide import WORTH_CUTTING, Selection, decide
@@ -129,7 +127,7 @@ class Job:
                 ladder.climb(bound.arm.device, highest="library caches")
                 raise PieceTooLargeError(registry.describe_failure(error)) from None
             try:
-                result = recover(plan, bound, operands, params, error)
+                result = try_other_arms(plan, bound, operands, params, error)
             except OutOfMemoryError as short:
                 raise PieceTooLargeError(str(short)) from None
         else:

@@ -11,18 +11,18 @@ import numpy as np
 from hpfracc._arrays import device_of, dtype_name, library_of, tracks_gradient
 from hpfracc._config import current_context, get_settings
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution import trail
+from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batching.chunked import decision_in_pieces, run_in_chunks
 from hpfracc.engine.execution.batching.items import Calls, Listed, kind_of, random_stream
 from hpfracc.engine.execution.batching.pieces import Job, PieceTooLargeError
 from hpfracc.engine.execution.batching.probing import fit_line, measure_peak
 from hpfracc.engine.execution.batching.sizes import ChunkSizer, Remembered, largest_that_fits, round_size
 from hpfracc.engine.execution.batching.stacking import Stacking
-from hpfracc.engine.execution.failure import Failure, classify, drop_frames
 from hpfracc.engine.execution.operation import Operation
-from hpfracc.engine.execution.planning import make_request
+from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.pressure.pool import staging_pool
+from hpfracc.engine.execution.recover import Failure, classify, drop_frames
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, dtype_of
@@ -183,7 +183,9 @@ class StackedOperation(_Chunks):
     def finish(self) -> None:
         """Say what was decided."""
         if self._job.decision is not None:
-            trail.note(decision_in_pieces(self._job, f"{self._job.pieces} chunks of at most {self.sizer.size} items"))
+            decision_log.record(
+                decision_in_pieces(self._job, f"{self._job.pieces} chunks of at most {self.sizer.size} items")
+            )
 
 
 def _laid_out(values: Sequence[Any], shape: tuple[int, ...], shared: bool, pool: Any, held: list[Any]) -> Any:

@@ -24,7 +24,7 @@ from hpfracc.engine.execution.calibration.series import (
 )
 from hpfracc.engine.execution.calibration.stopwatch import TimeBox, TimeGrowth, lower_quartile, repeat
 from hpfracc.engine.execution.calibration.trial import ArmTrial, Timing, typical_operands
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import KernelSpec
-from hpfracc.engine.execution.catalogue import get_operation
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.request import HOST, Placement
 

@@ -1,4 +1,4 @@
-"""A call that gets attention: it is timed, what it took is learned, and the choice is made anew."""
+"""Learning from a call: it is timed, its peak memory is measured, and the choice of the arm is reviewed."""
 
 from __future__ import annotations
 
@@ -9,57 +9,54 @@ from functools import partial
 from typing import Any
 
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution import trail
-from hpfracc.engine.execution.binding import Bound
+from hpfracc.engine.execution import decision_log
+from hpfracc.engine.execution.bind import Bound, compilation_span
 from hpfracc.engine.execution.peaks import read_marks, record_peak
-from hpfracc.engine.execution.plan import LOOK, REVIEW, Plan
-from hpfracc.engine.execution.planning import bind_verdict, learns
-from hpfracc.engine.execution.recovery import RECHECK
-from hpfracc.engine.execution.rescue import rescue, run_cut
+from hpfracc.engine.execution.plan import LOOK, MAX_CALLS_BETWEEN_LOOKS, REVIEW, Plan, choose_and_bind, learns
+from hpfracc.engine.execution.recover import RECHECK, recover
 from hpfracc.engine.execution.timing import pending_times
-from hpfracc.engine.execution.watching import watch_compilation
 from hpfracc.engine.selection.costs import Option
 
-__all__ = ["attend"]
+__all__ = ["run_and_learn"]
 
 logger = logging.getLogger("hpfracc.engine")
 
 
-def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Run the call with its plan's arm, learn from it, and let the plan choose again where that may change anything."""
+def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Run call number ``count`` of a plan, learn from it, and review the plan's choice where that may change it."""
     entered = time.perf_counter()
     pending_times.settle()
     if plan.in_chunks is not None:
-        result = run_cut(plan, arrays, params)
-        plan.version = -1  # memory comes and goes: the next call decides from the start
+        result = plan.run_in_chunks(arrays, params, why=plan.in_chunks)
+        plan.version = -1  # free memory changes: the next call decides from the start
         if result is not None:
             return result
         plan.in_chunks = None
     calls = plan.claim(count)
     knowledge, request = plan.knowledge, plan.request
-    # Another thread may give the plan another arm at any moment: what is read once belongs together.
+    # Another thread may give the plan another arm at any moment: bound and option are read once.
     bound, option = plan.bound, plan.option
     arm, decision = bound.arm, bound.decision
-    trail.note(bound)
+    decision_log.record(bound)
     if option.arm != arm.name:
         option = knowledge.option(request, arm)
     if not learns(request):
-        return _look_again(plan, bound, count, arrays, params)
+        return _run_and_recheck(plan, bound, count, arrays, params)
     adapter = registry.adapter(arm.backend)
     first = knowledge.is_first(option)
     stays = request.placement.library == arm.backend and not bound.moves
     asynchronous = stays and adapter.is_asynchronous(arm.device)
     timer = adapter.timer(arm.device) if asynchronous and not first else None
-    marks = None if first else read_marks(request, arm)  # a first call compiles, which is no part of the next
+    marks = None if first else read_marks(request, arm)  # a first call compiles, which later calls do not
     if timer is not None:
         timer.start()
-    watched = watch_compilation(arm) if first else contextlib.nullcontext()
+    compiling = compilation_span(arm) if first else contextlib.nullcontext()
     begin = time.perf_counter()
     try:
-        with watched:
+        with compiling:
             result = bound.run(*arrays, **params)
     except Exception as error:
-        return rescue(plan, bound, arrays, params, error)
+        return recover(plan, bound, arrays, params, error)
     seconds = time.perf_counter() - begin
     record_peak(request, arm, marks)
     if plan.warms_up(arm) and not first:
@@ -69,50 +66,56 @@ def attend(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, An
         knowledge.observe(request, option, seconds, first=first, calls=calls)
     elif timer is not None:
         timer.stop()
-        pending_times.add(timer, partial(_learn, plan, option, calls))
+        pending_times.add(timer, partial(_observe, plan, option, calls))
     else:
         knowledge.tally(request, option, calls)
     knowledge.breaker.success((request.call.operation, arm.name))
-    # What the host saw of a call that the device does later is only how long it took to ask for it.
+    # For asynchronous work the host's clock measures only the launch.
     took = plan.expected if asynchronous and plan.expected > 0.0 else seconds
     if first or plan.deserves_review(took, calls):
         chosen = time.perf_counter()
-        _choose_again(plan, count, arrays)
+        # Where the device has no clock there is nothing to learn: such a plan is reviewed less and less often.
+        unmeasured = asynchronous and timer is None and not first
+        _review(plan, count, arrays, at_least=2 * plan.interval + 1 if unmeasured else 0)
         REVIEW.paid(time.perf_counter() - chosen)
     else:
         LOOK.paid(time.perf_counter() - entered - seconds)
         plan.keep_for(plan.interval, count)
     if bound.decision is not decision:
-        trail.note(decision)  # what was done, and not what will be next time
+        decision_log.record(decision)  # of this call, not of the next
     return result
 
 
-def _look_again(plan: Plan, bound: Bound, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Run the call and choose anew, learning nothing: after a failure, to see whether the arm is well again."""
+def _run_and_recheck(plan: Plan, bound: Bound, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Run the call and choose anew without learning: after a failure, to see whether the arm works again."""
     try:
         result = bound.run(*arrays, **params)
     except Exception as error:
-        return rescue(plan, bound, arrays, params, error)
-    _choose_again(plan, count, arrays)
+        return recover(plan, bound, arrays, params, error)
+    _review(plan, count, arrays)
     plan.keep_for(RECHECK, count)
     return result
 
 
-def _learn(plan: Plan, option: Option, calls: int, seconds: float) -> None:
+def _observe(plan: Plan, option: Option, calls: int, seconds: float) -> None:
     plan.knowledge.observe(plan.request, option, seconds, first=False, calls=calls)
 
 
-def _choose_again(plan: Plan, count: int, arrays: tuple[Any, ...]) -> None:
+def _review(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int = 0) -> None:
+    """Choose the plan's arm anew; one that stays is kept for ``at_least`` so many calls."""
     before = plan.bound.arm
     try:
-        verdict, bound = bind_verdict(plan.request, plan.knowledge, arrays, bound=plan.bound)
+        verdict, bound = choose_and_bind(plan.request, plan.knowledge, arrays, bound=plan.bound)
     except Exception as error:
-        # This call is done, and its result must not be lost. The next one decides from the start, and says so itself.
-        logger.debug("%s: cannot be chosen anew: %s", plan.request.operation, registry.describe_failure(error))
+        # This call is done, and its result must not be lost. The next one decides from the start and raises itself.
+        logger.debug("%s: the review failed: %s", plan.request.operation, registry.describe_failure(error))
         plan.version = -1
         return
     plan.adopt(bound, verdict.decision, verdict.option, verdict.expected)
     # The first call of another arm is timed, for it may compile.
-    plan.keep_for(verdict.review_after if bound.arm == before or bound.arm.name in plan.warm else 0, count)
+    if bound.arm == before:
+        plan.keep_for(max(verdict.review_after, min(at_least, MAX_CALLS_BETWEEN_LOOKS)), count)
+    else:
+        plan.keep_for(verdict.review_after if bound.arm.name in plan.warm else 0, count)
     if bound.arm != before:
         logger.debug("%s: %s instead of %s: %s", plan.request.operation, bound.arm, before, verdict.decision.reason)

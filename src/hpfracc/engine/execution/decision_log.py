@@ -1,4 +1,4 @@
-"""What was decided last, in this thread or task; and what a composite call decided along its way."""
+"""The last decision of this thread or task, and the decisions of a composite call."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ from typing import Any
 
 from hpfracc.engine.selection.decision import Decision
 
-__all__ = ["Mode", "aside", "composite", "current", "dry_run", "last_decision", "note", "replace_last"]
+__all__ = [
+    "Mode",
+    "composite",
+    "current",
+    "current_mode",
+    "dry_run",
+    "forget_last",
+    "last_decision",
+    "record",
+    "unlogged",
+]
 
 
 class Mode:
-    """How engine calls behave inside a ``composite`` or ``dry_run`` block, and what was decided last in it.
+    """How engine calls behave inside a ``composite`` or ``dry_run`` block, and the last decision in it.
 
-    The list of decisions is one for the whole block. What was decided last is not: a task or a thread that runs in a
-    copy of the context has its own, so a mode is replaced rather than changed.
+    The list of decisions is shared by the whole block. The last decision is not: a task or a thread that runs in a copy
+    of the context has its own, so a mode is replaced rather than changed.
     """
 
     __slots__ = ("_block", "decisions", "dry", "last", "outer")
@@ -29,47 +39,50 @@ class Mode:
         self.last = last
         self.dry = dry
         self.decisions = decisions
-        #: What the variable held before the block.
+        #: The value of the variable before the block.
         self.outer = outer
         self._block = block
 
     def followed_by(self, last: Any) -> Mode:
-        """The same after another decision."""
+        """The same mode after another decision."""
         return Mode(last, self.dry, self.decisions, self.outer, self._block)
 
     @property
     def is_over(self) -> bool:
-        """Whether the block is gone although it never ended: an interrupt came just before its end."""
+        """Whether the block is gone without having ended: an interrupt came just before its end."""
         return self._block is not None and self._block() is None
 
 
-#: One variable, so that a hot call looks up one: the :class:`Mode` of the surrounding block, or without one what was
-#: decided last (a bound arm, a decision, or the list of a composite call).
-_trail: ContextVar[Any] = ContextVar("hpfracc_trail", default=None)
+#: One variable, so that a settled call looks up one: the :class:`Mode` of the surrounding block, or outside of blocks
+#: the last decision (a bound arm, a decision, or the list of a composite call).
+_log: ContextVar[Any] = ContextVar("hpfracc_decision_log", default=None)
 
-#: Called on every hot call: C functions, nothing around them. ``replace_last`` is for outside of blocks only.
-current = _trail.get
-replace_last = _trail.set
-
-
-def note(last: Any) -> None:
-    """Note what was decided last, inside a block or outside."""
-    mode = _trail.get()
-    _trail.set(mode.followed_by(last) if type(mode) is Mode else last)
+#: Called by every settled call: a C function.
+current = _log.get
 
 
-def leave(mode: Mode) -> None:
-    """Leave a block that is over."""
-    _trail.set(mode.outer)
+def record(last: Any) -> None:
+    """Record the last decision, inside a block or outside."""
+    mode = _log.get()
+    _log.set(mode.followed_by(last) if type(mode) is Mode else last)
+
+
+def current_mode() -> Mode | None:
+    """The mode of the surrounding block, None outside of blocks. Blocks that are over are left."""
+    mode = _log.get()
+    while type(mode) is Mode and mode.is_over:
+        mode = mode.outer
+        _log.set(mode)
+    return mode if type(mode) is Mode else None
 
 
 def last_decision() -> Decision | list[Decision] | None:
     """The decision behind the last engine call of this thread or task; None if there was none.
 
-    A task begins with that of the task that started it. A composite call, one that made several engine calls of its own
-    (a solver, say), gives the list of them; one that made a single call, its decision.
+    A task begins with the last decision of the task that started it. A composite call, which made several engine calls
+    of its own (a solver, say), gives the list of them; one that made a single call gives its decision.
     """
-    last = _trail.get()
+    last = _log.get()
     if type(last) is Mode:
         last = last.last
     if isinstance(last, list) and len(last) == 1:
@@ -81,8 +94,8 @@ def last_decision() -> Decision | list[Decision] | None:
 
 
 def forget_last() -> None:
-    """As if nothing had been decided yet."""
-    _trail.set(None)
+    """Forget the last decision."""
+    _log.set(None)
 
 
 class _Block:
@@ -94,25 +107,25 @@ class _Block:
         self._stack: list[tuple[Any, Mode]] = []
 
     def __enter__(self) -> list[Decision]:
-        outer = _trail.get()
+        outer = _log.get()
         while type(outer) is Mode and outer.is_over:
             outer = outer.outer
         nested = type(outer) is Mode
         last, dry = (outer.last, outer.dry) if nested else (outer, False)
         inner = Mode(last, self.dry or dry, [], outer, weakref.ref(self))
         self._stack.append((outer, inner))
-        _trail.set(inner)
+        _log.set(inner)
         return inner.decisions
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         outer, inner = self._stack.pop()
-        _trail.set(outer)
+        _log.set(outer)
         if type(outer) is Mode:
             outer.decisions.extend(inner.decisions)
         if not self.dry:
-            note(list(inner.decisions))
+            record(list(inner.decisions))
 
 
 class composite(_Block):
@@ -120,20 +133,20 @@ class composite(_Block):
 
 
 class dry_run(_Block):
-    """Inside the block engine calls decide but do not compute: each hands back zeros of the right kind."""
+    """Inside the block engine calls decide but do not compute: each returns zeros of the right kind."""
 
     dry = True
 
 
 @contextmanager
-def aside() -> Iterator[None]:
-    """Inside the block engine calls compute, even in a dry run, and leave no trace: for weights that are kept.
+def unlogged() -> Iterator[None]:
+    """Inside the block engine calls compute, even in a dry run, and are not logged: for weights that are cached.
 
-    What a dry run puts in their place would otherwise be kept as well.
+    The zeros of a dry run would be cached otherwise.
     """
-    outer = _trail.get()
-    token = _trail.set(Mode(outer.last if type(outer) is Mode else outer, False, [], outer))
+    outer = _log.get()
+    token = _log.set(Mode(outer.last if type(outer) is Mode else outer, False, [], outer))
     try:
         yield
     finally:
-        _trail.reset(token)
+        _log.reset(token)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._arrays import device_of, dtype_name, library_of, refuse_masked, tracks_gradient
+from hpfracc._arrays import device_of, dtype_name, is_tracer, library_of, refuse_masked, tracks_gradient
 from hpfracc._frames import refuse_tables
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.operators._grids import Grid
+from hpfracc.operators.core.grids import Grid
 
 __all__ = [
-    "KeptSum",
+    "RecordedSum",
     "Samples",
     "add_from",
     "as_values",
@@ -41,12 +42,12 @@ __all__ = [
 _SERVED = ("float32", "float64", "complex64", "complex128")
 
 
-class KeptSum(NamedTuple):
-    """A sum that was made, with weights that come back."""
+class RecordedSum(NamedTuple):
+    """A causal convolution with named weights that was made: its operands, its options and its result."""
 
     weights: Any
     signal: Any
-    after: tuple[Any, ...]
+    starts: tuple[Any, ...]
     key: Hashable
     options: dict[str, Any]
     result: Any
@@ -66,15 +67,15 @@ class Samples:
         Handed on to every engine call.
     rtol : float or None
         Relative tolerance of a memory that is approximated, where the caller gave one.
-    calls : list or None
-        Where sums of samples with weights that come back are noted, if anybody asks.
+    recorded : list or None
+        Where causal convolutions with named weights are recorded.
     """
 
     values: Any
     grid: Grid
     backend: Any = None
     rtol: float | None = None
-    calls: list[KeptSum] | None = None
+    recorded: list[RecordedSum] | None = None
 
     @property
     def n(self) -> int:
@@ -82,14 +83,14 @@ class Samples:
         return self.grid.n
 
     def convolve(self, weights: Any, signal: Any, key: Hashable = None, starts: Any = None, **options: Any) -> Any:
-        """``y[..., n] = sum_k weights[k] signal[..., n - k]``; ``key`` names weights that come back.
+        """``y[..., n] = sum_k weights[k] signal[..., n - k]``; ``key`` names weights whose transform is cached.
 
         ``starts`` and ``options`` are those of the primitive.
         """
         after = () if starts is None else (starts,)
         result = causal_convolution(weights, signal, *after, backend=self.backend, weights_key=key, **options)
-        if self.calls is not None and key is not None:
-            self.calls.append(KeptSum(weights, signal, after, key, options, result))
+        if self.recorded is not None and key is not None:
+            self.recorded.append(RecordedSum(weights, signal, after, key, options, result))
         return result
 
     def scale(self, exponent: Any) -> Any:
@@ -176,7 +177,7 @@ def real_dtype(values: Any) -> str:
 def constant(array: Any, like: Any, key: Hashable = None) -> Any:
     """A real array of coefficients in the precision and library of ``like``.
 
-    NumPy coefficients are moved to where ``like`` is; with a ``key`` a copy on a device is kept for the next call.
+    NumPy coefficients are moved to where ``like`` is; with a ``key`` the copy there is cached.
     """
     name = real_dtype(like)
     library = library_of(like)
@@ -184,7 +185,9 @@ def constant(array: Any, like: Any, key: Hashable = None) -> Any:
         if library == "torch":
             return _torch_constant(array, like, name, key)
         if library == "cupy":
-            return sys.modules["cupy"].asarray(array, dtype=name)
+            return _cached(key, like, name, lambda: sys.modules["cupy"].asarray(array, dtype=name))
+        if library == "jax" and key is not None and not is_tracer(like) and len(like.devices()) == 1:
+            return _cached(key, like, name, partial(_jax_constant, array, like, name))
         return array.astype(name, copy=False)
     if library_of(array) == "torch":
         return array.to(dtype=getattr(sys.modules["torch"], name), device=like.device)
@@ -202,7 +205,20 @@ def _torch_constant(array: np.ndarray[Any, Any], like: Any, name: str, key: Hash
     # What is made inside a torch.func transform belongs to it and must not outlive it.
     if key is None or torch._C._functorch.maybe_current_level() is not None:
         return make()
-    return prepared_operands.get((key, "constant", name, device_of(like)), make)
+    return _cached(key, like, name, make)
+
+
+def _jax_constant(array: np.ndarray[Any, Any], like: Any, name: str) -> Any:
+    jax = sys.modules["jax"]
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        return jax.device_put(np.array(array, dtype=name), like.sharding)
+
+
+def _cached(key: Hashable, like: Any, name: str, make: Callable[[], Any]) -> Any:
+    """What ``make()`` gives, cached under ``key`` for the dtype and device; made anew without a key."""
+    if key is None:
+        return make()
+    return prepared_operands.get((key, "constant", library_of(like), name, device_of(like)), make)
 
 
 def scalar(value: Any, like: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.operators._registry import all_operators, definitions
+from hpfracc.operators.core.registry import all_operators, definitions
 
 T = np.linspace(0.0, 1.0, 33)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
     "Grid",
+    "cached_grid",
     "read_grid",
     "read_number",
     "read_points",
@@ -154,7 +155,40 @@ def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False)
             step, note = rounded
     elif tracked:
         step = (t[-1] - t[0]) / (n - 1)
-    return Grid(n, begin, step, points, t if step is None and tracked else None, note)
+    grid = Grid(n, begin, step, points, t if step is None and tracked else None, note)
+    if not from_end:
+        _cache_grid(t, grid)
+    return grid
+
+
+#: Uniform grids given as points lately, by dtype, length and both ends; and bounds of what is kept.
+_grids: dict[Any, Grid] = {}
+_MOST_GRIDS, _MOST_CACHED_POINTS, _MOST_CACHED_BYTES = 64, 2**20, 64 * 2**20
+
+
+def cached_grid(t: np.ndarray[Any, Any]) -> Grid | None:
+    """The uniform grid whose points these are, if it was read before; else None.
+
+    The points are compared, for an array may have been changed in place since: that is one pass over them.
+    """
+    if t.ndim != 1 or not t.size:
+        return None
+    grid = _grids.get((t.dtype, t.size, t.item(0), t.item(-1)))
+    if grid is None or not np.logical_and.reduce(t == grid.points):
+        return None
+    return grid
+
+
+def _cache_grid(t: Any, grid: Grid) -> None:
+    """Keep a uniform grid of at least two points, with a copy of them that nobody changes."""
+    n = grid.n
+    if type(t) is not np.ndarray or not isinstance(grid.step, float) or not 2 <= n <= _MOST_CACHED_POINTS:
+        return
+    if len(_grids) >= _MOST_GRIDS or 8 * (n + sum(kept.n for kept in list(_grids.values()))) > _MOST_CACHED_BYTES:
+        _grids.clear()
+    points = np.array(grid.points)
+    points.setflags(write=False)
+    _grids[t.dtype, n, t.item(0), t.item(-1)] = replace(grid, points=points)
 
 
 def rounding_of(t: Any) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hpfracc import operators
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._base import FractionalOperator
+from hpfracc.operators.core.base import FractionalOperator
 
 __all__ = [
     "all_operators",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from hpfracc.errors import ShapeError
 from hpfracc.operators._order import Order
-from hpfracc.operators._values import Samples, step_power
+from hpfracc.operators.core.values import Samples, step_power
 
 __all__ = ["Rule"]
 

@@ -1,4 +1,4 @@
-"""From an arm to something that can be called with the caller's own arrays: moves there, the kernel, moves back."""
+"""Binding an arm to one kind of call: operands are moved to the arm, the kernel runs, the result is moved back."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from hpfracc._shielded import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm, Kernel
 from hpfracc.engine.execution.prepared import prepared_operands
-from hpfracc.engine.execution.watching import watch_kernel, watch_transfer
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.request import Placement
 from hpfracc.profiling.recorder import shared as spans
+from hpfracc.profiling.spans import Span
 
-__all__ = ["Bound", "TransferLog", "bind"]
+__all__ = ["Bound", "TransferLog", "bind", "compilation_span", "queue_of"]
 
 Converter = Callable[[Any], Any]
 
 
 class TransferLog(Protocol):
-    """Told of every copy between host and device, as a context around it."""
+    """A context around each copy between host and device."""
 
     def __call__(self, adapter: Adapter, route: str, size: int, device: str) -> contextlib.AbstractContextManager[Any]:
-        """A context that spans the copy of ``size`` bytes along ``route``."""
+        """The context of a copy of ``size`` bytes along ``route``."""
 
 
 class Bound:
     """An arm bound to one kind of call.
 
-    ``run(*arrays, **params)`` does the work; ``run(..., weights_key=key)`` uses the kept transform of the operand that
-    the primitive says can be prepared. Where nothing has to move and nothing is kept, ``bare`` is the kernel itself.
+    ``run(*arrays, **params)`` does the work; ``run(..., weights_key=key)`` uses the cached transform of the operand
+    that the primitive can prepare. Where nothing has to move and nothing is cached, ``run`` is the kernel itself.
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Bound:
         kind: Hashable = None,
     ) -> None:
         self.arm = arm
-        #: Why it was taken, once a plan has it.
+        #: The decision that chose the arm; set by the plan.
         self.decision: Any = None
         self.moves = moves
         self._call = call
@@ -77,12 +77,12 @@ class Bound:
         self._scope = scope
         self._kernel = kernel
         self._index = index if kernel.prepare is not None else None
-        #: What a kept transform is one of, whatever its key: of another shape or dtype it is another operand.
+        #: Part of the key of a cached transform: another shape or dtype is another operand.
         self._tag = _tag_number(
             (call.operation, arm.name, call.dtype, call.facts.get("prepared_for", call.length), kind)
         )
         plain = giver is None and scope is None and not any(self._converters)
-        # Where nothing has to move, as little as possible stands between the caller and the kernel.
+        # Where nothing has to move, the caller reaches the kernel directly.
         self.bare: Callable[..., Any] | None = kernel.run if plain and (self._index is None or not keyed) else None
         self.run: Callable[..., Any] = self._run
         if self.bare is not None:
@@ -91,7 +91,7 @@ class Bound:
             self.run = self._run_prepared
 
     def compile_shielded(self, done: Callable[[], Any]) -> None:
-        """Make the first call, which compiles, out of the reach of interrupts; ``done`` is called after it."""
+        """Make the first call, which compiles, where interrupts do not reach it; ``done`` is called after it."""
         run, bare = self.run, self.bare
 
         def first(*arrays: Any, **params: Any) -> Any:
@@ -103,7 +103,7 @@ class Bound:
         self.run, self.bare = first, None
 
     def _run_prepared(self, operand: Any, *others: Any, weights_key: Any, **params: Any) -> Any:
-        """Nothing has to move but what is kept, which is there already."""
+        """Run where only the cached operand would have to move."""
         prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, operand))
         assert self._kernel.apply is not None  # a kernel that prepares also applies
         return self._kernel.apply(prepared, *others, **params)
@@ -118,7 +118,7 @@ class Bound:
         converters = self._converters
         if weights_key is None or self._index is None:
             operands = [a if c is None else c(a) for a, c in zip(arrays, converters, strict=True)]
-            run = self._watched(self._kernel.run) if spans.on else self._kernel.run
+            run = self._spanned(self._kernel.run) if spans.on else self._kernel.run
             result = run(*operands, **params)
         else:
             index = self._index
@@ -129,7 +129,7 @@ class Bound:
                 if position != index
             ]
             assert self._kernel.apply is not None  # a kernel that prepares also applies
-            apply = self._watched(self._kernel.apply) if spans.on else self._kernel.apply
+            apply = self._spanned(self._kernel.apply) if spans.on else self._kernel.apply
             result = apply(prepared, *operands, **params)
         if self._giver is None:
             return result
@@ -137,9 +137,9 @@ class Bound:
             return tuple(map(self._giver, result))
         return self._giver(result)
 
-    def _watched(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """The kernel inside a span of its own, where copies stand around it; else its time is the call's."""
-        return watch_kernel(kernel, self._call.operation, self.arm) if self.moves else kernel
+    def _spanned(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """The kernel in a span of its own where operands are copied; elsewhere its time is the call's."""
+        return _with_span(kernel, self._call.operation, self.arm) if self.moves else kernel
 
     def _prepare(self, operand: Any) -> Any:
         assert self._index is not None and self._kernel.prepare is not None
@@ -160,8 +160,7 @@ def bind(
 ) -> Bound:
     """Bind ``arm`` to calls whose operands look like ``arrays``; loads the kernel, which may import its library.
 
-    ``keyed`` calls come with the ``weights_key`` of an operand that is kept prepared, ``plain`` ones without any
-    parameters.
+    ``keyed`` calls come with the ``weights_key`` of a prepared operand, ``plain`` ones without parameters.
     """
     kernel = registry.kernel(call.operation, arm.backend, arm.algorithm)
     if plain and kernel.plain is not None and call.facts.get("plain"):
@@ -172,13 +171,13 @@ def bind(
         kernel = _with_workers(kernel, arm.workers)
     converters = [_converter(array, primitive.casts, call, arm, worker, home, placement, log) for array in arrays]
     giver = _giver(arm, worker, home, placement, log)
-    # Asked for at every call: what a scope has to change may be as wanted now and not at the next call.
+    # Made at every call: the settings that a scope changes may differ from call to call.
     scopes = type(worker).scope is not Adapter.scope and not placement.traced
     scope = partial(_fresh_scope, worker, call) if scopes else None
     index = primitive.prepared_operand
     tracked = placement.gradient or placement.traced
     if tracked and index is not None and (tracks_gradient(arrays[index]) or any(map(is_transformed, arrays))):
-        # A kept transform would be cut off from the derivative: it serves only where none flows through what it is of.
+        # A cached transform carries no derivative: it serves only where none flows through its operand.
         index = None
     kind = None if index is None or not keyed else (np.shape(arrays[index]), dtype_name(arrays[index]))
     return Bound(kernel, arm, call, converters, giver, scope, index, keyed, _moves(arm, placement), kind)
@@ -215,7 +214,7 @@ def _converter(
     if owner in ("numpy", "python"):
         to_host: Converter | None = None if type(array) is np.ndarray else np.asarray
         if placement.library == home != "numpy" and worker.is_asynchronous("cpu") and not cast:
-            # It shares memory on the host and computes after the call has returned: by then the array is its owner's.
+            # It shares host memory and computes after the call has returned, when the owner may change the array.
             to_host = np.array
     else:
         to_host = registry.adapter(owner).to_host
@@ -237,7 +236,7 @@ def _giver(arm: Arm, worker: Adapter, home: str, placement: Placement, log: Tran
 
 
 def _without_key(run: Callable[..., Any], *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
-    """Call a kernel that keeps nothing prepared: the key has nothing to name."""
+    """Call a kernel that prepares no operand, without the key."""
     return run(*arrays, **params)
 
 
@@ -247,9 +246,9 @@ _numbers = itertools.count()
 
 
 def _tag_number(tag: Hashable) -> int:
-    """A number for what a prepared operand depends on besides its key: it is looked up at every call.
+    """A number for what a prepared operand depends on besides its key; quicker to hash than the tag itself.
 
-    A tag that is forgotten gets another number the next time: what was kept under the old one is made once more.
+    A tag that was dropped gets another number, and its operand is prepared once more.
     """
     known = _tags.get(tag)
     if known is None:
@@ -267,7 +266,7 @@ def _chain(steps: Sequence[Converter], value: Any) -> Any:
 
 def _send(worker: Adapter, device: str, log: TransferLog | None, array: np.ndarray) -> Any:
     if spans.on and device != "cpu":
-        with watch_transfer(worker, f"host->{device}", array.nbytes, device):
+        with _transfer_span(worker, f"host->{device}", array.nbytes, device):
             return worker.from_host(array, device)
     if log is None or device == "cpu":
         return worker.from_host(array, device)
@@ -277,7 +276,7 @@ def _send(worker: Adapter, device: str, log: TransferLog | None, array: np.ndarr
 
 def _fetch(worker: Adapter, device: str, log: TransferLog | None, array: Any) -> np.ndarray:
     if spans.on and device != "cpu":
-        with watch_transfer(worker, f"{device}->host", nbytes(array), device):
+        with _transfer_span(worker, f"{device}->host", nbytes(array), device):
             return worker.to_host(array)
     if log is None or device == "cpu":
         return worker.to_host(array)
@@ -287,3 +286,36 @@ def _fetch(worker: Adapter, device: str, log: TransferLog | None, array: Any) ->
 
 def _return_to(owner: Adapter, array: np.ndarray) -> Any:
     return owner.from_host(np.asarray(array), "cpu")
+
+
+# Spans of kernels, copies and first calls, while the profiler is on.
+
+
+def queue_of(arm: Arm) -> str:
+    """The profiler's name of the device queue that an arm's kernels go to."""
+    return f"{arm.backend}:{arm.device}"
+
+
+def compilation_span(arm: Arm) -> contextlib.AbstractContextManager[Any]:
+    """A span around the first call of a kernel that compiles; no span for one that does not."""
+    if arm.spec.compiles == "never":
+        return contextlib.nullcontext()
+    return spans.span(f"first call of {arm.name}", "compile")
+
+
+def _with_span(kernel: Callable[..., Any], operation: str, arm: Arm) -> Callable[..., Any]:
+    """The kernel in a span, timed by the clock of its device."""
+
+    def run(*operands: Any, **params: Any) -> Any:
+        with spans.span(f"{operation} on {arm.name}", "kernel", queue_of(arm)):
+            return kernel(*operands, **params)
+
+    return run
+
+
+def _transfer_span(worker: Adapter, route: str, size: int, device: str) -> contextlib.AbstractContextManager[Any]:
+    """A span around a copy between host and device."""
+    span = spans.span(route, "transfer", f"{worker.name}:{device}")
+    if isinstance(span, Span):
+        span.size = size
+    return span

@@ -9,7 +9,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.engine.backends.registry import BackendType
-from hpfracc.engine.execution.binding import _fetch, _send
+from hpfracc.engine.execution.bind import _fetch, _send
 from hpfracc.profiling import get_profiler
 from tests.helpers.own_operations import Failing, double, numbers, own_operation
 

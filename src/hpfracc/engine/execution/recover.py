@@ -1,0 +1,215 @@
+"""When an arm fails: the kind of failure decides whether another arm, smaller pieces or an error follows."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import math
+from dataclasses import replace
+from typing import Any
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Adapter, Arm
+from hpfracc.engine.execution import decision_log
+from hpfracc.engine.execution.bind import Bound
+from hpfracc.engine.execution.plan import Plan, choose_and_bind, learns, without
+from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.execution.pressure.ladder import ladder
+from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.selection.candidates import memory_place, predicted_bytes
+from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Selection
+from hpfracc.engine.selection.decision import Decision, Fallback
+from hpfracc.engine.selection.request import Request
+from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, HpfraccError, OutOfMemoryError
+
+__all__ = [
+    "RECHECK",
+    "Failure",
+    "classify",
+    "describe_shortage",
+    "drop_frames",
+    "make_room",
+    "recover",
+    "try_other_arms",
+]
+
+logger = logging.getLogger("hpfracc.engine")
+
+#: Calls after which a plan that learns nothing is chosen anew, once one of its arms has failed.
+RECHECK = 256
+
+
+class Failure(enum.Enum):
+    """The classes of failure. Each is handled in its own way."""
+
+    CALLER = "the caller's mistake"
+    UNSUPPORTED = "not supported"
+    MEMORY = "out of memory"
+    IMPORT = "cannot be imported"
+    TRANSIENT = "failed"
+
+
+#: Mistakes in the arguments. They would be mistakes on every backend, so they are raised unchanged.
+#: Errors of our own were raised on purpose and already say what to do; warnings and floating-point errors were made
+#: errors by the user.
+_CALLER = (
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    NameError,
+    AssertionError,
+    ArithmeticError,
+    Warning,
+    HpfraccError,
+)
+
+
+def classify(error: BaseException, adapter: Adapter) -> Failure:
+    """The class of an error raised by a kernel of ``adapter``, or by loading it."""
+    if isinstance(error, NotImplementedError):
+        return Failure.UNSUPPORTED
+    if isinstance(error, MemoryError) or adapter.is_out_of_memory(error):
+        return Failure.MEMORY
+    if isinstance(error, ImportError):
+        return Failure.IMPORT
+    if isinstance(error, _CALLER):
+        return Failure.CALLER
+    return Failure.TRANSIENT
+
+
+def drop_frames(error: BaseException) -> None:
+    """Release the frames that an error holds: they keep alive the very buffers that filled the memory."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+
+
+def describe_shortage(error: BaseException) -> str:
+    """Why a call is cut, from the error that said it does not fit."""
+    return str(error) if isinstance(error, HpfraccError) else registry.describe_failure(error)
+
+
+def recover(plan: Plan, bound: Bound, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception) -> Any:
+    """Do a call that failed on another arm, or in pieces if memory ran out, or raise.
+
+    ``bound`` is what failed: another thread may have changed the plan since.
+    """
+    try:
+        return try_other_arms(plan, bound, arrays, params, error)
+    except Exception as final:
+        adapter = registry.adapter(bound.arm.backend)
+        if isinstance(final, OutOfMemoryError):
+            last = decision_log.last_decision()
+            fallbacks = last.fallbacks if isinstance(last, Decision) else ()
+        elif final is error and classify(error, adapter) is Failure.MEMORY:
+            # The user chose the arm: no other one is tried, but a smaller piece on the same one is.
+            adapter.release_memory(bound.arm.device)
+            fallbacks = (Fallback(bound.arm.name, Failure.MEMORY.value, registry.describe_failure(error)),)
+        else:
+            raise
+        result = plan.run_in_chunks(arrays, params, why=describe_shortage(final), fallbacks=fallbacks, whole=math.inf)
+        if result is None:
+            raise final
+        return result
+
+
+def try_other_arms(plan: Plan, bound: Bound, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception) -> Any:
+    """Do the call on another arm, or raise: the caller's own mistake and a forced backend's error unchanged.
+
+    Where memory ran out and the next arm would be much slower, the call is done in pieces if the plan can and that is
+    quicker.
+    """
+    failures: dict[str, Exception] = {}
+    kinds: set[Failure] = set()
+    fallbacks: list[Fallback] = []
+    request, need = plan.request, 0
+    knowledge = plan.knowledge
+    while True:
+        arm = bound.arm
+        kind = classify(error, registry.adapter(arm.backend))
+        if kind is Failure.CALLER or plan.forced:
+            raise error
+        need = predicted_bytes(request.primitive, request.call, arm)
+        _remember(plan, request, arm, need, kind, error)
+        failures[arm.name] = error
+        kinds.add(kind)
+        fallbacks.append(Fallback(arm.name, kind.value, registry.describe_failure(error)))
+        request = without(request, arm.name)
+        try:
+            verdict, bound = choose_and_bind(request, knowledge, arrays)
+        except (BackendUnavailableError, OutOfMemoryError):
+            decision_log.record(replace(plan.decision, fallbacks=tuple(fallbacks)))
+            raise _all_failed(request, failures, kinds, need) from ExceptionGroup(
+                f"{request.call.operation}: what each arm raised", list(failures.values())
+            )
+        if kind is Failure.MEMORY and plan.can_be_cut and _is_much_slower(plan, request, arm, verdict):
+            words = f"{arm.name} ran out of memory, and {bound.arm.name} would take much longer"
+            result = plan.run_in_chunks(arrays, params, why=words, fallbacks=tuple(fallbacks), whole=verdict.expected)
+            if result is not None:
+                return result
+        knowledge.note_fallback(request.call.operation, arm.name, bound.arm.name, kind.value, error)
+        try:
+            result = bound.run(*arrays, **params)
+        except Exception as another:
+            error = another
+            continue
+        decision = replace(verdict.decision, fallbacks=tuple(fallbacks))
+        plan.adopt(bound, decision, verdict.option)
+        # The next call is timed and chosen anew. Where nothing is learned, a call some time later checks whether the
+        # arm that failed works again.
+        plan.review_at = plan.seen + 1 if learns(request) else plan.seen + RECHECK
+        decision_log.record(decision)
+        return result
+
+
+def make_room(plan: Plan) -> bool:
+    """Free memory for a call that fitted when it was planned and does not now; whether it fits again."""
+    guard = plan.guard
+    if guard is None:
+        return True
+    ladder.climb(plan.bound.arm.device, enough=guard, highest="library caches")
+    return bool(guard())
+
+
+def _is_much_slower(plan: Plan, request: Request, failed: Arm, verdict: Selection) -> bool:
+    """Whether the next arm is so much slower than the one that failed that pieces on that one may be quicker."""
+    option = plan.knowledge.option(request, failed)
+    before = plan.knowledge.chooser.score(request.call.bucket, [option])[0].total
+    return verdict.expected > WORTH_CUTTING * before and verdict.expected - before > LEAST_SAVED
+
+
+def _remember(plan: Plan, request: Request, arm: Arm, need: int, kind: Failure, error: Exception) -> None:
+    """Keep the arm from being chosen for as long as its kind of failure asks for."""
+    breaker, key = plan.knowledge.breaker, (request.call.operation, arm.name)
+    if kind is Failure.MEMORY:
+        drop_frames(error)
+        prepared_operands.clear()
+        registry.adapter(arm.backend).release_memory(arm.device)
+        get_budget().invalidate(arm.device)
+        breaker.exhausted(memory_place(arm), need)
+    elif kind is Failure.UNSUPPORTED:
+        breaker.unsupported((*key, request.call.dtype, request.placement.start), registry.describe_failure(error))
+    elif kind is Failure.IMPORT and not registry.is_loaded(arm.backend):
+        registry.mark_broken(arm.backend, error)
+    else:
+        breaker.failure(key, registry.describe_failure(error))
+
+
+def _all_failed(request: Request, failures: dict[str, Exception], kinds: set[Failure], need: int) -> Exception:
+    operation = request.call.operation
+    rows = "; ".join(f"{arm}: {registry.describe_failure(error)}" for arm, error in failures.items())
+    if kinds == {Failure.MEMORY}:
+        free = get_budget().free("cpu")
+        have = "an unknown amount" if free is None else f"{free / 2**20:,.0f} MiB"
+        return OutOfMemoryError(
+            f"{operation}: every arm ran out of memory ({rows}); the call needs about {need / 2**20:,.0f} MiB and "
+            f"{have} are free on the host: use smaller arrays, a smaller batch or float32"
+        )
+    return AllBackendsFailedError(
+        f"{operation}: every arm failed ({rows}); hpfracc.last_decision() and the cause of this error say more",
+        failures,
+    )

@@ -1,0 +1,104 @@
+"""What may surround an engine call: a profiler's span, a dry run, a composite call, a record of memory growth.
+
+Each wraps the one way that a call takes (:meth:`Operation.find_and_run`). Without them a call checks three flags and
+nothing here runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Protocol
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution import decision_log
+from hpfracc.engine.execution.bind import compilation_span, queue_of
+from hpfracc.engine.execution.plan import Plan, learns, make_request, zeros_for
+from hpfracc.engine.memory.spans import spans as growth
+from hpfracc.engine.primitives.base import Primitive
+from hpfracc.engine.selection.decide import decide
+from hpfracc.engine.selection.decision import Decision
+from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.errors import OutOfMemoryError
+from hpfracc.profiling.recorder import shared as spans
+from hpfracc.profiling.spans import Span, Told
+
+__all__ = ["Wrapped", "call_wrapped", "is_wrapped"]
+
+_NO_SPAN = contextlib.nullcontext()
+
+
+class Wrapped(Protocol):
+    """An operation, as far as wrappers need it."""
+
+    name: str
+    primitive: Primitive
+
+    def find_and_run(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
+        """Do the call."""
+
+    def plan_for(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Plan:
+        """The plan for such a call."""
+
+
+def is_wrapped() -> bool:
+    """Whether engine calls made here and now are wrapped."""
+    return spans.on or growth.active or type(decision_log.current()) is decision_log.Mode
+
+
+def call_wrapped(
+    operation: Wrapped, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
+) -> Any:
+    """Do the call inside whatever surrounds it; a dry run decides and returns zeros instead."""
+    mode = decision_log.current_mode()
+    if mode is not None and mode.dry:
+        request = make_request(operation.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
+        mode.decisions.append(decide(request, knowledge_for(request.settings), frozen=True).decision)
+        return zeros_for(request)
+    call = arrays, backend, weights_key, params
+    with contextlib.ExitStack() as around:
+        if mode is not None:
+            around.callback(_append_decision, mode)
+        if spans.on:
+            _enter_span(around, operation, call)
+        if growth.active:
+            growth.enter()
+            around.callback(growth.leave, operation.name)
+        return operation.find_and_run(*call)
+
+
+def _append_decision(mode: decision_log.Mode) -> None:
+    last = decision_log.last_decision()
+    if isinstance(last, Decision):
+        mode.decisions.append(last)
+
+
+def _enter_span(around: contextlib.ExitStack, operation: Wrapped, call: tuple[Any, ...]) -> None:
+    """Open a span that carries the call's decision, timed by the device's clock where the result stays there."""
+    span = around.enter_context(Span(spans, operation.name, "call"))
+    around.callback(_tell_decision, span)
+    try:
+        plan = operation.plan_for(*call)
+    except OutOfMemoryError:  # the call is cut into pieces, or raises the error itself
+        return
+    device = _asynchronous_queue(plan)
+    if device is not None:
+        span.device = spans.device_time(device)
+        if span.device is not None:
+            span.device.begin()
+    # The first call of a plan that learns opens a span by itself.
+    first = plan.fresh and not learns(plan.request) and plan.calls() == 0
+    around.enter_context(compilation_span(plan.bound.arm) if first else _NO_SPAN)
+
+
+def _tell_decision(span: Span) -> None:
+    d = decision_log.last_decision()
+    if isinstance(d, Decision):
+        key = d.operation, d.arm, d.shape, d.dtype, d.start, d.library, d.wish, d.explored, d.fallbacks
+        span.decision = Told(key, d.to_dict)
+
+
+def _asynchronous_queue(plan: Plan) -> str | None:
+    """The queue in which work is still under way when the call returns; None if it is done by then."""
+    arm, placement = plan.bound.arm, plan.request.placement
+    stays = placement.library == arm.backend and not plan.bound.moves and not placement.traced
+    return queue_of(arm) if stays and registry.adapter(arm.backend).is_asynchronous(arm.device) else None

@@ -1,0 +1,199 @@
+"""Applying a rule to samples: choosing it, running it, and running it once more without reading the call anew."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from hpfracc._arrays import device_of, is_tracer, is_transformed, library_of, quick_kind
+from hpfracc._config import current_context, state
+from hpfracc._xp import namespace_of
+from hpfracc.engine.execution.api import causal_convolution
+from hpfracc.engine.execution.plan import Plan
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators._order import Order
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.reporting import Outcome, rounding_note, rounding_of
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import RecordedSum, Samples, join
+
+__all__ = [
+    "FAST",
+    "UNIFORM",
+    "CachedApplication",
+    "apply_rule",
+    "cache_application",
+    "cached_applications",
+    "order_beside",
+    "pick_rule",
+    "streamed_rule",
+]
+
+#: The names of the method that keeps its memory as a sum of exponentials.
+FAST = ("fast", "soe")
+#: A uniform grid, to choose a rule where there are no samples yet.
+UNIFORM = Grid(2, 0.0, 1.0)
+
+#: How to apply an operator to samples of a kind seen before, by operator, length, dtype and type of the array: reading
+#: and checking a call anew takes longer than the work on some thousand points.
+cached_applications: dict[Any, CachedApplication] = {}
+_MOST_APPLICATIONS = 256
+#: Sums kept by one application, and the samples up to which their operands are kept alive.
+_MOST_SUMS, _MOST_POINTS = 16, 65_536
+
+
+class HasRules(Protocol):
+    """An operator, as far as choosing its rule needs it."""
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """The rules for uniform grids by name."""
+
+    @property
+    def any_grid_rules(self) -> Mapping[str, Rule]:
+        """The rules for any increasing grid by name."""
+
+
+class _Sum(NamedTuple):
+    """A causal convolution of samples with weights that are kept: its plan and its other operands."""
+
+    plan: Plan
+    weights: Any
+    starts: tuple[Any, ...]
+    key: Hashable
+    options: dict[str, Any]
+    #: Where operands are not kept alive: references to them, in the order of ``weights`` and ``starts``.
+    references: tuple[weakref.ref[Any], ...] | None = None
+
+
+class CachedApplication:
+    """A rule of a plain order for samples of one length and dtype, whose call needs no reading and checking.
+
+    Where the rule is one sum over the samples themselves, the plan of its engine call is kept for each kind of samples
+    and each step.
+    """
+
+    __slots__ = ("_order", "_rule", "_sums")
+
+    def __init__(self, rule: Rule, order: Order) -> None:
+        self._rule = rule
+        self._order = order
+        self._sums: dict[Any, _Sum] = {}
+
+    def __call__(self, values: Any, grid: Grid, backend: Any) -> Any:
+        """The operator at every point of ``values``, samples on a uniform ``grid``."""
+        if backend is None:
+            kind = (values.shape, values.dtype) if type(values) is np.ndarray else quick_kind(values)
+            kept = self._sums.get((grid.step, kind, current_context()))
+            if kept is not None and kept.plan.version == state.version:
+                if kept.references is None:
+                    operands: Any = (kept.weights, values, *kept.starts)
+                else:
+                    weights, *starts = [reference() for reference in kept.references]
+                    operands = (weights, values, *starts)
+                if kept.references is None or all(operand is not None for operand in operands):
+                    return causal_convolution.run(kept.plan, operands, kept.key, kept.options)
+        return self._apply(values, grid, backend)
+
+    def _apply(self, values: Any, grid: Grid, backend: Any) -> Any:
+        """Apply the rule, and keep its sum if it is the only one and over the samples themselves."""
+        sums: list[RecordedSum] = []
+        # Non-finite samples are data: inf - inf needs no warning.
+        with np.errstate(invalid="ignore"):
+            result = self._rule.apply(Samples(values, grid, backend, recorded=sums), self._order)
+        if backend is None and len(sums) == 1 and sums[0].result is result and sums[0].signal is values:
+            self._keep(sums[0], values, grid)
+        return result
+
+    def _keep(self, made: RecordedSum, values: Any, grid: Grid) -> None:
+        operands = (made.weights, *made.starts)
+        if is_tracer(values) or any(map(is_transformed, operands)):
+            return
+        plan = causal_convolution.plan_for((made.weights, values, *made.starts), None, made.key, made.options)
+        if len(self._sums) >= _MOST_SUMS:
+            self._sums.clear()
+        kind = (values.shape, values.dtype) if type(values) is np.ndarray else quick_kind(values)
+        kept = _Sum(plan, made.weights, made.starts, made.key, made.options)
+        if values.shape[-1] > _MOST_POINTS:
+            kept = _Sum(plan, None, (), made.key, made.options, tuple(map(weakref.ref, operands)))
+        self._sums[grid.step, kind, current_context()] = kept
+
+
+def cache_application(operator: Any, values: Any, application: Any) -> None:
+    """Keep how an operator was applied to ``values`` for the next samples of their kind."""
+    if not isinstance(application, CachedApplication) or is_tracer(values):
+        return
+    if len(cached_applications) >= _MOST_APPLICATIONS:
+        cached_applications.clear()
+    try:
+        cached_applications[operator, values.shape[-1], values.dtype, type(values)] = application
+    except TypeError:  # an array among the operator's fields cannot be hashed
+        return
+
+
+def order_beside(order: Order, values: Any) -> Order:
+    """The order on the device of the samples."""
+    if library_of(values) == "torch" and not order.plain and device_of(order.value) != device_of(values):
+        return Order(order.value.to(values.device), order.known, order.ceiling, namespace_of(values))
+    return order
+
+
+def pick_rule(operator: HasRules, method: str, who: str, grid: Grid) -> Rule:
+    """The rule that ``method`` names on this grid, the first one for ``"auto"``, or an error with the names there are.
+
+    A fast memory is approximate, so it is taken only where it is asked for by name.
+    """
+    anywhere = operator.any_grid_rules
+    if method in FAST and "fast" in anywhere:
+        return anywhere["fast"]
+    rules = operator.rules if grid.uniform or not anywhere else anywhere
+    if method == "auto":
+        return next(iter(rules.values()))
+    found = rules.get(method)
+    if found is None:
+        names = ", ".join(dict.fromkeys([*rules, *(["fast"] if "fast" in anywhere else [])]))
+        kind = "a uniform grid" if rules is operator.rules else "a grid that is not uniform"
+        raise InvalidInputError(f"{who} has no method {method!r} for samples on {kind}; use 'auto' or one of {names}")
+    return found
+
+
+def streamed_rule(operator: HasRules, method: str, who: str, order: Order) -> tuple[Rule, Order]:
+    """The rule for uniform grids that a stream keeps to; orders that have no fading memory are refused."""
+    if not order.plain or order.known is None:
+        raise InvalidInputError(f"the order of a stream of {who} is a plain number; give float(alpha)")
+    if order.is_integer:
+        raise InvalidInputError(f"alpha={order.known:g}: {who} of whole order has no memory to stream; use differences")
+    if method in FAST:
+        raise InvalidInputError(f"{who}: a stream is fast by itself; leave method='fast' out, or name a uniform rule")
+    return pick_rule(operator, method, who, UNIFORM), order
+
+
+def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
+    """Apply a rule to samples, with its distance from its companion as the error estimate."""
+    if not rule.any_grid:
+        samples.grid.require_uniform(f"{who} by {rule.name!r}")
+    order = order_beside(order, samples.values)
+    rule.check(samples, order, who)
+    # Non-finite samples are data: inf - inf needs no warning.
+    with np.errstate(invalid="ignore"):
+        value = rule.apply(samples, order)
+    companion = rule.companion
+
+    def error() -> Any:
+        assert companion is not None
+        with np.errstate(invalid="ignore"):
+            distance = abs(value - companion.apply(samples, order)) + rounding_of(rule, samples, order)
+        blind = min(rule.measured_from(order), samples.n)
+        return join([distance[..., :blind] + math.nan, distance[..., blind:]]) if blind else distance
+
+    return Outcome(
+        value,
+        rule.name,
+        None if companion is None else error,
+        note=lambda: rounding_note(rule, samples, order, value),
+        reusable=CachedApplication(rule, order) if rule.one_call and order.plain else None,
+    )

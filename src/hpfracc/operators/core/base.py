@@ -1,0 +1,292 @@
+"""What an operator is, and how every operator is called."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
+
+import numpy as np
+
+from hpfracc._frames import has_labels, open_samples
+from hpfracc._xp import namespace_of
+from hpfracc.engine.execution.api import composite
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators._exponentials import LEAST_TOLERANCE
+from hpfracc.operators._function import Function
+from hpfracc.operators._order import Order
+from hpfracc.operators.core.applying import FAST, CachedApplication, cache_application, cached_applications
+from hpfracc.operators.core.grids import Grid, cached_grid, read_number
+from hpfracc.operators.core.reading import read_problem
+from hpfracc.operators.core.reporting import Outcome, relabelled, report
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, flip, move_axis
+from hpfracc.profiling.recorder import shared as spans
+
+if TYPE_CHECKING:
+    from hpfracc.operators._stream import OperatorStream
+
+__all__ = ["CallOptions", "FractionalOperator"]
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of a call of an operator, for type checkers; see :meth:`FractionalOperator.__call__`."""
+
+    step: Any
+    axis: Any
+    dim: Any
+    time_unit: str | None
+    origin: float | None
+    factor: float | None
+    rtol: float | None
+    backend: Any
+    full_output: bool
+
+
+class FractionalOperator(ABC):
+    """An operator is pure data (a frozen dataclass) that can be called; subclasses are final.
+
+    A subclass has the fields ``alpha`` and ``method`` (and its own), and applies itself to samples and to functions.
+    """
+
+    __slots__ = ()
+
+    #: Full name of the definition, and the short ones it is also known by.
+    definition: ClassVar[str]
+    short_names: ClassVar[tuple[str, ...]] = ()
+    #: ``"derivative"`` or ``"integral"``: which of the two factories makes it.
+    kind: ClassVar[str] = "derivative"
+    #: The formula, in LaTeX, for the reference page.
+    formula: ClassVar[str]
+    #: The rules for uniform grids by the name ``method=`` knows them by; the first is the default.
+    rules: ClassVar[Mapping[str, Rule]] = {}
+    #: The rules for any increasing grid, in the same way; ``"fast"`` among them serves uniform grids too.
+    any_grid_rules: ClassVar[Mapping[str, Rule]] = {}
+    #: The grids it takes.
+    grids: ClassVar[tuple[str, ...]] = ("uniform",)
+    #: ``"left"`` from the origin on, or ``"right"`` up to the end; a field of the operators that have both.
+    side = "left"
+    #: Where it starts if neither ``origin`` nor samples' points say so; None for 0.
+    usual_origin: ClassVar[float | None] = None
+
+    def __call__(
+        self,
+        f: Any,
+        t: Any = None,
+        *,
+        step: Any = None,
+        axis: int | None = None,
+        dim: Any = None,
+        time_unit: str | None = None,
+        origin: float | None = None,
+        factor: float | None = None,
+        rtol: float | None = None,
+        backend: Any = None,
+        full_output: bool = False,
+    ) -> Any:
+        """Apply the operator.
+
+        Parameters
+        ----------
+        f : array_like or callable
+            Samples, with any leading shape, or a function of an array of points. Samples may be a pandas ``Series`` or
+            ``DataFrame`` or an xarray ``DataArray``; then the result is one too, with the same labels.
+        t : array_like, optional
+            The points: those of the samples, or those at which a callable's result is wanted. Those of samples may be
+            dates (``datetime64``). Labelled samples need neither ``t`` nor ``step`` where their labels are dates, time
+            differences, floating numbers, or whole numbers under a name.
+        step : float, optional
+            Distance of the samples, instead of ``t``; may carry a derivative.
+        axis : int, optional
+            The axis of the samples along which the points lie: the last one by default, the index of a frame.
+        dim : hashable, optional
+            For a ``DataArray``: the name of that axis, needed where there are several.
+        time_unit : str, optional
+            What dates are counted in: ``"s"`` by default, or ``"ns"``, ``"us"``, ``"ms"``, ``"min"``, ``"h"``,
+            ``"D"``, ``"W"``. They count from the first one; a derivative of order alpha is per unit to the power alpha.
+        origin : float, optional
+            Where the operator starts: ``t[0]`` for samples, 0 for callables. With ``side="right"`` the end b up to
+            which it reaches: the last point of ``t``.
+        factor : float, optional
+            For a callable: it is ``(t - origin)**factor`` times a smooth function, which is kept exact.
+        rtol : float, optional
+            For a callable: tolerance relative to the largest value; for ``method="fast"``: that of the kernel. 1e-10
+            by default.
+        backend : str, optional
+            Where the engine is to do the work.
+        full_output : bool
+            Give an :class:`OperatorResult` instead of the value alone.
+
+        Returns
+        -------
+        array or OperatorResult
+            An array of the caller's own kind, shaped like the samples (like ``t`` for a callable; a number where ``t``
+            is one).
+
+        Raises
+        ------
+        DivergenceError
+            Where the integral of a callable does not exist, such as that of 1/t from 0.
+
+        Warns
+        -----
+        AccuracyWarning
+            Where the method did not converge on a callable, or where rounding leaves an error above ``rtol`` (above
+            1e-3 of the largest value, if none is given); not with ``full_output``, which says so itself.
+
+        Notes
+        -----
+        A callable is known by its values at some points: 33 at first, more until they agree. A feature that all of them
+        miss, one narrower than about 1/200 of the way from the origin to the last point of ``t``, cannot be seen;
+        give points of ``t`` up to it and beyond, or samples.
+        """
+        if origin is None and rtol is None and factor is None and axis is None and not full_output:
+            # Samples of a kind seen before, along the last axis, are not read anew.
+            grid: Grid | None = None
+            if type(t) is np.ndarray:
+                grid = cached_grid(t) if step is None else None
+            elif t is None and type(step) is float and 0.0 < step < math.inf and hasattr(f, "shape"):
+                grid = Grid(f.shape[-1], 0.0, step) if f.shape else None
+            if grid is not None and not spans.on and dim is None and time_unit is None:
+                cached = self._cached(f, grid.n)
+                if cached is not None:
+                    return cached(f, grid, backend)
+        if not spans.on:
+            return self._call_labelled(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
+        with spans.span(type(self).__name__):
+            return self._call_labelled(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
+
+    def _cached(self, f: Any, n: int) -> CachedApplication | None:
+        """How to apply the operator to samples like ``f``, if such were read before."""
+        try:
+            if type(getattr(self, "alpha", None)) is not float or f.shape[-1] != n:
+                return None
+            return cached_applications.get((self, n, f.dtype, type(f)))
+        except (AttributeError, IndexError, TypeError):  # no array, a single number, or a field that has no hash
+            return None
+
+    def _call_labelled(
+        self, f: Any, t: Any, step: Any, axis: Any, dim: Any, time_unit: Any, origin: Any, *more: Any
+    ) -> Any:
+        """Apply to samples without their labels, which the result gets back."""
+        if dim is None and time_unit is None and not has_labels(f, None if callable(f) else t):
+            return self._call_plain(f, t, step, -1 if axis is None else axis, origin, *more)
+        opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit)
+        return relabelled(opened, self._call_plain(opened.values, opened.t, step, opened.axis, origin, *more))
+
+    def _call_plain(
+        self, f: Any, t: Any, step: Any, axis: Any, origin: Any, factor: Any, rtol: Any, backend: Any, full_output: bool
+    ) -> Any:
+        """Read, apply, report."""
+        right = self._is_right()
+        problem, grid, axis = read_problem(self, f, t, step, axis, origin, factor, rtol, backend, right=right)
+        # A JAX order is float64 inside, whatever the user's setting: the samples keep their dtype.
+        with namespace_of(self._order_like()).scope(), composite() as decisions:
+            outcome = self._of_function(problem) if isinstance(problem, Function) else self._of_samples(problem)
+            made = list(decisions)  # without those of the error estimate
+            estimate: Any = math.nan
+            checked = isinstance(problem, Function) and outcome.looked
+            if (full_output or checked) and outcome.error is not None:
+                estimate = outcome.error()
+        value = outcome.value
+        if right:
+            value = flip(value)
+            estimate = flip(estimate) if getattr(estimate, "ndim", 0) else estimate
+        note = ""
+        if isinstance(problem, Function):
+            value, start = problem.shaped(value), problem.start
+        else:
+            start, note = grid.origin, problem.grid.note
+            if outcome.reusable is not None and problem.values is f and problem.grid is grid:
+                cache_application(self, f, outcome.reusable)
+            if axis != -1:
+                value = move_axis(value, -1, axis)
+        if not (full_output or checked):
+            return value
+        return report(
+            self,
+            value,
+            outcome,
+            estimate,
+            rtol=rtol,
+            full_output=full_output,
+            decisions=made,
+            origin=start,
+            note=note,
+        )
+
+    def _is_right(self) -> bool:
+        if self.side not in ("left", "right"):
+            raise InvalidInputError(f"side={self.side!r} is not known; use 'left' or 'right'")
+        return self.side == "right"
+
+    def _start_of(self, t: Any, origin: Any) -> Any:
+        """Where the operator starts on a callable, None for 0; those that look to both sides say it themselves."""
+        return origin
+
+    def _tolerance(self, rtol: Any) -> float:
+        """The tolerance of a fast memory; no other method for samples has one."""
+        if getattr(self, "method", None) not in FAST:
+            raise InvalidInputError(
+                f"rtol={rtol!r} is for callables and for method='fast'; other methods for samples have no use for it"
+            )
+        number = read_number("rtol", rtol)
+        if not LEAST_TOLERANCE <= number < 1.0:
+            raise InvalidInputError(f"rtol={number:g} is out of reach; use {LEAST_TOLERANCE:g} up to 1, such as 1e-10")
+        return number
+
+    def stream(self, step: float, *, rtol: float = 1e-6, axis: int | None = None, dim: Any = None) -> OperatorStream:
+        """The same operator for a signal that comes in chunks, with a memory that does not grow.
+
+        Parameters
+        ----------
+        step : float
+            Distance of the samples.
+        rtol : float
+            How far the values may be from those of the whole signal, relative to their maximum.
+        axis : int, optional
+            The axis of each chunk along which the points lie: the last one by default, the index of a frame.
+        dim : hashable, optional
+            The name of that axis, for chunks that are a ``DataArray``.
+
+        Returns
+        -------
+        OperatorStream
+            ``push(chunk)`` gives the values at the chunk's points.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import hpfracc as hf
+        >>> f = np.sin(np.linspace(0.0, 20.0, 2001))
+        >>> stream = hf.Caputo(0.5).stream(0.01)
+        >>> values = np.concatenate([stream.push(chunk) for chunk in np.array_split(f, 7)])
+        >>> bool(np.allclose(values, hf.caputo(f, step=0.01, alpha=0.5), atol=1e-6))
+        True
+        """
+        from hpfracc.operators._stream import OperatorStream
+
+        if self._is_right():
+            raise InvalidInputError("side='right' looks ahead, to samples that a stream does not have; use side='left'")
+        return OperatorStream(self, step, rtol=rtol, axis=axis, dim=dim)
+
+    def _streamed(self) -> tuple[Rule, Order]:
+        """The rule and the order of a stream of this operator."""
+        raise InvalidInputError(f"{type(self).__name__} has no streaming form; give it the whole signal")
+
+    def _order_like(self) -> Any:
+        """What decides the library beside the samples: the order."""
+        return getattr(self, "alpha", None)
+
+    def _own_grid(self, grid: Grid, t: Any) -> Grid:
+        """The grid in the operator's own variable, where that is not the caller's ``t``."""
+        return grid
+
+    @abstractmethod
+    def _of_samples(self, samples: Samples) -> Outcome:
+        """Apply to samples, on a grid that may or may not be uniform."""
+
+    @abstractmethod
+    def _of_function(self, function: Function) -> Outcome:
+        """Apply to a callable."""

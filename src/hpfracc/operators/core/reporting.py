@@ -1,0 +1,184 @@
+"""Reporting the result of an operator: its error estimate, warnings, and the full account."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from hpfracc._frames import Opened
+from hpfracc.engine.selection.decision import Decision
+from hpfracc.errors import AccuracyWarning
+from hpfracc.operators._order import Order
+from hpfracc.operators.core.grids import Grid, to_host
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, largest, real_dtype, scalar
+
+__all__ = [
+    "OperatorResult",
+    "Outcome",
+    "relabelled",
+    "report",
+    "rounding_note",
+    "rounding_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The value of an operator, with its points along the last axis, and how it was computed.
+
+    ``error`` makes the estimate of the absolute error, broadcastable to ``value``; it is called only on demand.
+    """
+
+    value: Any
+    method: str
+    error: Callable[[], Any] | None = None
+    converged: bool = True
+    message: str = ""
+    #: The error that was asked for, relative to the largest value, where one was.
+    rtol: float | None = None
+    #: The size of the result for functions as large as f: errors are relative to it where the value is 0.
+    scale: float = 0.0
+    #: Adds to the message, on demand.
+    note: Callable[[], str] | None = None
+    #: Whether the values are known: of traced ones the error is not.
+    looked: bool = True
+    #: Applies the same rule to other samples of this length and dtype, on any uniform grid; None where none may.
+    reusable: Callable[[Any, Grid, Any], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorResult:
+    """What ``full_output=True`` gives.
+
+    Attributes
+    ----------
+    value : array
+        The answer, as without ``full_output``.
+    method : str
+        The method that ran.
+    error_estimate : array or float
+        Estimate of the absolute error, broadcastable to ``value`` with its points along the last axis; nan where there
+        is none: at the first points, or for a method that has none at all. That of a derivative of samples includes
+        what becomes of their rounding, some eps step^-alpha times the largest of them: from order 5 on it is often all
+        there is, and the message then says so.
+    decision : Decision, list of Decision or None
+        What the engine decided along the way.
+    origin : float
+        Where the operator starts.
+    converged : bool
+        Whether the tolerance was met, for callables; True for samples, which have none.
+    message : str
+        What the caller should know, in words.
+    """
+
+    value: Any
+    method: str
+    error_estimate: Any
+    decision: Decision | list[Decision] | None
+    origin: float
+    converged: bool = True
+    message: str = field(default="")
+
+
+def report(
+    operator: Any,
+    value: Any,
+    outcome: Outcome,
+    estimate: Any,
+    *,
+    rtol: float | None,
+    full_output: bool,
+    decisions: list[Decision],
+    origin: float,
+    note: str,
+) -> Any:
+    """The value, with a warning where its error is too large; or the :class:`OperatorResult` with ``full_output``."""
+    converged, message = outcome.converged, outcome.message
+    # Without a tolerance of the caller's only the loss of nearly all digits is worth a warning.
+    limit, scale = outcome.rtol, 0.0
+    if limit is not None and rtol is None and not full_output:
+        limit, scale = LOST, outcome.scale
+    if converged and limit is not None and not meets(value, estimate, limit, scale):
+        converged = False
+        message += f"; rounding leaves an error above rtol={limit:g} of the largest value"
+    if not full_output:
+        if not converged:
+            warn_of(operator, value, estimate, message)
+        return value
+    decision = decisions[0] if len(decisions) == 1 else decisions or None
+    if outcome.note is not None:
+        message = _joined(message, outcome.note())
+    return OperatorResult(value, outcome.method, estimate, decision, origin, converged, _joined(message, note))
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def relabelled(opened: Opened, result: Any) -> Any:
+    """The result of an operator with the labels of its samples; a full account says how the points were read."""
+    if not isinstance(result, OperatorResult):
+        return opened.close(result)
+    return replace(result, value=opened.close(result.value), message=_joined(result.message, opened.note))
+
+
+#: Rounding above this part of the largest value is reported.
+LOST = 1e-3
+
+
+def meets(value: Any, estimate: Any, rtol: float, scale: float = 0.0) -> bool:
+    """Whether the estimated error is within ``rtol`` of the largest finite value; True where neither can be seen.
+
+    Within ``rtol`` of ``scale`` where all values are 0: relative to them nothing could be right.
+    """
+    try:
+        sizes, error = np.abs(to_host(value)), float(np.max(to_host(estimate), initial=0.0))
+    except Exception:  # traced or mapped
+        return True
+    return math.isnan(error) or error <= rtol * (float(np.max(sizes[np.isfinite(sizes)], initial=0.0)) or scale)
+
+
+def warn_of(operator: Any, value: Any, estimate: Any, message: str) -> None:
+    """Warn, where the user's own code called, of an answer that may be further off than its tolerance."""
+    size = float(np.max(np.abs(to_host(value)), initial=0.0))
+    error = float(np.max(to_host(estimate), initial=0.0))
+    known = "its error is not known" if math.isnan(error) else f"its error may be {error:.1g}"
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("hpfracc."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(
+        f"{type(operator).__name__}: {known}, beside values up to {size:.3g} ({message}); give rtol= as large as will "
+        "do, factor= for a power at the origin, or full_output=True to look at the estimate yourself",
+        AccuracyWarning,
+        stacklevel=level,
+    )
+
+
+def rounding_of(rule: Rule, samples: Samples, order: Order) -> Any:
+    """What a derivative makes of rounding of the samples, which grows as the step falls; 0 where that is little."""
+    alpha = order.known
+    if alpha is None or not samples.grid.uniform or not (size := rule.magnification(alpha)):
+        return 0.0
+    eps = float(np.finfo(real_dtype(samples.values)).eps)
+    return largest(samples.values) * (eps * size) * scalar(samples.scale(-alpha), samples.values)
+
+
+def rounding_note(rule: Rule, samples: Samples, order: Order, value: Any) -> str:
+    """What to say where rounding of the samples is all that is left of an answer, or nearly; else nothing."""
+    try:
+        lost, size = (float(np.max(to_host(one))) for one in (rounding_of(rule, samples, order), largest(value)))
+    except Exception:  # traced or mapped
+        return ""
+    if lost <= LOST * size:
+        return ""
+    return (
+        f"rounding of the samples alone makes an error of up to {lost:.1g}, beside values up to {size:.1g}: "
+        "a longer step, or f as a callable, leaves more digits"
+    )

@@ -1,0 +1,270 @@
+"""Cached applications of operators: the same plans, answers, counts and errors as calls that are read anew."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import hpfracc as hf
+from hpfracc._config import state
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.api import causal_convolution
+from hpfracc.engine.execution.decision_log import composite
+from hpfracc.engine.selection.decision import Decision
+from hpfracc.operators.core import applying
+from hpfracc.operators.core.applying import CachedApplication, cached_applications
+from hpfracc.operators.core.grids import cached_grid
+from hpfracc.profiling.recorder import shared as spans
+from tests.helpers.forked import run_in_child
+
+N = 50
+STEP = 0.1
+#: A settled call passes at most so many Python functions, NumPy's among them, in so many files of hpfracc.
+MOST_CALLS, MOST_FILES = 40, 10
+
+
+def made(library: str) -> tuple[Callable[[Any], Any], Any, Any]:
+    """An operator with a fixed step that has a cached application, samples for it, and its answer."""
+    signal = np.random.default_rng(4).standard_normal((2, N))
+    expected = hf.Caputo(0.37)(signal[:, ::-1][:, ::-1], np.arange(N) * STEP)
+    if library == "torch":
+        signal = torch.from_numpy(signal)
+
+    def call(values: Any) -> Any:
+        return hf.caputo(values, alpha=0.37, step=STEP)
+
+    for _ in range(3):
+        call(signal)
+    return call, signal, expected
+
+
+def plan_of(signal: Any) -> Any:
+    """The plan that the cached application of ``made`` keeps for such samples."""
+    application = cached_applications[hf.Caputo(0.37), N, signal.dtype, type(signal)]
+    (plan,) = {kept.plan for kept in application._sums.values() if kept.plan.version == state.version}
+    return plan
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_it_takes_the_plan_of_the_operation(library: str) -> None:
+    """One plan serves both, and every call is counted there."""
+    call, signal, expected = made(library)
+    plans, calls = len(causal_convolution._plans), causal_convolution.calls()
+    for _ in range(40):
+        np.testing.assert_allclose(call(signal), expected, rtol=0, atol=1e-12)
+    assert len(causal_convolution._plans) == plans
+    assert causal_convolution.calls() == calls + 40
+    assert plan_of(signal) in causal_convolution._plans.values()
+
+
+def test_signals_of_any_kind() -> None:
+    """Another dtype, one that autograd records, one inside a transform."""
+    call, signal, expected = made("torch")
+    found = call(signal[0].to(torch.float32))
+    assert found.dtype == torch.float32
+    np.testing.assert_allclose(found, expected[0], rtol=0, atol=1e-4)
+    tracked = signal.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(call(tracked).sum(), tracked)
+    mapped = torch.func.grad(lambda x: call(x).sum())(signal)
+    torch.testing.assert_close(slope, mapped, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(torch.vmap(call)(signal), expected, rtol=0, atol=1e-12)
+
+
+def test_settings_are_obeyed_at_the_next_call() -> None:
+    """A backend that is asked for."""
+    call, signal, expected = made("numpy")
+    for backend in ("torch", "numpy"):
+        with hf.use_backend(backend):
+            np.testing.assert_allclose(call(signal), expected, rtol=0, atol=1e-12)
+        assert last().backend == backend
+
+
+def test_a_kernel_that_fails_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The samples go to another arm."""
+    call, signal, expected = made("numpy")
+    plan = plan_of(signal)
+    plan.review_at = math.inf
+
+    def fail(*arrays: Any, **params: Any) -> Any:
+        raise RuntimeError("went away")
+
+    monkeypatch.setattr(plan.bound, "run", fail)
+    monkeypatch.setattr(plan.bound, "bare", None)
+    np.testing.assert_allclose(call(signal), expected, rtol=0, atol=1e-12)
+    assert last().fallbacks
+
+
+def test_wrappers_see_it() -> None:
+    """A composite call collects its decision, a dry run computes nothing, and the profiler has its span."""
+    call, signal, _ = made("numpy")
+    with composite() as decisions:
+        call(signal)
+    assert len(decisions) == 1
+    before = causal_convolution.calls()
+    assert hf.explain(call, signal).decision.operation == "causal_convolution"
+    assert causal_convolution.calls() == before
+    spans.enable()
+    try:
+        call(signal)
+    finally:
+        spans.disable()
+    kept, _, _ = spans.session.snapshot()
+    assert any(span.kind == "call" and "causal_convolution" in span.name for span in kept)
+
+
+def last() -> Decision:
+    decision = hf.last_decision()
+    assert isinstance(decision, Decision)
+    return decision
+
+
+def test_steps_and_points_give_the_same_values() -> None:
+    """Whether the call is cached or not, for arrays and tensors, and for non-finite samples."""
+    operator = hf.Caputo(0.37)
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        for step in (0.1, 0.2):
+            for dtype in ("float32", "float64"):
+                f = rng.standard_normal((3, 60)).astype(dtype)
+                f[1, 30] = np.nan
+                t = step * np.arange(60)
+                expected = operator(f, t)
+                np.testing.assert_allclose(operator(f, step=step), expected, rtol=1e-4, atol=1e-4)
+                found = operator(torch.from_numpy(f), step=step).numpy()
+                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_forked_child_keeps_no_plan_of_a_library_whose_threads_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a call would wait for ever; neither the operation nor what kept its plan makes it."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(registry, "_OWN_MEMORY", (*registry._OWN_MEMORY, "numba"))  # which would not hang
+    call, signal, expected = made("numpy")
+    plan = plan_of(signal)
+    with hf.use_backend("numba"):
+        call(signal)
+        application = cached_applications[hf.Caputo(0.37), N, signal.dtype, type(signal)]
+        other = next(kept.plan for kept in application._sums.values() if kept.plan is not plan)
+    plan.adopt(other.bound, other.decision, other.option)
+    plan.review_at = math.inf
+    call(signal)
+    assert last().backend == "numba"
+
+    def child() -> None:
+        np.testing.assert_allclose(call(signal), expected, rtol=0, atol=1e-12)
+        assert last().backend != "numba"
+
+    run_in_child(child)
+    causal_convolution.reset_plans()
+
+
+def test_points_changed_in_place_are_another_grid() -> None:
+    """The points are compared, not the array's identity: a wrong grid is never used."""
+    t, f = np.linspace(0.0, 1.0, N), np.random.default_rng(2).standard_normal(N)
+    for _ in range(3):
+        first = hf.caputo(f, t, 0.4)
+    t *= 2.0
+    np.testing.assert_allclose(hf.caputo(f, t, 0.4), first * 2.0**-0.4, rtol=1e-12)
+    t[N // 2] += 0.01  # the ends are as before
+    moved = hf.caputo(f, t, 0.4)
+    np.testing.assert_array_equal(moved, hf.caputo(f, list(t), 0.4))
+    assert not np.allclose(moved, first * 2.0**-0.4)
+    t[N // 2] = np.nan
+    with pytest.raises(hf.errors.InvalidInputError, match="finite"):
+        hf.caputo(f, t, 0.4)
+
+
+def test_grids_are_known_by_their_points_and_bounded() -> None:
+    """Another array with the same points is the same grid; points of another dtype are not; few are kept."""
+    t = np.linspace(0.0, 3.0, N)
+    hf.caputo(np.ones(N), t, 0.4)
+    kept = cached_grid(t.copy())
+    assert kept is not None and kept.step == pytest.approx(3.0 / (N - 1))
+    assert kept.points is not t and not kept.points.flags.writeable
+    assert cached_grid(t.astype(np.float32)) is None
+    assert cached_grid(t[:-1]) is None
+    assert cached_grid(t.reshape(2, -1)) is None
+    for n in range(2, 300):
+        hf.caputo(np.ones(n), np.arange(float(n)), 0.4)
+    assert sum(cached_grid(np.arange(float(n))) is not None for n in range(2, 300)) <= 64
+
+
+def test_what_is_cached_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In applications, in the sums of each, and in the operands that they keep alive."""
+    monkeypatch.setattr(applying, "_MOST_APPLICATIONS", 5)
+    monkeypatch.setattr(applying, "_MOST_SUMS", 3)
+    monkeypatch.setattr(applying, "_MOST_POINTS", 10)
+    for n in range(20, 40):
+        f = np.random.default_rng(n).standard_normal(n)
+        for step in (0.1, 0.2, 0.3, 0.4, 0.5):
+            for _ in range(2):
+                found = hf.caputo(f, alpha=0.4, step=step)
+            np.testing.assert_allclose(found, hf.caputo(f, np.arange(n) * step, 0.4), rtol=1e-9, atol=1e-9)
+    assert len(cached_applications) <= 5
+    for application in cached_applications.values():
+        assert len(application._sums) <= 3
+        assert all(kept.weights is None and kept.references for kept in application._sums.values())
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_other_arguments_are_read_anew(axis: int | None) -> None:
+    """An axis, an origin, labels and a full account do not take the cached way."""
+    f, t = np.random.default_rng(1).standard_normal((N, N)), np.linspace(0.0, 1.0, N)
+    hf.caputo(f, t, 0.4)
+    found = hf.caputo(f, t, 0.4, axis=axis)
+    expected = hf.caputo(f.T.copy(), t, 0.4).T if axis == 0 else hf.caputo(f, t, 0.4)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    assert hf.caputo(f, t, 0.4, full_output=True).method == "l1-2"
+    with pytest.raises(hf.errors.InvalidInputError, match="origin"):
+        hf.caputo(f, t, 0.4, origin=-1.0)
+    with pytest.raises(hf.errors.InvalidInputError, match="both t and step"):
+        hf.caputo(f, t, 0.4, step=0.1)
+    with pytest.raises(hf.errors.ShapeError, match="points"):
+        hf.caputo(f[:, 1:], t, 0.4)
+
+
+def test_orders_that_carry_a_derivative_are_not_cached() -> None:
+    """A tensor of the same value as a float has its own way, with its gradient."""
+    f, t = np.sin(np.linspace(0.0, 1.0, N)), np.linspace(0.0, 1.0, N)
+    hf.caputo(f, t, 0.4)
+    alpha = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(hf.caputo(torch.from_numpy(f), t, alpha).sum(), alpha)
+    assert slope != 0.0
+
+
+@pytest.mark.parametrize("spelling", ["t", "step"])
+def test_a_settled_call_is_short(spelling: str) -> None:
+    """It passes at most 40 Python functions in at most 10 files."""
+    n = 1000
+    t, f = np.linspace(0.0, 1.0, n), np.sin(np.linspace(0.0, 3.0, n))
+    options: dict[str, Any] = {"t": t} if spelling == "t" else {"step": 0.001}
+    with hf.use_backend("numpy"), hf.config(enable_learning=False):
+        for _ in range(5):
+            hf.caputo(f, alpha=0.5, **options)
+        seen: list[str] = []
+
+        def count(frame: FrameType, event: str, _: Any) -> None:
+            if event == "call":
+                seen.append(frame.f_code.co_filename)
+
+        sys.setprofile(count)
+        try:
+            hf.caputo(f, alpha=0.5, **options)
+        finally:
+            sys.setprofile(None)
+    assert len(seen) <= MOST_CALLS, seen
+    package = str(Path(hf.__file__).parent)
+    assert len({name for name in seen if name.startswith(package)}) <= MOST_FILES
+
+
+def test_an_application_is_not_kept_for_what_cannot_be_hashed() -> None:
+    """An operator with an array among its fields is read anew at every call."""
+    applying.cache_application(np.ones(3), np.ones(3), CachedApplication(None, None))  # type: ignore[arg-type]
+    assert np.ones not in cached_applications
