@@ -1,6 +1,6 @@
-"""The control groups this process is in, versions 1 and 2, with every ancestor that can be seen.
+"""The control groups of this process, versions 1 and 2, with all visible ancestors.
 
-A container's limits on memory and processor time stand here and nowhere else, and any ancestor may be the tighter one.
+Containers limit memory and CPU time through them, and any ancestor may have the tightest limit.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ __all__ = ["Group", "find_groups", "own_groups_text", "read_text"]
 
 
 class Group(NamedTuple):
-    """One control group: the folder that shows it, and the version of the interface (1 or 2)."""
+    """A control group: its folder, and the version of the interface (1 or 2)."""
 
     folder: Path
     version: int
 
     def read(self, name: str) -> str | None:
-        """Text of one of its files, stripped, or None where it has no such file."""
+        """Text of one of its files, stripped, or None if missing."""
         return read_text(self.folder / name)
 
 
 def read_text(path: Path) -> str | None:
-    """Text of a file, stripped, or None where it cannot be read."""
+    """Text of a file, stripped, or None if it cannot be read."""
     try:
         with open(path, "rb", buffering=0) as file:  # unbuffered: these are small, and read often
             return file.read().decode("utf-8", "replace").strip()
@@ -32,19 +32,19 @@ def read_text(path: Path) -> str | None:
 
 
 def own_groups_text(root: Path = Path("/")) -> str:
-    """What the kernel says of this process's groups: cheap to read, and changes when the process is moved."""
+    """The kernel's list of this process's groups: cheap to read, and changes when the process is moved."""
     return read_text(root / "proc/self/cgroup") or ""
 
 
 def find_groups(controller: str, root: Path = Path("/")) -> tuple[Group, ...]:
-    """The groups whose ``controller`` (``"memory"``, ``"cpu"``) binds this process, its own first, then upwards.
+    """The groups that limit this process by ``controller`` (``"memory"``, ``"cpu"``): its own, then its ancestors.
 
     Parameters
     ----------
     controller : str
         Name of the controller, as version 1 mounts it.
     root : Path
-        Where ``/proc`` and ``/sys`` are looked for.
+        Root of ``/proc`` and ``/sys``.
     """
     found: list[Group] = []
     mounts = (read_text(root / "proc/self/mountinfo") or "").splitlines()
@@ -66,7 +66,7 @@ def find_groups(controller: str, root: Path = Path("/")) -> tuple[Group, ...]:
 
 
 def _mounted_at(line: str, controller: str, version: int) -> tuple[str, str] | None:
-    """(root of the mount in the hierarchy, mount point) if this line of mountinfo mounts what is looked for."""
+    """(root of the mount in the hierarchy, mount point) if this line of mountinfo mounts the controller."""
     left, separator, right = line.partition(" - ")
     fields, kind = left.split(), right.split()
     if not separator or len(fields) < 5 or not kind:
@@ -83,7 +83,7 @@ def _unescape(text: str) -> str:
 
 
 def _inside(path: str, mount_root: str) -> str:
-    """The group's path below the mount point; the mount point itself where the group lies outside what is mounted."""
+    """The group's path below the mount point; empty if the group lies outside the mount."""
     prefix = mount_root.rstrip("/")
     if ".." in path.split("/") or not (path == prefix or path.startswith(f"{prefix}/")):
         return ""
@@ -93,5 +93,5 @@ def _inside(path: str, mount_root: str) -> str:
 def _with_ancestors(base: Path, inside: str, version: int) -> list[Group]:
     parts = [part for part in inside.split("/") if part]
     folders = [base.joinpath(*parts[:depth]) for depth in range(len(parts), -1, -1)]
-    # A namespace may name a group that this mount does not show: what it does show still binds.
+    # A namespace may name a group that this mount does not show; the visible ancestors still apply.
     return [Group(folder, version) for folder in folders if folder.is_dir()]

@@ -1,18 +1,17 @@
-"""Locks that neither a fork nor an interrupt leaves held, and the rule that keeps it so.
+"""Locks that stay usable after a fork and after an interrupt, and the rules for that.
 
-A thread of the parent may hold a lock at the moment of the fork; in the child nobody would ever release it. So locks
-are made anew there.
+A thread of the parent may hold a lock at the time of a fork; in the child nobody would ever release it. So locks are
+replaced there.
 
 Ctrl-C raises ``KeyboardInterrupt`` in the main thread between any two instructions of Python. A lock stays held for
-ever if that happens after it was acquired and before the block that releases it was entered. Hence the rule, which
-``tests/architecture/test_locks.py`` holds:
+ever if that happens after it was acquired and before the block that releases it was entered. Hence these rules, which
+``tests/architecture/test_locks.py`` enforces:
 
-- A lock is a ``Lock`` or ``RLock`` of :mod:`threading`, taken by ``with``: the two are implemented in C, and no
-  interrupt comes between taking one and entering the block. Nothing calls ``acquire``.
+- A lock is a ``Lock`` or ``RLock`` of :mod:`threading`, acquired by ``with``: both are implemented in C, and no
+  interrupt comes between acquiring one and entering the block. Nothing calls ``acquire``.
 - Nothing uses a ``Condition``, ``Semaphore``, ``Event`` or ``Barrier``, an executor or its futures, or ``Thread``
   outside :mod:`hpfracc._shielded`: they are Python around such a lock, and an interrupt within leaves it held.
-- A thread waits for others on a ``queue.SimpleQueue``, with a time limit after which it looks again, and holds no lock
-  meanwhile.
+- A thread waits for others by polling a ``queue.SimpleQueue`` with a timeout, and holds no lock meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _guarded: weakref.WeakSet[Guarded] = weakref.WeakSet()
 
 
 class Guarded:
-    """Something with a re-entrant lock of its own, which is made anew in a forked child."""
+    """Base class with a re-entrant lock, ``_lock``, that is replaced in a forked child."""
 
     _lock: Any
 

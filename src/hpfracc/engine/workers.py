@@ -1,13 +1,13 @@
 """The engine's own threads.
 
-Kernels that release the interpreter's lock spread their blocks over this pool. The pool is made at first use, grows to
-the largest number of workers asked for, is forgotten by a forked child (whose copies of the threads do not run), and
-runs each block in a copy of the caller's context, so that ``use_backend`` holds inside workers too.
+Kernels that release the GIL distribute their blocks over this pool. The pool starts at first use, grows to the largest
+number of workers asked for, and is dropped in a forked child, where its threads do not run. Each block runs in a copy
+of the caller's context, so that ``use_backend`` holds inside workers too.
 
-An interrupt can reach the caller between any two instructions, so it shares no lock with its helpers. Who takes a block
-is settled by ``dict.setdefault``, results go into a list that is there already, and the caller waits on a queue written
-in C, looking again now and then; each of these is one step that no interrupt can split. The caller always waits for the
-blocks that have begun, for they write into its arrays; those that nobody has begun are dropped.
+An interrupt can reach the caller between any two instructions, so it shares no lock with its helpers. Blocks are
+claimed by ``dict.setdefault``, results go into a preallocated list, and the caller polls a queue implemented in C; each
+of these is atomic. The caller always waits for blocks that have started, since they write into its arrays; others are
+dropped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _inside = threading.local()
 
 
 def available_cores() -> int:
-    """Cores this process may run on (its affinity, not what the machine has)."""
+    """Cores this process may run on (its affinity)."""
     try:
         return max(1, len(os.sched_getaffinity(0)))
     except AttributeError:  # not on every system
@@ -44,7 +44,7 @@ def available_cores() -> int:
 
 
 def machine_load() -> float:
-    """Threads of all processes that want to run, for each core of the machine; 0 where the system does not say."""
+    """Runnable threads of all processes per core (the load average); 0 where unknown."""
     try:
         return os.getloadavg()[0] / max(1, os.cpu_count() or 1)
     except (AttributeError, OSError):  # not on every system
@@ -61,9 +61,9 @@ def even_blocks(total: int, parts: int, least: int = 1) -> list[tuple[int, int]]
 def run_blocks(function: Callable[[B], T], blocks: Sequence[B], workers: int) -> list[T]:
     """``[function(block) for block in blocks]`` on at most ``workers`` threads, the caller's among them.
 
-    Each thread takes the next block that nobody has taken: where the system lets no more threads be started, those that
-    there are do the work of all. The first error is raised once all blocks have ended; an interrupt once those have
-    that were begun. Called from inside a worker it runs in that worker, so nested use cannot deadlock.
+    Each thread takes the next free block, so fewer threads than asked for (if the system starts no more) still do all
+    the work. The first error is raised after all blocks have ended; an interrupt after the started ones have. A call
+    from inside a worker runs in that worker, so nested use cannot deadlock.
     """
     if workers <= 1 or len(blocks) <= 1 or getattr(_inside, "worker", False):
         return [function(block) for block in blocks]
@@ -79,33 +79,33 @@ def run_items(
     advance: Callable[[int], None] | None = None,
     until_error: bool = False,
 ) -> list[T]:
-    """The same in threads of its own, for long calls that may use the pool themselves.
+    """Like :func:`run_blocks` in new threads, for long calls that may use the pool themselves.
 
     Parameters
     ----------
     function, items, workers
         As in :func:`run_blocks`.
     advance : callable, optional
-        Called in the caller's thread with how many more items are done.
+        Called in the caller's thread with the number of items done since the last call.
     until_error : bool
-        Whether an error keeps items that nobody has begun from being begun.
+        Whether no further items are started after an error.
     """
     job = _Job(function, items, advance, until_error)
-    # In a copy of the context here too: which items run in this thread is chance, and what they set must not be.
+    # In a copy of the context here too, since it is by chance which items run in this thread.
     return contextvars.copy_context().run(job.run, lambda: _ask_new_threads(job, min(workers, len(items)) - 1))
 
 
 def started_workers() -> int:
-    """Threads of the pool that have been started."""
+    """Number of threads of the pool."""
     return _started
 
 
-#: Who holds the blocks that nobody is to begin any more.
+#: The owner of blocks that must not start.
 _NOBODY = object()
 
 
 class _Job(Generic[B, T]):
-    """Blocks that a caller and its helpers share."""
+    """Blocks shared by a caller and its helpers."""
 
     def __init__(
         self,
@@ -119,15 +119,15 @@ class _Job(Generic[B, T]):
         self._advance = advance
         self._until_error = until_error
         self._told = 0
-        #: Who took each block.
+        #: The thread that claimed each block.
         self._takers: dict[int, object] = {}
-        #: What came of each: its value and None, or None and its error.
+        #: Result and error (one of them None) of each block.
         self._ends: list[tuple[Any, BaseException | None] | None] = [None] * len(blocks)
         self._count: SimpleQueue[None] = SimpleQueue()
         self._wake: SimpleQueue[None] = SimpleQueue()
 
     def run(self, ask: Callable[[], None]) -> list[T]:
-        """Do the work with the helpers that ``ask`` calls for, and wait for them."""
+        """Run the blocks with the helpers that ``ask`` starts, and wait for them."""
         interrupt: BaseException | None = None
         try:
             ask()
@@ -141,10 +141,10 @@ class _Job(Generic[B, T]):
                     self._stop()
                 self._wait()
                 break
-            except BaseException as error:  # others still write into the caller's arrays
+            except BaseException as error:  # helpers may still write into the caller's arrays
                 interrupt = error
         ends = self._ends
-        # A task that no thread has taken yet stays in the pool's queue, and must not keep the caller's arrays there.
+        # A task that is still in the pool's queue must not keep the caller's arrays alive.
         self._blocks, self._ends, self._function = (), [], _nothing
         if interrupt is not None:
             raise interrupt
@@ -154,10 +154,10 @@ class _Job(Generic[B, T]):
         return [end[0] for end in ends if end is not None]
 
     def help(self) -> None:
-        """Take part, in a helper's thread."""
+        """Run blocks, in a helper's thread."""
         try:
             self._work(object())
-        except MemoryError:  # not even a block could be taken; the others are left to the caller
+        except MemoryError:  # no block could be claimed; the caller does the rest
             pass
         finally:
             self._wake.put(None)
@@ -181,12 +181,12 @@ class _Job(Generic[B, T]):
                     self._tell()
 
     def _stop(self) -> None:
-        """Let nobody begin another block."""
+        """Start no further block."""
         for number in range(len(self._ends)):
             self._takers.setdefault(number, _NOBODY)
 
     def _wait(self) -> None:
-        """Until every block that a helper has taken is done."""
+        """Wait until every block claimed by a helper is done."""
         number = 0
         while number < len(self._ends):
             if self._ends[number] is not None or self._takers[number] in (self, _NOBODY):
@@ -207,7 +207,7 @@ class _Job(Generic[B, T]):
 
 
 def _nothing(block: Any) -> Any:
-    """What is left of the function of a job that is over."""
+    """Replaces the function of a finished job."""
 
 
 def _ask_pool(job: _Job[B, T], helpers: int) -> None:
@@ -221,7 +221,7 @@ def _ask_pool(job: _Job[B, T], helpers: int) -> None:
 
 
 def _ask_new_threads(job: _Job[B, T], helpers: int) -> None:
-    with contextlib.suppress(RuntimeError):  # those that there are do the work of all
+    with contextlib.suppress(RuntimeError):  # no further thread can be started; the others do the work
         for number in range(helpers):
             start_thread(partial(contextvars.copy_context().run, job.help), f"hpfracc-batch_{number}")
 

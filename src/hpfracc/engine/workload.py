@@ -1,4 +1,4 @@
-"""What is asked: the size and kind of a piece of work, and the bucket it falls into."""
+"""Workloads: the kind and size of a computation, and its size bucket."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["OPERATION_PRIMITIVES", "OTHER", "Bucket", "WorkloadCharacteristics",
 
 T = TypeVar("T")
 
-#: (log2 of the batch, log2 of the length), both rounded: work in one bucket costs about the same.
+#: (log2 of the batch, log2 of the length), both rounded: workloads in one bucket cost about the same.
 Bucket = tuple[int, int]
 
-#: What an operation type that nobody registered counts as.
+#: The operation type of unregistered names.
 OTHER = "other"
 
-#: The operation types users' code already names, and the primitive whose arms decide for each. None: no primitive
-#: stands for it, so it is chosen between backends, by what ``record_performance`` told.
+#: The public operation types, and the primitive that stands for each. None: the choice is between backends, by the
+#: times reported to ``record_performance``.
 OPERATION_PRIMITIVES: dict[str, str | None] = {
     "matmul": "matmul",
     "conv": "causal_convolution",
@@ -41,7 +41,7 @@ OPERATION_PRIMITIVES: dict[str, str | None] = {
 
 
 def named_for(operation: str, settings: Mapping[str, T]) -> T | None:
-    """What is set for ``operation``, under its own name or under one of the operation types it decides for."""
+    """The setting for ``operation``, by its own name or by an operation type that it stands for."""
     if operation in settings:
         return settings[operation]
     return next((value for name, value in settings.items() if OPERATION_PRIMITIVES.get(name) == operation), None)
@@ -53,14 +53,14 @@ def bucket_of(batch: int, length: int) -> Bucket:
 
 
 class WorkloadCharacteristics:
-    """A piece of work described without its data.
+    """A computation, described without its data.
 
     Parameters
     ----------
     operation_type : str
         One of :data:`OPERATION_PRIMITIVES`, a registered operation's name, or anything else (counted as ``"other"``).
     data_size : int
-        Number of elements; need not equal the product of the shape.
+        Number of elements; may differ from the product of the shape.
     data_shape : tuple of int
         Shape of the main operand; leading axes are a batch.
     dtype_size : int
@@ -68,7 +68,7 @@ class WorkloadCharacteristics:
     is_iterative, requires_gradient : bool
         Whether the work repeats, and whether a derivative must flow through it.
     **features
-        Anything else worth keeping; found again in ``features``.
+        Anything else; kept in ``features``.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class WorkloadCharacteristics:
 
     @property
     def batch(self) -> int:
-        """Rows of work: the product of all axes but the last."""
+        """Number of rows: the product of all axes but the last."""
         return math.prod(self.data_shape[:-1])
 
     @property
     def length(self) -> int:
-        """Elements of one row; ``data_size`` decides where it disagrees with the shape."""
+        """Elements of one row; by ``data_size`` where it disagrees with the shape."""
         if not self.data_shape:
             return self.data_size
         if math.prod(self.data_shape) != self.data_size:
@@ -109,12 +109,12 @@ class WorkloadCharacteristics:
 
     @property
     def bucket(self) -> Bucket:
-        """The size bucket this workload falls into."""
+        """The size bucket of this workload."""
         return bucket_of(self.batch, self.length)
 
     @property
     def bucket_of_size(self) -> Bucket:
-        """The bucket of the size alone: reports of whole calls do not say how they were batched."""
+        """The bucket of the size alone: reported times do not say how a call was batched."""
         return bucket_of(1, self.data_size)
 
     @property

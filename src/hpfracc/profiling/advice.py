@@ -1,4 +1,4 @@
-"""What to look at first, and what the data says about it."""
+"""Bottlenecks, and advice drawn from the data."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from hpfracc.profiling.formats import format_bytes, format_seconds, format_share
 
 __all__ = ["advise", "rank"]
 
-#: From which share of the run a remark is worth making.
+#: Least share of the run for a remark.
 _NOTABLE = 0.10
-#: A launch shorter than this costs the host about as much as the device: to ask one for work takes some 5 to 10 us.
+#: A launch shorter than this costs the host about as much as the device: launching takes some 5 to 10 us.
 _SHORT_NS, _MANY = 20_000, 50
-#: As often may an operation be compiled before it looks like a habit.
+#: Compilations of one operation beyond which there is a remark.
 _COMPILED_OFTEN = 3
-#: What the selector itself wants to gain before it leaves an arm.
+#: The gain for which the engine itself replaces an arm.
 _WORTH = 1.10
 
 
 def rank(summary: dict[str, dict[str, Any]], advice: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
-    """The names with most time of their own, each with the remarks that concern it."""
+    """The names with the most time of their own, each with its remarks."""
     whole = sum(row["self"] for row in summary.values())
     rows = sorted(summary.items(), key=lambda item: -item[1]["self"])[:top]
     return [
@@ -53,7 +53,7 @@ def advise(
     analysis, breakdown
         The run.
     decisions, decided
-        The engine's decisions, and which of them belongs to which place of ``analysis.spans``.
+        The engine's decisions, and the decision of each index of ``analysis.spans``.
     """
     found = [
         *_transfers(analysis, breakdown),
@@ -71,7 +71,7 @@ def _remark(kind: str, text: str, names: list[str], nanoseconds: float) -> dict[
 
 
 def _around(analysis: Analysis, kind: str) -> dict[str, list[int]]:
-    """Places of the spans of one kind, by the name of the call or span around them."""
+    """Indices of the spans of one kind, by the name of the enclosing call or span."""
     found: dict[str, list[int]] = {}
     for place, span in enumerate(analysis.spans):
         if span.kind == kind:

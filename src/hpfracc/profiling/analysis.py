@@ -13,7 +13,7 @@ Interval = tuple[int, int]
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same stretches of time without overlaps, in order."""
+    """The union of intervals, as disjoint intervals in order."""
     joined: list[Interval] = []
     for begin, end in sorted(intervals):
         if joined and begin <= joined[-1][1]:
@@ -25,32 +25,32 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def length(intervals: Iterable[Interval]) -> int:
-    """Their lengths added up."""
+    """The sum of their lengths."""
     return sum(end - begin for begin, end in intervals)
 
 
 class Analysis:
-    """Everything about a set of spans that takes more than one of them to know.
+    """What is derived from a set of spans together.
 
     Parameters
     ----------
     spans : sequence of Span
         Ended spans, in any order.
     thread_of : sequence of int
-        The thread that each lane belongs to.
+        The thread of each lane.
 
     Attributes
     ----------
     spans : list of Span
-        In the order in which they began.
+        In the order of their start.
     parents : list of int
-        Place of the parent in ``spans``; -1 where there is none, or where it was dropped.
+        Index of the parent in ``spans``; -1 without one, or if it was dropped.
     own : list of int
-        Nanoseconds on the host that no child on the same thread accounts for.
+        Nanoseconds on the host, without children on the same thread.
     transfers, compiles : list of int
         Nanoseconds of copies and of compilations within each span, itself included.
     devices : dict of int to list of Interval
-        Stretches in which a device worked for a span or one inside it, by place of the span.
+        Intervals in which a device worked for a span or one inside it, by index of the span.
     """
 
     def __init__(self, spans: Sequence[Span], thread_of: Sequence[int]) -> None:
@@ -121,7 +121,7 @@ class Analysis:
 
 
 def percentile(ordered: Sequence[int], share: float) -> float:
-    """The value below which ``share`` of an ordered sequence lies, interpolated."""
+    """The quantile ``share`` of an ordered sequence, interpolated."""
     place = share * (len(ordered) - 1)
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
@@ -131,9 +131,9 @@ def percentile(ordered: Sequence[int], share: float) -> float:
 def summarise(analysis: Analysis) -> dict[str, dict[str, Any]]:
     """For each name: counts, times in seconds, bytes. What was not measured is None.
 
-    ``total`` counts a recursion once; ``self`` is what no span inside accounts for; ``device`` is the union of the
-    stretches in which devices worked for spans of this name; ``device_idle`` the pauses between the first and the last
-    of those within one span.
+    ``total`` counts a recursion once. ``self`` is the time outside inner spans. ``device`` is the union of the
+    intervals in which devices worked for spans of this name, and ``device_idle`` the pauses between them within one
+    span.
     """
     groups: dict[str, list[int]] = {}
     for place, span in enumerate(analysis.spans):

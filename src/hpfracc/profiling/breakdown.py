@@ -1,4 +1,4 @@
-"""Where the time went: the host's own work, copies, compilation, devices, waiting, and the profiler itself."""
+"""Where the time went: host, copies, compilation, devices, idle time, and the profiler itself."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from hpfracc.profiling.recorder import Recorder
 
 __all__ = ["Breakdown", "Overhead", "break_down", "calibrate"]
 
-#: Kinds whose own time is not the host's work proper.
+#: Kinds whose own time is not counted as the host's.
 _APART = ("transfer", "compile")
 
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """What a span costs, measured with empty ones, in nanoseconds: within its own duration, and around it."""
+    """The cost of a span in nanoseconds, measured with empty ones: inside its own duration, and around it."""
 
     inside: float
     around: float
 
     @property
     def total(self) -> float:
-        """What it adds to the run."""
+        """What it adds to a run."""
         return self.inside + self.around
 
 
 @cache
 def calibrate(device: str | None = None, rounds: int = 25, spans: int = 40) -> Overhead:
-    """The cost of a span, the 25th percentile over ``rounds`` of empty ones; measured once in a process."""
+    """The cost of a span, the 25th percentile over ``rounds`` of empty ones; measured once per process."""
     recorder = Recorder(capacity=spans)
     recorder.enable()
     inside, around = [], []
@@ -53,9 +53,9 @@ def calibrate(device: str | None = None, rounds: int = 25, spans: int = 40) -> O
 class Breakdown:
     """Nanoseconds of a run.
 
-    ``wall`` is from the first beginning to the last end, devices included. ``host``, ``transfer``, ``compile`` and
-    ``overhead`` add up what spans did themselves on all threads; ``idle`` is when neither a span was open nor a device
-    at work. With one thread, and no device that works on after the last span, the five make up the wall time.
+    ``wall`` is the time from the first start to the last end, devices included. ``host``, ``transfer``, ``compile`` and
+    ``overhead`` are sums of the spans' own times on all threads. ``idle`` is the time in which no span was open and no
+    device worked. With one thread, and no device that works after the last span, the five add up to the wall time.
     """
 
     wall: int
@@ -69,7 +69,7 @@ class Breakdown:
     span_overhead: Overhead
 
     def utilisation(self) -> dict[str, float]:
-        """Share of the wall time in which each device was at work."""
+        """Share of the wall time in which each device worked."""
         return {name: busy / self.wall if self.wall else 0.0 for name, busy in self.device_busy.items()}
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Breakdown:
 
 
 def break_down(analysis: Analysis) -> Breakdown:
-    """The whole run taken apart."""
+    """The breakdown of a run."""
     spans = analysis.spans
     cost = calibrate()
     busy = analysis.busy()
@@ -102,7 +102,7 @@ def break_down(analysis: Analysis) -> Breakdown:
     sums = dict.fromkeys(("host", *_APART), 0)
     for place, span in enumerate(spans):
         sums[span.kind if span.kind in _APART else "host"] += analysis.own[place]
-    # Around a span that has a parent, its cost is in the parent's own time; around the others it is in nobody's.
+    # The cost around a nested span is part of the parent's own time; around the others, of no span's.
     nested = len(spans) - len(roots)
     overhead = min(sums["host"], round(len(spans) * cost.inside + nested * cost.around))
     return Breakdown(

@@ -1,7 +1,7 @@
-"""What a backend hands to the profiler: the clock of its devices, and what their allocator tells.
+"""Clocks and memory counters: of devices, plugged in by backends, and of the host.
 
-Profiling stands below the backends and knows none of them. Whoever stands above plugs in a source of clocks; it is
-asked when a span names a device, so that nothing is imported for spans that do not.
+Profiling is below the backends and imports none of them. They plug in a source of clocks, which is used only when a
+span names a device.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from typing import Any, Protocol
 
 __all__ = ["HOST_NAMES", "DeviceClock", "all_clocks", "find_clock", "plug_in", "read_host_memory"]
 
-#: Names under which a span says that it concerns no device.
+#: Names of the host as a device.
 HOST_NAMES = frozenset({"cpu", "host"})
 
 
 class DeviceClock(Protocol):
-    """One library's way to time what its devices do. Only ``synchronize`` and ``wait`` ever wait.
+    """One library's clock of its devices. Only ``synchronize`` and ``wait`` ever wait.
 
-    A mark is a place in the device's own queue of work. A library without such marks gives None for them: its spans
-    then say that work was enqueued, not how long it took.
+    A mark is a position in the device's queue (a CUDA event). For a library without marks they are None; its spans then
+    show that work was enqueued, not how long it took.
     """
 
     #: The library.
     name: str
-    #: Whether it can set marks at all.
+    #: Whether it has marks.
     marks: bool
 
     def in_use(self) -> bool:
-        """Whether the library has begun to use its devices: one that has is asked before one that would begin now."""
+        """Whether the library already uses its devices; such libraries are asked first."""
 
     def resolve(self, device: str) -> str | None:
-        """The full name of a device that can be timed now (of ``"gpu"``, ``"cuda:0"``); None if it is not ours."""
+        """The full name of a device that can be timed now (of ``"gpu"``, ``"cuda:0"``); None if unknown."""
 
     def mark(self, device: str) -> Any | None:
-        """Set a mark behind all work that is in the current queue of ``device``."""
+        """Set a mark after all work in the current queue of ``device``."""
 
     def mark_end(self, device: str) -> tuple[bool, Any | None]:
-        """Whether everything in the current queue of ``device`` is done already, and a mark behind it."""
+        """Whether the current queue of ``device`` is empty, and a mark at its end."""
 
     def has_passed(self, mark: Any) -> bool:
         """Whether the device has reached ``mark``."""
 
     def seconds(self, first: Any, second: Any) -> float:
-        """Time between two marks that have both been passed."""
+        """Seconds between two marks that the device has passed."""
 
     def release(self, device: str, mark: Any) -> None:
-        """Take a mark back, to be used again."""
+        """Return a mark for reuse."""
 
     def synchronize(self, device: str) -> None:
         """Wait for all work of ``device``."""
@@ -58,7 +58,7 @@ class DeviceClock(Protocol):
         """Wait until ``value`` is computed; False if it is not an array of this library."""
 
     def memory(self, device: str) -> tuple[int, int | None] | None:
-        """Bytes that the allocator has handed out, and the most it ever had; None where it does not tell."""
+        """Allocated bytes, and their high-water mark; None where unknown."""
 
 
 Source = Callable[[], Iterable[DeviceClock]]
@@ -67,9 +67,9 @@ _sources: list[Source] = []
 
 
 def plug_in(source: Source) -> Callable[[], None]:
-    """Add a source of clocks, asked again whenever a span names a device; returns what takes it out again.
+    """Add a source of clocks, called when a span names a device; returns a function that removes it.
 
-    A source tells of libraries that are imported already, and imports none.
+    A source lists the clocks of libraries that are already imported, and imports none.
     """
     _sources.append(source)
 
@@ -81,7 +81,7 @@ def plug_in(source: Source) -> Callable[[], None]:
 
 
 def all_clocks() -> list[DeviceClock]:
-    """The clocks of every library that is in use."""
+    """The clocks of all imported libraries."""
     return [clock for source in _sources for clock in source()]
 
 

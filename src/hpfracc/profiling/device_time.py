@@ -98,15 +98,15 @@ class Timeline:
 class DeviceTime:
     """The device's part of a span.
 
-    ``timing`` says what the figures are worth:
+    ``timing`` says how the time was obtained:
 
-    - ``"device"``: the device was still at work when the span ended, so that the time between the marks is its own;
-    - ``"at most"``: it had nothing left to do by then, so that the time between the marks may contain waiting;
-      it is kept in ``at_most`` and no device time is claimed;
-    - ``"enqueued"``: the library has no marks, and the work was only asked for;
-    - ``"synchronised"``: the span waited for its work, so that the host's own duration is the truth;
-    - ``"no clock"``: nobody can time the device that was named;
-    - ``"pending"``: the device has not got there yet.
+    - ``"device"``: the device was still working when the span ended, so the time between the marks is its own;
+    - ``"at most"``: the device was idle by then, so the time between the marks may include waiting; it is kept in
+      ``at_most``, and ``duration`` is None;
+    - ``"enqueued"``: the library has no marks, and the work was only enqueued;
+    - ``"synchronised"``: the span waited for its work, so the host's duration is exact;
+    - ``"no clock"``: no library can time this device;
+    - ``"pending"``: the device has not passed the marks yet.
     """
 
     __slots__ = (
@@ -155,7 +155,7 @@ class DeviceTime:
                 self._anchor, self._keep_begin = self._timeline.anchor(mark)
 
     def end(self) -> None:
-        """Set the second mark, unless that was done already; never waits."""
+        """Set the second mark, unless it is set; never waits."""
         clock = self._clock
         if clock is None or self._end is not None or self.timing == "synchronised":
             return
@@ -176,16 +176,16 @@ class DeviceTime:
             self.timing = "synchronised"
 
     def memory(self) -> tuple[int, int | None] | None:
-        """What the device's allocator tells."""
+        """Allocated bytes on the device, and their high-water mark."""
         return None if self._clock is None else self._clock.memory(self.device)
 
     @property
     def waits_for_marks(self) -> bool:
-        """Whether there are marks still to be read."""
+        """Whether there are marks to be read."""
         return self._end is not None
 
     def settle(self) -> bool:
-        """Read the marks if the device has passed them; whether nothing is left to wait for."""
+        """Read the marks if the device has passed them; returns whether nothing is pending."""
         clock, end, timeline = self._clock, self._end, self._timeline
         if clock is None or end is None or timeline is None or self._anchor is None:
             return True

@@ -27,9 +27,9 @@ __all__ = ["FORMAT", "VERSION", "Document", "load_profile", "pack_lanes", "read_
 
 
 def pack_lanes(spans: Sequence[Span], known: Sequence[ThreadLane]) -> tuple[list[dict[str, object]], list[int]]:
-    """Lanes to show, and the one that each recorded lane goes to.
+    """The lanes to show, and for each recorded lane the index of the lane that shows it.
 
-    A server makes a task a request: lanes of one thread's tasks that do not overlap in time are shown as one.
+    Lanes of one thread's tasks that do not overlap in time are shown as one: a server may make a task for each request.
     """
     extents: dict[int, tuple[int, int]] = {}
     for span in spans:
@@ -86,12 +86,12 @@ _WIDEST = 2**63
 
 
 class Document:
-    """Everything recorded so far, analysed once; waits for devices that are still at work.
+    """Everything recorded so far, analysed once; waits for devices that are still working.
 
     Parameters
     ----------
     recorder : Recorder
-        Whose spans.
+        The recorder of the spans.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -110,7 +110,7 @@ class Document:
         self.advice = advise(self.analysis, self.breakdown, self.decisions, self.decided)
 
     def bottlenecks(self, top: int = _TOP) -> list[dict[str, Any]]:
-        """The names with most time of their own."""
+        """The names with the most time of their own."""
         return rank(self.summary, self.advice, top)
 
     def header(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class Document:
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The spans, in the order in which they began."""
+        """The spans, in the order of their start."""
         for place in range(len(self.analysis.spans)):
             yield self._row(place)
 
@@ -194,7 +194,7 @@ class Document:
         return self.header() | {"spans": list(self.rows())}
 
     def text(self) -> Iterator[str]:
-        """The document as JSON, in pieces: one line a span."""
+        """The document as JSON, in pieces: one line per span."""
         head = json.dumps(self.header(), allow_nan=False)
         yield head[:-1] + ', "spans": ['
         for number, row in enumerate(self.rows()):
@@ -214,9 +214,9 @@ def _library_version() -> str:
 
 
 def _decisions(spans: list[Span]) -> tuple[list[dict[str, Any]], dict[int, int]]:
-    """The decisions behind the spans, each once, and which span has which."""
+    """The distinct decisions of the spans, and the decision of each span."""
     numbers: dict[Hashable, int] = {}
-    latest: list[Told] = []  # of calls decided alike, what was known at the last one
+    latest: list[Told] = []  # the last one for each key
     decided: dict[int, int] = {}
     for place, span in enumerate(spans):
         told = span.decision
@@ -227,7 +227,7 @@ def _decisions(spans: list[Span]) -> tuple[list[dict[str, Any]], dict[int, int]]
 
 
 def read_schema() -> dict[str, Any]:
-    """The JSON schema that every document of this version keeps to."""
+    """The JSON schema of documents of this version."""
     text = resources.files("hpfracc.profiling").joinpath("schema.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema
@@ -239,7 +239,7 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     InvalidInputError
-        If the file is not there, is no profile, lacks something, or is of a later version.
+        If the file is missing, is not a profile, is incomplete, or is of a later version.
     """
     try:
         found = parse_json(read_plain(path, _MOST_BYTES).data, _MOST_DEPTH)
@@ -261,7 +261,7 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _find_fault(document: dict[str, Any]) -> str | None:
-    """What keeps a document from being shown or compared, in words."""
+    """Why a document cannot be shown or compared, or None."""
     if not _is_integer(document.get("begun_unix_ns")):
         return "begun_unix_ns is no whole number"
     if not isinstance(document.get("process"), dict):

@@ -40,7 +40,7 @@ def speedscope(document: Document) -> Iterator[str]:
 
 
 def _profile(name: str, spans: list[tuple[int, int, int]]) -> dict[str, Any]:
-    """Opened and closed in order. What outlives the span around it is cut there: the format knows only nesting."""
+    """Open and close events in order. A span that outlives its parent is truncated: the format only nests."""
     spans.sort(key=lambda span: (span[0], -span[1]))
     events: list[dict[str, Any]] = []
     stack: list[tuple[int, int]] = []
@@ -66,7 +66,7 @@ def _profile(name: str, spans: list[tuple[int, int, int]]) -> dict[str, Any]:
 
 
 def chrome_trace(document: Document) -> Iterator[str]:
-    """The trace as JSON, in pieces: one row for each lane, and one for each device that was timed."""
+    """The trace as JSON, in pieces: one row per lane and per timed device."""
     header = document.header()
     pid = header["process"]["pid"]
     devices = {name: len(header["lanes"]) + place for place, name in enumerate(header["devices"])}

@@ -1,4 +1,4 @@
-"""Anything a user may attach to a span, as values that JSON has."""
+"""Any value that a user attaches to a span, as JSON values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MOST_TEXT, _MOST_ITEMS, _DEEPEST = 2000, 200, 6
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """The value itself where JSON has it; else what comes nearest.
+    """``value`` as JSON values.
 
-    Numbers that are not finite become None, NumPy's scalars plain numbers, arrays a text with shape and dtype, anything
-    else its ``repr``. Long texts and long lists are cut, and say so.
+    Non-finite numbers become None, NumPy scalars plain numbers, arrays a text with shape and dtype, anything else its
+    ``repr``. Long texts and lists are truncated, with a note.
     """
     if value is None or isinstance(value, bool):
         return value
@@ -58,7 +58,7 @@ def _key(key: Any) -> str:
 def _said(value: Any) -> str:
     try:
         return repr(value)
-    except Exception:  # somebody's object; the profile is not the place to fail for it
+    except Exception:  # a user's object must not break the profile
         return f"<{type(value).__name__}>"
 
 

@@ -1,4 +1,4 @@
-"""The profiler as users meet it."""
+"""The public profiler: record, read, print, export and show spans."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ class Profiler:
     enabled : bool
         Whether to record from the start.
     capacity : int
-        Spans that are kept; beyond it the oldest are dropped, and every export says how many.
+        Spans kept; beyond that the oldest are dropped, and every export says how many.
     memory : bool or "device"
-        What is read before and after each span: nothing (False); for a span that names a device what its allocator has
-        handed out (``"device"``); for the others also what the process holds, as tracemalloc counts it while it traces,
-        else what is resident (True, which makes a span cost several microseconds more).
+        What is read before and after each span: nothing (False); the bytes allocated on the span's device
+        (``"device"``); also, for spans without a device, the memory of the process, as tracemalloc counts it while it
+        traces, else what is resident (True; a span then costs several microseconds more).
 
     Notes
     -----
-    Spans nest by thread and by asyncio task, and may be made in any of them. :func:`get_profiler` gives the one to
-    which the engine reports its calls, copies, compilations and fallbacks; a profiler of one's own sees only its own
-    spans.
+    Spans nest by thread and by asyncio task, and may be made in any of them. The engine reports its calls, copies,
+    compilations and fallbacks to the profiler of :func:`get_profiler`; any other profiler has only its own spans.
 
     Examples
     --------
@@ -77,7 +76,7 @@ class Profiler:
         self._recorder.enable()
 
     def disable(self) -> None:
-        """Record nothing further; what was recorded stays."""
+        """Stop recording; recorded spans stay."""
         self._recorder.disable()
 
     def reset(self) -> None:
@@ -85,7 +84,7 @@ class Profiler:
         self._recorder.reset()
 
     def configure(self, *, capacity: int | None = None, memory: bool | str | None = None) -> None:
-        """Change how many spans are kept (which forgets those there are) or what is read around them."""
+        """Change how many spans are kept (which forgets the recorded ones), or which memory is read."""
         if memory is not None:
             self._recorder.memory = _memory(memory)
         if capacity is not None:
@@ -97,12 +96,12 @@ class Profiler:
         Parameters
         ----------
         name : str
-            What it is called.
+            Its name.
         device : str, optional
-            A device whose own clock shall time it as well: ``"gpu"``, ``"cuda:1"``, or with the library whose queue is
-            meant, ``"cupy:cuda:0"``. ``"cpu"`` is the host.
+            A device whose own clock also times it: ``"gpu"``, ``"cuda:1"``, or with the library whose queue is meant,
+            ``"cupy:cuda:0"``. ``"cpu"`` is the host.
         **metadata
-            Anything worth knowing about it.
+            Kept with the span.
         """
         recorder = self._recorder
         if not recorder.on:
@@ -132,7 +131,7 @@ class Profiler:
         return wrap
 
     def document(self) -> Document:
-        """Everything recorded so far, analysed; waits for devices that are still at work."""
+        """Everything recorded so far, analysed; waits for devices that are still working."""
         from hpfracc.profiling.document import Document
 
         return Document(self._recorder)
@@ -156,7 +155,7 @@ class Profiler:
         return self.document().breakdown.to_dict()
 
     def get_bottlenecks(self, top_n: int = 5) -> list[dict[str, Any]]:
-        """The ``top_n`` names with most time of their own, each with the advice that the data gives."""
+        """The ``top_n`` names with the most time of their own, each with advice."""
         if isinstance(top_n, bool) or not isinstance(top_n, int) or top_n < 1:
             raise InvalidInputError(f"top_n={top_n!r} is not a number of names; use a whole number of at least 1")
         return self.document().bottlenecks(top_n)
@@ -174,7 +173,7 @@ class Profiler:
         show(bottleneck_table(self.document(), top_n))
 
     def export_json(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything as JSON, in the documented form that ``hpfracc profile`` reads."""
+        """Write everything as JSON, in the documented format that ``hpfracc profile`` reads."""
         from hpfracc.profiling.document import write_text
 
         return write_text(path, self.document().text())
@@ -194,7 +193,7 @@ class Profiler:
         return write_text(path, speedscope(self.document()))
 
     def report(self, path: str | os.PathLike[str], title: str = "") -> Path:
-        """Write a page that shows everything: one file, which needs no network and opens with a double click."""
+        """Write an HTML page that shows everything: a single file that works offline."""
         from hpfracc.profiling.dashboard.page import render_page
         from hpfracc.profiling.document import write_text
 

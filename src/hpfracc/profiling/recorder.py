@@ -1,6 +1,6 @@
-"""Where spans go: a bounded ring, without a lock on the way in.
+"""Recording spans into a bounded ring buffer, without a lock.
 
-``shared`` is the recorder of the process. Its attribute ``on`` is all that the engine looks at while profiling is off.
+``shared`` is the recorder of the process. While profiling is off, the engine reads only its attribute ``on``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hpfracc.profiling.spans import NULL_SPAN, Function, Memory, NullSpan, Span,
 
 __all__ = ["CAPACITY", "Recorder", "check_capacity", "reset", "shared", "watched"]
 
-#: Spans kept by default; at some 300 bytes each, 60 MB.
+#: Spans kept by default; 60 MB at some 300 bytes each.
 CAPACITY = 200_000
 
 
@@ -29,7 +29,7 @@ class Recorder:
     Parameters
     ----------
     capacity : int
-        Spans that are kept; beyond it the oldest are dropped, and counted.
+        Spans kept; beyond that the oldest are dropped and counted.
     memory : {"", "device", "all"}
         What is read around spans.
     """
@@ -40,7 +40,7 @@ class Recorder:
         self.capacity = check_capacity(capacity)
         self.current: ContextVar[Span | None] = ContextVar("hpfracc_span", default=None)
         self.session = Session(self.capacity)
-        #: asyncio's own look-up, once profiling was on: importing asyncio takes longer than importing hpfracc.
+        #: asyncio's look-up, set when profiling is first enabled: importing asyncio takes longer than hpfracc itself.
         self.running_loop: Callable[[], Any] | None = None
         _recorders.add(self)
 
@@ -53,11 +53,11 @@ class Recorder:
         self.on = True
 
     def disable(self) -> None:
-        """Record no further spans; those that are open are still kept when they end."""
+        """Stop recording; spans that are open are still kept when they end."""
         self.on = False
 
     def reset(self, capacity: int | None = None) -> None:
-        """Forget everything recorded; spans that are open now will not be kept."""
+        """Forget everything recorded; open spans will not be kept."""
         if capacity is not None:
             self.capacity = check_capacity(capacity)
         self.session = Session(self.capacity)
@@ -65,11 +65,11 @@ class Recorder:
     def span(
         self, name: str, kind: str = "span", device: str | None = None, metadata: dict[str, Any] | None = None
     ) -> Span | NullSpan:
-        """A span to be entered; the null object while recording is off."""
+        """A new span; the null span while recording is off."""
         return Span(self, name, kind, device, metadata) if self.on else NULL_SPAN
 
     def event(self, name: str, kind: str, metadata: dict[str, Any] | None = None, error: str | None = None) -> None:
-        """Record something that happens at a moment."""
+        """Record a span without duration."""
         if self.on:
             with Span(self, name, kind, None, metadata) as span:
                 span.error = error
@@ -90,7 +90,7 @@ _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """A child begins with nothing recorded: what its parent did is in the parent's own export."""
+    """A forked child starts with nothing recorded: the parent exports its own spans."""
     for recorder in list(_recorders):
         recorder.session.forget_devices()
         recorder.reset()
@@ -105,12 +105,12 @@ shared = Recorder()
 
 
 def watched(function: Function) -> Function:
-    """A public function of ours of which every call is a span, while profiling is on."""
+    """Decorate a public function: every call is a span while profiling is on."""
     return decorate(shared, function, function.__qualname__, None, None)
 
 
 def reset() -> None:
-    """The shared recorder as it was at the start: off, empty, with the default capacity."""
+    """Reset the shared recorder: off, empty, with the default capacity."""
     shared.disable()
     shared.memory = ""
     shared.reset(CAPACITY)

@@ -1,4 +1,4 @@
-"""What was recorded since the last reset: a ring of spans, counted and without a lock on the way in."""
+"""The spans recorded since the last reset, in a ring buffer without a lock, with lanes and devices."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Session", "ThreadLane"]
 #: than setting it, so it is left to when the profile is read, as far as a driver can hold the events.
 _PENDING, _AT_ONCE = 8192, 32
 
-#: Lanes up to which every thread has one of its own.
+#: Number of lanes up to which every thread has its own.
 _DISTINCT = 64
 
 
 class ThreadLane:
-    """A row of the time line: one thread, or one task of the thread in lane ``thread``; ``users`` of them in turn."""
+    """A row of the timeline: a thread, or a task of the thread in lane ``thread``; ``users`` counts them."""
 
     __slots__ = ("name", "thread", "users")
 
@@ -36,16 +36,16 @@ class ThreadLane:
 
 
 class _Token:
-    """Something whose end is noticed."""
+    """An object whose deletion is noticed."""
 
     __slots__ = ("__weakref__",)
 
 
 class Session:
-    """The ring, its counts, its lanes, and the devices that were seen.
+    """The ring buffer of spans, counts, lanes and devices.
 
-    Spans (of :mod:`hpfracc.profiling.spans`, which stands above) are appended to a deque and counted by
-    ``itertools.count``, each one C call that no other thread can split.
+    Spans (of :mod:`hpfracc.profiling.spans`) are appended to a deque and counted by ``itertools.count``, each a single
+    C call and so atomic.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -58,7 +58,7 @@ class Session:
         self._lock = threading.Lock()
         self.local = threading.local()
         self.lanes: list[ThreadLane] = []
-        #: Lanes whose thread or task has ended, by the thread of the task (None for threads).
+        #: Lanes whose thread or task has ended, by the task's thread (None for threads).
         self._free: dict[int | None, deque[int]] = {}
         self._tasks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._devices: dict[str, tuple[DeviceClock, str, Timeline | None]] = {}
@@ -71,13 +71,13 @@ class Session:
     def new_lane(self, name: str) -> int:
         """A lane for the current thread, until it ends."""
         self.local.lane = lane = self._take(name, None)
-        # Dies with the thread, whose lane is then free.
+        # Deleted with the thread, whose lane is then free.
         self.local.token = token = _Token()
         weakref.finalize(token, self._free.setdefault(None, deque()).append, lane).atexit = False
         return lane
 
     def task_lane(self, thread: int, loop: Any) -> int:
-        """The lane of the task that runs in ``loop`` now, until it ends; that of the thread outside of tasks."""
+        """The lane of the current task of ``loop``; the thread's own lane outside of tasks."""
         import asyncio
 
         task = asyncio.current_task(loop)
@@ -90,7 +90,7 @@ class Session:
         return lane
 
     def _take(self, name: str, thread: int | None) -> int:
-        """A lane that nobody uses any more, or a new one; threads keep one of their own until there are many."""
+        """A free lane or a new one; threads get a new one until there are many."""
         with self._lock:
             free = self._free.get(thread)
             if not free or (thread is None and len(self.lanes) < _DISTINCT):
@@ -101,13 +101,13 @@ class Session:
         return lane
 
     def counts(self) -> tuple[int, int]:
-        """How many spans were begun, and how many ended; asking takes a number, which is taken off again."""
+        """Numbers of spans started and ended. Reading a counter advances it, which is corrected for."""
         with self._lock:
             self._looks += 1
             return self.issue() - self._looks, self.count_end() - self._looks
 
     def snapshot(self) -> tuple[list[Any], int, int]:
-        """The spans that are kept, how many were dropped, and how many are open."""
+        """The kept spans, and the numbers of dropped and open ones."""
         begun, ended = self.counts()
         while True:
             try:
@@ -118,12 +118,12 @@ class Session:
         return kept, max(0, ended - len(kept)), max(0, begun - ended)
 
     def device_time(self, device: str) -> DeviceTime:
-        """The part of a span that ``device`` does; its time line is made at its first use."""
+        """A new device part of a span on ``device``."""
         known = self._devices.get(device)
         if known is None:
             libraries = len(all_clocks())
             found = None if self._unknown.get(device) == libraries else find_clock(device)
-            if found is None:  # asked again once another library is imported
+            if found is None:  # looked up once more when another library is imported
                 self._unknown[device] = libraries
                 return DeviceTime(device, None, None)
             clock, full = found
@@ -156,7 +156,7 @@ class Session:
                 return
 
     def settle(self) -> None:
-        """Read every mark; waits for the devices that have something left to do."""
+        """Read every mark; waits for devices that are still working."""
         waiting = list(self.pending)
         for timeline in self.timelines.values() if waiting else ():
             timeline.clock.synchronize(timeline.device)
@@ -165,7 +165,7 @@ class Session:
         self.pending.extend(part for part in waiting if not part.settle())
 
     def forget_devices(self) -> None:
-        """Leave all marks unread."""
+        """Discard all marks unread."""
         for part in self.pending:
             part.forget()
         self.pending.clear()

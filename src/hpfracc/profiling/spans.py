@@ -1,4 +1,4 @@
-"""A span: what has a name, a beginning and an end. Context manager and decorator in one slotted class."""
+"""Spans: named intervals of time, as context managers and decorators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hpfracc.profiling.session import Session
 
 __all__ = ["KINDS", "NULL_SPAN", "Keeper", "Memory", "NullSpan", "Span", "Told"]
 
-#: What a span can be: a user's own, or one of the engine's.
+#: Kinds of spans: ``"span"`` for a user's own, the others are the engine's.
 KINDS = ("span", "call", "kernel", "decide", "import", "transfer", "compile", "fallback", "batch", "usage")
 
 #: Characters of an error's message that are kept.
@@ -29,12 +29,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _now = time.perf_counter_ns
 
 
-#: What is read around spans: nothing, the allocator of a span's device, or the host's memory for the others as well.
+#: Which memory is read around spans: none, that of a span's device, or the host's as well for the others.
 Memory = Literal["", "device", "all"]
 
 
 class Keeper(Protocol):
-    """What a span needs of the recorder that it belongs to."""
+    """What a span needs of its recorder."""
 
     on: bool
     memory: Memory
@@ -47,9 +47,9 @@ class Keeper(Protocol):
 
 
 class Told:
-    """A decision that a call carries: ``key`` is equal for calls decided alike, ``tell()`` gives plain values.
+    """The decision of a call. ``key`` is equal for equal decisions, and ``tell()`` returns it as plain values.
 
-    Told when a profile is read, and then once for each key: most decisions are never looked at.
+    ``tell`` is called only when a profile is read, once per key.
     """
 
     __slots__ = ("key", "tell")
@@ -76,28 +76,28 @@ _ELSEWHERE = cast(Session, object())
 
 
 class Span:
-    """One stretch of work; made by :meth:`hpfracc.profiling.Profiler.profile`.
+    """A named interval; made by :meth:`hpfracc.profiling.Profiler.profile`.
 
     Attributes
     ----------
     name, kind : str
-        What it is called, and what it is: ``"span"`` for a user's own, else one of the engine's kinds.
+        Its name, and its kind: ``"span"`` for a user's own, else one of the engine's.
     id, parent : int
         Its number, and that of the span around it (0 for none).
     start, end : int
         Nanoseconds of ``time.perf_counter_ns``; ``end`` is 0 while it is open.
     device : DeviceTime or None
-        What a device did for it; None where none was named.
+        The device's part; None without a device.
     memory : tuple or None
-        Which counter was read, its bytes before and after, and its peak where that is known.
+        Name of the counter, its bytes before and after, and its peak where known.
     size : int or None
-        Bytes that it moved.
+        Bytes moved.
     decision : Told or None
-        What the engine decided, if it is a call of the engine.
+        The engine's decision, for a call of the engine.
     error : str or None
-        What was raised in it, and raised on.
+        The exception that left it.
     metadata : dict
-        What the user said of it.
+        The user's own data.
     lane : int
         The thread or task in which it ran.
     """
@@ -143,7 +143,7 @@ class Span:
         self.device: DeviceTime | None = None if device is None else recorder.device_time(device)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What it tells; the recorder it belongs to stays in this process."""
+        """Its data, without the recorder, which belongs to this process."""
         state = {name: getattr(self, name) for name in self.__slots__ if not name.startswith("_")}
         if self.decision is not None:
             state["decision"] = Told(repr(self.decision.key), _KnownDecision(self.decision.tell()))
@@ -210,10 +210,10 @@ class Span:
         return self
 
     def synchronize(self, value: Any = None) -> Any:
-        """Wait for ``value`` (or for all work of the span's device) inside the span, and hand it on.
+        """Wait for ``value`` (or for all work of the span's device) inside the span, and return it.
 
-        The device's own time then ends where its work does; for a library without marks, as JAX, the span's duration
-        becomes the whole truth rather than the time it took to ask.
+        The device's time then ends with its work. For a library without marks, such as JAX, the span's duration then
+        includes the work, not only the time to enqueue it.
         """
         if self.device is not None:
             self.device.wait(value)
@@ -243,7 +243,7 @@ class Span:
         if kept != where:  # tracing began or ended within: the two readings cannot be compared
             self.memory = None
             return
-        # A new record of the counter was set within this span, or the span's own peak is not known.
+        # The span's own peak is known only if the counter reached a new high-water mark within it.
         known = peak if peak is not None and peak_before is not None and peak > peak_before else None
         self.memory = (where, before, now, known)
 
@@ -259,7 +259,7 @@ class Span:
 
 
 class NullSpan:
-    """What is handed out while profiling is off: one object for all, which does nothing."""
+    """The span while profiling is off: a single object that does nothing."""
 
     __slots__ = ()
 
@@ -276,11 +276,11 @@ class NullSpan:
         return function
 
     def annotate(self, **metadata: Any) -> NullSpan:
-        """Nothing is kept."""
+        """Do nothing."""
         return self
 
     def synchronize(self, value: Any = None) -> Any:
-        """Nothing is waited for; the value is handed on."""
+        """Return ``value`` without waiting."""
         return value
 
     def __repr__(self) -> str:
@@ -293,7 +293,7 @@ NULL_SPAN = NullSpan()
 def decorate(
     recorder: Keeper, function: Function, name: str, device: str | None, metadata: dict[str, Any] | None
 ) -> Function:
-    """A function of which every call is a span while ``recorder`` is on."""
+    """Wrap a function so that every call is a span while ``recorder`` is on."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidInputError(
             f"{name!r} is a generator, which is suspended and resumed by whoever uses it; put a span into its body, or "
@@ -323,6 +323,6 @@ def decorate(
 def _describe(kind: type[BaseException], error: BaseException | None) -> str:
     try:
         text = str(error)
-    except Exception:  # an error that cannot even say what it is must not hide itself behind another
+    except Exception:  # str() of the error failed
         text = ""
     return f"{kind.__name__}: {text}"[:_MOST_TEXT] if text else kind.__name__

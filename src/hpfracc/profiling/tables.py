@@ -1,4 +1,4 @@
-"""What ``print_summary`` and its like show in a terminal."""
+"""Tables of summaries and bottlenecks for a terminal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 __all__ = ["bottleneck_table", "show", "summary_table"]
 
-#: Names shown by default, and columns of what goes into a file or a pipe.
+#: Rows shown by default, and the width of output to a file or a pipe.
 _MOST_ROWS = 30
 _WIDTH_ELSEWHERE = 120
 
 
 def show(renderable: RenderableType) -> None:
-    """Print it to the terminal; wide where there is none."""
+    """Print to the terminal, or with a fixed width to a file or a pipe."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -30,7 +30,7 @@ def show(renderable: RenderableType) -> None:
 
 
 def summary_table(document: Document, rows: int = _MOST_ROWS) -> RenderableType:
-    """The names with most time of their own, and where the time went in all."""
+    """The names with the most time of their own, and a breakdown of the whole run."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
@@ -80,7 +80,7 @@ def _whole(document: Document) -> str:
 
 
 def bottleneck_table(document: Document, top: int) -> RenderableType:
-    """The names with most time of their own, with advice; then what concerns the whole run."""
+    """The names with the most time of their own, with advice; then advice on the whole run."""
     from rich import box
     from rich.console import Group
     from rich.table import Table

@@ -54,7 +54,9 @@ def test_new_shapes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20_000):
         account.buy("family", number, 1.0)
         account.credit(number, 1.0)
-    assert len(list(account.quotes())) == rent_or_buy._MOST_QUOTES and len(account._bought) == rent_or_buy._MOST_BOUGHT
+    assert (
+        len(account._quotes["family"]) == rent_or_buy._MOST_QUOTES and len(account._bought) == rent_or_buy._MOST_BOUGHT
+    )
     assert account.is_bought(19_999) and not account.is_bought(0)
     assert len(account._savings) == rent_or_buy._MOST_SAVINGS
     assert (account.saved(19_999), account.saved(0)) == (1.0, 0.0)

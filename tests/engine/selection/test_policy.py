@@ -184,22 +184,6 @@ def test_nothing_to_choose_from() -> None:
         chooser.costs.observe("key", BUCKET, 1.0, math.nan)
 
 
-def test_what_is_known_can_be_kept_and_loaded() -> None:
-    """Facts go out and come back: the estimates are the same."""
-    costs = CostModel()
-    costs.add_knot("key", 100.0, 1e-3)
-    costs.add_knot("key", 10_000.0, 2e-2)
-    for _ in range(5):
-        costs.observe("key", BUCKET, 1000.0, 3e-3)
-    costs.compiling.buy("key", "code", 0.25, 1000.0)
-    again = CostModel()
-    again.load(costs.facts())
-    assert again.estimate("key", BUCKET, 1000.0).seconds == pytest.approx(
-        costs.estimate("key", BUCKET, 1000.0).seconds, rel=1e-9
-    )
-    assert again.compiling.price("key", "code") == pytest.approx(0.25)
-
-
 def test_eight_threads_observe_at_once() -> None:
     """No sample is lost before the ring is full, and nothing breaks."""
     chooser, options = known(("a", 1.0e-3), ("b", 2.0e-3))

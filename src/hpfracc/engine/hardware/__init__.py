@@ -1,7 +1,7 @@
-"""What this machine has: processor, memory, GPUs, versions, and a fingerprint for each way of computing.
+"""The machine: processor, memory, GPUs, library versions, and a fingerprint for each arm.
 
-No array library is imported to find out, and nothing here raises because a machine lacks something. The names below
-are loaded when they are first touched (PEP 562), so that importing this package costs next to nothing.
+No array library is imported for this, and nothing here raises because a machine lacks something. The names below are
+loaded on first access (PEP 562), so that importing this package is cheap.
 """
 
 from __future__ import annotations

@@ -16,14 +16,14 @@ __all__ = ["CPU", "read_cpu"]
 
 @dataclass(frozen=True, slots=True)
 class CPU:
-    """A processor as this process sees it.
+    """A processor, as this process sees it.
 
     Attributes
     ----------
     model : str
-        The maker's name for it.
+        The vendor's name.
     family : str
-        Maker, family and model numbers: virtual machines often hide the name but not these.
+        Vendor, family and model numbers: virtual machines often hide the name but not these.
     architecture : str
         Instruction set, such as ``"x86_64"``.
     logical : int
@@ -33,10 +33,10 @@ class CPU:
     affinity : tuple of int
         Hardware threads this process may run on.
     allotment : str
-        What the affinity gives, whichever numbers it names: threads, cores, packages and kinds of core. Two processes
-        on two cores each are alike; two threads of one core are not.
+        Numbers of threads, cores, packages and kinds of core in the affinity. Equal for two processes with two cores
+        each, but not for two threads of one core.
     quota : float or None
-        Processors' worth of time that the tightest control group grants; None without a limit.
+        CPU time limit of the tightest control group, in processors; None without a limit.
     """
 
     model: str
@@ -54,7 +54,7 @@ class CPU:
 
 
 def read_cpu(root: Path = Path("/"), affinity: tuple[int, ...] | None = None) -> CPU:
-    """Look at the processor now; ``root`` and ``affinity`` are for machines made up by tests."""
+    """Read the processor's description; ``root`` and ``affinity`` are for tests."""
     logical = os.cpu_count() or 1
     if affinity is None:
         affinity = _affinity(logical)
@@ -82,7 +82,7 @@ def _affinity(logical: int) -> tuple[int, ...]:
 
 
 def _cpuinfo(text: str) -> dict[str, str]:
-    """The first processor's entries, with those that stand after the last one on some boards."""
+    """The entries of the first processor, and those that some boards list after the last one."""
     facts: dict[str, str] = {}
     for line in text.splitlines():
         name, found, value = line.partition(":")
@@ -106,7 +106,7 @@ def _model_elsewhere() -> str:
 
 
 def _core(root: Path, number: int) -> tuple[str, str] | None:
-    """(package, core) of a hardware thread, or None where the system does not say."""
+    """(package, core) of a hardware thread, or None where unknown."""
     topology = root / f"sys/devices/system/cpu/cpu{number}/topology"
     core = read_text(topology / "core_id")
     return None if core is None else (read_text(topology / "physical_package_id") or "0", core)
@@ -124,7 +124,7 @@ def _allotment(root: Path, affinity: tuple[int, ...]) -> str:
 
 
 def _kind(root: Path, number: int) -> str:
-    """Which kind of core a hardware thread belongs to, on processors that have several."""
+    """The kind of core of a hardware thread, on processors with several kinds."""
     return read_text(root / f"sys/devices/system/cpu/cpu{number}/cpu_capacity") or "only"
 
 

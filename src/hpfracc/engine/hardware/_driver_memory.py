@@ -1,4 +1,4 @@
-"""Memory of a GPU as its driver counts it, over all processes, before any array library is loaded."""
+"""GPU memory as the driver counts it, over all processes, without an array library."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ __all__ = ["DriverMemory", "driver_free_bytes", "driver_memory"]
 
 @dataclass(frozen=True, slots=True)
 class DriverMemory:
-    """A GPU's memory in bytes, and what each process holds of it.
+    """A GPU's memory in bytes, in total and by process.
 
     Attributes
     ----------
     total, free, used : int
-        As the driver says.
+        As the driver reports.
     processes : tuple of (int, int or None)
-        Number of each process on the GPU and its bytes, None where the driver does not tell; in a container the
-        numbers may be those of the machine around it.
+        Process ids and bytes (None where unknown). In a container the ids may be those of the host.
     """
 
     total: int
@@ -32,7 +31,7 @@ class DriverMemory:
 
     @property
     def others(self) -> int | None:
-        """Bytes of other processes, as far as the driver tells; None if it tells of none."""
+        """Known bytes of other processes; None if the driver reports none."""
         known = [size for process, size in self.processes if size is not None and process != os.getpid()]
         return sum(known) if known or not self.processes else None
 
@@ -42,7 +41,7 @@ class DriverMemory:
 
 
 def driver_memory(device: str) -> DriverMemory | None:
-    """What the driver says of a GPU such as ``"cuda:0"``; None without nvidia-ml-py, a driver, or such a GPU."""
+    """The memory of a GPU such as ``"cuda:0"``; None without nvidia-ml-py, a driver, or such a GPU."""
     gpu = machine().gpu(device)
     if gpu is None or not gpu.uuid:
         return None
@@ -56,12 +55,12 @@ def driver_memory(device: str) -> DriverMemory | None:
             running = []
         processes = tuple((int(each.pid), _size(each.usedGpuMemory)) for each in running)
         return DriverMemory(int(memory.total), int(memory.free), int(memory.used), processes)
-    except Exception:  # a driver fails in its own ways, and not knowing is an answer
+    except Exception:  # a driver may raise anything; the memory is then unknown
         return None
 
 
 def _size(value: Any) -> int | None:
-    """A size, or None for the ways in which the driver says that it does not know."""
+    """A size, or None for the driver's markers of an unknown one."""
     return int(value) if isinstance(value, int) and 0 <= value < 1 << 60 else None
 
 
@@ -73,5 +72,5 @@ def driver_free_bytes(device: str) -> int | None:
     try:
         nvml = start_nvml()
         return int(nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)).free)
-    except Exception:  # a driver fails in its own ways, and not knowing is an answer
+    except Exception:  # a driver may raise anything; the memory is then unknown
         return None

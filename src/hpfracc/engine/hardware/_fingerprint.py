@@ -1,4 +1,4 @@
-"""A short name for all that the speed of one arm depends on, so that what was measured elsewhere never counts."""
+"""Fingerprints: hashes of everything that the speed of an arm depends on. Times are valid only where they match."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["fingerprint", "source_hash"]
 def fingerprint(
     backend: str, device: str, version: str, threads: int, source_hash: str, on: Machine | None = None
 ) -> str:
-    """Sixteen hexadecimal digits that change when an arm must be measured anew, and only then.
+    """Sixteen hexadecimal digits that change if and only if an arm must be measured anew.
 
-    Upgrading one library voids that library's arms alone; a new driver those on the GPU alone.
+    Upgrading a library invalidates only its own arms; a new driver only those on the GPU.
 
     Parameters
     ----------
@@ -30,11 +30,11 @@ def fingerprint(
     version : str
         Version of the backend's library.
     threads : int
-        Threads the arm works with.
+        Number of threads of the arm.
     source_hash : str
         Hash of the kernel's source; see :func:`source_hash`.
     on : Machine, optional
-        The machine, this one if none is given.
+        The machine; by default this one.
     """
     where = on or machine()
     hardware = _processor(where) if device == "cpu" else _gpu(where, device)
@@ -47,8 +47,8 @@ def source_hash(source: str | bytes | os.PathLike[str] | Callable[..., Any]) -> 
     Parameters
     ----------
     source : path, bytes, str or callable
-        A path object is read; text and bytes stand for themselves; of a function its source is taken, or its compiled
-        code where there is no source to be had, as at a prompt.
+        The file of a path; text or bytes; or the source of a function, or its bytecode where there is no source (at a
+        prompt).
     """
     if isinstance(source, os.PathLike):
         return _digest(Path(source).read_bytes())
@@ -77,13 +77,13 @@ def _gpu(where: Machine, device: str) -> list[Any]:
         return [device, "unknown"]
     names = [other.name for other in where.gpus]
     if len(set(names)) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-        # CUDA then numbers unlike GPUs by speed, which only CUDA knows: the number and all names tell them apart.
+        # CUDA then numbers different models by speed, which only CUDA knows: the number and all names identify one.
         return [device, sorted(names), gpu.driver]
     return [gpu.name, gpu.driver]
 
 
 def _shape_of(code: CodeType) -> list[Any]:
-    """What a function does, without where it stands: file names and line numbers change when it does not."""
+    """The code of a function without file names and line numbers, which change when it does not."""
     constants = [_shape_of(item) if isinstance(item, CodeType) else repr(item) for item in code.co_consts]
     return [code.co_code.hex(), constants, list(code.co_names), list(code.co_varnames)]
 

@@ -1,4 +1,4 @@
-"""GPUs, asked of the driver: through nvidia-ml-py, the driver's files, or ``nvidia-smi``."""
+"""GPUs, as the driver lists them: through nvidia-ml-py, the driver's files, or ``nvidia-smi``."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class GPU:
     Attributes
     ----------
     device : str
-        Its name in this process, ``"cuda:0"`` being the first that ``CUDA_VISIBLE_DEVICES`` lets through. Unlike GPUs
-        may be numbered otherwise by CUDA unless ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
+        Its name in this process; ``"cuda:0"`` is the first that ``CUDA_VISIBLE_DEVICES`` admits. CUDA may number
+        different models in another order unless ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
     name : str
-        The maker's name for it.
+        The vendor's name.
     driver : str
         Version of the driver.
     uuid : str
-        The GPU's own identity.
+        Its unique id.
     bus : str
-        Where it sits.
+        Its PCI bus id.
     memory : int or None
-        Bytes on it; None where the driver's files, which do not say, are all there is.
+        Bytes of memory; None where only the driver's files are available.
     """
 
     device: str
@@ -54,21 +54,21 @@ class GPU:
 
 
 def read_gpus(root: Path = Path("/"), visible: str | None = None) -> tuple[GPU, ...]:
-    """The GPUs this process may use; none on a machine without a driver, whatever else goes wrong.
+    """The GPUs this process may use; none without a driver. Never raises.
 
     Parameters
     ----------
     root : Path
-        Where ``/proc`` and ``/dev`` are looked for.
+        Root of ``/proc`` and ``/dev``.
     visible : str, optional
-        What ``CUDA_VISIBLE_DEVICES`` says; read from the environment if not given.
+        Value of ``CUDA_VISIBLE_DEVICES``; by default from the environment.
     """
     ways: tuple[Callable[[], list[GPU]], ...] = (_from_nvml, lambda: _from_files(root), _from_command)
     gpus: list[GPU] = []
     for way in ways:
         try:
             gpus = way()
-        except Exception:  # a driver half installed fails in its own ways; the next way may do
+        except Exception:  # a broken driver may raise anything; try the next way
             continue
         if gpus:
             break
@@ -81,11 +81,11 @@ _nvml_started_in: int | None = None
 
 
 def start_nvml() -> Any:
-    """The module of nvidia-ml-py, ready for use in this process; raises whatever it raises where it is not."""
+    """The module of nvidia-ml-py, initialised in this process; raises its own errors if that fails."""
     global _nvml_started_in
     if "pynvml" not in sys.modules:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an old package of the same module name warns when imported
+            warnings.simplefilter("ignore")  # an old package of the same name warns when imported
             importlib.import_module("pynvml")
     import pynvml
 
@@ -119,7 +119,7 @@ def _text(value: str | bytes) -> str:
 
 
 def _bus(text: str) -> str:
-    """One spelling of a place: some sources write the domain with eight digits, some with four."""
+    """A normalised bus id: some sources write the domain with eight digits, some with four."""
     domain, _, rest = text.strip().lower().partition(":")
     return f"{domain[-4:]}:{rest}"
 
@@ -134,7 +134,7 @@ def _from_files(root: Path) -> list[GPU]:
         if not _has_node(root, facts.get("Device Minor")):
             continue
         name = facts.get("Model", "Unknown")
-        if name == "Unknown":  # not started yet: the command below starts it
+        if name == "Unknown":  # not initialised yet; nvidia-smi initialises it
             return []
         bus = _bus(facts.get("Bus Location", folder.name))
         driver = version[1] if version else ""
@@ -143,7 +143,7 @@ def _from_files(root: Path) -> list[GPU]:
 
 
 def _has_node(root: Path, minor: str | None) -> bool:
-    """Whether a GPU listed by the driver was given to this container; taken for granted where no node exists yet."""
+    """Whether this container has a GPU listed by the driver; assumed where no device node exists yet."""
     return minor is None or not (root / "dev/nvidiactl").exists() or (root / f"dev/nvidia{minor}").exists()
 
 
@@ -165,7 +165,7 @@ def _from_command() -> list[GPU]:
 
 
 def _visible(gpus: Sequence[GPU], text: str | None) -> list[GPU]:
-    """Those that ``CUDA_VISIBLE_DEVICES`` lets through, in its order: CUDA stops at the first entry it cannot use."""
+    """The GPUs that ``CUDA_VISIBLE_DEVICES`` admits, in its order. CUDA stops at the first invalid entry."""
     if text is None:
         return list(gpus)
     chosen: list[GPU] = []
@@ -185,7 +185,7 @@ def _named(gpus: Sequence[GPU], entry: str) -> GPU | None:
         index = int(number[0])
         return gpus[index] if index < len(gpus) else None
     if entry.startswith("MIG-") and gpus:
-        # A slice of a GPU is faster or slower than another: its identity in its name keeps them apart.
+        # Slices of a GPU differ in speed, so the name includes the id.
         return replace(gpus[0], name=f"NVIDIA slice {entry}", uuid=entry, bus="", memory=None)
     matches = [gpu for gpu in gpus if entry.startswith("GPU-") and gpu.uuid.startswith(entry)]
     return matches[0] if len(matches) == 1 else None

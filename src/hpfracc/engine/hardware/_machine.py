@@ -13,42 +13,42 @@ from hpfracc.engine.hardware._gpu import GPU, read_gpus
 
 __all__ = ["Machine", "library_version", "library_versions", "machine", "reset"]
 
-#: The packages that may bring a module, in the order in which they are looked for, where names differ.
+#: The packages that provide a module, in the order in which they are tried, where names differ.
 _PACKAGES: dict[str, tuple[str, ...]] = {
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"),
     "pynvml": ("nvidia-ml-py",),
 }
-#: What :func:`library_versions` reports.
+#: The libraries of :func:`library_versions`.
 _LIBRARIES = ("numpy", "scipy", "numba", "torch", "jax", "jaxlib", "cupy", "pynvml")
 
 
 def library_version(module: str) -> str | None:
-    """Version of the package that brings ``module``, or None where it is not installed."""
-    from importlib import metadata  # some milliseconds, which importing hpfracc need not pay
+    """Version of the package that provides ``module``, or None if it is not installed."""
+    from importlib import metadata  # takes some milliseconds
 
     for package in _PACKAGES.get(module, (module,)):
         try:
             return metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    # A library put on the path by hand has no metadata, but may be loaded already.
+    # A library without metadata (on the path by hand) may be imported already.
     version = getattr(sys.modules.get(module), "__version__", None)
     return version if isinstance(version, str) else None
 
 
 def library_versions() -> dict[str, str | None]:
-    """Version of every library a backend stands on; None where it is not installed."""
+    """Version of every backend's library; None where not installed."""
     return {module: library_version(module) for module in _LIBRARIES}
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the engine knows of a machine.
+    """A description of a machine.
 
     Attributes
     ----------
     host : str
-        Its name in the network.
+        Its network name.
     system : str
         Operating system and release.
     python : str
@@ -56,7 +56,7 @@ class Machine:
     cpu : CPU
         The processor.
     ram : int or None
-        Bytes of memory in the machine; what this process may use of it is the affair of ``engine.memory``.
+        Bytes of memory of the machine; ``engine.memory`` tells how much this process may use.
     gpus : tuple of GPU
         GPUs that this process may use, in the order of their device numbers.
     libraries : Mapping[str, str or None]
@@ -72,11 +72,11 @@ class Machine:
     libraries: Mapping[str, str | None]
 
     def gpu(self, device: str) -> GPU | None:
-        """The GPU behind a device's name such as ``"cuda:0"``, or None where it is not known."""
+        """The GPU of a device name such as ``"cuda:0"``, or None if unknown."""
         return next((gpu for gpu in self.gpus if gpu.device == device), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Plain data."""
         return {
             "host": self.host,
             "system": self.system,
@@ -92,9 +92,9 @@ _machine: Machine | None = None
 
 
 def machine() -> Machine:
-    """The machine we are on, looked at on the first call and remembered."""
+    """The machine of this process; read on the first call and cached."""
     global _machine
-    if _machine is None:  # two threads at once both look, and see the same
+    if _machine is None:  # a race only reads twice
         host, system = _names()
         _machine = Machine(
             host=host,
@@ -109,7 +109,7 @@ def machine() -> Machine:
 
 
 def reset() -> None:
-    """Look again at the next call."""
+    """Read anew on the next call."""
     global _machine
     _machine = None
 

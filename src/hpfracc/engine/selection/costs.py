@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -11,9 +11,8 @@ from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.curve import Curve, check_seconds, extended, log_seconds, log_work
 from hpfracc.engine.selection.rent_or_buy import RentOrBuy
 from hpfracc.engine.selection.samples import Drift, TimeSamples
-from hpfracc.errors import InvalidInputError
 
-__all__ = ["CostEstimate", "CostModel", "Drift", "Fact", "Option", "Scored"]
+__all__ = ["CostEstimate", "CostModel", "Drift", "Option", "Scored"]
 
 Source = Literal["samples", "knots", "prior", "none"]
 
@@ -64,20 +63,6 @@ class CostEstimate(NamedTuple):
 
 
 _NOTHING = CostEstimate(math.nan, 0.0, math.inf, 0, "none")
-
-
-class Fact(NamedTuple):
-    """One thing the model knows, to be saved and loaded.
-
-    ``kind`` is ``"knot"``, ``"prior"``, ``"sample"`` (then ``place`` is its bucket) or ``"compile"`` (then ``place`` is
-    its compile key, and ``x`` may be None).
-    """
-
-    kind: Literal["knot", "prior", "sample", "compile"]
-    key: Hashable
-    place: Hashable
-    x: float | None
-    seconds: float
 
 
 class _Entry:
@@ -171,38 +156,6 @@ class CostModel(Guarded):
                     entry.cache.clear()
                 entry.cache[place] = known
         return known
-
-    def facts(self) -> Iterator[Fact]:
-        """Everything known now, for :meth:`load`. Samples come oldest first."""
-        with self._lock:
-            found: list[Fact] = []
-            for key, entry in self._entries.items():
-                found += (Fact("knot", key, None, x, seconds) for x, seconds in entry.calibrated.items())
-                found += (Fact("prior", key, None, x, seconds) for x, seconds in entry.prior.items())
-                for bucket, ring in entry.buckets.items():
-                    pairs = zip(ring.works, ring.seconds, strict=True)
-                    found += (Fact("sample", key, bucket, x, seconds) for x, seconds in pairs)
-            found += (Fact("compile", *quote) for quote in self.compiling.quotes())
-        return iter(found)
-
-    def load(self, facts: Iterable[Fact]) -> None:
-        """Learn ``facts``; compile times are then known, but still to be paid."""
-        with self._lock:
-            for kind, key, place, x, seconds in facts:
-                if kind == "compile":
-                    self.compiling.quote(key, place, seconds, x)
-                elif x is None:
-                    raise InvalidInputError(f"a {kind} of {key!r} without its work x; give the work it was measured at")
-                elif kind == "sample":
-                    self.observe(key, place, x, seconds)
-                else:
-                    self.add_knot(key, x, seconds, prior=kind == "prior")
-
-    def clear(self) -> None:
-        """Forget everything, priors included."""
-        with self._lock:
-            self._entries.clear()
-            self.compiling.clear()
 
     def _entry(self, key: Hashable) -> _Entry:
         entry = self._entries.get(key)

@@ -190,14 +190,6 @@ class Chooser(Guarded):
             incumbent.end_trial(option.arm)  # its charge stands
             self._count(incumbent, run * calls, calls)
 
-    def clear(self) -> None:
-        """Forget incumbents, savings and counts; the cost model is left as it is."""
-        with self._lock:
-            self._incumbents.clear()
-            self._account.forget_savings()
-            self._exploration = Exploration()
-            self.ledger.clear()
-
     def _incumbent(self, slot: Hashable, bucket: Hashable) -> Incumbent:
         incumbent = self._incumbents.get((slot, bucket))
         if incumbent is None:

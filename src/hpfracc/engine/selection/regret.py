@@ -190,10 +190,6 @@ class Ledger:
         rows = [found.regret(operation) for operation, found in sorted(sums.items())]
         return RegretReport(rows, whole.regret("all"))
 
-    def clear(self) -> None:
-        """Start from nothing."""
-        self._lines.clear()
-
     def _line(self, slot: Hashable, bucket: Hashable) -> _Line:
         line = self._lines.get((slot, bucket))
         if line is None:

@@ -10,15 +10,14 @@ The engine's plans and the solvers keep one account, :data:`compile_account`.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from fnmatch import fnmatchcase
 from statistics import median
-from typing import NamedTuple
 
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.curve import check_seconds, log_work
 
-__all__ = ["Quote", "RentOrBuy", "compile_account"]
+__all__ = ["RentOrBuy", "compile_account"]
 
 #: The price of a purchase that was never made is the median of this many made at the nearest sizes. The very first one
 #: carries what a library does once (``timings-h200.json``: CuPy 350 ms at the first size, 1 to 8 ms after), so that a
@@ -27,15 +26,6 @@ _NEAREST = 3
 #: Bounds of what is remembered: prices of one family, purchases made, and savings. What is forgotten is weighed as if
 #: it had yet to be bought, or had saved nothing yet.
 _MOST_QUOTES, _MOST_BOUGHT, _MOST_SAVINGS = 1024, 16_384, 4096
-
-
-class Quote(NamedTuple):
-    """A price that was paid: the family and item, the work of the call (or None), and seconds."""
-
-    family: Hashable
-    item: Hashable
-    x: float | None
-    seconds: float
 
 
 class RentOrBuy(Guarded):
@@ -138,21 +128,6 @@ class RentOrBuy(Guarded):
     def pays(self, item: Hashable, price: float, ahead: float = 0.0) -> bool:
         """Whether to buy now: the savings so far, or those known to lie ``ahead``, cover ``price``."""
         return ahead >= price or self._savings.get(item, 0.0) >= price
-
-    def quotes(self) -> Iterator[Quote]:
-        """Every price that was paid, as of now."""
-        with self._lock:
-            found = [
-                Quote(family, item, x, seconds)
-                for family, quotes in self._quotes.items()
-                for item, (x, seconds) in quotes.items()
-            ]
-        return iter(found)
-
-    def forget_savings(self) -> None:
-        """Start all savings from 0; prices and purchases stay."""
-        with self._lock:
-            self._savings.clear()
 
     def clear(self) -> None:
         """Forget everything, priors included."""

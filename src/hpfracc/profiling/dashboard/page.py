@@ -1,4 +1,4 @@
-"""The page: one file that needs nothing else, not even a network."""
+"""The page: a single HTML file that works offline."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def pack(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-#: The page's own code, in the order in which it is put together.
+#: The page's scripts, in order.
 _SCRIPTS = (
     "format.js",
     "model.js",
@@ -77,9 +77,9 @@ def render_page(document: dict[str, Any] | None, title: str = "") -> str:
     Parameters
     ----------
     document : dict or None
-        What :func:`hpfracc.profiling.load_profile` gives. Without one the page waits for a file to be dropped on it.
+        From :func:`hpfracc.profiling.load_profile`. Without one, a file can be dropped on the page.
     title : str
-        Stands above it; by default the command that was run.
+        By default the command that was run.
     """
     name = title or _title(document)
     style = _read("page.css")
@@ -119,6 +119,6 @@ def _digest(text: str) -> str:
 
 
 def _as_data(value: Any) -> str:
-    """JSON that cannot end the element it stands in, whatever names are in it."""
+    """JSON in which no name can close the enclosing HTML element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -123,20 +123,6 @@ def test_only_the_last_32_are_kept(tmp_path):
     assert Wisdom(tmp_path).load() == records[-32:]
 
 
-def test_only_what_counts_here_is_loaded(tmp_path):
-    """By arm, by operation and arm, or by a test; an arm that is not named does not count."""
-    wisdom = Wisdom(tmp_path)
-    here = sample(arm="torch:fft@cpu", fingerprint="new")
-    stale = sample(arm="torch:fft@cpu", fingerprint="old")
-    other = sample(arm="jax:fft@cpu", fingerprint="new")
-    matmul = sample(arm="torch:fft@cpu", fingerprint="special", operation="matmul")
-    wisdom.append([here, stale, other, matmul])
-    assert wisdom.load({"torch:fft@cpu": "new"}) == [here]
-    assert wisdom.load({"torch:fft@cpu": "new", ("matmul", "torch:fft@cpu"): "special"}) == [here, matmul]
-    assert wisdom.load(lambda record: record.fingerprint == "old") == [stale]
-    assert wisdom.load({}) == []
-
-
 def test_a_json_file_as_the_place(tmp_path):
     """The file named is the merged one, its journals lie beside it, and two such files do not mix."""
     first, second = Wisdom(tmp_path / "a.json"), Wisdom(tmp_path / "b.json")

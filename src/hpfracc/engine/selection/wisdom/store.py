@@ -9,7 +9,7 @@ import time
 import warnings
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from hpfracc.engine.selection.wisdom.location import FileKind, WisdomLayout, con
 from hpfracc.engine.selection.wisdom.records import Entry, Record, retain, unite
 from hpfracc.errors import WisdomError
 
-__all__ = ["Validity", "Wisdom", "describe_files", "describe_records", "read_import"]
+__all__ = ["Wisdom", "describe_files", "describe_records", "read_import"]
 
 
 def describe_records(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -102,9 +102,6 @@ def _check(path: Path, content: Content) -> None:
     if content.fault is not None:
         raise WisdomError(f"{path} cannot be imported: {content.fault}; {_REMEDY}")
 
-
-#: Which records are valid here: the fingerprint of each arm, by name or by (operation, name), or a predicate.
-Validity = Mapping[Any, str] | Callable[[Record], bool]
 
 #: Records after which they are written to disk, and how many are kept where that is impossible.
 _GATHERED = 256
@@ -198,25 +195,13 @@ class Wisdom(Guarded):
         if scattered:
             self.merge()
 
-    def load(self, valid: Validity | None = None) -> list[Record]:
-        """The valid records, oldest first.
-
-        Parameters
-        ----------
-        valid : mapping or callable, optional
-            The fingerprint of each arm, by name or by (operation, name): records of other hardware or versions are
-            left out. Or a predicate. All records by default.
-        """
+    def load(self) -> list[Record]:
+        """All records of this version, oldest first."""
         with self._lock:
             entries, snapshot = self._everything()
             if self._layout is not None and snapshot is not None and snapshot.damaged:
                 self._mend(self._layout, entries, snapshot)
-        records = [entry for entry in entries if isinstance(entry, Record)]
-        if valid is None:
-            return records
-        if isinstance(valid, Mapping):
-            return [r for r in records if r.fingerprint == valid.get((r.operation, r.arm), valid.get(r.arm))]
-        return [record for record in records if valid(record)]
+        return [entry for entry in entries if isinstance(entry, Record)]
 
     def export(self, path: str | os.PathLike[str]) -> int:
         """Write all records into one file for :meth:`import_`; returns their number."""
