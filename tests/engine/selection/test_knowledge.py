@@ -129,7 +129,7 @@ def test_a_first_call_far_beyond_its_prediction_counts_as_a_run() -> None:
 def test_a_first_call_that_warms_up_is_no_run() -> None:
     """A second more than predicted may be what is loaded once."""
     grid, signal, order = np.linspace(0.0, 1.0, 4000) ** 2, np.ones(4000), np.array(-0.5)
-    request = make_request(hf.history_sum.primitive, (grid, signal, order), {})
+    request = make_request(hf.history_sum.primitive, (grid, signal, order), {}, backend="numpy")
     knowledge = knowledge_for(get_settings())
     first = decide(request, knowledge)
     knowledge.observe(request, first.option, first.expected + 0.9, first=True, calls=1)
