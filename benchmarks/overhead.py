@@ -1,4 +1,4 @@
-"""What the engine costs: a cached decision, and a whole call against the bare kernel, at 16 points.
+"""Overhead of the engine at 16 points: a cached decision, and a whole call compared with the bare kernel.
 
 Run with ``python benchmarks/overhead.py``.
 """
