@@ -41,6 +41,7 @@ def items_of(name: str, random: np.random.Generator, count: int, size: int) -> t
         "history_sum": (lambda k: (times[: varied(k)], rows(varied(k)), np.array(-0.5)), {}),
         "matmul": (lambda k: (rows(3, varied(k)), rows(varied(k), 2)), {}),
         "mittag_leffler": (lambda k: (-np.abs(rows(varied(k))),), {"alpha": 0.7}),
+        "random": (lambda k: (np.arange(varied(k)), np.arange(4, dtype=np.uint32) + np.uint32(k)), {"n": 6}),
         "reduction": (lambda k: (rows(2, varied(k)),), {"kind": "norm", "axis": -1}),
         "spectral_multiply": (lambda k: (np.ones(size), rows(2, size)), {"axes": 1}),
         "stencil_relax": (
