@@ -11,9 +11,27 @@ from __future__ import annotations
 from hpfracc.solvers.sde.noise import (
     Brownian,
     FractionalBrownian,
+    FractionalOU,
     GaussianNoise,
     HurstEstimate,
+    InverseSubordinator,
+    LevyNoise,
     Noise,
+    StableLevy,
+    Subordinated,
+    TemperedStable,
 )
 
-__all__ = ["Brownian", "FractionalBrownian", "GaussianNoise", "HurstEstimate", "Noise"]
+__all__ = [
+    "Brownian",
+    "FractionalBrownian",
+    "FractionalOU",
+    "GaussianNoise",
+    "HurstEstimate",
+    "InverseSubordinator",
+    "LevyNoise",
+    "Noise",
+    "StableLevy",
+    "Subordinated",
+    "TemperedStable",
+]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["covariance_errors"]
+__all__ = ["covariance_errors", "mean_error"]
 
 
 def covariance_errors(paths: np.ndarray, expected: np.ndarray, pairs: Sequence[tuple[int, int]]) -> np.ndarray:
@@ -16,3 +16,8 @@ def covariance_errors(paths: np.ndarray, expected: np.ndarray, pairs: Sequence[t
     wanted = np.array([expected[i, j] for i, j in pairs])
     spread = np.array([expected[i, i] * expected[j, j] + expected[i, j] ** 2 for i, j in pairs])
     return np.asarray((found - wanted) / np.sqrt(spread / count))
+
+
+def mean_error(values: np.ndarray, expected: float) -> float:
+    """By how many standard errors the mean of independent values is off."""
+    return float((values.mean() - expected) / (values.std() / np.sqrt(values.size)))

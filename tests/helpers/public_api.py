@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 import importlib
 import inspect
 from collections.abc import Iterator
@@ -85,13 +86,21 @@ def returned_objects() -> dict[str, Any]:
 
 def describe(value: Any) -> dict[str, Any]:
     """The signature of ``value``, if it has one, and the members that are called or read by users."""
-    told: dict[str, Any] = {"signature": spell(value) if callable(value) else None}
+    # The signatures that Python itself gives exceptions and enumerations differ between its versions.
+    told: dict[str, Any] = {"signature": spell(value) if callable(value) and not _made_by_python(value) else None}
     if inspect.ismodule(value) or inspect.isfunction(value) or isinstance(value, dict | list | tuple | str | float):
         return told
     owner = value if inspect.isclass(value) else type(value)
     if (owner.__module__ or "").startswith("hpfracc"):
         told["members"] = {name: spell_member(value, name) for name in members(value)}
     return told
+
+
+def _made_by_python(value: Any) -> bool:
+    """Whether ``value`` is an enumeration, or an exception without an ``__init__`` of ours."""
+    if not inspect.isclass(value) or not issubclass(value, BaseException | enum.Enum):
+        return False
+    return not any("__init__" in vars(base) for base in value.__mro__ if base.__module__.startswith("hpfracc"))
 
 
 def members(value: Any) -> list[str]:

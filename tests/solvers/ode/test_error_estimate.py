@@ -96,3 +96,32 @@ def test_the_estimate_is_an_option():
     assert asked.error_estimate > 0.0
     never = hf.solve_fode(fun, (0.0, 1.0), [1.0], 0.6, method="pece", step=0.01, estimate=False)
     assert np.isnan(never.error_estimate)
+
+
+@pytest.mark.parametrize("method", ["l1", "l2_1sigma", "mittag_leffler"])
+def test_methods_without_an_estimate_say_so(method: str):
+    """With a given step; without one the step is searched, and the distance of two solutions is the estimate."""
+    result, _ = relaxation(0.7, method)
+    assert np.isnan(result.error_estimate)
+    assert "estimates no error" in result.message
+    searched = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.7, method=method, rtol=1e-3, atol=1e-4)
+    assert searched.error_estimate < 1e-3
+    assert "estimates no error" not in searched.message
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_jump_within_a_step_is_told(compiled: bool):
+    """A relaxation oscillator (van der Pol, mu = 1000) that skips its jump: the defect of that step is small."""
+    if compiled:
+        pytest.importorskip("numba")
+
+    def fun(t: float, y: Any) -> Any:
+        return np.array([y[1], 1000.0 * (1.0 - y[0] ** 2) * y[1] - y[0]])
+
+    step = 1110.0 / 278
+    options: dict[str, Any] = {"method": "implicit_rectangle", "step": step, "compile": compiled}
+    result = hf.solve_fode(fun, (0.0, 272 * step), [2.0, 0.0], 0.95, **options)
+    assert result.success
+    assert "Component 0 crosses more than half of its range within the step to t = 1082.05" in result.message
+    before = hf.solve_fode(fun, (0.0, 250 * step), [2.0, 0.0], 0.95, **options)
+    assert "crosses" not in before.message

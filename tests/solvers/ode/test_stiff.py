@@ -48,6 +48,25 @@ def test_robertson_compiled():
     np.testing.assert_allclose(other.y, one.y, rtol=1e-7, atol=1e-12)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_newton_leaves_does_not_add_up(compiled: bool):
+    """An exact Jacobian at every step and one that is kept give the same solution to 1e-12 after many short steps."""
+    if compiled:
+        pytest.importorskip("numba")
+
+    def fun(t: float, y: Any) -> Any:
+        return np.array([1.0 - 4.0 * y[0] + y[0] ** 2 * y[1], 3.0 * y[0] - y[0] ** 2 * y[1]])
+
+    steps = 40_000 if compiled else 4_000
+    options: dict[str, Any] = {"method": "implicit_trapezoid", "step": 0.1 / steps, "estimate": False}
+    loose, tight = (
+        hf.solve_fode(fun, (0.0, 0.1), [1.2, 2.8], 0.8, rtol=rtol, atol=rtol, compile=compiled, **options)
+        for rtol in (1e-6, 1e-12)
+    )
+    np.testing.assert_allclose(loose.y, tight.y, rtol=1e-12)
+    assert loose.stats["newton_iterations"] < 1.5 * steps  # guesses are extrapolated
+
+
 def test_auto_looks_ahead_of_the_first_step():
     """Stiffness that begins with the first step is seen before it is taken."""
     result = hf.solve_fode(robertson, (0.0, 1.0), [1.0, 0.0, 0.0], 0.9, step=0.05)

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from hpfracc import _optional
+from hpfracc._config import check_backend, current_backend, get_settings
 from hpfracc._environment import BACKENDS
 from hpfracc._optional import EXTRAS, ImportDelayedError, count_loaded, is_installed
 from hpfracc._shielded import ShieldedCall
+from hpfracc._xp import namespace
 from hpfracc.engine import hardware
 from hpfracc.engine.backends.base import Adapter, Arm, Kernel, KernelSpec
 from hpfracc.engine.locks import Guarded
@@ -26,14 +28,17 @@ from hpfracc.profiling.clocks import DeviceClock
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = [
+    "BackendManager",
     "BackendType",
     "adapter",
     "arms",
     "describe_failure",
     "device_clocks",
     "fingerprint",
+    "get_backend",
     "import_cost",
     "kernel",
+    "load_kernels",
     "mark_broken",
     "register_kernel",
     "reset",
@@ -256,7 +261,7 @@ def kernel(operation: str, backend: str, algorithm: str) -> Kernel:
     else:
         try:
             _import_library(backend)
-            module = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
+            found = load_kernels(operation, backend)
             if backend in _forked:
                 adapter(backend).begin_in_child()
         except ImportError:
@@ -265,8 +270,23 @@ def kernel(operation: str, backend: str, algorithm: str) -> Kernel:
             passing = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING)
             kind = ImportDelayedError if passing else ImportError
             raise kind(f"{backend}: {describe_failure(error)}", name=backend) from error
-        loaded = module.KERNELS[algorithm]
+        loaded = found[algorithm]
     return _registry.kernels.setdefault(key, loaded)
+
+
+def load_kernels(operation: str, backend: str) -> dict[str, Kernel]:
+    """Kernels from the backend's own file, or made from the generic one for its library."""
+    if _kernel_file(operation, backend).exists():
+        module = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
+        own: dict[str, Kernel] = module.KERNELS
+        return own
+    module = _optional.import_shielded(f"hpfracc.engine.backends.generic.{operation}")
+    made: dict[str, Kernel] = module.make_kernels(namespace(backend))
+    return made
+
+
+def _kernel_file(operation: str, backend: str) -> Path:
+    return Path(__file__).parent / backend / "kernels" / f"{operation}.py"
 
 
 #: Errors of the system that the next attempt may not meet.
@@ -320,11 +340,12 @@ def source_hash(operation: str, backend: str, algorithm: str) -> str:
     return known
 
 
-def _source(operation: str, backend: str, algorithm: str) -> Path | Callable[..., Any]:
+def _source(operation: str, backend: str, algorithm: str) -> bytes | Callable[..., Any]:
     own = _registry.own.get(operation, {}).get(backend, {}).get(algorithm)
     if own is not None:
         return own[1].run
-    return Path(__file__).parent / backend / "kernels" / f"{operation}.py"
+    files = (_kernel_file(operation, backend), Path(__file__).parent / "generic" / f"{operation}.py")
+    return b"".join(file.read_bytes() for file in files if file.exists())
 
 
 def fingerprint(operation: str, arm: Arm) -> str:
@@ -364,3 +385,31 @@ def reset() -> None:
         _registry.delayed.clear()
         _registry.arms.clear()
         _registry.kernels.clear()
+
+
+class BackendManager:
+    """The backends and GPUs of this machine, as the engine sees them."""
+
+    @property
+    def available_backends(self) -> list[BackendType]:
+        """The backends that can be used: installed, importable, not disabled."""
+        disabled = get_settings().disabled
+        return [BackendType(n) for n in BACKENDS if n not in disabled and unavailable(n) is None]
+
+    @property
+    def gpu_count(self) -> int:
+        """How many GPUs this process may use."""
+        return len(hardware.machine().gpus)
+
+    def has_gpu(self) -> bool:
+        """Whether there is a GPU that this process may use."""
+        return self.gpu_count > 0
+
+    def is_available(self, backend: str | BackendType) -> bool:
+        """Whether one backend can be used."""
+        return BackendType(check_backend(backend)) in self.available_backends
+
+
+def get_backend() -> BackendType:
+    """The backend in force here: of ``use_backend``, else ``HPFRACC_FORCE_*``, else ``AUTO``."""
+    return BackendType(current_backend() or get_settings().force or "auto")

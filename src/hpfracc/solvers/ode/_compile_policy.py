@@ -12,7 +12,16 @@ from hpfracc._config import get_settings
 from hpfracc._optional import is_installed
 from hpfracc.engine.locks import Guarded
 
-__all__ = ["Price", "compile_price", "kernel_price", "note_compilation", "note_kernel", "rent_kernel", "reset"]
+__all__ = [
+    "Price",
+    "compile_price",
+    "kernel_pays",
+    "kernel_price",
+    "note_compilation",
+    "note_kernel",
+    "rent_kernel",
+    "reset",
+]
 
 #: Seconds before anything was measured here (two cores shared with others, Numba 0.68): Numba's import, its first
 #: compilation with all that it loads then, a later one, a kernel from its cache, and one that is not there yet.
@@ -72,7 +81,8 @@ class Price:
 
     def pays(self, left: float) -> bool:
         """Whether to buy now, with so many seconds of rent left in this solve as far as is known."""
-        return left >= self.seconds or self.paid() >= self.seconds
+        # Last whether there is Numba: to look for it takes as long as tens of steps.
+        return (left >= self.seconds or self.paid() >= self.seconds) and is_installed("numba")
 
     def paid(self) -> float:
         """Seconds of rent in this process."""
@@ -85,29 +95,37 @@ class Price:
 
 
 def compile_price(function: Callable[..., Any]) -> Price | None:
-    """Of compiling ``function``; None where there is no Numba, or where nothing is compiled unasked.
+    """Of compiling ``function``; None where nothing is compiled unasked.
 
     Whether compiling pays is told by clocks, and compiled steps differ from others in their last digits: so a
     deterministic run compiles only what it is told to.
     """
-    if not is_installed("numba") or get_settings().deterministic:
+    if get_settings().deterministic:
         return None
     seen = list(_accounts.compilations)
     compiling = _FIRST if not seen else _LATER if len(seen) == 1 else min(seen[1:])
     return Price(compiling + _library(), function)
 
 
-def kernel_price(kind: str, dtype: Any, *, asked: bool = False) -> float | None:
+def kernel_price(kind: str, dtype: Any) -> float | None:
     """Seconds until the compiled stepping of that kind could be used with a function that stays in Python.
 
-    None as for :func:`compile_price`; what was ``asked`` for has a price in a deterministic run too.
+    None where there is no Numba, or where nothing is compiled unasked.
     """
-    if not is_installed("numba") or (get_settings().deterministic and not asked):
+    if get_settings().deterministic or not is_installed("numba"):
         return None
     if (kind, dtype) in _accounts.kernels:
         return 0.0
     cold = _COLD_ADAPTIVE if kind == "adaptive" else _COLD
     return _library() + (_KERNEL if _is_cached(kind) else cold)
+
+
+def kernel_pays(kind: str, dtype: Any, seconds: float) -> bool:
+    """Whether compiled stepping that saves so many seconds pays; looks for Numba only where it might."""
+    if seconds <= _KERNEL and (kind, dtype) not in _accounts.kernels:
+        return False
+    price = kernel_price(kind, dtype)
+    return price is not None and seconds > price
 
 
 def rent_kernel(kind: str, dtype: Any, seconds: float) -> float:

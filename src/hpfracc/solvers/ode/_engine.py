@@ -14,10 +14,11 @@ from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode._compilation import compile_problem
 from hpfracc.solvers.ode._evaluation import RightHandSide
 from hpfracc.solvers.ode._history import History
-from hpfracc.solvers.ode._newton import Newton, make_newton
+from hpfracc.solvers.ode._newton import Newton, make_newton, step_part
 from hpfracc.solvers.ode._options import Options
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
 from hpfracc.solvers.ode._stepping import NumpyStepper
+from hpfracc.solvers.ode._uniform import row_orders
 
 if TYPE_CHECKING:
     from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
@@ -77,7 +78,10 @@ class Engine:
         self.compile_seconds = 0.0
         problem = tableau.problem
         implicit = scheme.kind == "implicit"
-        self.newton: Newton | None = make_newton(problem, options, fun) if implicit else None
+        self.newton: Newton | None = None
+        if implicit:
+            part = step_part(tableau.grid.steps, float(row_orders(problem).max()))
+            self.newton = make_newton(problem, options, fun, part)
         self._backend = read_backend(options)
         # A batch is stepped as a whole, and its Jacobian is block-diagonal.
         self._fits = not implicit or (len(problem.shape) == 1 and problem.shape[0] <= _MOST_COMPONENTS)
@@ -87,7 +91,8 @@ class Engine:
                 f"{asked}: an implicit method compiles for y of shape (d,) with d up to {_MOST_COMPONENTS}, and y has "
                 f"shape {problem.shape}; leave it out"
             )
-        self._price = policy.compile_price(problem.fun)
+        may = options.compile == "auto" and self._backend != "numpy" and self._fits
+        self._price = policy.compile_price(problem.fun) if may else None
         self._tried = False
         self._repairs = 0
         self._counted = 0
@@ -158,7 +163,7 @@ class Engine:
         wish = self.options.compile
         if self._stepper is None and wish is True:
             self._compile(must=True)
-        elif wish == "auto" and not self._tried and self._backend != "numpy" and self._fits and self._price is not None:
+        elif self._price is not None and not self._tried:
             rate = self._spent / self._done if self._done else 0.0
             if self._price.pays(rate * left) or (self._backend == "numba" and self._done):
                 self._compile(must=False)
@@ -167,11 +172,11 @@ class Engine:
 
     def _uncompiled(self, left: int) -> Stepper:
         """Steps around a function in Python: compiled where that was asked for, or pays."""
-        asked = self._backend == "numba"
-        price = policy.kernel_price(self.scheme.kind, self.tableau.y.dtype, asked=asked)
+        kind, dtype = self.scheme.kind, self.tableau.y.dtype
         few = self.tableau.y.shape[0] <= _MOST_COMPONENTS  # for more, NumPy's own loops do the work
-        pays = few and self._fits and price is not None and left * _NUMPY_STEP > price
-        if asked or (pays and self._backend != "numpy"):
+        if self._backend == "numba" or (
+            self._backend != "numpy" and few and self._fits and policy.kernel_pays(kind, dtype, left * _NUMPY_STEP)
+        ):
             return self._make_compiled(self.fun, None)
         return NumpyStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
 

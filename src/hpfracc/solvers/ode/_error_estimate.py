@@ -125,46 +125,44 @@ def _exponents(table: Tableau, alpha: float) -> Array:
 
 
 def _propagate(problem: Problem, table: Tableau, nodes: Array, defects: Array, fun: RightHandSide) -> Array | None:
-    """The errors at the nodes: by the implicit product trapezoid on these, by the rectangle where that is stiff."""
+    """Errors at the nodes, by the implicit product trapezoid, or by the product rectangle where that is stiff."""
     shape, d = problem.shape, problem.shape[-1]
     times = table.grid.elapsed(0, table.known)[nodes]
     largest = np.abs(table.y[:, : table.known]).max(axis=1)
     given = Jacobian(problem) if problem.jac is not None else None
     source = JacobianSource(shape, problem.dtype, fun, given, problem.jac_sparsity)
     y: Array = np.empty(0)
+    sizes: Array = np.empty(0)
     value: Array = np.empty(0)  # f(t, y)
-    f: Array = np.empty(0)  # as the solution has it: of a state that solves the equation of its step exactly
+    f: Array = np.empty(0)  # as in the solution, whose states solve the equations of their steps exactly
 
     def evaluate(t: float, state: Array) -> Array:
         return fun(t, state.reshape(shape)).reshape(-1)
 
     def linear(t: float, e: Array) -> Array:
         """Response of f to e, as if f were linear about y."""
-        sizes = np.abs(y) + 1e-4 * largest
-        part = float(np.max(np.abs(e[sizes > 0.0]) / sizes[sizes > 0.0], initial=0.0))
+        part = float(np.max(np.abs(e) / sizes))
         if part == 0.0:
             return value - f
         factor = min(_SMALL / part, 1.0)
         return np.asarray((evaluate(t, y + factor * e) - value) / factor + (value - f))
 
     newton = Newton(linear, lambda t, _e, _f: source(t, y, value), d)
-    groups = order_groups(problem)
-    rows = len(defects)
+    rules = [(mine, _ProductRule(alpha, times)) for alpha, mine in order_groups(problem)]
     errors, moved = np.zeros_like(defects), np.zeros_like(defects)
-    flat = np.zeros(nodes.size, bool)  # the steps to these nodes are taken by the rectangle
-    weight = np.empty(rows)
+    weight = np.empty(len(defects))
 
     def past(k: int) -> Array:
-        """What is known of the equation at a node; sets the weight of what is not."""
-        known = defects[:, k].copy()
-        for alpha, mine in groups:
-            weights = _product_weights(alpha, times[: k + 1], flat[: k + 1])
-            weight[mine] = weights[-1]
-            known[mine] += moved[mine, :k] @ weights[:-1]
+        """The known part of the equation at a node; sets the weight of the unknown part."""
+        known = np.array(defects[:, k])
+        for mine, rule in rules:
+            weight[mine] = rule.weights[k, k]
+            if k:
+                known[mine] += moved[mine, :k] @ rule.weights[k, :k]
         return known
 
-    for k, n in enumerate(nodes):
-        y, f, t = table.y[:, n], table.f[:, n], table.grid.time(int(n))
+    for k, n in enumerate(nodes.tolist()):
+        y, f, t = table.y[:, n], table.f[:, n], table.grid.time(n)
         known = past(k)
         size = float(np.abs(known).max())
         if newton.matrix is None:
@@ -175,8 +173,12 @@ def _propagate(problem: Problem, table: Tableau, nodes: Array, defects: Array, f
                 continue
         if k == 0:
             defects = _defects(table, nodes, None)
-        flat[k] = k > 0  # the error begins with 0
+        else:  # the error begins with 0
+            for _, rule in rules:
+                rule.flatten(k)
         known, value = past(k), evaluate(t, y)
+        sizes = np.abs(y) + 1e-4 * largest
+        sizes[sizes == 0.0] = np.inf
         guess = errors[:, max(k - 1, 0)]
         norm = Norm(np.minimum(0.05 * size, 0.01 * largest) + (1e-9 * size + 1e-300), d)
         solved = None
@@ -190,16 +192,25 @@ def _propagate(problem: Problem, table: Tableau, nodes: Array, defects: Array, f
     return errors
 
 
-def _product_weights(alpha: float, times: Array, flat: Array) -> Array:
-    """Weights of the values at ``times`` in the fractional integral at the last; the value at 0 is 0.
+class _ProductRule:
+    """Weights of values at ``times`` in the fractional integral at each of them; the value at time 0 is 0.
 
-    Between two times the values are linear, or, where ``flat`` says so of the later one, constant.
+    Between two times the values are linear, or, after :meth:`flatten`, constant.
     """
-    grid = np.concatenate([[0.0], times])
-    far, near = grid[-1] - grid[:-1], grid[-1] - grid[1:]
-    length = far - near
-    whole = (far**alpha - near**alpha) / alpha
-    right = (far * whole - (far ** (alpha + 1.0) - near ** (alpha + 1.0)) / (alpha + 1.0)) / length
-    weights = np.where(flat, whole, right)
-    weights[:-1] += (whole - weights)[1:]
-    return np.asarray(weights * float(rgamma(alpha)))
+
+    def __init__(self, alpha: float, times: Array) -> None:
+        left = np.concatenate([[0.0], times[:-1]])
+        # Later values have no weight: their distances are 0.
+        far, near = np.maximum(times[:, None] - left, 0.0), np.maximum(times[:, None] - times, 0.0)
+        far_power, near_power = far**alpha, near**alpha
+        whole = (far_power - near_power) * (float(rgamma(alpha)) / alpha)
+        tilt = (far * far_power - near * near_power) * (float(rgamma(alpha)) / (alpha + 1.0))
+        linear = (far * whole - tilt) / (times - left)
+        self._excess = whole - linear
+        self.weights = linear
+        self.weights[:, :-1] += self._excess[:, 1:]
+
+    def flatten(self, k: int) -> None:
+        """Take the values as constant over the step to node k > 0."""
+        self.weights[:, k] += self._excess[:, k]
+        self.weights[:, k - 1] -= self._excess[:, k]

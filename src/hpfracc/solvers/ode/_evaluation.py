@@ -36,7 +36,11 @@ class RightHandSide:
         value = self.bare(t, y.copy())
         if type(value) is np.ndarray and value.shape == self._shape and value.dtype == self._dtype:
             return value.copy()
-        return check_value(value, self._shape, self._dtype, "fun").copy()
+        return self.read(value).copy()
+
+    def read(self, value: Any) -> Array:
+        """What the function returned as an array of the state's shape and dtype, or an error."""
+        return check_value(value, self._shape, self._dtype, "fun")
 
 
 class Jacobian:

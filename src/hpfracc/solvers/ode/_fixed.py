@@ -33,6 +33,9 @@ Array = np.ndarray[Any, Any]
 #: Beyond this part of the largest value of a component an estimated error is told in the message.
 DOUBTFUL = 0.1
 
+#: Steps that may be long beside a boundary layer at the start.
+_FIRST_STEPS = 8
+
 REACHED = "The end of the interval was reached."
 
 
@@ -245,6 +248,7 @@ def _judge(result: FODEResult, table: Tableau, options: Options) -> None:
     """Estimate the error, and say where the solution cannot be trusted."""
     if not result.success or options.estimate is False or starts_infinite(table.problem):
         return
+    result.message += _find_jump(table)
     if options.estimate == "auto" and result.decision is not None and result.decision.compiled:
         result.message += " No error estimate was made beside compiled steps; estimate=True asks for one."
         return
@@ -264,17 +268,43 @@ def _judge(result: FODEResult, table: Tableau, options: Options) -> None:
         result.message += _doubt(found, sizes, table)
 
 
+def _find_jump(table: Tableau) -> str:
+    """Where a component crosses half of its range within one step, beyond the first few, in words.
+
+    A step that skips the jump of a relaxation oscillator leaves no large defect: the error estimate does not see it.
+    """
+    y = table.y[:, _FIRST_STEPS : table.known]
+    if y.shape[1] < 2 * _FIRST_STEPS:
+        return ""
+    changes = np.abs(np.diff(y, axis=1))
+    crossed = changes.max(axis=1) > 0.5 * np.abs(y - y[:, :1]).max(axis=1)
+    crossed &= changes.max(axis=1) > DOUBTFUL * np.abs(y).max(axis=1)
+    if not crossed.any():
+        return ""
+    row = int(np.argmax(crossed))
+    n = _FIRST_STEPS + 1 + int(np.argmax(changes[row]))
+    return (
+        f" Component {_name(row, table)} crosses more than half of its range within the step to "
+        f"t = {table.grid.time(n):g}, which does not resolve that: compare with a smaller step, or with none."
+    )
+
+
+def _name(row: int, table: Tableau) -> str:
+    """The index of a flat component as a user writes it."""
+    index = np.unravel_index(row, table.problem.shape)
+    return str(int(index[0])) if len(index) == 1 else str(tuple(int(each) for each in index))
+
+
 def _doubt(found: Estimate, sizes: Array, table: Tableau) -> str:
     """Which component cannot be trusted, when, and what to do."""
     shares = found.errors / np.maximum(sizes, 1e-300)[:, None]
     row = int(shares.max(axis=1).argmax())
-    index = np.unravel_index(row, table.problem.shape)
-    name = str(index[0]) if len(index) == 1 else str(tuple(int(each) for each in index))
     when = found.times[shares[row] > DOUBTFUL]
     return (
-        f" The solution cannot be trusted: the error of component {name} may be {found.errors[row].max():.2g}, and its "
-        f"largest value is {sizes[row]:.2g}; this was found from t = {when[0]:g} to t = {when[-1]:g}. Take a smaller "
-        "step, a graded mesh (method='l1' or 'l2_1sigma'), or no step."
+        f" The solution cannot be trusted: the error of component {_name(row, table)} may be "
+        f"{found.errors[row].max():.2g}, and its largest value is {sizes[row]:.2g}; this was found from "
+        f"t = {when[0]:g} to t = {when[-1]:g}. Take a smaller step, a graded mesh (method='l1' or 'l2_1sigma'), or no "
+        "step."
     )
 
 

@@ -25,24 +25,32 @@ __all__ = [
     "DIGITS",
     "KEPT_ITERATIONS",
     "LEAST_RATE",
-    "PART",
+    "REMEASURE",
+    "SMALL_CHANGE",
     "Newton",
     "Norm",
+    "extrapolate",
     "make_newton",
     "solve_damped",
+    "step_part",
     "step_scale",
 ]
 
 Array = np.ndarray[Any, Any]
 
-#: With a fixed step the equation of a step is solved to this part of ``atol + rtol |y|``: its errors add up.
-PART = 1e-7
+#: The equation of a fixed step is solved to this part of ``atol + rtol |y|``, and beyond so many steps further by their
+#: number to the power alpha: that is how its errors add up.
+PART, _PART_STEPS = 1e-7, 100
 #: Never less digits than these, relative to the largest component, whatever the tolerance.
 DIGITS = 1e-10
 #: Iterations with a matrix that is kept. More would cost more than a new one.
 KEPT_ITERATIONS = 7
 #: What is left after a correction is at least this part of it: rates are estimates.
 LEAST_RATE = 1e-3
+#: Steps after which the rate of convergence is measured again.
+REMEASURE = 16
+#: A guess is extrapolated where that changes a component by less than this part of it.
+SMALL_CHANGE = 0.05
 #: A rate of convergence below which a matrix is kept.
 _GOOD_RATE = 0.3
 #: Iterates with a Jacobian of their own before a step is given up, and the least damping.
@@ -80,7 +88,18 @@ class Norm:
         return np.asarray(np.sqrt(np.einsum("bd,bd->b", ratios, ratios) / self.components))
 
 
-def step_scale(known: Array, guess: Array, components: int, rtol: float, atol: Any) -> Array:
+def step_part(steps: int, alpha: float) -> float:
+    """The part of the tolerance to which the equation of each of so many steps is solved."""
+    return PART * float(min(1.0, (_PART_STEPS / steps) ** alpha))
+
+
+def extrapolate(newest: Array, before: Array, first: Array) -> Array:
+    """The parabola through three states, one step on; where it leaves the newest by more than a little, that one."""
+    change = 2.0 * newest - 3.0 * before + first
+    return newest + np.where(np.abs(change) <= SMALL_CHANGE * np.abs(newest), change, 0.0)
+
+
+def step_scale(known: Array, guess: Array, components: int, rtol: float, atol: Any, part: float = PART) -> Array:
     """To what the equation of a step of fixed length is solved, for each component."""
     sizes = np.maximum(np.abs(known), np.abs(guess))
     largest: Any
@@ -91,7 +110,7 @@ def step_scale(known: Array, guess: Array, components: int, rtol: float, atol: A
     else:
         largest = np.repeat(sizes.reshape(-1, components).max(axis=1), components)
         most = DIGITS * np.where(largest > 0.0, largest, 1.0)
-    return np.asarray(np.minimum(PART * (atol + rtol * sizes), most) + (1e-15 * largest + 1e-290))
+    return np.asarray(np.minimum(part * (atol + rtol * sizes), most) + (1e-15 * largest + 1e-290))
 
 
 class Newton:
@@ -107,6 +126,8 @@ class Newton:
         d.
     rtol, atol : float, float or array
         What :meth:`solve` takes its scale from.
+    part : float
+        The part of these to which :meth:`solve` solves.
     """
 
     def __init__(
@@ -116,9 +137,10 @@ class Newton:
         components: int,
         rtol: float = 1e-6,
         atol: Any = 1e-9,
+        part: float = PART,
     ) -> None:
         self.evaluate, self.slopes, self.components = evaluate, slopes, components
-        self.rtol, self.atol = rtol, atol
+        self.rtol, self.atol, self.part = rtol, atol, part
         #: As the user gave it, for compiled steps.
         self.jacobian: Jacobian | None = None
         self.iterations = 0
@@ -130,6 +152,8 @@ class Newton:
         #: Evaluations that a Jacobian takes, and what its age has cost: iterations more than with a new one.
         self.price = components + 1
         self._fewest, self._excess = KEPT_ITERATIONS, 0
+        #: The rate of convergence measured last with this matrix, and the steps since then.
+        self._rate, self._unmeasured = math.inf, 0
 
     # -- the matrix ---------------------------------------------------------------------------------------------------
 
@@ -137,6 +161,7 @@ class Newton:
         """Take the Jacobian at a point and factorise; whether the matrix is regular."""
         self.jacobians += 1
         self._fewest, self._excess = KEPT_ITERATIONS, 0
+        self._rate, self._unmeasured = math.inf, 0
         self.matrix = self.slopes(t, y, value)
         return self.refactor(weight)
 
@@ -171,24 +196,45 @@ class Newton:
 
     # -- the iteration ------------------------------------------------------------------------------------------------
 
-    def solve(self, t: float, known: Array, weight: Any, guess: Array) -> tuple[Array, Array] | None:
-        """The solution and ``f`` there, for steps that cannot be made shorter; None where none is found."""
-        guess = np.where(np.isfinite(guess), guess, known)  # a Riemann-Liouville solution may begin at infinity
-        norm = Norm(step_scale(known, guess, self.components, self.rtol, self.atol), self.components)
+    def solve(
+        self, t: float, known: Array, weight: Any, before: Array, guess: Array | None = None
+    ) -> tuple[Array, Array] | None:
+        """The solution and ``f`` there, for steps that cannot be made shorter; None where none is found.
+
+        The iteration begins at ``guess``, and where that fails again at the state ``before``.
+        """
+        before = np.where(np.isfinite(before), before, known)  # a Riemann-Liouville solution may begin at infinity
+        scale = step_scale(known, before, self.components, self.rtol, self.atol, self.part)
+        norm = Norm(scale, self.components)
         usable = self.matrix is not None and self._excess < self.price
         if usable and (self.fits(weight) or self.refactor(weight)):
+            self._unmeasured += 1
+            rate = min(2.0 * self._rate, 0.5) if self._unmeasured <= REMEASURE else 0.5
             try:
-                found = self.keep(t, known, weight, guess, norm, 1.0, least_rate=LEAST_RATE)
+                begin = before if guess is None else guess
+                found = self.keep(t, known, weight, begin, norm, 1.0, least_rate=LEAST_RATE, first_rate=rate)
             except NotFiniteError:  # at a point that was only tried
                 found = None
             if found is not None:
                 return found
-        return self.solve_anew(t, known, weight, guess, norm, 1.0)
+        return self.solve_anew(t, known, weight, before, norm, 1.0)
 
     def keep(
-        self, t: float, known: Array, weight: Any, guess: Array, norm: Norm, target: float, *, least_rate: float
+        self,
+        t: float,
+        known: Array,
+        weight: Any,
+        guess: Array,
+        norm: Norm,
+        target: float,
+        *,
+        least_rate: float,
+        first_rate: float = 0.5,
     ) -> tuple[Array, Array] | None:
-        """By iteration with the matrix that is there; None where it converges too slowly."""
+        """By iteration with the matrix that is there; None where it converges too slowly.
+
+        The first correction alone tells no rate of convergence: ``first_rate`` is taken for it.
+        """
         y, last = guess, math.inf
         for turn in range(KEPT_ITERATIONS):
             value = self.evaluate(t, y)
@@ -196,10 +242,13 @@ class Newton:
             self.iterations += 1
             y = y - change
             size = norm(change)
-            rate = size / last if turn else 0.5
+            rate = size / last if turn else first_rate
+            if turn == 1:
+                self._rate, self._unmeasured = rate, 0
             if size * max(rate, least_rate) <= target:
                 self._fewest = min(self._fewest, turn)
-                self._excess += turn - self._fewest
+                if turn > 1 or first_rate < 0.5:  # else the rate was measured, and that is why
+                    self._excess += turn - self._fewest
                 # Not f(y): where the equation is stiff, that would magnify what is left of the error.
                 return y, (y - known) / weight
             if not rate <= 0.9:
@@ -395,8 +444,8 @@ def _polish(
     return None
 
 
-def make_newton(problem: Problem, options: Options, fun: RightHandSide) -> Newton:
-    """For the steps of a fixed-step method."""
+def make_newton(problem: Problem, options: Options, fun: RightHandSide, part: float = PART) -> Newton:
+    """For the steps of a fixed-step method; ``part`` as for :class:`Newton`."""
     shape = problem.shape
     given = Jacobian(problem) if problem.jac is not None else None
     source = JacobianSource(shape, problem.dtype, fun, given, problem.jac_sparsity)
@@ -405,7 +454,7 @@ def make_newton(problem: Problem, options: Options, fun: RightHandSide) -> Newto
         return fun(t, y.reshape(shape)).reshape(-1)
 
     atol = np.broadcast_to(options.atol, shape).reshape(-1) if np.ndim(options.atol) else options.atol
-    newton = Newton(evaluate, source, shape[-1], options.rtol, atol)
+    newton = Newton(evaluate, source, shape[-1], options.rtol, atol, part)
     newton.jacobian = given
     newton.price = source.evaluations + 1
     return newton

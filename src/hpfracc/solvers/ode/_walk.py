@@ -16,11 +16,18 @@ from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._progress import progress_report
 from hpfracc.solvers.ode._result import FODEResult, SolveDecision
 
-__all__ = ["MeshSolution", "StepError", "walk_mesh"]
+__all__ = ["MeshSolution", "StepError", "walk_mesh", "without_estimate"]
 
 Array = np.ndarray[Any, Any]
 
 REACHED = "The end of the interval was reached."
+
+
+def without_estimate(method: str) -> str:
+    """What a message says where a solution with a given step has no error estimate."""
+    return (
+        f" method={method!r} estimates no error with a given step; without step it looks for one that is good enough."
+    )
 
 
 class StepError(Exception):
@@ -142,6 +149,8 @@ def walk_mesh(
             success, interrupted = False, True
             message = f"Interrupted at t = {problem.t0 + mesh[len(states) - 1]:g}: here is the solution up to then."
     note_steps()
+    if success and options.estimate is not False:
+        message += without_estimate(decision.method)
     y = np.stack(states, axis=1)
     beginning = beginning if y.shape[1] > 1 else None
     solution = MeshSolution(problem, length, steps, grading, y, beginning=beginning)

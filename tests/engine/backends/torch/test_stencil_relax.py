@@ -13,7 +13,6 @@ from tests.helpers.thinned import thinned
 torch = pytest.importorskip("torch")
 
 from hpfracc.engine.backends.numpy.kernels.stencil_relax import by_csgraph  # noqa: E402
-from hpfracc.engine.backends.torch import gpu_memory  # noqa: E402
 from hpfracc.engine.backends.torch.kernels import stencil_relax  # noqa: E402
 from hpfracc.engine.numerics.stencils import forward_offsets  # noqa: E402
 
@@ -21,9 +20,9 @@ from hpfracc.engine.numerics.stencils import forward_offsets  # noqa: E402
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few points each, so that small lattices have many."""
-    monkeypatch.setattr(gpu_memory, "_SIDES", {1: 16, 2: 8, 3: 4})
-    monkeypatch.setattr(gpu_memory, "_SMALLEST_SIDE", 2)
-    monkeypatch.setattr(gpu_memory, "_LEAST_TILES", 5)
+    monkeypatch.setattr(stencil_relax, "_SIDES", {1: 16, 2: 8, 3: 4})
+    monkeypatch.setattr(stencil_relax, "_SMALLEST_SIDE", 2)
+    monkeypatch.setattr(stencil_relax, "_LEAST_TILES", 5)
 
 
 @pytest.mark.usefixtures("small_tiles")

@@ -59,6 +59,7 @@ class Corrector:
         self.newton = Newton(system, system.jacobian, system.components)
         self._age = 0
         self.loops: Loops | None = None
+        self._sized: tuple[Any, Any, Any] = (None, None, None)  # a Jacobian, its magnitudes and their row sums
 
     @property
     def inverse(self) -> Array | None:
@@ -100,17 +101,33 @@ class Corrector:
         slopes = self.newton.matrix
         if not self.stiff or slopes is None:
             return
-        # Two bounds of the spectral radius, of which either may be far too large where components differ in size: the
-        # row sums, as they are and in units of the tolerance.
-        d, size = self.system.components, abs(slopes)
-        rows = np.asarray(size.sum(axis=-1)).reshape(-1, d)
-        units = scale.reshape(-1, d)
-        scaled = np.asarray(size @ (units[..., np.newaxis] if size.ndim == 3 else scale)).reshape(-1, d) / units
-        weights = np.abs(np.broadcast_to(weight, self.system.size).reshape(-1, d))
-        self.contraction = float(np.minimum((weights * rows).max(axis=1), (weights * scaled).max(axis=1)).max())
+        self.contraction = self._bound(slopes, weight, scale)
         self._gentle = self._gentle + 1 if self.contraction < _GENTLE else 0
         if self._gentle >= _GENTLE_STEPS:
             self._switch(False)
+
+    def _bound(self, slopes: Any, weight: Any, scale: Array) -> float:
+        """A bound of the spectral radius of ``weight * slopes``.
+
+        The smaller of two, of which either may be far too large where components differ in size: the row sums, as they
+        are and in units of the tolerance.
+        """
+        if slopes is not self._sized[0]:
+            size = abs(slopes)
+            self._sized = slopes, size, np.asarray(size.sum(axis=-1)).reshape(-1, self.system.components)
+        _, size, rows = self._sized
+        d = self.system.components
+        if rows.size == d and np.ndim(weight) == 0:
+            row_bound = abs(weight) * rows.max()
+            if row_bound < _GENTLE:
+                return float(row_bound)
+            return float(
+                min(row_bound, abs(weight) * ((size.reshape(d, d) if size.ndim == 3 else size) @ scale / scale).max())
+            )
+        units = scale.reshape(-1, d)
+        scaled = np.asarray(size @ (units[..., np.newaxis] if size.ndim == 3 else scale)).reshape(-1, d) / units
+        weights = np.abs(np.broadcast_to(weight, self.system.size).reshape(-1, d))
+        return float(np.minimum((weights * rows).max(axis=1), (weights * scaled).max(axis=1)).max())
 
     def _switch(self, stiff: bool) -> None:
         self.stiff = stiff

@@ -52,6 +52,7 @@ class FlatSystem:
         self.past_error: Callable[[float], Array] = self._no_error
         self.from_left = False
         self._recent: dict[float, Array] = {}
+        self._zeros = np.zeros(self.initial[0].size)
         self._source = JacobianSource(
             self.shape,
             self.dtype,
@@ -104,11 +105,12 @@ class FlatSystem:
         self.nfev += 1
         more = self._delayed(tau, shifted) if self.problem.delays else ()
         # Copies: the function may keep or change what it is given, and return the same array each time.
-        value = self.problem.fun(self.time(tau), y.reshape(self.shape).copy(), *more, *self.problem.args)
+        state = y.copy() if len(self.shape) == 1 else y.reshape(self.shape).copy()
+        value = self.problem.fun(self.problem.t0 + (self.offset + tau), state, *more, *self.problem.args)
         if type(value) is not np.ndarray or value.shape != self.shape or value.dtype != self.dtype:
             value = check_value(value, self.shape, self.dtype, "fun")
         flat: Array = value.flatten()
-        if not np.isfinite(flat).all():
+        if flat.dot(self._zeros) != 0.0:  # 0 times what is not finite is NaN
             raise NotFiniteError(f"fun(t, y) is not finite at t = {self.time(tau):.6g}")
         return flat
 

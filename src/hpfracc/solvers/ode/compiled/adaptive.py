@@ -38,14 +38,16 @@ class CompiledArithmetic:
     def __init__(self, system: FlatSystem, fun: CompiledFunction | None, abandon: Callable[[str], None]) -> None:
         self.system = system
         self._fun, self._abandon = fun, abandon
-        size, dtype = system.size, system.dtype
+        dtype = system.dtype
         self._kind = dtype.kind
-        self._counts = np.zeros(1, np.int64)
-        self._address, parameters = (0, np.zeros(1)) if fun is None else (fun.address, fun.parameters)
-        self._tools = (np.zeros(size, dtype), np.zeros(size, dtype), parameters, self._counts)
+        self._address = 0 if fun is None else fun.address
+        self._parameters: Array = np.zeros(1) if fun is None else fun.parameters
+        self._scratch = np.zeros((2, system.size), dtype)
         (self._alpha, _), *_ = system.groups
         self._gamma = math.gamma(self._alpha)
         self._nothing = np.zeros((0, 1, 1), dtype)
+        self._rules: Array = np.empty(0)  # of the newest trial
+        self._table: Array = np.empty(0)
 
     def attempt(self, stepper: StepState, step: float, level: int | None, end: float, degree: int) -> Trial | None:
         """Solve the equation of a step."""
@@ -56,24 +58,22 @@ class CompiledArithmetic:
         tables = memory.tables(step)
         lengths = np.array(stepper.steps[: max(len(past) - 1, 1)] or [0.0])
         start = system.start(end).astype(system.dtype, copy=False)
-        order = (self._alpha, self._gamma, memory.kernel.power)
         tolerance = (stepper.atol, stepper.rtol, stepper.share)
-        common = (order, step, degree, lengths, past, start, tables.weighted, memory.states, tolerance, stepper.y)
+        common = (
+            *(self._alpha, self._gamma, memory.kernel.power, step, degree, lengths, past, start, tables.weighted),
+            *(memory.states, *tolerance, stepper.y),
+        )
         steps, d, factor = stepper.accepted + stepper.rejected, system.components, stepper.distance_factor(step, end)
         size, n, dtype = len(past) + 1, system.size, system.dtype
-        differences, polynomials, weights = np.zeros((3, size, size))
-        known, inherited, guess, y = np.empty((4, n), dtype)
-        scale, errors = np.empty(n), np.empty(size)
-        values, terms = np.empty((2, size, n), dtype)
-        prepared = (differences, polynomials, weights, known, inherited, guess, scale)
-        finished = (values, terms, errors, scale)
+        rules, vectors, reals = np.zeros((3, size, size)), np.empty((5, n), dtype), np.empty(n + size)
+        table = np.empty((2, size, n), dtype)
+        scale = reals[:n]
         if self._fun is not None and not corrector.stiff:
-            status, contraction = self._call(
-                kernels.attempt,
-                *(self._address, system.time(end), *common, d, self._nothing, factor, self._tools),
-                *(prepared, y, finished),
+            status, contraction, evaluations = call_kernel(
+                *(kernels.attempt, self._kind, self._address, system.time(end), *common, d, self._nothing, factor),
+                *(self._scratch, self._parameters, rules, vectors, reals, table),
             )
-            self._count()
+            system.nfev += evaluations
             if status == 2:
                 self._check_in_python(end)
                 return self.attempt(stepper, step, level, end, degree)
@@ -82,8 +82,10 @@ class CompiledArithmetic:
             if status:
                 corrector.failed(steps)
                 return None
+            y = vectors[3]
         else:
-            weight = self._call(kernels.prepare, *common, prepared)
+            weight = call_kernel(kernels.prepare, self._kind, *common, rules, vectors, scale)
+            known, guess = vectors[0], vectors[2]
             if corrector.stiff:
                 solved = corrector.solve(end, known, weight, guess, Norm(scale, d), steps)
             else:
@@ -96,11 +98,13 @@ class CompiledArithmetic:
                 return None
             y = solved.y
             inverse = self._nothing if corrector.inverse is None else corrector.inverse
-            scale = np.empty(n)
-            finished = (values, terms, errors, scale)
-            self._call(kernels.finish, past, solved.f, weights, y, stepper.y, tolerance, inverse, d, factor, finished)
-        stencil = Stencil(differences, polynomials)
-        return Trial(y, values, stencil, weights, terms, errors.tolist(), scale, inherited)
+            call_kernel(
+                *(kernels.finish, self._kind, past, solved.f, y, stepper.y, *tolerance, inverse, d, factor),
+                *(rules, table, reals),
+            )
+        self._rules, self._table = rules, table
+        stencil = Stencil(rules[0], rules[1])
+        return Trial(y, table[0], stencil, rules[2], table[1], reals[n:].tolist(), scale, vectors[1])
 
     def _iterate(
         self, tau: float, known: Array, weight: float, guess: Array, scale: Array
@@ -109,7 +113,7 @@ class CompiledArithmetic:
         y, last, contraction = guess.copy(), math.inf, -1.0
         for turn in range(MOST_ITERATIONS):
             f = self.system(tau, y)
-            size = self._call(kernels.correct, known, weight, f, y, scale, self.system.components)
+            size = call_kernel(kernels.correct, self._kind, known, weight, f, y, scale, self.system.components)
             if size <= PART:
                 return Solved(y, f), contraction
             if turn and size > 0.6 * last:
@@ -121,17 +125,16 @@ class CompiledArithmetic:
         """The corrector's loop."""
         if self._fun is None:
             return self._newton(tau, known, float(weight), guess, norm, inverse)
-        y, f = np.empty((2, *guess.shape), guess.dtype)
-        status = self._call(
-            kernels.newton,
-            *(self._address, self.system.time(tau), known, float(weight), guess, norm.scale, norm.components, inverse),
-            *(self._tools, y, f),
+        out = np.empty((2, guess.size), guess.dtype)
+        status, evaluations = call_kernel(
+            *(kernels.newton, self._kind, self._address, self.system.time(tau), known, float(weight), guess),
+            *(norm.scale, norm.components, inverse, self._scratch, self._parameters, out),
         )
-        self._count()
+        self.system.nfev += evaluations
         if status == 2:
             self._check_in_python(tau)
             return self.newton(tau, known, weight, guess, norm, inverse)
-        return None if status else Solved(y, f)
+        return None if status else Solved(out[0], out[1])
 
     def _newton(
         self, tau: float, known: Array, weight: float, guess: Array, norm: Norm, inverse: Array
@@ -140,7 +143,9 @@ class CompiledArithmetic:
         y, last = guess.copy(), math.inf
         for _ in range(MOST_NEWTON):
             f = self.system(tau, y)
-            size = self._call(kernels.correct_newton, known, weight, f, y, norm.scale, norm.components, inverse)
+            size = call_kernel(
+                *(kernels.correct_newton, self._kind, known, weight, f, y, norm.scale, norm.components, inverse)
+            )
             rate = size / last if math.isfinite(last) else 0.5
             if size * max(rate, LEAST_RATE) <= PART:
                 return Solved(y, (y - known) / weight)
@@ -151,61 +156,43 @@ class CompiledArithmetic:
 
     def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
         """Propagate the error, and remember the step."""
-        system, memory = self.system, stepper.memories[0]
+        system, memory, inverse = self.system, stepper.memories[0], stepper.corrector.inverse
         tables = memory.tables(step)
         states = memory.trimmed(tables)
-        rules = (trial.stencil.differences, trial.stencil.polynomials, trial.weights)
-        inverse = stepper.corrector.inverse
-        moved = (stepper.moved, stepper.largest)
-        rest = (
-            self._nothing if inverse is None else inverse,
-            (states, tables.decay, tables.moments, memory.kernel.power),
-            step,
-            (stepper.atol, stepper.rtol),
-        )
         n, dtype = system.size, system.dtype
         defect = min(degree + 1, len(trial.values) - 1)
-        error, moved_now = np.empty((2, n), dtype)
-        coefficients, largest = np.empty((degree + 1, n), dtype), np.empty(n)
-        new, both = np.empty_like(states), np.zeros((defect + 1, 2 * n), dtype)
-        out = (error, moved_now, coefficients, new, both, largest)
+        errors, largest = np.empty((2, n), dtype), np.empty(n)
+        both, new = np.zeros((defect + 1, 2 * n), dtype), np.empty_like(states)
+        common = (
+            *(stepper.tau, end, degree, trial.y, self._rules, self._table, stepper.moved, stepper.largest),
+            *(self._nothing if inverse is None else inverse, states, tables.decay, tables.moments),
+            *(memory.kernel.power, step, stepper.atol, stepper.rtol, errors, largest, both, new),
+        )
         there = False
         if self._fun is not None:
-            time = (system.time(end), stepper.tau, end)
-            there, ratio = self._call(
-                kernels.take,
-                *(self._address, time, degree, trial.y, trial.values, rules, trial.terms, trial.inherited, moved),
-                *(*rest, self._tools, out),
+            there, ratio = call_kernel(
+                *(kernels.take, self._kind, self._address, system.time(end), trial.inherited, self._scratch),
+                *(self._parameters, *common),
             )
-            self._count()
+            system.nfev += 1
         if not there:
-            known, guess, other = np.empty((3, n), dtype)
-            self._call(
-                kernels.begin_take,
-                *(degree, trial.y, trial.weights, trial.terms, trial.inherited, stepper.moved, known, guess, other),
+            equation = np.empty((3, n), dtype)
+            call_kernel(
+                *(kernels.begin_take, self._kind, degree, trial.y, self._rules, trial.inherited, self._table),
+                *(stepper.moved, equation),
             )
             try:
-                value, there = system(end, other), True
+                value, there = system(end, equation[2]), True
             except NotFiniteError:
-                value = known
-            span, both[...] = (stepper.tau, end), 0.0
-            ratio = self._call(
-                kernels.end_take,
-                *(there, value, known, guess, span, degree, trial.y, trial.values, rules, moved, *rest, out),
-            )
+                value = equation[0]
+            both[...] = 0.0
+            ratio = call_kernel(kernels.end_take, self._kind, there, value, equation, *common)
         memory.replace(new, step, both)
-        return Taken(error, moved_now, coefficients, largest, ratio)
-
-    def _call(self, kernel: Callable[..., Any], *arguments: Any) -> Any:
-        return call_kernel(kernel, self._kind, *arguments)
-
-    def _count(self) -> None:
-        self.system.nfev += int(self._counts[0])
-        self._counts[0] = 0
+        return Taken(errors[0], errors[1], both[: degree + 1, :n], largest, ratio)
 
     def _check_in_python(self, tau: float) -> None:
         """The compiled right-hand side was not finite: Python raises what is to be raised, or knows better."""
-        self.system(tau, self._tools[0].copy())
+        self.system(tau, self._scratch[0].copy())
         self._leave(f"compiled, it failed where Python could evaluate it, at t = {self.system.time(tau):g}")
 
     def _leave(self, why: str) -> None:

@@ -6,8 +6,19 @@ converge, with 2 where the right-hand side is not finite. One in Python is calle
 of: :func:`prepare`, :func:`correct` or :func:`correct_newton` after each evaluation, :func:`finish`, and
 :func:`begin_take` before and :func:`end_take` after the evaluation that moves the error along.
 
-Arrays are written where the caller wants them. Numba runs Python code to return an array, in which an interrupt becomes
-a SystemError.
+Arrays are written where the caller wants them: to return one Numba runs Python code, in which an interrupt becomes a
+SystemError. They come in few pieces, for each of them takes time at each call:
+
+``rules``, shape (3, R, R)
+    Differences and polynomials of the stencil, and weights; zero before.
+``vectors``, shape (5, n)
+    What is known of the equation, the inherited error, the guess, the solution, and the right-hand side there.
+``reals``, shape (n + R,)
+    The tolerance of the step, and the size of what each degree adds.
+``table``, shape (2, R, n)
+    Values of the right-hand side, the newest first, and what each degree adds.
+``scratch``, shape (2, n)
+    What a compiled right-hand side reads and writes.
 """
 
 from __future__ import annotations
@@ -55,12 +66,11 @@ def _apply(inverse: Any, residual: Any) -> Any:
 
 
 @_compile
-def _evaluate(fun: Any, t: float, y: Any, out: Any, tools: Any) -> int:
-    point, value, parameters, counts = tools
+def _evaluate(fun: Any, t: float, y: Any, out: Any, scratch: Any, parameters: Any) -> int:
+    point, value = scratch[0], scratch[1]
     for i in range(len(y)):
         point[i] = y[i]
     call(fun, t, point, value, parameters)
-    counts[0] += 1
     for i in range(len(y)):
         out[i] = value[i]
         if not np.isfinite(out[i]):
@@ -70,7 +80,9 @@ def _evaluate(fun: Any, t: float, y: Any, out: Any, tools: Any) -> int:
 
 @_compile
 def prepare(
-    order: tuple[float, float, int],
+    alpha: float,
+    gamma: float,
+    power: int,
     step: float,
     degree: int,
     lengths: Any,
@@ -78,16 +90,17 @@ def prepare(
     start: Any,
     row: Any,
     states: Any,
-    tolerance: tuple[Any, float, float],
+    atol: Any,
+    rtol: float,
+    part: float,
     y: Any,
-    out: tuple[Any, Any, Any, Any, Any, Any, Any],
+    rules: Any,
+    vectors: Any,
+    scale: Any,
 ) -> float:
-    """The equation of a step, ``y = known + weight f``: the weight, and into ``out`` the rules and what is known.
-
-    ``out``: differences, polynomials and weights, zero before; known, inherited, guess and scale.
-    """
-    alpha, gamma, power = order
-    differences, polynomials, weights, known, inherited, guess, scale = out
+    """The equation of a step, ``y = known + weight f``: the weight, and the rules and vectors."""
+    differences, polynomials, weights = rules[0], rules[1], rules[2]
+    known, inherited, guess = vectors[0], vectors[1], vectors[2]
     count, n = values.shape
     size = count + 1
     nodes = np.empty(size)
@@ -127,7 +140,6 @@ def prepare(
             for c in range(2 * n):
                 past[c] += each * states[k, j, c]
     ahead = min(degree + 1, count)
-    atol, rtol, part = tolerance
     for c in range(n):
         total, next_value = start[c] + past[c], y[c] * 0.0
         for i in range(1, size):
@@ -164,23 +176,22 @@ def correct_newton(known: Any, weight: float, f: Any, y: Any, scale: Any, d: int
 
 
 @_compile
-def iterate(
-    fun: Any, t: float, known: Any, weight: float, guess: Any, scale: Any, d: int, tools: Any, y: Any, f: Any
-) -> Any:
-    """By iteration, into ``y`` and ``f``; also how fast it converged."""
+def iterate(fun: Any, t: float, weight: float, d: int, vectors: Any, scale: Any, scratch: Any, parameters: Any) -> Any:
+    """By iteration, into ``vectors``; status, how fast it converged, and evaluations."""
+    known, guess, y, f = vectors[0], vectors[2], vectors[3], vectors[4]
     y[:] = guess
     last, contraction = np.inf, -1.0
     for turn in range(MOST_ITERATIONS):
-        status = _evaluate(fun, t, y, f, tools)
+        status = _evaluate(fun, t, y, f, scratch, parameters)
         if status:
-            return status, contraction
+            return status, contraction, turn + 1
         size = correct(known, weight, f, y, scale, d)
         if size <= PART:
-            return 0, contraction
+            return 0, contraction, turn + 1
         if turn and size > 0.6 * last:
-            break
+            return 1, contraction, turn + 1
         contraction, last = size / last, size
-    return 1, contraction
+    return 1, contraction, MOST_ITERATIONS
 
 
 @_compile
@@ -193,49 +204,49 @@ def newton(
     scale: Any,
     d: int,
     inverse: Any,
-    tools: Any,
-    y: Any,
-    f: Any,
+    scratch: Any,
+    parameters: Any,
+    out: Any,
 ) -> Any:
-    """By Newton's method with a matrix that stays, into ``y`` and ``f``."""
+    """By Newton's method with a matrix that stays, into ``out``; status and evaluations."""
+    y, f = out[0], out[1]
     y[:] = guess
     last = np.inf
-    for _ in range(MOST_NEWTON):
-        status = _evaluate(fun, t, y, f, tools)
+    for turn in range(MOST_NEWTON):
+        status = _evaluate(fun, t, y, f, scratch, parameters)
         if status:
-            return status
+            return status, turn + 1
         size = correct_newton(known, weight, f, y, scale, d, inverse)
         rate = size / last if np.isfinite(last) else 0.5
         if size * max(rate, 0.1) <= PART:
             for i in range(len(y)):
                 f[i] = (y[i] - known[i]) / weight
-            return 0
+            return 0, turn + 1
         if not rate <= 0.9:
-            break
+            return 1, turn + 1
         last = size
-    return 1
+    return 1, MOST_NEWTON
 
 
 @_compile
 def finish(
     values: Any,
     f: Any,
-    weights: Any,
     y: Any,
     before: Any,
-    tolerance: tuple[Any, float, float],
+    atol: Any,
+    rtol: float,
+    part: float,
     inverse: Any,
     d: int,
     factor: float,
-    out: tuple[Any, Any, Any, Any],
+    rules: Any,
+    table: Any,
+    reals: Any,
 ) -> None:
-    """What each degree adds, and how large that is; through ``inverse`` where the equation is stiff.
-
-    ``out``: values of the right-hand side, the newest first; terms, errors and scale.
-    """
+    """What each degree adds, and how large that is; through ``inverse`` where the equation is stiff."""
     count, n = values.shape
-    atol, rtol, part = tolerance
-    joined, terms, errors, scale = out
+    weights, joined, terms, scale = rules[2], table[0], table[1], reals[:n]
     for c in range(n):
         joined[0, c] = f[c]
         scale[c] = (atol[c] + rtol * max(abs(y[c]), abs(before[c]))) * part
@@ -248,14 +259,16 @@ def finish(
                 total += weights[r, i] * joined[i, c]
             terms[r, c] = total
         felt = _apply(inverse, terms[r]) if len(inverse) else terms[r]
-        errors[r] = factor * _norm(felt, scale, d)
+        reals[n + r] = factor * _norm(felt, scale, d)
 
 
 @_compile
 def attempt(
     fun: Any,
     t: float,
-    order: tuple[float, float, int],
+    alpha: float,
+    gamma: float,
+    power: int,
     step: float,
     degree: int,
     lengths: Any,
@@ -263,39 +276,52 @@ def attempt(
     start: Any,
     row: Any,
     states: Any,
-    tolerance: tuple[Any, float, float],
+    atol: Any,
+    rtol: float,
+    part: float,
     y: Any,
     d: int,
     nothing: Any,
     factor: float,
-    tools: Any,
-    prepared: tuple[Any, Any, Any, Any, Any, Any, Any],
-    new: Any,
-    finished: tuple[Any, Any, Any, Any],
+    scratch: Any,
+    parameters: Any,
+    rules: Any,
+    vectors: Any,
+    reals: Any,
+    table: Any,
 ) -> Any:
-    """:func:`prepare`, :func:`iterate` into ``new`` and :func:`finish` in one; status and contraction."""
-    weight = prepare(order, step, degree, lengths, values, start, row, states, tolerance, y, prepared)
-    f = np.empty_like(new)
-    known, guess, scale = prepared[3], prepared[5], prepared[6]
-    status, contraction = iterate(fun, t, known, weight, guess, scale, d, tools, new, f)
+    """:func:`prepare`, :func:`iterate` and :func:`finish` in one; status, contraction and evaluations."""
+    scale = reals[: len(y)]
+    weight = prepare(
+        alpha,
+        gamma,
+        power,
+        step,
+        degree,
+        lengths,
+        values,
+        start,
+        row,
+        states,
+        atol,
+        rtol,
+        part,
+        y,
+        rules,
+        vectors,
+        scale,
+    )
+    status, contraction, evaluations = iterate(fun, t, weight, d, vectors, scale, scratch, parameters)
     if status == 0:
-        finish(values, f, prepared[2], new, y, tolerance, nothing, d, factor, finished)
-    return status, contraction
+        finish(values, vectors[4], vectors[3], y, atol, rtol, part, nothing, d, factor, rules, table, reals)
+    return status, contraction, evaluations
 
 
 @_compile
-def begin_take(
-    degree: int,
-    y: Any,
-    weights: Any,
-    terms: Any,
-    inherited: Any,
-    moved_before: Any,
-    known: Any,
-    guess: Any,
-    other: Any,
-) -> None:
+def begin_take(degree: int, y: Any, rules: Any, inherited: Any, table: Any, moved_before: Any, out: Any) -> None:
     """The equation of the estimated error: what is known of it, a guess, and the state moved by that guess."""
+    weights, terms = rules[2], table[1]
+    known, guess, other = out[0], out[1], out[2]
     rows, n = terms.shape
     defect = min(degree + 1, rows - 1)
     newest, older = weights[0, 0] + weights[1, 0], weights[0, 1] + weights[1, 1]
@@ -309,36 +335,40 @@ def begin_take(
 def end_take(
     there: bool,
     value: Any,
-    known: Any,
-    guess: Any,
-    time: tuple[float, float],
+    equation: Any,
+    tau: float,
+    end: float,
     degree: int,
     y: Any,
-    values: Any,
-    rules: tuple[Any, Any, Any],
-    before: tuple[Any, Any],
+    rules: Any,
+    table: Any,
+    moved_before: Any,
+    largest_before: Any,
     inverse: Any,
-    memory: tuple[Any, Any, Any, int],
+    states: Any,
+    decay: Any,
+    moments: Any,
+    power: int,
     step: float,
-    tolerance: tuple[Any, float],
-    out: tuple[Any, Any, Any, Any, Any, Any],
+    atol: Any,
+    rtol: float,
+    errors: Any,
+    largest: Any,
+    both: Any,
+    new: Any,
 ) -> float:
     """The estimated global error after a step, the polynomials over it, and the memory with it.
 
-    ``out``: the error, what it moves the right-hand side by, the coefficients of the polynomial, the states of the
-    memory, the coefficients with those of the error, zero before, and the largest values so far. The error over the
-    tolerance comes back. ``value`` is the right-hand side at the state that :func:`begin_take` moved; not ``there`` if
-    it was not finite.
+    ``value`` is the right-hand side at the state that :func:`begin_take` moved; not ``there`` if it was not finite.
+    Into ``errors`` go the error and what it moves the right-hand side by; into ``both`` the coefficients of the
+    polynomial and of its error, zero before; into ``new`` the states of the memory. The error over the tolerance comes
+    back.
     """
-    tau, end = time
-    differences, polynomials, weights = rules
-    moved_before, largest_before = before
-    states, decay, moments, power = memory
-    atol, rtol = tolerance
+    differences, polynomials, weights = rules[0], rules[1], rules[2]
+    values, known, guess, error, moved = table[0], equation[0], equation[1], errors[0], errors[1]
     rows, n = values.shape
     defect = min(degree + 1, rows - 1)
     newest = weights[0, 0] + weights[1, 0]
-    error, moved, coefficients, new, both, largest = out
     if not there:
         error[:], moved[:] = known, moved_before
     elif len(inverse):
@@ -389,37 +419,43 @@ def end_take(
         largest[c] = max(abs(y[c]), largest_before[c] * (tau / end))
         share = abs(error[c]) / (atol[c] + rtol * largest[c])
         ratio = share if share > ratio or np.isnan(share) else ratio
-    for q in range(degree + 1):
-        for c in range(n):
-            coefficients[q, c] = both[q, c]
     return float(ratio)
 
 
 @_compile
 def take(
     fun: Any,
-    time: tuple[float, float, float],
+    t: float,
+    inherited: Any,
+    scratch: Any,
+    parameters: Any,
+    tau: float,
+    end: float,
     degree: int,
     y: Any,
-    values: Any,
-    rules: tuple[Any, Any, Any],
-    terms: Any,
-    inherited: Any,
-    before: tuple[Any, Any],
+    rules: Any,
+    table: Any,
+    moved_before: Any,
+    largest_before: Any,
     inverse: Any,
-    memory: tuple[Any, Any, Any, int],
+    states: Any,
+    decay: Any,
+    moments: Any,
+    power: int,
     step: float,
-    tolerance: tuple[Any, float],
-    tools: Any,
-    out: tuple[Any, Any, Any, Any, Any, Any],
+    atol: Any,
+    rtol: float,
+    errors: Any,
+    largest: Any,
+    both: Any,
+    new: Any,
 ) -> Any:
     """:func:`begin_take`, an evaluation and :func:`end_take` in one; whether the value was finite, and the ratio."""
-    known, guess, other = np.empty_like(y), np.empty_like(y), np.empty_like(y)
-    begin_take(degree, y, rules[2], terms, inherited, before[0], known, guess, other)
-    value = np.empty_like(y)
-    there = _evaluate(fun, time[0], other, value, tools) == 0
-    span = (time[1], time[2])
+    equation, value = np.empty((3, len(y)), y.dtype), np.empty_like(y)
+    begin_take(degree, y, rules, inherited, table, moved_before, equation)
+    there = _evaluate(fun, t, equation[2], value, scratch, parameters) == 0
     ratio = end_take(
-        there, value, known, guess, span, degree, y, values, rules, before, inverse, memory, step, tolerance, out
-    )
+        there, value, equation, tau, end, degree, y, rules, table, moved_before, largest_before, inverse,
+        states, decay, moments, power, step, atol, rtol, errors, largest, both, new,
+    )  # fmt: skip
     return there, ratio

@@ -18,7 +18,6 @@ from hpfracc.solvers.ode.compiled.kernels import (
     KNOWN,
     REQUEST,
     STUCK,
-    call,
     call_by_address,
     compile_kernel,
     fold,
@@ -44,14 +43,25 @@ def _begin_newton(
     atol: Any,
     part: float,
     digits: float,
+    small: float,
+    point: Any,
 ) -> None:
-    """What is known of step n, the first guess, and to what each component is to be found (as ``step_scale``)."""
+    """What is known of step n, the guess, and to what each component is to be found (as ``step_scale``).
+
+    The iteration begins at ``point``, which is ``guess`` or extrapolated (as ``extrapolate``).
+    """
     largest = 0.0
     for row in range(len(known)):
         known[row] = fold(sums, past, which, f, 0, row, begin, n)
         guess[row] = y[row, n - 1]
         if not np.isfinite(guess[row]):  # a Riemann-Liouville solution may begin at infinity
             guess[row] = known[row]
+        y[row, n] = guess[row]
+        if n > 3:
+            change = 2.0 * guess[row] - 3.0 * y[row, n - 2] + y[row, n - 3]
+            if abs(change) <= small * abs(guess[row]):
+                y[row, n] += change
+        point[row] = y[row, n]
         scale[row] = max(abs(known[row]), abs(guess[row]))
         largest = max(largest, scale[row])
     for row in range(len(known)):
@@ -78,7 +88,7 @@ def _move(guess: Any, i: int, point: Any) -> float:
 
 
 @inline
-def _renew(now: Any, which: Any, derivative: Any, factors: Any, kept: Any, most: int) -> bool:
+def _renew(now: Any, which: Any, derivative: Any, factors: Any, kept: Any, rates: Any, most: int) -> bool:
     """Factorise ``1 - w J``; whether it is regular."""
     rows = len(derivative)
     for row in range(rows):
@@ -88,7 +98,8 @@ def _renew(now: Any, which: Any, derivative: Any, factors: Any, kept: Any, most:
     kept[rows] = 0
     if not _factorise(factors, kept):
         return False
-    kept[rows], kept[rows + 1], kept[rows + 2] = 1, most, 0
+    kept[rows], kept[rows + 1], kept[rows + 2], kept[rows + 3] = 1, most, 0, 0
+    rates[0] = np.inf
     return True
 
 
@@ -121,9 +132,21 @@ def _correct(
 
 
 @inline
-def _judge(turn: int, size: float, last: float, most: int, least_rate: float) -> int:
+def _first_rate(kept: Any, rates: Any, rows: int, remeasure: int) -> float:
+    """The rate of convergence that is taken for that of the first correction."""
+    kept[rows + 3] += 1
+    return min(2.0 * rates[0], 0.5) if kept[rows + 3] <= remeasure else 0.5
+
+
+@inline
+def _judge(
+    turn: int, size: float, last: float, most: int, first_rate: float, least_rate: float, kept: Any, rates: Any
+) -> int:
     """What a correction says: 0 go on, 1 that was the last, 2 it converges too slowly."""
-    rate = size / last if turn > 0 else 0.5
+    rate = size / last if turn > 0 else first_rate
+    if turn == 1:
+        rates[0] = rate
+        kept[len(kept) - 1] = 0
     if size * max(rate, least_rate) <= 1.0:
         return 1
     if not rate <= 0.9 or (turn > 1 and size * rate ** (most - turn) > 1.0):
@@ -132,12 +155,15 @@ def _judge(turn: int, size: float, last: float, most: int, least_rate: float) ->
 
 
 @inline
-def _end_newton(y: Any, f: Any, n: int, known: Any, now: Any, which: Any, kept: Any, turn: int, anew: bool) -> None:
+def _end_newton(
+    y: Any, f: Any, n: int, known: Any, now: Any, which: Any, kept: Any, turn: int, first_rate: float, anew: bool
+) -> None:
     """Keep the step, and what the age of the factors has cost."""
     rows = len(known)
     if not anew:
         kept[rows + 1] = min(kept[rows + 1], turn)
-        kept[rows + 2] += turn - kept[rows + 1]
+        if turn > 1 or first_rate < 0.5:  # else the rate was measured, and that is why
+            kept[rows + 2] += turn - kept[rows + 1]
     for row in range(rows):
         # Not f(y): where the equation is stiff, that would magnify what is left of the error.
         f[row, n] = (y[row, n] - known[row]) / now[0, which[row]]
@@ -159,34 +185,35 @@ def implicit(
     value: Any,
     state: Any,
     has_jac: bool,
-    matrices: tuple[Any, Any, Any],
+    matrices: tuple[Any, Any, Any, Any],
     tolerance: tuple[float, Any, float, float],
-    limits: tuple[int, float, int],
+    limits: tuple[int, float, int, int, float],
 ) -> Any:
     """``y_n = S_0[n] + w_0[0] f(t_n, y_n)`` by Newton's method with a matrix that is kept while it converges quickly.
 
     As ``Newton.solve`` without its damping: at a step for which a new matrix does not do either it ends, with ``STUCK``
     as its request. ``matrices``: the Jacobian, its factors, row exchanges; after these whether there are factors, the
-    fewest iterations with them, and how many more were taken since.
+    fewest iterations with them, how many more were taken since, and the steps since the rate of convergence was
+    measured; last that rate.
     """
     t0, h = grid
     begin, first, stop = span
     # Taken from their tuples once: each time the references to an array are counted.
     y, f, sums = data
     past, now, which = rules
-    derivative, factors, kept = matrices
+    derivative, factors, kept, rates = matrices
     rtol, atol, part, digits = tolerance
-    most, least_rate, price = limits
+    most, least_rate, price, remeasure, small = limits
     point, rows = points[0], len(value)
     known, guess, change, here = np.empty((4, rows), y.dtype)
     scale = np.empty(rows)
     for n in range(first, stop):
         t = t0 + n * h
-        _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits)
-        verdict, turn, anew = 0, 0, _is_old(kept, rows, price)
+        _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits, small, point)
+        verdict, turn, first_rate, anew = 0, 0, 0.5, _is_old(kept, rows, price)
         while True:
-            _to_guess(y, n, guess, point)
             if anew:
+                _to_guess(y, n, guess, point)
                 state[JACOBIANS] += 1
                 if has_jac:
                     state[REQUEST] = JACOBIAN
@@ -202,18 +229,18 @@ def implicit(
                         yield t
                         for row in range(rows):
                             derivative[row, i] = (value[row] - here[row]) / added
-                if not _renew(now, which, derivative, factors, kept, most):
+                if not _renew(now, which, derivative, factors, kept, rates, most):
                     verdict = 2
                     break
                 _to_guess(y, n, guess, point)
-            last = np.inf
+            last, first_rate = np.inf, _first_rate(kept, rates, rows, remeasure)
             for count in range(most):
                 turn = count
                 state[EVALUATIONS] += 1
                 state[ITERATIONS] += 1
                 yield t
                 size = _correct(y, n, known, now, which, factors, kept, value, change, scale, point)
-                verdict = _judge(turn, size, last, most, least_rate)
+                verdict = _judge(turn, size, last, most, first_rate, least_rate, kept, rates)
                 if verdict != 0:
                     break
                 last = size
@@ -224,7 +251,7 @@ def implicit(
             kept[rows] = 0
             state[REQUEST] = STUCK
             return
-        _end_newton(y, f, n, known, now, which, kept, turn, anew)
+        _end_newton(y, f, n, known, now, which, kept, turn, first_rate, anew)
         state[KNOWN] = n + 1
 
 
@@ -241,9 +268,9 @@ def run_implicit(
     state: Any,
     jac: int,
     jac_parameters: Any,
-    matrices: tuple[Any, Any, Any],
+    matrices: tuple[Any, Any, Any, Any],
     tolerance: tuple[float, Any, float, float],
-    limits: tuple[int, float, int],
+    limits: tuple[int, float, int, int, float],
 ) -> None:
     """As :func:`implicit`, with a compiled right-hand side; ``jac`` is 0 where there is no Jacobian."""
     t0, h = grid
@@ -251,44 +278,45 @@ def run_implicit(
     # Taken from their tuples once: each time the references to an array are counted.
     y, f, sums = data
     past, now, which = rules
-    derivative, factors, kept = matrices
+    derivative, factors, kept, rates = matrices
     rtol, atol, part, digits = tolerance
-    most, least_rate, price = limits
+    most, least_rate, price, remeasure, small = limits
     point, rows = points[0], len(value)
     known, guess, change, here = np.empty((4, rows), y.dtype)
     scale = np.empty(rows)
+    where, into, given = point.ctypes.data, value.ctypes.data, parameters.ctypes.data
     for n in range(first, stop):
         t = t0 + n * h
-        _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits)
-        verdict, turn, anew = 0, 0, _is_old(kept, rows, price)
+        _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits, small, point)
+        verdict, turn, first_rate, anew = 0, 0, 0.5, _is_old(kept, rows, price)
         while True:
-            _to_guess(y, n, guess, point)
             if anew:
+                _to_guess(y, n, guess, point)
                 state[JACOBIANS] += 1
                 if jac:
-                    call_by_address(jac, t, point.ctypes.data, derivative.ctypes.data, jac_parameters.ctypes.data)
+                    call_by_address(jac, t, where, derivative.ctypes.data, jac_parameters.ctypes.data)
                 else:
                     state[EVALUATIONS] += 1
-                    call(fun, t, point, value, parameters)
+                    call_by_address(fun, t, where, into, given)
                     here[:] = value
                     for i in range(rows):
                         added = _move(guess, i, point)
                         state[EVALUATIONS] += 1
-                        call(fun, t, point, value, parameters)
+                        call_by_address(fun, t, where, into, given)
                         for row in range(rows):
                             derivative[row, i] = (value[row] - here[row]) / added
-                if not _renew(now, which, derivative, factors, kept, most):
+                if not _renew(now, which, derivative, factors, kept, rates, most):
                     verdict = 2
                     break
                 _to_guess(y, n, guess, point)
-            last = np.inf
+            last, first_rate = np.inf, _first_rate(kept, rates, rows, remeasure)
             for count in range(most):
                 turn = count
                 state[EVALUATIONS] += 1
                 state[ITERATIONS] += 1
-                call(fun, t, point, value, parameters)
+                call_by_address(fun, t, where, into, given)
                 size = _correct(y, n, known, now, which, factors, kept, value, change, scale, point)
-                verdict = _judge(turn, size, last, most, least_rate)
+                verdict = _judge(turn, size, last, most, first_rate, least_rate, kept, rates)
                 if verdict != 0:
                     break
                 last = size
@@ -299,7 +327,7 @@ def run_implicit(
             kept[rows] = 0
             state[REQUEST] = STUCK
             return
-        _end_newton(y, f, n, known, now, which, kept, turn, anew)
+        _end_newton(y, f, n, known, now, which, kept, turn, first_rate, anew)
         state[KNOWN] = n + 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode._evaluation import RightHandSide
-from hpfracc.solvers.ode._newton import DIGITS, KEPT_ITERATIONS, LEAST_RATE, PART, Newton
+from hpfracc.solvers.ode._newton import DIGITS, KEPT_ITERATIONS, LEAST_RATE, REMEASURE, SMALL_CHANGE, Newton
 from hpfracc.solvers.ode._problem import check_value
 from hpfracc.solvers.ode._scheme import Scheme, Tableau
 from hpfracc.solvers.ode._stepping import NumpyStepper
@@ -62,7 +62,7 @@ class CompiledStepper:
         self._points, self._value = np.zeros((1, rows), dtype), np.zeros(rows, dtype)
         d = rows if newton is not None else 0
         self._derivative = np.zeros((d, d), dtype)
-        self._matrices = (self._derivative, np.zeros((d, d), dtype), np.zeros(d + 3, np.int64))
+        self._matrices = (self._derivative, np.zeros((d, d), dtype), np.zeros(d + 4, np.int64), np.full(1, np.inf))
         self.block = block
 
     @property
@@ -87,13 +87,8 @@ class CompiledStepper:
 
     def _solve_damped(self, begin: int, first: int) -> int:
         """One step by :class:`Newton`, which the compiled iteration could not solve."""
-        newton = self.newton
-        assert newton is not None
-
-        def evaluate(t: float, y: Array) -> Array:
-            return newton.evaluate(t, y.reshape(-1)).reshape(y.shape)
-
-        return NumpyStepper(self.tableau, self.scheme, self.block, evaluate, newton).run(begin, first, first + 1)
+        fun = self._evaluate if isinstance(self._evaluate, RightHandSide) else RightHandSide(self.tableau.problem)
+        return NumpyStepper(self.tableau, self.scheme, self.block, fun, self.newton).run(begin, first, first + 1)
 
     def _run(self, begin: int, first: int, stop: int) -> int:
         table, state = self.tableau, self._state
@@ -120,8 +115,9 @@ class CompiledStepper:
         """Matrices, tolerance and limits of the iteration."""
         assert self.newton is not None
         atol = np.array(np.broadcast_to(self.newton.atol, len(self._value)), dtype=float)
-        tolerance = (float(self.newton.rtol), atol, PART, DIGITS)
-        return self._matrices, tolerance, (KEPT_ITERATIONS, LEAST_RATE, int(self.newton.price))
+        tolerance = (float(self.newton.rtol), atol, self.newton.part, DIGITS)
+        limits = (KEPT_ITERATIONS, LEAST_RATE, int(self.newton.price), REMEASURE, SMALL_CHANGE)
+        return self._matrices, tolerance, limits
 
     def _run_compiled(self, fun: CompiledFunction, span: tuple[int, int, int]) -> None:
         common = (fun.address, fun.parameters, *self._common(span, self._points))

@@ -23,6 +23,7 @@ from hpfracc.solvers.ode._problem import Problem
 from hpfracc.solvers.ode._result import FODEResult
 from hpfracc.solvers.ode._scheme import Tableau
 from hpfracc.solvers.ode._uniform import make_grid
+from hpfracc.solvers.ode._walk import without_estimate
 
 __all__ = ["VariableOrder"]
 
@@ -74,7 +75,11 @@ class VariableOrder(Method):
         y = np.empty((problem.y0.size, grid.count), problem.dtype)
         y[:, 0] = problem.y0.reshape(-1)
         table = Tableau(problem, grid, np.empty((0, 0, 0)), None, y, np.zeros_like(y), np.empty((0, 0, 0)))
-        return walk_grid(table, options, _Engine(table, options), BLOCK, (self.name, "asked for", "direct"), started)
+        decision = (self.name, "asked for", "direct")
+        result = walk_grid(table, options, _Engine(table, options), BLOCK, decision, started)
+        if result.success and options.estimate is not False:
+            result.message += without_estimate(self.name)
+        return result
 
 
 class _Engine:

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.solvers.sde.noise.process import GaussianNoise, Grid, stream_of
+from hpfracc.solvers.sde.noise.process import GaussianNoise, Grid, LevyNoise, stream_of
 from hpfracc.solvers.sde.noise.source import RandomSource
 
 __all__ = ["Brownian"]
@@ -15,7 +15,7 @@ __all__ = ["Brownian"]
 
 @final
 @dataclass(frozen=True, slots=True)
-class Brownian(GaussianNoise):
+class Brownian(GaussianNoise, LevyNoise):
     r"""Standard Brownian motion: independent increments, :math:`E\,W_s W_t = \min(s, t)`.
 
     Exact on any grid.
@@ -32,26 +32,18 @@ class Brownian(GaussianNoise):
         """``min(s, t)``."""
         return np.asarray(np.minimum(np.asarray(s, float), np.asarray(t, float)))
 
+    def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
+        return source.numbers(low, high - low, steps.shape[-1], stream=stream) * source.array(np.sqrt(steps))
+
     def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
-        steps = np.sqrt(np.diff(grid.times, prepend=0.0))
-        if source.library == "numpy":
-            return _sums(source, steps, count, 0)
-        scaled = source.numbers(0, count, steps.size) * source.array(steps)
-        return scaled.cumsum(-1)
+        return LevyNoise._sample(self, source, grid, count)
 
     def _refine(self, source: RandomSource, rows: np.ndarray, grid: Grid, fine: Grid, parts: int) -> np.ndarray:
         """A bridge within each step, on its own."""
-        drawn = _sums(source, np.sqrt(np.diff(fine.times, prepend=0.0)), rows.shape[0], stream_of(fine))
+        steps = np.diff(fine.times, prepend=0.0)
+        drawn: np.ndarray = self._increments(source, steps, 0, rows.shape[0], stream_of(fine)).cumsum(-1)
         error = rows - drawn[:, ::parts]
         shares = np.arange(parts) / parts
         between = error[:, :-1, None] + np.diff(error)[:, :, None] * shares
         drawn[:, :-1] += between.reshape(rows.shape[0], -1)
         return drawn
-
-
-def _sums(source: RandomSource, deviations: np.ndarray, count: int, stream: int) -> np.ndarray:
-    result = np.empty((count, deviations.size), source.dtype)
-    for low, high in source.chunks(count, deviations.size):
-        numbers = source.numbers(low, high - low, deviations.size, stream=stream)
-        np.cumsum(numbers * deviations.astype(source.dtype), -1, out=result[low:high])
-    return result

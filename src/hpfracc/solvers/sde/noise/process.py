@@ -15,7 +15,17 @@ from hpfracc._arrays import is_tracer, library_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 
-__all__ = ["MOST_POINTS", "GaussianNoise", "Grid", "Noise", "plain_hurst", "read_grid", "read_hurst", "read_positive"]
+__all__ = [
+    "MOST_POINTS",
+    "GaussianNoise",
+    "Grid",
+    "LevyNoise",
+    "Noise",
+    "plain_hurst",
+    "read_grid",
+    "read_hurst",
+    "read_positive",
+]
 
 #: Points up to which covariance matrices are factorised: 4,096 take 130 MiB and a second.
 MOST_POINTS = 4096
@@ -154,6 +164,19 @@ class Noise(ABC):
     def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
         """Points between those of a path, from the law of the process given the path."""
         raise InvalidInputError(f"there is no bridge for {self!r} here; sample it on the fine grid and thin that")
+
+
+class LevyNoise(Noise):
+    """A process with independent, stationary increments, from 0 on."""
+
+    @abstractmethod
+    def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
+        """Increments of the paths ``low`` to ``high`` over ``steps``, shape ``(n,)``, or one row for each path."""
+
+    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
+        steps = np.diff(grid.times, prepend=0.0)
+        ranges = list(source.chunks(count, 8 * steps.size)) or [(0, 0)]
+        return source.join([self._increments(source, steps, low, high, 0).cumsum(-1) for low, high in ranges])
 
 
 class GaussianNoise(Noise):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import device_of, dtype_name, library_of
+from hpfracc._arrays import device_of, dtype_name, is_tracer, library_of
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import InvalidInputError
 
@@ -62,6 +62,11 @@ class RandomSource:
                 paths = cupy.arange(low, high)
         return _random(paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype, backend=self.library)
 
+    def numbers_of(self, paths: np.ndarray, n: int, *, kind: str = "normal", stream: int = 0) -> np.ndarray:
+        """``n`` numbers for each of some paths, counted from the first; on the host."""
+        found: np.ndarray = _random(self.first + paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
+        return found
+
     def array(self, values: Any) -> Any:
         """NumPy values as an array of the source's library, device and precision."""
         host = np.ascontiguousarray(values, dtype=self.dtype)
@@ -80,8 +85,19 @@ class RandomSource:
         for low in range(0, count, max(1, rows)):
             yield low, min(count, low + rows)
 
-    def restarted(self) -> RandomSource:
-        """The same on the host, in double precision."""
+    def join(self, parts: list[Any]) -> Any:
+        """Parts of the paths, one after the other."""
+        if self.library == "torch":
+            return sys.modules["torch"].cat(parts)
+        numpy = sys.modules["jax"].numpy if self.library == "jax" else sys.modules[self.library]
+        return numpy.concatenate(parts)
+
+    def on_host(self) -> RandomSource:
+        """The same numbers on the host, in double precision."""
+        if is_tracer(self.key):
+            raise InvalidInputError(
+                "this process is drawn on the host, where a traced key has no value; call it outside"
+            )
         return RandomSource("numpy", "cpu", "float64", np.asarray(self.key), self.first)
 
 

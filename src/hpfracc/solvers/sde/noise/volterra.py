@@ -43,7 +43,7 @@ def sample_hybrid_pair(source: RandomSource, hurst: float, n: int, step: float, 
     size = fft.next_fast_len(2 * n, real=True)
     spectrum = fft.rfft(kernel[:n], size)
     scale = math.sqrt(2.0 * hurst) * step**hurst
-    host = RandomSource("numpy", "cpu", "float64", np.asarray(source.key), source.first)
+    host = source.on_host()
     paths = np.zeros((count, n + 1))
     increments = np.empty((count, n))
     for low, high in host.chunks(count, 4 * n):

@@ -10,21 +10,22 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.generic.causal_convolution import on_host
 from hpfracc.engine.backends.numpy.nonfinite import all_finite, repaired
-from hpfracc.engine.backends.starting import on_host
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
 from hpfracc.engine.workers import even_blocks, run_blocks
 
-__all__ = ["KERNELS", "Spectrum"]
+__all__ = ["KERNELS", "CausalSpectrum"]
 
 #: Points of all blocks that are transformed together (told in the adapter): 1 MB of doubles, which stay in cache.
 _TOGETHER = 1 << 17
@@ -38,7 +39,7 @@ _LEAST_POOLED = 1 << 16
 _QUIET = np.errstate(all="ignore")
 
 
-class Spectrum(NamedTuple):
+class CausalSpectrum(NamedTuple):
     """Weights cut to the signal's length, and their transform padded to ``size`` points."""
 
     transform: Array
@@ -91,24 +92,24 @@ def convolve_fft(weights: Array, signal: Array, *, workers: int = 1) -> Array:
         transform, ahead = run_blocks(lambda array: _forward(array, size), (weights, signal), workers)
         result = _product(transform, ahead, size, signal)[:n].copy()
         return _checked(result, result[..., 0], weights, signal, convolve_fft)
-    return _apply(Spectrum(_forward(weights, size), size, weights), signal, workers)
+    return _apply(CausalSpectrum(_forward(weights, size), size, weights), signal, workers)
 
 
 @_QUIET
-def prepare_fft(weights: Array, call: Call) -> Spectrum:
+def prepare_fft(weights: Array, call: Call) -> CausalSpectrum:
     """The transform of the weights, for signals of ``call.length`` points."""
     weights = _own(weights, call)
     size = fast_length(max(1, call.length + weights.shape[-1] - 1))
-    return Spectrum(_forward(weights, size), size, weights)
+    return CausalSpectrum(_forward(weights, size), size, weights)
 
 
 @_QUIET
-def apply_fft(prepared: Spectrum, signal: Array, *, workers: int = 1) -> Array:
+def apply_fft(prepared: CausalSpectrum, signal: Array, *, workers: int = 1) -> Array:
     """Convolve with weights whose transform was kept: two transforms instead of three."""
     return _apply(prepared, signal, workers)
 
 
-def _apply(prepared: Spectrum, signal: Array, workers: int) -> Array:
+def _apply(prepared: CausalSpectrum, signal: Array, workers: int) -> Array:
     shape = _result_shape(prepared.weights, signal)
     if not prepared.weights.size or 0 in shape:
         return np.zeros(shape, signal.dtype)
@@ -212,19 +213,19 @@ def convolve_blocked(weights: Array, signal: Array, *, workers: int = 1) -> Arra
     return apply_blocked(_block_spectrum(weights[..., : signal.shape[-1]]), signal, workers=workers)
 
 
-def prepare_blocked(weights: Array, call: Call) -> Spectrum:
+def prepare_blocked(weights: Array, call: Call) -> CausalSpectrum:
     """The transform of the weights, as long as a block."""
     return _block_spectrum(_own(weights, call))
 
 
 @_QUIET
-def _block_spectrum(weights: Array) -> Spectrum:
+def _block_spectrum(weights: Array) -> CausalSpectrum:
     size = block_length(weights.shape[-1])
-    return Spectrum(_forward(weights, size), size, weights)
+    return CausalSpectrum(_forward(weights, size), size, weights)
 
 
 @_QUIET
-def apply_blocked(prepared: Spectrum, signal: Array, *, workers: int = 1) -> Array:
+def apply_blocked(prepared: CausalSpectrum, signal: Array, *, workers: int = 1) -> Array:
     """Convolve block by block with weights whose transform was kept."""
     transform, size, weights = prepared
     shape, overlap = _result_shape(weights, signal), weights.shape[-1] - 1
@@ -265,3 +266,67 @@ _PLAIN: dict[str, Kernel] = {
     "blocked": Kernel(convolve_blocked, prepare_blocked, apply_blocked),
 }
 KERNELS: dict[str, Kernel] = {name: on_host(kernel) for name, kernel in _PLAIN.items()}
+_COMPOSED = KERNELS["fft"].apply
+
+
+@_QUIET
+def _apply_fft_with_options(
+    prepared: CausalSpectrum,
+    signal: Array,
+    *starts: Array,
+    differences: bool = False,
+    starts_from: int = 0,
+    workers: int = 1,
+) -> Array:
+    """:func:`apply_fft` with the options of the primitive; a row in double precision takes fewer passes."""
+    transform, size, weights = prepared
+    n = signal.shape[-1]
+    row = signal.ndim == 1 and weights.ndim == 1 and weights.size and signal.dtype.char == "d"
+    if starts and (len(starts) > 1 or starts[0].shape[0] != 1 or starts[0].dtype.char != "d"):
+        row = False
+    if not row or not n:
+        assert _COMPOSED is not None
+        result: Array = _COMPOSED(
+            prepared, signal, *starts, differences=differences, starts_from=starts_from, workers=workers
+        )
+        return result
+    summands = signal
+    if differences:
+        summands = np.empty(n)
+        np.subtract(signal[1:], signal[:-1], out=summands[1:])
+        summands[0] = signal[0] - signal[0]  # not 0 where the first sample is not finite
+    if size < _LEAST_POOLED:
+        spectrum = np.fft.rfft(summands, size)
+        np.multiply(spectrum, transform, out=spectrum)
+        result = _cut_row(np.fft.irfft(spectrum, size), summands, starts, starts_from)
+    else:
+        with (
+            host_buffers.borrow((size // 2 + 1,), np.complex128, clear=False) as spectrum,
+            host_buffers.borrow((size,), signal.dtype, clear=False) as product,
+        ):
+            np.fft.rfft(summands, size, out=spectrum)
+            np.multiply(spectrum, transform, out=spectrum)
+            np.fft.irfft(spectrum, size, out=product)
+            result = _cut_row(product, summands, starts, starts_from)
+    # A bad sample shows in every point.
+    if math.isfinite(result[0]) or (all_finite(weights) and all_finite(summands)):
+        return result
+    result = repaired(convolve_fft, weights, summands)
+    if starts:
+        result[starts_from:] += summands[starts_from] * starts[0][0, starts_from:]
+    return result
+
+
+def _cut_row(product: Array, summands: Array, starts: tuple[Array, ...], first: int) -> Array:
+    """The first points of a product, with the starting weights of sample ``first`` added from there on."""
+    n = summands.shape[0]
+    if not starts:
+        return product[:n].copy()
+    result = np.empty(n)
+    np.multiply(starts[0][0, first:], summands[first], out=result[first:])
+    result[first:] += product[first:n]
+    result[:first] = product[:first]
+    return result
+
+
+KERNELS["fft"] = replace(KERNELS["fft"], apply=_apply_fft_with_options)
