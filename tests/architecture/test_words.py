@@ -48,8 +48,6 @@ OPEN_FOLDERS = {
     "engine.backends.cupy.kernels",
     "operators",
     "operators.rules",
-    "solvers.ode",
-    "solvers.ode.methods",
 }
 
 #: Words that only this library ever used, and what to write.
