@@ -1,66 +1,183 @@
-"""The few functions that weights are written in, in the library of the order they depend on.
+"""One array namespace: functions of NumPy, PyTorch, JAX and CuPy under NumPy's names.
 
-A plain number makes NumPy weights. A tensor or a JAX array (a tracer too) makes weights of its own library, so that a
-derivative with respect to the order goes through them. Nothing is imported: the library of an array that exists is in
+Mathematics that runs in several libraries takes a :class:`Namespace` as its argument ``xp``. :func:`namespace` gives
+that of a library, :func:`namespace_of` that of an array. Nothing is imported: the library of an array that exists is in
 ``sys.modules``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import math
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from hpfracc._arrays import library_of
 
-__all__ = ["NUMPY", "Namespace", "namespace_of", "of_variables", "user_scope"]
+__all__ = ["NUMPY", "Namespace", "namespace", "namespace_of", "of_variables", "user_scope"]
 
 
-@dataclass(frozen=True, slots=True)
+#: Axes that XLA transforms together.
+_TOGETHER = 3
+
+
 class Namespace:
-    """Functions on float64 arrays of one library, on one device.
+    """Functions of one array library, with NumPy's names and meanings.
 
-    Attributes
+    The annotated attributes are functions with one name and one meaning in every library, taken from it as they are;
+    keywords are NumPy's, which PyTorch accepts too. The methods are what differs.
+
+    Parameters
     ----------
-    library : str
-        ``"numpy"``, ``"torch"`` or ``"jax"``.
-    array : callable
-        From numbers or a NumPy array, a float64 array of this library.
-    scope : callable
-        A context in which float64 really is float64 (JAX makes it float32 unless told otherwise).
+    library : {"numpy", "torch", "jax", "cupy"}
+        It must be imported already.
+    device : torch.device, optional
+        Where new arrays are made, for PyTorch; by default on the host.
     """
 
-    library: str
-    array: Callable[[Any], Any]
-    exp: Callable[[Any], Any]
-    log: Callable[[Any], Any]
-    log1p: Callable[[Any], Any]
-    expm1: Callable[[Any], Any]
-    sin: Callable[[Any], Any]
-    cos: Callable[[Any], Any]
-    sinh: Callable[[Any], Any]
-    cosh: Callable[[Any], Any]
-    arctanh: Callable[[Any], Any]
-    lgamma: Callable[[Any], Any]
-    where: Callable[[Any, Any, Any], Any]
-    cumprod: Callable[[Any], Any]
-    round: Callable[[Any], Any]
-    concatenate: Callable[..., Any]
-    stack: Callable[[Sequence[Any]], Any]
-    matmul: Callable[[Any, Any], Any]
-    scope: Callable[[], contextlib.AbstractContextManager[Any]]
+    abs: Callable[..., Any]
+    amax: Callable[..., Any]
+    angle: Callable[..., Any]
+    arctanh: Callable[..., Any]
+    bitwise_xor: Callable[..., Any]
+    clip: Callable[..., Any]
+    cos: Callable[..., Any]
+    cosh: Callable[..., Any]
+    cumsum: Callable[..., Any]
+    empty_like: Callable[..., Any]
+    exp: Callable[..., Any]
+    expm1: Callable[..., Any]
+    floor: Callable[..., Any]
+    full_like: Callable[..., Any]
+    imag: Callable[..., Any]
+    isfinite: Callable[..., Any]
+    isinf: Callable[..., Any]
+    isnan: Callable[..., Any]
+    log: Callable[..., Any]
+    log1p: Callable[..., Any]
+    matmul: Callable[..., Any]
+    maximum: Callable[..., Any]
+    minimum: Callable[..., Any]
+    moveaxis: Callable[..., Any]
+    ones_like: Callable[..., Any]
+    real: Callable[..., Any]
+    round: Callable[..., Any]
+    searchsorted: Callable[..., Any]
+    sin: Callable[..., Any]
+    sinh: Callable[..., Any]
+    sqrt: Callable[..., Any]
+    unique: Callable[..., Any]
+    where: Callable[..., Any]
+    zeros_like: Callable[..., Any]
+
+    def __init__(self, library: str, device: Any = None) -> None:
+        self.library = library
+        self.device = device
+        self.module = self._module()
+        own = type(self)
+        for name in Namespace.__annotations__:
+            if not hasattr(own, name):
+                setattr(self, name, getattr(self.module, name))
+
+    def __repr__(self) -> str:
+        return f"<namespace of {self.library}>"
+
+    def _module(self) -> ModuleType:
+        return sys.modules[self.library]
+
+    @functools.cached_property
+    def fft(self) -> ModuleType:
+        """The library's module of Fourier transforms."""
+        found: ModuleType = self.module.fft
+        return found
+
+    def fftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+        """Fourier transform along ``axes``."""
+        return self.fft.fftn(x, axes=axes)
+
+    def ifftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+        """Its inverse, which may overwrite ``x``."""
+        return self.fft.ifftn(x, sizes, axes=axes)
+
+    def rfftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+        """Fourier transform of a real signal along ``axes``, of which the last is halved."""
+        return self.fft.rfftn(x, axes=axes)
+
+    def irfftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+        """Its inverse, which may overwrite ``x``."""
+        return self.fft.irfftn(x, sizes, axes=axes)
+
+    def array(self, values: Any) -> Any:
+        """Numbers or an array of any kind as float64, on the device of this namespace."""
+        return self.module.asarray(values, dtype=np.float64)
+
+    def asarray(self, values: Any, like: Any = None) -> Any:
+        """The same, with the dtype that ``values`` has; on the device of ``like`` where it is given."""
+        return self.module.asarray(values)
+
+    def astype(self, x: Any, dtype: Any) -> Any:
+        """``x`` in a dtype, given by name or as the library's own; itself if it is so already."""
+        return x.astype(dtype, copy=False)
+
+    def arange(self, start: int, stop: int, dtype: str, like: Any = None) -> Any:
+        """The numbers from ``start`` up to, not including, ``stop``."""
+        return self.module.arange(start, stop, dtype=dtype)
+
+    def zeros(self, shape: Sequence[int], dtype: str, like: Any = None) -> Any:
+        """Zeros; ``dtype`` by name."""
+        return self.module.zeros(tuple(shape), dtype)
+
+    def copy(self, x: Any) -> Any:
+        """A copy, contiguous in memory."""
+        return self.module.array(x, order="C")
+
+    def complex(self, real: Any, imag: Any) -> Any:
+        """A complex array from its two parts."""
+        made = self.module.empty(np.broadcast_shapes(real.shape, imag.shape), np.result_type(real.dtype, np.complex64))
+        made.real, made.imag = real, imag
+        return made
+
+    def unit(self, angle: Any) -> Any:
+        """``exp(i angle)``."""
+        return self.complex(self.cos(angle), self.sin(angle))
+
+    def is_complex(self, x: Any) -> bool:
+        """Whether the dtype of ``x`` is complex."""
+        return bool(x.dtype.kind == "c")
+
+    def concatenate(self, parts: Sequence[Any], axis: int = 0) -> Any:
+        """Arrays one after the other along ``axis``."""
+        return self.module.concatenate(parts, axis)
+
+    def stack(self, parts: Sequence[Any], axis: int = 0) -> Any:
+        """Arrays side by side along a new axis."""
+        return self.module.stack(parts, axis)
+
+    def flip(self, x: Any) -> Any:
+        """``x`` backwards along its last axis."""
+        return x[..., ::-1]
+
+    def cumprod(self, x: Any) -> Any:
+        """Products of the elements so far, along the first axis."""
+        return self.module.cumprod(x, 0)
+
+    def nonzero(self, x: Any) -> Any:
+        """Places of the elements of ``x``, of one axis, that are true."""
+        return self.module.nonzero(x)[0]
+
+    def lgamma(self, x: Any) -> Any:
+        """The logarithm of the absolute value of Gamma."""
+        return _scipy_special().gammaln(x)
 
     def rgamma(self, x: Any) -> Any:
         """``1 / Gamma(x)``, zero at the poles and smooth through them, with its sign (which ``exp(-lgamma)`` loses)."""
-        if self.library == "numpy":
-            return special.rgamma(x)
         small = x < 0.5
         right = self.where(small, 1.0, x)
         left = self.where(small, x, 0.0)
@@ -74,38 +191,254 @@ class Namespace:
         """``base ** exponent`` for positive numbers ``base``, which carry no derivative."""
         return self.exp(exponent * self.array(np.log(base)))
 
+    def stop_gradient(self, x: Any) -> Any:
+        """The same array, through which no derivative flows."""
+        return x
 
-NUMPY = Namespace(
-    library="numpy",
-    array=lambda values: np.asarray(values, dtype=np.float64),
-    exp=np.exp,
-    log=np.log,
-    log1p=np.log1p,
-    expm1=np.expm1,
-    sin=np.sin,
-    cos=np.cos,
-    sinh=np.sinh,
-    cosh=np.cosh,
-    arctanh=np.arctanh,
-    lgamma=special.gammaln,
-    where=np.where,
-    cumprod=np.cumprod,
-    round=np.round,
-    concatenate=np.concatenate,
-    stack=np.stack,
-    matmul=np.matmul,
-    scope=contextlib.nullcontext,
-)
+    def jit(self, function: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
+        """``function``, compiled where the library does that; ``static`` names arguments that are not arrays."""
+        return function
+
+    def quiet(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function`` without warnings of overflow, division by zero and the like."""
+        return function
+
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
+        """A context in which float64 really is float64 (JAX makes it float32 unless told otherwise)."""
+        return contextlib.nullcontext()
+
+
+class _NumPy(Namespace):
+    round = np.rint  # a third of the time of np.round
+
+    @functools.cached_property
+    def fft(self) -> ModuleType:
+        """SciPy's, which has threads and single precision; imported when it is first needed: that takes 0.2 s."""
+        return importlib.import_module("scipy.fft")
+
+    def array(self, values: Any) -> Any:
+        """As float64."""
+        return np.asarray(values, np.float64)
+
+    def rgamma(self, x: Any) -> Any:
+        """SciPy's own."""
+        return _scipy_special().rgamma(x)
+
+    def quiet(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """NumPy is the one library that warns."""
+        return np.errstate(all="ignore")(function)
+
+
+class _CuPy(Namespace):
+    """Transforms by ``cupyx``, where it is imported, may overwrite what they are given: one copy less."""
+
+    def round(self, x: Any) -> Any:
+        """To the nearest whole number."""
+        return self.module.rint(x)
+
+    def fftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+        """Of a contiguous copy where ``x`` is none."""
+        return self.fft.fftn(self.module.ascontiguousarray(x), axes=axes)
+
+    def rfftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+        """Of a contiguous copy where ``x`` is none."""
+        return self.fft.rfftn(self.module.ascontiguousarray(x), axes=axes)
+
+    def ifftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+        """Over ``x`` where that can be."""
+        fft = sys.modules.get("cupyx.scipy.fft")
+        return super().ifftn(x, sizes, axes) if fft is None else fft.ifftn(x, sizes, axes=axes, overwrite_x=True)
+
+    def irfftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+        """Over ``x`` where that can be."""
+        fft = sys.modules.get("cupyx.scipy.fft")
+        return super().irfftn(x, sizes, axes) if fft is None else fft.irfftn(x, sizes, axes=axes, overwrite_x=True)
+
+
+class _Torch(Namespace):
+    def __init__(self, library: str, device: Any = None) -> None:
+        super().__init__(library, device)
+        torch: Any = self.module
+        self._signed = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
+    def fftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+        """Along ``axes``."""
+        return self.module.fft.fftn(x, dim=axes)
+
+    def ifftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+        """Its inverse."""
+        return self.module.fft.ifftn(x, s=sizes, dim=axes)
+
+    def rfftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+        """Of a real signal."""
+        return self.module.fft.rfftn(x, dim=axes)
+
+    def irfftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+        """Its inverse."""
+        return self.module.fft.irfftn(x, s=sizes, dim=axes)
+
+    def copy(self, x: Any) -> Any:
+        """A copy, contiguous in memory."""
+        return x.clone(memory_format=self.module.contiguous_format)
+
+    def array(self, values: Any) -> Any:
+        """As float64, a copy if it is an array of NumPy's."""
+        if library_of(values) == "torch":
+            return values.to(dtype=self.module.float64, device=self.device)
+        return self.module.as_tensor(np.array(values, dtype=np.float64), device=self.device)
+
+    def asarray(self, values: Any, like: Any = None) -> Any:
+        """On the device of ``like``, or of this namespace."""
+        return self.module.as_tensor(values, device=self.device if like is None else like.device)
+
+    def astype(self, x: Any, dtype: Any) -> Any:
+        """``x`` in that dtype."""
+        return x.to(getattr(self.module, dtype) if isinstance(dtype, str) else dtype)
+
+    def arange(self, start: int, stop: int, dtype: str, like: Any = None) -> Any:
+        """On the device of ``like``, or of this namespace."""
+        device = self.device if like is None else like.device
+        return self.module.arange(start, stop, dtype=getattr(self.module, dtype), device=device)
+
+    def zeros(self, shape: Sequence[int], dtype: str, like: Any = None) -> Any:
+        """On the device of ``like``, or of this namespace; mapped as ``like`` is by ``torch.func``."""
+        kind = getattr(self.module, dtype)
+        if like is not None:
+            return like.new_zeros(tuple(shape), dtype=kind)
+        return self.module.zeros(tuple(shape), dtype=kind, device=self.device)
+
+    def complex(self, real: Any, imag: Any) -> Any:
+        """PyTorch's own."""
+        return self.module.complex(real, imag)
+
+    def unit(self, angle: Any) -> Any:
+        """``exp(i angle)``."""
+        return self.module.polar(self.module.ones_like(angle), angle)
+
+    def is_complex(self, x: Any) -> bool:
+        """Whether the dtype of ``x`` is complex."""
+        found: bool = x.is_complex()
+        return found
+
+    def flip(self, x: Any) -> Any:
+        """Backwards along the last axis."""
+        return x.flip(-1)
+
+    def nonzero(self, x: Any) -> Any:
+        """Places of the elements of ``x``, of one axis, that are true."""
+        return self.module.nonzero(x)[:, 0]
+
+    def bitwise_xor(self, a: Any, b: Any) -> Any:
+        """Unsigned integers wider than a byte are not complete in PyTorch; their bits are those of the signed ones."""
+        torch = self.module
+        signed = self._signed.get(a.dtype)
+        if signed is None or a.dtype != b.dtype:
+            return torch.bitwise_xor(a, b)
+        return torch.bitwise_xor(a.view(signed), b.view(signed)).view(a.dtype)
+
+    def lgamma(self, x: Any) -> Any:
+        """PyTorch's own."""
+        return self.module.lgamma(x)
+
+    def stop_gradient(self, x: Any) -> Any:
+        """Detached."""
+        return x.detach()
+
+
+class _JAX(Namespace):
+    def _module(self) -> ModuleType:
+        found: ModuleType = sys.modules["jax"].numpy
+        return found
+
+    def array(self, values: Any) -> Any:
+        """As float64, within :meth:`scope`."""
+        return self.module.asarray(values, dtype="float64")
+
+    def astype(self, x: Any, dtype: Any) -> Any:
+        """``x`` in that dtype."""
+        return x.astype(dtype)
+
+    def complex(self, real: Any, imag: Any) -> Any:
+        """JAX's own."""
+        return sys.modules["jax"].lax.complex(real, imag)
+
+    def copy(self, x: Any) -> Any:
+        """A copy."""
+        return self.module.array(x, copy=True)
+
+    def fftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+        """XLA transforms three axes together at the most."""
+        return self._further(self.fft.fftn(x, axes=axes[-_TOGETHER:]), self.fft.fft, axes)
+
+    def ifftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+        """Its inverse."""
+        return self.fft.ifftn(self._further(x, self.fft.ifft, axes), sizes[-_TOGETHER:], axes=axes[-_TOGETHER:])
+
+    def rfftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+        """Of a real signal."""
+        return self._further(self.fft.rfftn(x, axes=axes[-_TOGETHER:]), self.fft.fft, axes)
+
+    def irfftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+        """Its inverse."""
+        return self.fft.irfftn(self._further(x, self.fft.ifft, axes), sizes[-_TOGETHER:], axes=axes[-_TOGETHER:])
+
+    def _further(self, x: Any, transform: Callable[..., Any], axes: tuple[int, ...]) -> Any:
+        for axis in axes[:-_TOGETHER]:
+            x = transform(x, axis=axis)
+        return x
+
+    def is_complex(self, x: Any) -> bool:
+        """Whether the dtype of ``x`` is complex."""
+        return bool(self.module.iscomplexobj(x))
+
+    def matmul(self, a: Any, b: Any) -> Any:
+        """In full precision: JAX's default rounds float32 to TF32 on a GPU."""
+        if b.ndim <= 2 and a.ndim and b.ndim and a.dtype == b.dtype:
+            # Without the dtype of the result, which jnp.matmul asks for again on the way back: see of_variables.
+            contracted = (((a.ndim - 1,), (0,)), ((), ()))
+            return sys.modules["jax"].lax.dot_general(a, b, contracted, precision="highest")
+        return self.module.matmul(a, b, precision="highest")
+
+    def lgamma(self, x: Any) -> Any:
+        """JAX's own."""
+        return sys.modules["jax"].lax.lgamma(x)
+
+    def stop_gradient(self, x: Any) -> Any:
+        """JAX's own."""
+        return sys.modules["jax"].lax.stop_gradient(x)
+
+    def jit(self, function: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
+        """Compiled once per shape and value of the static arguments."""
+        compiled: Callable[..., Any] = sys.modules["jax"].jit(function, static_argnames=tuple(static))
+        return compiled
+
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
+        """Double precision in this thread."""
+        found: contextlib.AbstractContextManager[Any] = sys.modules["jax"].enable_x64(True)
+        return found
+
+
+_KINDS: dict[str, type[Namespace]] = {"numpy": _NumPy, "torch": _Torch, "jax": _JAX, "cupy": _CuPy}
+NUMPY = _NumPy("numpy")
+
+
+@functools.lru_cache(maxsize=64)
+def namespace(library: str, device: Any = None) -> Namespace:
+    """The functions of a library that is imported."""
+    return NUMPY if library == "numpy" else _KINDS[library](library, device)
 
 
 def namespace_of(value: Any) -> Namespace:
-    """The functions for weights that depend on ``value``."""
+    """The functions for weights that depend on ``value``: those of its library if it may carry a derivative."""
     library = library_of(value)
     if library == "torch":
-        return _torch_namespace(value.device)
-    if library == "jax":
-        return _jax_namespace()
-    return NUMPY
+        return namespace("torch", value.device)
+    return namespace("jax") if library == "jax" else NUMPY
+
+
+@functools.cache
+def _scipy_special() -> ModuleType:
+    return importlib.import_module("scipy.special")
 
 
 def user_scope() -> Callable[[], contextlib.AbstractContextManager[Any]]:
@@ -115,64 +448,6 @@ def user_scope() -> Callable[[], contextlib.AbstractContextManager[Any]]:
         return contextlib.nullcontext
     wide = bool(jax.config.jax_enable_x64)
     return lambda: jax.enable_x64(wide)
-
-
-def _torch_namespace(device: Any) -> Namespace:
-    torch = sys.modules["torch"]
-
-    def array(values: Any) -> Any:
-        if library_of(values) == "torch":
-            return values.to(dtype=torch.float64, device=device)
-        return torch.as_tensor(np.array(values, dtype=np.float64), device=device)
-
-    return Namespace(
-        library="torch",
-        array=array,
-        exp=torch.exp,
-        log=torch.log,
-        log1p=torch.log1p,
-        expm1=torch.expm1,
-        sin=torch.sin,
-        cos=torch.cos,
-        sinh=torch.sinh,
-        cosh=torch.cosh,
-        arctanh=torch.atanh,
-        lgamma=torch.lgamma,
-        where=torch.where,
-        cumprod=lambda x: torch.cumprod(x, 0),
-        round=torch.round,
-        concatenate=lambda parts, axis=0: torch.cat(list(parts), axis),
-        stack=lambda parts: torch.stack(list(parts)),
-        matmul=torch.matmul,
-        scope=contextlib.nullcontext,
-    )
-
-
-def _jax_namespace() -> Namespace:
-    jax = sys.modules["jax"]
-    jnp = jax.numpy
-    return Namespace(
-        library="jax",
-        array=lambda values: jnp.asarray(values, dtype="float64"),
-        exp=jnp.exp,
-        log=jnp.log,
-        log1p=jnp.log1p,
-        expm1=jnp.expm1,
-        sin=jnp.sin,
-        cos=jnp.cos,
-        sinh=jnp.sinh,
-        cosh=jnp.cosh,
-        arctanh=jnp.arctanh,
-        lgamma=jax.lax.lgamma,
-        where=jnp.where,
-        cumprod=jnp.cumprod,
-        round=jnp.round,
-        concatenate=jnp.concatenate,
-        stack=jnp.stack,
-        # Without the dtype of the result, which jnp.matmul asks for again on the way back: see of_variables.
-        matmul=lambda a, b: jax.lax.dot_general(a, b, (((a.ndim - 1,), (0,)), ((), ())), precision="highest"),
-        scope=lambda: jax.enable_x64(True),
-    )
 
 
 #: Whether a function with a derivative of its own is being made.

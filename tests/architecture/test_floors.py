@@ -37,6 +37,7 @@ FLOORS = {
     "engine.backends.cufft": 3,
     "engine.backends.registry": 3,
     "engine.backends.manager": 3,
+    "engine.backends.generic": 3,
     "engine.backends.numpy": 3,
     "engine.backends.numba": 3,
     "engine.backends.torch": 3,
@@ -59,7 +60,9 @@ FLOORS = {
     "cli": 10,
 }
 #: A folder that may import another one of its own floor.
-NEIGHBOURS = {("engine.primitives", "engine.numerics")}
+NEIGHBOURS = {("engine.primitives", "engine.numerics")} | {
+    (f"engine.backends.{name}", "engine.backends.generic") for name in ("numpy", "torch", "jax", "cupy")
+}
 #: Their ``__init__.py`` runs before each of their rooms, so it imports nothing of ours; the package's own does so
 #: only when a public name is touched.
 DIVIDED = ("engine", "engine.backends")

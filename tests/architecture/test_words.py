@@ -31,7 +31,6 @@ CLASHES = {
     "L1",
     "Line",
     "MittagLeffler",
-    "Namespace",
     "Options",
     "Outcome",
     "Plan",
@@ -40,14 +39,11 @@ CLASHES = {
     "Rule",
     "Spectrum",
     "Stepper",
-    "Tools",
 }
 #: Folders whose underscored modules are still imported from outside. No entry may be added.
 OPEN_FOLDERS = {
-    "engine.primitives",
     "engine.backends.cupy.kernels",
     "operators",
-    "operators.rules",
 }
 
 #: Words that only this library ever used, and what to write.

@@ -15,6 +15,7 @@ import pytest
 
 import hpfracc.engine.backends
 from hpfracc._optional import is_installed
+from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Kernel, KernelSpec
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import Call, Case, Primitive
@@ -35,10 +36,7 @@ def adapters() -> tuple[Adapter, ...]:
 
 def kernels_of(adapter: Adapter, primitive: str) -> dict[str, Kernel]:
     """The kernels of a backend for a primitive, by algorithm."""
-    kernels: dict[str, Kernel] = importlib.import_module(
-        f"hpfracc.engine.backends.{adapter.name}.kernels.{primitive}"
-    ).KERNELS
-    return kernels
+    return registry.load_kernels(primitive, adapter.name)
 
 
 @dataclass(frozen=True)

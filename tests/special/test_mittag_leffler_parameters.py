@@ -10,8 +10,8 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._optional import is_installed
-from hpfracc.engine.numerics.mittag_leffler_numpy import evaluate
 from hpfracc.engine.numerics.mittag_leffler_plan import make_plan
+from hpfracc.engine.numerics.mittag_leffler_values import evaluate
 from hpfracc.errors import InvalidInputError, PinnedBackendError
 from tests.helpers.thinned import thinned
 

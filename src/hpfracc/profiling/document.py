@@ -21,7 +21,7 @@ from hpfracc.profiling.breakdown import break_down
 from hpfracc.profiling.plain_values import plain
 from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.session import ThreadLane
-from hpfracc.profiling.spans import Span, Told
+from hpfracc.profiling.spans import Span, SpanDecision
 
 __all__ = ["FORMAT", "VERSION", "Document", "load_profile", "pack_lanes", "read_schema", "write_text"]
 
@@ -216,7 +216,7 @@ def _library_version() -> str:
 def _decisions(spans: list[Span]) -> tuple[list[dict[str, Any]], dict[int, int]]:
     """The distinct decisions of the spans, and the decision of each span."""
     numbers: dict[Hashable, int] = {}
-    latest: list[Told] = []  # the last one for each key
+    latest: list[SpanDecision] = []  # the last one for each key
     decided: dict[int, int] = {}
     for place, span in enumerate(spans):
         told = span.decision

@@ -16,7 +16,7 @@ from hpfracc.profiling.clocks import read_host_memory
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.session import Session
 
-__all__ = ["KINDS", "NULL_SPAN", "Keeper", "Memory", "NullSpan", "Span", "Told"]
+__all__ = ["KINDS", "NULL_SPAN", "Memory", "NullSpan", "Span", "SpanDecision", "SpanRecorder"]
 
 #: Kinds of spans: ``"span"`` for a user's own, the others are the engine's.
 KINDS = ("span", "call", "kernel", "decide", "import", "transfer", "compile", "fallback", "batch", "usage")
@@ -33,7 +33,7 @@ _now = time.perf_counter_ns
 Memory = Literal["", "device", "all"]
 
 
-class Keeper(Protocol):
+class SpanRecorder(Protocol):
     """What a span needs of its recorder."""
 
     on: bool
@@ -46,7 +46,7 @@ class Keeper(Protocol):
         """The device's part of a span."""
 
 
-class Told:
+class SpanDecision:
     """The decision of a call. ``key`` is equal for equal decisions, and ``tell()`` returns it as plain values.
 
     ``tell`` is called only when a profile is read, once per key.
@@ -92,7 +92,7 @@ class Span:
         Name of the counter, its bytes before and after, and its peak where known.
     size : int or None
         Bytes moved.
-    decision : Told or None
+    decision : SpanDecision or None
         The engine's decision, for a call of the engine.
     error : str or None
         The exception that left it.
@@ -123,7 +123,7 @@ class Span:
 
     def __init__(
         self,
-        recorder: Keeper,
+        recorder: SpanRecorder,
         name: str,
         kind: str = "span",
         device: str | None = None,
@@ -137,7 +137,7 @@ class Span:
         self.metadata = metadata
         self.id = self.parent = self.lane = self.start = self.end = 0
         self.size: int | None = None
-        self.decision: Told | None = None
+        self.decision: SpanDecision | None = None
         self.error: str | None = None
         self.memory: tuple[str, int, int | None, int | None] | None = None
         self.device: DeviceTime | None = None if device is None else recorder.device_time(device)
@@ -146,7 +146,7 @@ class Span:
         """Its data, without the recorder, which belongs to this process."""
         state = {name: getattr(self, name) for name in self.__slots__ if not name.startswith("_")}
         if self.decision is not None:
-            state["decision"] = Told(repr(self.decision.key), _KnownDecision(self.decision.tell()))
+            state["decision"] = SpanDecision(repr(self.decision.key), _KnownDecision(self.decision.tell()))
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -291,7 +291,7 @@ NULL_SPAN = NullSpan()
 
 
 def decorate(
-    recorder: Keeper, function: Function, name: str, device: str | None, metadata: dict[str, Any] | None
+    recorder: SpanRecorder, function: Function, name: str, device: str | None, metadata: dict[str, Any] | None
 ) -> Function:
     """Wrap a function so that every call is a span while ``recorder`` is on."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

@@ -10,8 +10,8 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc.engine.execution.operation import get_operation
-from hpfracc.engine.numerics.mittag_leffler_numpy import pairs_of
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters
+from hpfracc.engine.numerics.mittag_leffler_values import pairs_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError
 from hpfracc.special._prabhakar import prabhakar
 

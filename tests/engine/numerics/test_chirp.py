@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hpfracc.engine.backends.numpy.kernels.chirp_transform import _TOOLS, KERNELS
+from hpfracc._xp import NUMPY
+from hpfracc.engine.backends.numpy.kernels.chirp_transform import KERNELS
 from hpfracc.engine.numerics.chirp import turns
 from hpfracc.engine.primitives.chirp_transform import ChirpTransform
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -18,7 +19,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 def test_turns_against_exact_fractions(rate: float, largest: int):
     """``rate m^2`` less whole turns is right to 4e-16 turns, whatever the size of either factor."""
     index = np.concatenate([np.arange(20), largest - np.arange(20), np.linspace(0, largest, 50).astype(np.int64)])
-    found = turns(_TOOLS, np.array([rate]), np.array([1e-25]), index, largest)
+    found = turns(NUMPY, np.array([rate]), np.array([1e-25]), index, largest)
     exact = [(Fraction(rate) + Fraction(1e-25)) * int(m) ** 2 for m in index]
     right = np.array([float(phase - round(phase)) for phase in exact])
     distance = found - right

@@ -1,4 +1,4 @@
-"""Arms that failed rest, longer each time, and get another chance; memory's ceiling fades."""
+"""The circuit breaker: arms that failed rest, longer each time, and are probed; byte ceilings fade."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def breaker(clock: Clock) -> CircuitBreaker:
 
 
 def test_a_failure_opens_it_and_time_closes_it(breaker: CircuitBreaker, clock: Clock) -> None:
-    """The sentence names the error and when the arm is tried again; other arms are untouched."""
+    """The reason names the error and the time to the next probe; other arms are not affected."""
     assert breaker.allows("arm") is None
     breaker.failure("arm", "RuntimeError: gone")
     words = breaker.allows("arm")
@@ -37,7 +37,7 @@ def test_a_failure_opens_it_and_time_closes_it(breaker: CircuitBreaker, clock: C
 
 
 def test_each_failed_probe_doubles_the_rest(breaker: CircuitBreaker, clock: Clock) -> None:
-    """Until a bound; one success wipes the slate."""
+    """Up to a bound; one success resets it."""
     rests = []
     for _ in range(14):
         breaker.failure("arm", "x")
@@ -53,8 +53,8 @@ def test_each_failed_probe_doubles_the_rest(breaker: CircuitBreaker, clock: Cloc
     assert breaker.allows("arm") is None
 
 
-def test_unsupported_work_is_masked_for_good(breaker: CircuitBreaker, clock: Clock) -> None:
-    """Of that kind only."""
+def test_unsupported_work_stays_masked(breaker: CircuitBreaker, clock: Clock) -> None:
+    """Only work of that kind."""
     breaker.unsupported(("fft", "arm", "complex64"), "NotImplementedError")
     clock.now += 1e9
     assert "NotImplementedError" in str(breaker.masked(("fft", "arm", "complex64")))
@@ -62,7 +62,7 @@ def test_unsupported_work_is_masked_for_good(breaker: CircuitBreaker, clock: Clo
 
 
 def test_the_byte_ceiling_fades(breaker: CircuitBreaker, clock: Clock) -> None:
-    """Just after running out it stands where it happened; then it rises, and is forgotten."""
+    """It starts at the size that failed, rises with time, and is dropped."""
     assert breaker.ceiling("cuda:0") is None
     breaker.exhausted("cuda:0", 1000)
     assert breaker.ceiling("cuda:0") == 1000

@@ -1,4 +1,4 @@
-"""Predictions: knots, samples, neighbours, priors, and what is told of their certainty."""
+"""Predictions from knots, samples, neighbours and priors, and their bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def costs() -> CostModel:
 
 
 def test_samples_of_one_bucket_are_scaled_along_the_curve(costs: CostModel):
-    """Calls of 1,000 and 2,000 share a bucket; an arm found twice as slow at one is so at the other."""
+    """Calls of 1,000 and 2,000 share a bucket: an arm twice as slow as predicted at one is so at the other."""
     for x in (1e2, 1e4):
         costs.add_knot(KEY, x, 1e-9 * x**2)
     for x in itertools.islice(itertools.cycle((1000.0, 2000.0)), 30):
@@ -32,7 +32,7 @@ def test_samples_of_one_bucket_are_scaled_along_the_curve(costs: CostModel):
 
 
 def test_the_first_samples_move_the_estimate_most_of_the_way(costs: CostModel):
-    """One sample weighs twice what a knot does, eight all but everything; a prior is outweighed at once."""
+    """One sample has twice the weight of a knot, eight have almost all of it; a prior has less than one sample."""
     costs.add_knot(KEY, 1000.0, 1e-3)
     costs.add_knot("prior", 1000.0, 1e-3, prior=True)
     for key, expected in ((KEY, (0.6, 0.75)), ("prior", (0.85, 1.0))):
@@ -45,8 +45,8 @@ def test_the_first_samples_move_the_estimate_most_of_the_way(costs: CostModel):
     ("knots", "x", "source"),
     [((), 1e3, "none"), ((("prior", 1e3),), 1e3, "prior"), ((("knot", 1e3),), 1e3, "knots")],
 )
-def test_the_source_is_told(costs: CostModel, knots: tuple[tuple[str, float], ...], x: float, source: str):
-    """Until there is a sample in the bucket, which then speaks."""
+def test_the_source_is_named(costs: CostModel, knots: tuple[tuple[str, float], ...], x: float, source: str):
+    """The prior or the knots, until there is a sample in the bucket."""
     for kind, place in knots:
         costs.add_knot(KEY, place, 1e-3, prior=kind == "prior")
     found = costs.estimate(KEY, "bucket", x)
@@ -57,7 +57,7 @@ def test_the_source_is_told(costs: CostModel, knots: tuple[tuple[str, float], ..
 
 
 def test_certainty_falls_with_the_distance_from_knots(costs: CostModel):
-    """At a knot the bounds are narrowest, beyond the last widest, a prior's wider still."""
+    """Bounds are narrowest at a knot, widest beyond the last, and wider still for a prior."""
     for x in (1e2, 1e4):
         costs.add_knot(KEY, x, 1e-3)
         costs.add_knot("prior", x, 1e-3, prior=True)
@@ -71,8 +71,8 @@ def test_certainty_falls_with_the_distance_from_knots(costs: CostModel):
     assert width(KEY, 1e3) < width("prior", 1e3)
 
 
-def test_without_knots_other_sizes_speak(costs: CostModel):
-    """Between two sampled buckets lies what their line says; beyond one, time goes with work."""
+def test_without_knots_samples_of_other_sizes_are_used(costs: CostModel):
+    """Interpolated between two sampled buckets; beyond one, time is proportional to work."""
     for x in (1e3, 1e5):
         for _ in range(5):
             costs.observe(KEY, x, x, 1e-8 * x)
@@ -82,8 +82,8 @@ def test_without_knots_other_sizes_speak(costs: CostModel):
     assert costs.estimate(KEY, "beyond", 1e7).seconds == pytest.approx(1e-1, rel=0.05)
 
 
-def test_a_surprise_speaks_for_its_neighbours_but_not_against_a_knot(costs: CostModel):
-    """Three times slower than the curve at 4,096: so it probably is at 8,192, but at a knot it was measured."""
+def test_a_deviation_carries_over_to_neighbours_but_not_to_knots(costs: CostModel):
+    """An arm three times slower than its curve at 4,096 is expected to be so at 8,192, but not at a measured knot."""
     for x in (256.0, 16384.0):
         costs.add_knot(KEY, x, 1e-6)
     for _ in range(20):
@@ -93,7 +93,7 @@ def test_a_surprise_speaks_for_its_neighbours_but_not_against_a_knot(costs: Cost
 
 
 def test_extra_time_is_added_to_knots_and_never_to_samples(costs: CostModel):
-    """Transfers that the knots leave out; a measured call had them."""
+    """It stands for transfers that the knots leave out; measured calls include them."""
     costs.add_knot(KEY, 1e3, 1e-3)
     assert costs.estimate(KEY, "bucket", 1e3, 2e-3).seconds == pytest.approx(3e-3)
     for _ in range(32):
@@ -102,7 +102,7 @@ def test_extra_time_is_added_to_knots_and_never_to_samples(costs: CostModel):
 
 
 def test_a_calibrated_knot_replaces_the_one_before(costs: CostModel):
-    """And estimates that were remembered are made anew, samples included."""
+    """Cached estimates are recomputed, also those with samples."""
     costs.add_knot(KEY, 1e3, 1e-3)
     costs.observe(KEY, "bucket", 1e3, 5e-3)
     assert costs.estimate(KEY, "other", 1e3).seconds == pytest.approx(1e-3)
@@ -113,7 +113,7 @@ def test_a_calibrated_knot_replaces_the_one_before(costs: CostModel):
 
 
 def test_drift_is_reported_and_followed(costs: CostModel):
-    """Four slow times in a row and the estimate is there."""
+    """After four slow times in a row the estimate follows them."""
     for number in range(20):
         assert costs.observe(KEY, "bucket", 1e3, 1e-3 * (1 + 0.01 * (number % 3))) is Drift.NONE
     verdicts = [costs.observe(KEY, "bucket", 1e3, 3e-3) for _ in range(4)]
@@ -122,8 +122,8 @@ def test_drift_is_reported_and_followed(costs: CostModel):
 
 
 @pytest.mark.parametrize("seconds", [math.nan, -1e-9, math.inf])
-def test_what_is_no_time_is_refused(costs: CostModel, seconds: float):
-    """By name, and with nothing learned."""
+def test_invalid_times_are_refused(costs: CostModel, seconds: float):
+    """The error names the value, and nothing is learned."""
     for learn in (
         lambda: costs.add_knot(KEY, 1.0, seconds),
         lambda: costs.observe(KEY, "bucket", 1.0, seconds),
@@ -138,7 +138,7 @@ def test_what_is_no_time_is_refused(costs: CostModel, seconds: float):
 
 
 def test_eight_threads_lose_no_sample(costs: CostModel):
-    """Each feeds its own key and all feed one; nothing is lost before the ring is full."""
+    """Each thread adds to its own key and to a shared one; no sample is lost until the ring is full."""
 
     def work(number: int) -> None:
         for step in range(20):
@@ -158,7 +158,7 @@ def test_eight_threads_lose_no_sample(costs: CostModel):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_forked_while_the_lock_is_held_can_learn(costs: CostModel):
-    """A thread of the parent holds the lock at the fork; the child has a lock of its own."""
+    """The lock that a thread of the parent holds is replaced in the child."""
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:

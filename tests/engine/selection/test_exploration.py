@@ -1,4 +1,4 @@
-"""Trying alternatives: where it can pay, within the budget, at growing distances, and never by chance."""
+"""Exploration: only where it can pay, within the budget, at growing intervals, and deterministic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def options_of(*arms: str) -> list[Option]:
 def play(
     chooser: Chooser, options: list[Option], seconds: Callable[[str, int], float], calls: int
 ) -> list[tuple[Choice, int]]:
-    """Answers with the number of calls before each, as the engine asks for them."""
+    """Choices and the number of calls before each, made as the engine makes them."""
     answers, made = [], 0
     while made < calls:
         choice = chooser.choose("slot", "bucket", options)
@@ -48,15 +48,15 @@ def test_the_budget_is_kept():
 
 
 def test_five_times_the_best_is_never_tried():
-    """Even though its bound might reach down."""
+    """Although its lower bound may be below the best."""
     chooser = chooser_with(best=1e-3)
     chooser.costs.add_knot("far", 1000.0, 5.5e-3, prior=True)
     answers = play(chooser, options_of("best", "far"), lambda arm, _: 1e-3, 3000)
     assert {choice.option.arm for choice, _ in answers} == {"best"}
 
 
-def test_tries_of_one_alternative_become_rarer():
-    """An arm that might be better stays in doubt, but the distance between tries at least doubles."""
+def test_trials_of_one_alternative_become_rarer():
+    """The interval between trials at least doubles, although the arm might be better."""
     chooser = chooser_with(best=1e-3, rival=1.02e-3)
     answers = play(chooser, options_of("best", "rival"), lambda arm, _: 1e-3, 6000)
     moments = [made for choice, made in answers if choice.explored]
@@ -76,8 +76,8 @@ def test_the_same_history_gives_the_same_answers():
     assert history() == history()
 
 
-def test_arms_nobody_knows_are_tried_and_then_known():
-    """A user's own operation has no knots: every arm gets its turn, and the best one the calls."""
+def test_unknown_arms_are_tried():
+    """An operation of the user's has no knots: every arm is tried, and the best one gets the calls."""
     truth = {"numpy": 3e-3, "torch": 1e-3, "jax": 2e-3}
     answers = play(Chooser(CostModel()), options_of(*truth), lambda arm, _: truth[arm], 400)
     assert answers[0][0].option.arm == "numpy"
@@ -86,7 +86,7 @@ def test_arms_nobody_knows_are_tried_and_then_known():
 
 
 def test_an_unknown_arm_that_must_compile_waits_for_its_price():
-    """It might save all of the time at best: it is not tried before as much time has gone by as compiling takes."""
+    """At best it saves all of the time, so it is not tried before that sum covers its compile time."""
     costs = CostModel()
     costs.compiling.set_prior("numba", 1.0)
     costs.add_knot("numpy", 1000.0, 1e-2)
@@ -100,8 +100,8 @@ def test_an_unknown_arm_that_must_compile_waits_for_its_price():
     assert made >= 100
 
 
-def test_a_fallen_incumbent_is_asked_again_and_regains_its_place():
-    """It became slow, another took over, it recovered: noticed within some thousand calls."""
+def test_a_former_incumbent_is_retried_and_regains_its_place():
+    """It became slow, was replaced and recovered: noticed within some thousand calls."""
     chooser = chooser_with(first=1e-3, second=2e-3)
 
     def seconds(arm: str, made: int) -> float:
@@ -113,8 +113,8 @@ def test_a_fallen_incumbent_is_asked_again_and_regains_its_place():
     assert answers[-1][0].option.arm == "first"
 
 
-def test_a_best_far_below_its_curve_opens_the_others():
-    """Ten times faster here than the curve said (a size between two primes): the others' curves are doubted as well."""
+def test_a_best_far_below_its_curve_makes_others_worth_trying():
+    """It is ten times faster than its curve at this size, so the others' curves may be off as much."""
     truth = {"tried": 1e-3, "better": 0.5e-3}
     chooser = chooser_with(tried=1e-2, better=1.1e-2)
     answers = play(chooser, options_of(*truth), lambda arm, _: truth[arm], 500)
@@ -126,8 +126,8 @@ def test_a_best_far_below_its_curve_opens_the_others():
     [("rival", 1e-5, 2), ("rival", 5e-3, 1), ("rival", 0.2, 0), ("x:y@cuda:0", 1e-5, 12), ("x:y@cuda:0", 1e-3, 3)],
     ids=["short", "threads", "long", "gpu, short", "gpu"],
 )
-def test_an_alternative_is_timed_once_it_is_awake(rival: str, seconds: float, waking: int):
-    """Its first calls after another arm's find cold caches, sleeping threads, a slow clock, and do not count."""
+def test_an_alternative_is_timed_after_warm_up_calls(rival: str, seconds: float, waking: int):
+    """Its first calls have cold caches, sleeping threads or a slow clock, and are not timed."""
     chooser = chooser_with(**{"best": seconds, rival: 1.02 * seconds})
     answers = play(chooser, options_of("best", rival), lambda arm, _: seconds, 2000)
     tries = [choice for choice, _ in answers if choice.explored]
@@ -135,8 +135,8 @@ def test_an_alternative_is_timed_once_it_is_awake(rival: str, seconds: float, wa
 
 
 @pytest.mark.parametrize(("seconds", "every"), [(1e-6, 256), (1e-4, 100), (1e-3, 16), (0.1, 1)])
-def test_looks_are_as_rare_as_the_call_is_short(seconds: float, every: int):
-    """One call in 256 at most, one in 16 at least; every call that is long beside a look."""
+def test_reviews_are_rarer_for_shorter_calls(seconds: float, every: int):
+    """From every 16th to every 256th call; every call that is long compared with a review."""
     chooser = chooser_with(only=seconds)
     answers = play(chooser, options_of("only"), lambda arm, _: seconds, 20_000)
     assert answers[0][0].review_after == (seconds < 1e-3)  # a short one is timed once its caches are warm
@@ -144,7 +144,7 @@ def test_looks_are_as_rare_as_the_call_is_short(seconds: float, every: int):
 
 
 def test_an_erratic_arm_is_watched_until_its_ring_is_full():
-    """One time in six takes a hundred times as long: it is not trusted after eight samples."""
+    """One time in six is a hundred times as long: eight samples are not enough."""
     chooser = chooser_with(moody=1e-4, calm=4e-4)
     times = count()
 
@@ -160,7 +160,7 @@ def test_an_erratic_arm_is_watched_until_its_ring_is_full():
 def play_in_turn(
     chooser: Chooser, options: list[Option], truth: dict[str, float], calls: int, plans: int
 ) -> tuple[float, list[Choice]]:
-    """Seconds beyond the best, and all answers, of plans of one bucket that take turns."""
+    """Seconds beyond the best, and all choices, of several plans of one bucket that take turns."""
     kept: list[tuple[Choice, int]] = []
     answers: list[Choice] = []
     extra = 0.0
@@ -183,7 +183,7 @@ def play_in_turn(
 
 @pytest.mark.parametrize("plans", [2, 8, 40])
 def test_the_budget_is_kept_by_plans_that_share_a_bucket(plans: int) -> None:
-    """What one plan reports or chooses between another's try and its report does not make the try free."""
+    """Reports and choices of other plans, between a trial and its report, do not make the trial free."""
     truth = {"best": 0.5e-3, **{f"rival {number}": 2e-3 for number in range(6)}}
     chooser = chooser_with(best=0.5e-3)
     for rival in list(truth)[1:]:
@@ -193,8 +193,8 @@ def test_the_budget_is_kept_by_plans_that_share_a_bucket(plans: int) -> None:
     assert extra <= 0.016 * 4000 * truth["best"]
 
 
-def test_an_unknown_arm_whose_calls_cannot_be_timed_is_tried_ever_seldomer() -> None:
-    """Each call is the first of its shape, which transforms weights: nothing becomes known, at no time."""
+def test_trials_of_an_unknown_arm_that_cannot_be_timed_become_rarer() -> None:
+    """Each call is the first of its shape, so nothing becomes known."""
     chooser = chooser_with(best=1e-3)
     options = options_of("best", "unknown")
     tried = 0
@@ -205,8 +205,8 @@ def test_an_unknown_arm_whose_calls_cannot_be_timed_is_tried_ever_seldomer() -> 
     assert 1 <= tried <= 12
 
 
-def test_a_settled_bucket_of_shapes_that_never_come_back_is_looked_at() -> None:
-    """No plan gets to the end of what it is kept for, so the first call of some is looked at."""
+def test_a_settled_bucket_of_ever_new_shapes_is_still_timed() -> None:
+    """No plan reaches the end of its interval, so some are timed at their first call."""
     chooser = chooser_with(best=1e-3)
     options = options_of("best")
     play(chooser, options, lambda arm, _: 1e-3, 500)

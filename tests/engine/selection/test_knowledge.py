@@ -1,4 +1,4 @@
-"""What the engine knows: the packaged prior, what was measured, and what is kept at the end of a process."""
+"""The engine's knowledge: the packaged prior, measured times, and what is kept at the end of a process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows(op: hf.Operation, *arrays: np.ndarray) -> dict[str, tuple[int, str]]:
 
 
 def test_samples_survive_the_process() -> None:
-    """Written at exit, read by the next process: the arm starts with what was measured."""
+    """Written at exit and read by the next process."""
     for _ in range(30):
         hf.causal_convolution(W, X)
     arm = max(rows(hf.causal_convolution, W, X).items(), key=lambda item: item[1][0])[0]
@@ -41,7 +41,7 @@ def test_samples_survive_the_process() -> None:
     assert rows(hf.causal_convolution, W, X)[arm][0] > 3
 
 
-def test_a_changed_kernel_voids_its_own_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_kernel_invalidates_only_its_own_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Times are kept under the arm's fingerprint."""
     for _ in range(30):
         hf.causal_convolution(W, X)
@@ -88,7 +88,7 @@ def test_wisdom_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_corrupted_wisdom_is_set_aside(tmp_path: Path) -> None:
-    """A damaged file costs a warning, never an answer."""
+    """A damaged file causes a warning, never an error."""
     folder = tmp_path / "wisdom"
     folder.mkdir()
     (folder / "wisdom.json").write_text('{"version": 1, "records": [{"id":')
@@ -103,8 +103,8 @@ def times(shape: tuple[int, ...]) -> dict[str, float]:
     return {row.arm: row.total for row in decision.candidates if row.refused is None}
 
 
-def test_threads_that_wait_for_one_another_are_not_trusted_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unmeasured, such arms are expected to take longer with the load; others, and deterministic runs, are not."""
+def test_arms_with_own_threads_are_expected_to_be_slower_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In proportion to the load, until they are measured; other arms and deterministic runs are not affected."""
     pytest.importorskip("torch")
     quiet = times((4000,))
     state.reset()
@@ -117,7 +117,7 @@ def test_threads_that_wait_for_one_another_are_not_trusted_on_a_busy_machine(mon
 
 
 def test_a_first_call_far_beyond_its_prediction_counts_as_a_run() -> None:
-    """Where nothing is compiled the next call would take as long: the arm is left at once."""
+    """Where nothing is compiled, the next call would take as long: the arm is abandoned."""
     grid, signal, order = np.linspace(0.0, 1.0, 4000) ** 2, np.ones(4000), np.array(-0.5)
     request = make_request(hf.history_sum.primitive, (grid, signal, order), {})
     knowledge = knowledge_for(get_settings())
@@ -126,8 +126,8 @@ def test_a_first_call_far_beyond_its_prediction_counts_as_a_run() -> None:
     assert decide(request, knowledge).arm != first.arm
 
 
-def test_a_first_call_that_warms_up_is_no_run() -> None:
-    """A second more than predicted may be what is loaded once."""
+def test_a_first_call_that_warms_up_is_not_a_run() -> None:
+    """One second more than predicted may be spent on loading."""
     grid, signal, order = np.linspace(0.0, 1.0, 4000) ** 2, np.ones(4000), np.array(-0.5)
     request = make_request(hf.history_sum.primitive, (grid, signal, order), {}, backend="numpy")
     knowledge = knowledge_for(get_settings())
@@ -144,8 +144,8 @@ def arm(backend: str, algorithm: str, device: str = "cpu", workers: int = 1) -> 
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_every_arm_of_the_host_is_expected_to_take_some_time(operation: str):
-    """Each has knots whose work and time rise, in the operation's usual dtype."""
+def test_every_host_arm_has_a_prior(operation: str):
+    """Each has knots with increasing work and time, in the operation's usual dtype."""
     dtype = "int64" if operation == "bitwise_xor" else "float64"
     for each in registry.arms(operation):
         if each.on_host:
@@ -157,8 +157,8 @@ def test_every_arm_of_the_host_is_expected_to_take_some_time(operation: str):
             assert min(times) > 0.0
 
 
-def test_the_very_first_choice_is_sane():
-    """Uncalibrated: a direct sum for 16 points, transforms for a million; a matrix product never by loops."""
+def test_the_first_choice_is_reasonable():
+    """Without calibration: a direct sum for 16 points, an FFT for a million; a matrix product never by loops."""
     with hf.config(never={name: ["torch", "jax", "cupy"] for name in OPERATIONS}):
         assert hf.explain("causal_convolution", shape=(16,)).decision.algorithm == "direct"
         for points in (10_000, 100_000, 1_000_000):
@@ -166,14 +166,14 @@ def test_the_very_first_choice_is_sane():
         assert hf.explain("matmul", shape=(512, 512)).decision.backend == "numpy"
 
 
-def test_the_first_call_waits_for_no_library():
-    """One small call is not worth importing or compiling anything for."""
+def test_the_first_call_imports_no_library():
+    """One small call is not worth an import or a compilation."""
     for operation in OPERATIONS:
         assert hf.explain(operation, shape=(8, 8)).decision.backend == "numpy"
 
 
-def test_another_dtype_is_taken_in_proportion():
-    """Without knots of its own a dtype costs what its bytes say."""
+def test_another_dtype_is_scaled_by_its_bytes():
+    """A dtype without knots of its own uses those of another."""
     prior = Prior({"knots": {"fft": {"numpy:a@cpu": {"host": {"float64": [[10.0, 4e-6]]}}}}})
     assert prior.knots("fft", arm("numpy", "a"), "host", "float32") == [(10.0, 2e-6)]
     assert prior.knots("fft", arm("numpy", "a"), "device", "float32") == []
@@ -181,13 +181,13 @@ def test_another_dtype_is_taken_in_proportion():
 
 
 def test_names_do_not_depend_on_the_machine():
-    """Neither the number of a GPU nor the number of workers is part of what is looked up."""
+    """Neither the number of a GPU nor the number of workers is part of a name in the prior."""
     assert general_name(arm("torch", "fft", "cuda:3")) == "torch:fft@cuda"
     assert general_name(arm("numba", "direct", workers=16)) == "numba:direct@cpux*"
 
 
-def test_the_file_is_what_it_claims():
-    """Only operations that exist, knots of two numbers each, at most ten, and the machines named."""
+def test_the_packaged_file_is_consistent():
+    """Only existing operations, at most ten knots of two numbers each, and the machines are named."""
     data = json.loads(resources.files("hpfracc.engine.selection").joinpath("prior.json").read_text(encoding="utf-8"))
     assert data["version"] == 1
     assert data["made"]
@@ -207,7 +207,7 @@ def test_the_file_is_what_it_claims():
 
 
 def test_a_process_without_memory_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tidying what was learned is left to the next process where no memory is left for it."""
+    """Tidying is left to the next process if memory is short."""
     asked: list[Wisdom] = []
 
     def tidy(wisdom: Wisdom) -> None:

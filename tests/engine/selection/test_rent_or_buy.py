@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hpfracc._config import get_settings
+from hpfracc.engine.selection import knowledge
 from hpfracc.engine.selection.costs import CostModel, Option
 from hpfracc.engine.selection.policy import Chooser
-from hpfracc.engine.selection.rent_or_buy import RentOrBuy
+from hpfracc.engine.selection.rent_or_buy import RentOrBuy, compile_account
 
 KEY = ("op", "numba:direct@cpu", "host", "float64")
 
@@ -55,6 +57,36 @@ def test_a_key_of_its_own_goes_before_a_pattern():
     assert account.price(KEY, "code") == 0.0
     account.quote(KEY, "other", 3.0)
     assert account.price(KEY, "code") == 3.0
+
+
+def test_savings_so_far_or_those_ahead_must_cover_the_price():
+    """Ski rental: buy when the rent paid, or the rent that is known to come, reaches the price."""
+    account = RentOrBuy()
+    assert not account.pays("code", 1.0) and account.pays("code", 1.0, ahead=1.0)
+    for _ in range(3):
+        account.credit("code", 0.25)
+    assert (account.saved("code"), account.saved("other")) == (0.75, 0.0)
+    assert not account.pays("code", 1.0, ahead=0.9)
+    account.credit("code", 0.25)
+    assert account.pays("code", 1.0) and not account.pays("other", 1.0)
+
+
+def test_a_purchase_without_a_time_says_nothing_of_others():
+    """The item is free from then on; the family keeps its prior."""
+    account = RentOrBuy()
+    account.set_prior("family", 2.0)
+    account.buy("family", "first")
+    assert (account.price("family", "first"), account.price("family", "second")) == (0.0, 2.0)
+
+
+def test_the_engine_and_everyone_else_share_one_account():
+    """What a plan compiles is bought for all; a reset of the engine's knowledge forgets it."""
+    settings = get_settings()
+    assert knowledge.knowledge_for(settings).costs.compiling is compile_account
+    compile_account.buy("family", "item", 0.5)
+    assert knowledge.knowledge_for(settings).costs.compiling.is_bought("item")
+    knowledge.reset()
+    assert not compile_account.is_bought("item")
 
 
 def world(**knots: float) -> tuple[Chooser, CostModel]:

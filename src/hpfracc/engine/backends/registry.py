@@ -17,6 +17,7 @@ from hpfracc import _optional
 from hpfracc._environment import BACKENDS
 from hpfracc._optional import EXTRAS, ImportDelayedError, count_loaded, is_installed
 from hpfracc._shielded import ShieldedCall
+from hpfracc._xp import namespace
 from hpfracc.engine import hardware
 from hpfracc.engine.backends.base import Adapter, Arm, Kernel, KernelSpec
 from hpfracc.engine.locks import Guarded
@@ -34,6 +35,7 @@ __all__ = [
     "fingerprint",
     "import_cost",
     "kernel",
+    "load_kernels",
     "mark_broken",
     "register_kernel",
     "reset",
@@ -256,7 +258,7 @@ def kernel(operation: str, backend: str, algorithm: str) -> Kernel:
     else:
         try:
             _import_library(backend)
-            module = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
+            found = load_kernels(operation, backend)
             if backend in _forked:
                 adapter(backend).begin_in_child()
         except ImportError:
@@ -265,8 +267,23 @@ def kernel(operation: str, backend: str, algorithm: str) -> Kernel:
             passing = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING)
             kind = ImportDelayedError if passing else ImportError
             raise kind(f"{backend}: {describe_failure(error)}", name=backend) from error
-        loaded = module.KERNELS[algorithm]
+        loaded = found[algorithm]
     return _registry.kernels.setdefault(key, loaded)
+
+
+def load_kernels(operation: str, backend: str) -> dict[str, Kernel]:
+    """Kernels from the backend's own file, or made from the generic one for its library."""
+    if _kernel_file(operation, backend).exists():
+        module = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
+        own: dict[str, Kernel] = module.KERNELS
+        return own
+    module = _optional.import_shielded(f"hpfracc.engine.backends.generic.{operation}")
+    made: dict[str, Kernel] = module.make_kernels(namespace(backend))
+    return made
+
+
+def _kernel_file(operation: str, backend: str) -> Path:
+    return Path(__file__).parent / backend / "kernels" / f"{operation}.py"
 
 
 #: Errors of the system that the next attempt may not meet.
@@ -320,11 +337,12 @@ def source_hash(operation: str, backend: str, algorithm: str) -> str:
     return known
 
 
-def _source(operation: str, backend: str, algorithm: str) -> Path | Callable[..., Any]:
+def _source(operation: str, backend: str, algorithm: str) -> bytes | Callable[..., Any]:
     own = _registry.own.get(operation, {}).get(backend, {}).get(algorithm)
     if own is not None:
         return own[1].run
-    return Path(__file__).parent / backend / "kernels" / f"{operation}.py"
+    files = (_kernel_file(operation, backend), Path(__file__).parent / "generic" / f"{operation}.py")
+    return b"".join(file.read_bytes() for file in files if file.exists())
 
 
 def fingerprint(operation: str, arm: Arm) -> str:

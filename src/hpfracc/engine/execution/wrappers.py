@@ -20,7 +20,7 @@ from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
-from hpfracc.profiling.spans import Span, Told
+from hpfracc.profiling.spans import Span, SpanDecision
 
 __all__ = ["Wrapped", "call_wrapped", "is_wrapped"]
 
@@ -94,7 +94,7 @@ def _tell_decision(span: Span) -> None:
     d = decision_log.last_decision()
     if isinstance(d, Decision):
         key = d.operation, d.arm, d.shape, d.dtype, d.start, d.library, d.wish, d.explored, d.fallbacks
-        span.decision = Told(key, d.to_dict)
+        span.decision = SpanDecision(key, d.to_dict)
 
 
 def _asynchronous_queue(plan: Plan) -> str | None:

@@ -7,81 +7,51 @@ product of two pieces is exact, and those that are whole are not even formed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
 from typing import Any
 
-__all__ = ["Tools", "chirps", "turns"]
+from hpfracc._xp import Namespace
+
+__all__ = ["chirps", "turns"]
 
 _BITS = 26
 _ROOM = 1 << _BITS
 
 
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What a backend lends.
-
-    Attributes
-    ----------
-    range : callable
-        ``range(start, stop)``: whole numbers as int64.
-    float : callable
-        Those as float64.
-    round : callable
-        To the nearest whole number.
-    hold : callable
-        The same array, through which no derivative flows.
-    unit : callable
-        ``exp(2 pi i t)`` of float64 t.
-    join : callable
-        Arrays one after the other along the last axis.
-    zeros : callable
-        ``zeros(like, count)``: so many along the last axis, the others as ``like`` has them.
-    """
-
-    range: Callable[[int, int], Any]
-    float: Callable[[Any], Any]
-    round: Callable[[Any], Any]
-    hold: Callable[[Any], Any]
-    unit: Callable[[Any], Any]
-    join: Callable[[list[Any]], Any]
-    zeros: Callable[[Any, int], Any]
-
-
-def turns(tools: Tools, rate: Any, rest: Any, index: Any, largest: int) -> Any:
+def turns(xp: Namespace, rate: Any, rest: Any, index: Any, largest: int) -> Any:
     """``(rate + rest) index^2`` less whole turns, from -1/2 to 1/2; ``rate`` carries its derivative.
 
     ``rate`` has a last axis of length 1 to broadcast along ``index``; ``rest`` (or None) is what float64 could not hold
     of it. ``largest`` bounds ``abs(index)``, below 2^31.
     """
     squares = index * index
-    whole = tools.float(squares)
-    held = tools.hold(rate)
+    whole = xp.astype(squares, "float64")
+    held = xp.stop_gradient(rate)
     pieces = [
-        tools.float((squares >> (_BITS * j)) & (_ROOM - 1)) * float(_ROOM**j)
+        xp.astype((squares >> (_BITS * j)) & (_ROOM - 1), "float64") * float(_ROOM**j)
         for j in range(-(-(largest * largest).bit_length() // _BITS))
     ]
-    left = held - tools.round(held)
+    left = held - xp.round(held)
     scale = 1.0
     total = 0.0 * whole * left
     for i in range(len(pieces)):
         # The next 26 bits of the rate: whole multiples of 2^-26(i+1), so that products with later pieces are whole.
         scale *= _ROOM
-        part = tools.round(left * scale) / scale
+        part = xp.round(left * scale) / scale
         left = left - part
         for piece in pieces[: i + 1]:
             product = part * piece
-            total = total + (product - tools.round(product))
+            total = total + (product - xp.round(product))
     last = left * whole
-    total = total + (last - tools.round(last))
+    total = total + (last - xp.round(last))
     if rest is not None:
-        total = total + tools.hold(rest) * whole
-    total = total - tools.round(total)
+        total = total + xp.stop_gradient(rest) * whole
+    total = total - xp.round(total)
     return total + (rate - held) * whole
 
 
 def chirps(
-    tools: Tools, rates: Any, given: int, points: int, offsets: tuple[float, float], size: int
+    xp: Namespace, rates: Any, given: int, points: int, offsets: tuple[float, float], size: int
 ) -> tuple[Any, Any, Any]:
     """The factors before, between and after the convolution; the middle one in the order of a cyclic one of ``size``.
 
@@ -100,12 +70,14 @@ def chirps(
             other = rate - parts[0]
             lost = (parts[0] - (rate - other)) + (parts[1] - other)
             rest = lost if rest is None else rest + lost
-        index = 2 * tools.range(0, count) + begin
-        return tools.unit(-turns(tools, rate, rest, index, max(abs(begin), abs(begin + 2 * count))))
+        index = 2 * xp.arange(0, count, "int64", rates) + begin
+        angle = (-2.0 * math.pi) * turns(xp, rate, rest, index, max(abs(begin), abs(begin + 2 * count)))
+        return xp.complex(xp.cos(angle), xp.sin(angle))
 
     before = factor(((0, 0.25), (1, 0.125)), start, given)
     after = factor(((2, 0.25), (1, 0.125)), stop, points)
     ahead = factor(((1, -0.125),), stop - start, points)
     behind = factor(((1, -0.125),), stop - start - 2 * (given - 1), given - 1)
-    between = tools.join([ahead, tools.zeros(ahead, size - given - points + 1), behind])
+    gap = xp.zeros((*ahead.shape[:-1], size - given - points + 1), "complex128", ahead)
+    between = xp.concatenate([ahead, gap, behind], -1)
     return before, between, after

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["MOST_DERIVATIVES", "gamma_value", "reciprocal_gammas"]
@@ -50,7 +51,7 @@ _END = 190.0
 MOST_DERIVATIVES = 2
 
 
-def gamma_value(xp: Any, z: Any) -> Any:
+def gamma_value(xp: Namespace, z: Any) -> Any:
     """Gamma of float64 ``z`` in the namespace ``xp``, to a few units in the last place."""
     size = xp.abs(z)
     far = size >= _FAR
@@ -59,7 +60,7 @@ def gamma_value(xp: Any, z: Any) -> Any:
     return xp.where(far, far_value, near_value)
 
 
-def _by_products(xp: Any, z: Any) -> Any:
+def _by_products(xp: Namespace, z: Any) -> Any:
     shift = xp.floor(z) - 2.0
     base = z - shift
     above = below = 1.0 + 0.0 * z
@@ -73,7 +74,7 @@ def _by_products(xp: Any, z: Any) -> Any:
     return value * above / below
 
 
-def _by_stirling(xp: Any, z: Any) -> Any:
+def _by_stirling(xp: Namespace, z: Any) -> Any:
     size = xp.abs(z)
     nearest = xp.round(size)
     sine = xp.sin(math.pi * (size - nearest)) * (1.0 - 2.0 * (nearest - 2.0 * xp.floor(0.5 * nearest)))

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._xp import NUMPY
 from hpfracc.engine.numerics.history_weights import distances, mean_power
 
 __all__ = ["LEAF", "NODES", "HistoryTree"]
@@ -93,7 +94,7 @@ class HistoryTree:
         self._sigma = parameters[1] if kind == "tempered" else 0.0
         self._n = times.size
         self._widths = np.ones(self._n)
-        self._widths[1:] = distances(np, kind, times[1:], times[:-1])
+        self._widths[1:] = distances(NUMPY, kind, times[1:], times[:-1])
         #: Positions for deciding what is far.
         self._at = times - times[0] if kind != "logarithmic" else np.log1p((times - times[0]) / times[0])
         #: Where the clusters of each size begin among all of them: the leaves first.
@@ -117,7 +118,7 @@ class HistoryTree:
 
     def _distance(self, late: Array, early: Array) -> Array:
         """How far the points numbered ``early`` lie before those numbered ``late``."""
-        return np.asarray(distances(np, self._kind, self._times[late], self._times[early]))
+        return np.asarray(distances(NUMPY, self._kind, self._times[late], self._times[early]))
 
     def _faded(self, late: Array, early: Array) -> Array | float:
         """What tempering leaves of a sample between two points."""
@@ -193,7 +194,7 @@ class HistoryTree:
         points = np.concatenate([(LEAF * np.sort(near)[:, None] + 1 + np.arange(LEAF)).ravel(), own]) if near else own
         later = points > outputs
         gap = self._distance(outputs, np.minimum(points, outputs))
-        weights = mean_power(np, gap, self._widths[points], self._p, self._scaled)
+        weights = mean_power(NUMPY, gap, self._widths[points], self._p, self._scaled)
         if self._kind == "tempered":
             weights = weights * np.exp(-self._sigma * gap)
         weights[later] = 0.0

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.engine.numerics.recurrence import Tools
+from hpfracc._xp import Namespace
 
 __all__ = ["KINDS", "block_of_weights", "distances", "mean_power", "output_blocks"]
 
@@ -39,7 +39,7 @@ def _rows_from(low: int, block: int, most: int) -> int:
     return max(1, min(most, (math.isqrt(low * low + 4 * block) - low) // 2))
 
 
-def mean_power(xp: Any, a: Any, width: Any, p: Any, scaled: bool = False) -> Any:
+def mean_power(xp: Namespace, a: Any, width: Any, p: Any, scaled: bool = False) -> Any:
     """The mean of ``r**p`` from ``a`` to ``a + width``; ``a`` may be 0, ``p`` exceeds -1.
 
     If ``scaled``, times ``p + 1``: then ``p`` may be -1, where only an interval that touches 0 has a share.
@@ -53,29 +53,28 @@ def mean_power(xp: Any, a: Any, width: Any, p: Any, scaled: bool = False) -> Any
     return mean if scaled else mean / q
 
 
-def distances(xp: Any, kind: str, late: Any, early: Any) -> Any:
+def distances(xp: Namespace, kind: str, late: Any, early: Any) -> Any:
     """How far ``early`` lies before ``late``: their difference, or that of their logarithms."""
     gap = late - early
     return xp.log1p(gap / early) if kind == "logarithmic" else gap
 
 
 def block_of_weights(
-    tools: Tools, kind: str, times: Any, parameters: tuple[Any, ...], rows: tuple[int, int], scaled: bool = False
+    xp: Namespace, kind: str, times: Any, parameters: tuple[Any, ...], rows: tuple[int, int], scaled: bool = False
 ) -> tuple[Any, int]:
     """Weights of outputs ``rows[0]`` to ``rows[1]`` for the inputs before ``rows[1]``, and the first of those inputs.
 
     Shape ``(outputs, inputs)``, zero for inputs later than the output. For kernels of intervals the inputs start with
     the second point, which ends the first interval.
     """
-    xp = tools.xp
     low, high = rows
     late = times[low:high, None]
     first = 0 if kind == "tabulated" else 1
     at = np.arange(low, high)[:, None]
-    causal = tools.array(np.arange(first, high)[None, :] <= at, times)
+    causal = xp.asarray(np.arange(first, high)[None, :] <= at, times)
     early = xp.where(causal, times[None, first:high], late)
     if kind == "tabulated":
-        return xp.where(causal, _interpolate(tools, late - early, *parameters), 0.0), first
+        return xp.where(causal, _interpolate(xp, late - early, *parameters), 0.0), first
     gap = distances(xp, kind, late, early)
     width = distances(xp, kind, times[1:high], times[: high - 1])[None, :]
     weights = mean_power(xp, gap, width, parameters[0], scaled)
@@ -84,9 +83,8 @@ def block_of_weights(
     return xp.where(causal, weights, 0.0), first
 
 
-def _interpolate(tools: Tools, at: Any, knots: Any, table: Any) -> Any:
+def _interpolate(xp: Namespace, at: Any, knots: Any, table: Any) -> Any:
     """Straight lines between the knots; beyond them the first or the last value."""
-    xp = tools.xp
     index = xp.searchsorted(knots, at.reshape(-1)).reshape(at.shape)
     index = xp.clip(index, 1, knots.shape[0] - 1)
     left, right = knots[index - 1], knots[index]

@@ -7,13 +7,13 @@ truncated power series in ``(zeta - z)/z``: lists of coefficients, the value fir
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from hpfracc._xp import Namespace
 from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Plan, Pole
 
-__all__ = ["Namespace", "Poles", "Strip", "add_residues", "choose_offset", "find_poles", "is_close", "whole_power"]
+__all__ = ["Poles", "Strip", "add_residues", "choose_offset", "find_poles", "is_close", "whole_power"]
 
 #: Exponents beyond this are taken out before exp and put back at the end, so that no inf - inf arises.
 _LARGE = 600.0
@@ -23,15 +23,6 @@ _CLOSE = 0.3
 _PHASES = tuple(complex(round(math.cos(2 * math.pi * t)), round(math.sin(2 * math.pi * t))) for t in OFFSETS)
 
 Jet = list[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Namespace:
-    """What a backend lends: its functions, a maker of complex arrays, and the way constants become its arrays."""
-
-    xp: Any
-    join: Callable[[Any, Any], Any]
-    constant: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +49,12 @@ class Poles:
     weight: float
 
 
-def find_poles(tools: Namespace, plan: Plan, z: Any, sign: int = 0) -> list[Poles]:
+def find_poles(xp: Namespace, plan: Plan, z: Any, sign: int = 0) -> list[Poles]:
     """All poles on the principal sheet; ``sign`` says that all (real) z have this sign, 0 that they may differ."""
-    size = _root(tools, plan, tools.xp.abs(z))
-    half = tools.xp.sqrt(size)
+    size = _root(xp, plan, xp.abs(z))
+    half = xp.sqrt(size)
     if "complex" in str(z.dtype):
-        return _complex_poles(tools, plan, z, size, half)
+        return _complex_poles(xp, plan, z, size, half)
     found = []
     for side, poles in ((1, plan.positive), (-1, plan.negative)):
         for pole in poles if sign in (0, side) else ():
@@ -80,9 +71,8 @@ def _directions(pole: Pole) -> tuple[complex, complex, complex]:
     )
 
 
-def _complex_poles(tools: Namespace, plan: Plan, z: Any, size: Any, half: Any) -> list[Poles]:
+def _complex_poles(xp: Namespace, plan: Plan, z: Any, size: Any, half: Any) -> list[Poles]:
     """One for each turn by 2 pi that can stay on the principal sheet."""
-    xp = tools.xp
     angle = xp.angle(z)
     # With integer parameters there is no cut, and of two angles that differ by 2 pi one counts.
     slack = math.pi * 2.0**-20 / plan.alpha if plan.closed else 0.0
@@ -92,37 +82,36 @@ def _complex_poles(tools: Namespace, plan: Plan, z: Any, size: Any, half: Any) -
         theta = (angle + 2 * math.pi * turn) / plan.alpha
         present = (theta > -math.pi + slack) & (theta < math.pi + slack)
         theta = xp.where(present, theta, 0.0 * theta)
-        phase = _unit(tools, theta * (1 - plan.beta))
-        found.append(Poles(present, size * _unit(tools, theta), half * _unit(tools, theta / 2), phase, size, 1.0))
+        phase = _unit(xp, theta * (1 - plan.beta))
+        found.append(Poles(present, size * _unit(xp, theta), half * _unit(xp, theta / 2), phase, size, 1.0))
     return found
 
 
-def _unit(tools: Namespace, theta: Any) -> Any:
-    return tools.join(tools.xp.cos(theta), tools.xp.sin(theta))
+def _unit(xp: Namespace, theta: Any) -> Any:
+    return xp.complex(xp.cos(theta), xp.sin(theta))
 
 
-def _root(tools: Namespace, plan: Plan, size: Any) -> Any:
+def _root(xp: Namespace, plan: Plan, size: Any) -> Any:
     """``size**(1/a)`` right to the last place though 1/a is no float, and finite."""
     if plan.alpha == 1:
         return size
     root = size ** (1 / plan.alpha)
     if plan.correction:
-        root = root + root * (plan.correction * tools.xp.log(size))
-    return tools.xp.where(root < _HUGE, root, _HUGE)
+        root = root + root * (plan.correction * xp.log(size))
+    return xp.where(root < _HUGE, root, _HUGE)
 
 
-def _log_q(tools: Namespace, strip: Strip, root: Any) -> Any:
+def _log_q(xp: Namespace, strip: Strip, root: Any) -> Any:
     """``log q``, kept from overflow."""
     value = (root / strip.root_mu - 1.0) * (-strip.rate)
-    return tools.xp.where(tools.xp.real(value) < _LARGE, value, _LARGE + 0j)
+    return xp.where(xp.real(value) < _LARGE, value, _LARGE + 0j)
 
 
-def choose_offset(tools: Namespace, strip: Strip, poles: list[Poles], count: int) -> Any:
+def choose_offset(xp: Namespace, strip: Strip, poles: list[Poles], count: int) -> Any:
     """The index into OFFSETS, one for all or one for each z, whose nodes stay clear of the poles."""
     if not poles:
         return 1
-    xp = tools.xp
-    near = [(pole.present, xp.exp(_log_q(tools, strip, pole.root))) for pole in poles]
+    near = [(pole.present, xp.exp(_log_q(xp, strip, pole.root))) for pole in poles]
     best: Any = None
     choice: Any = None
     for i in (1, 0, 2, 3)[:count]:
@@ -138,22 +127,22 @@ def choose_offset(tools: Namespace, strip: Strip, poles: list[Poles], count: int
     return choice
 
 
-def is_close(tools: Namespace, strip: Strip, poles: list[Poles]) -> Any:
+def is_close(xp: Namespace, strip: Strip, poles: list[Poles]) -> Any:
     """Whether a pole lies near the parabola, for each z; False for all where there is none."""
     close: Any = False
     for pole in poles:
-        distance = tools.xp.real(_log_q(tools, strip, pole.root)) / strip.rate
-        close = close | (pole.present & (tools.xp.abs(distance) < _CLOSE))
+        distance = xp.real(_log_q(xp, strip, pole.root)) / strip.rate
+        close = close | (pole.present & (xp.abs(distance) < _CLOSE))
     return close
 
 
 def add_residues(
-    tools: Namespace, plan: Plan, strip: Strip | None, z: Any, poles: list[Poles], offset: Any, total: Any
+    xp: Namespace, plan: Plan, strip: Strip | None, z: Any, poles: list[Poles], offset: Any, total: Any
 ) -> Any:
     """``total`` and the poles' part, added so that an overflow is inf and not nan; no ``strip``: the full residues."""
     if not poles:
         return total
-    xp, order, complex_z = tools.xp, plan.order, "complex" in str(z.dtype)
+    order, complex_z = plan.order, "complex" in str(z.dtype)
     excess = 0.0 * xp.abs(z)
     for pole in poles:
         beyond = xp.real(pole.s) + (1 - plan.beta) * xp.log(pole.size) - _LARGE
@@ -161,11 +150,11 @@ def add_residues(
     total = total * xp.exp(-excess)
     for pole in poles:
         alive = pole.present & (xp.real(pole.s) > -750.0)
-        jet = _residue(tools, plan, order, pole, excess)
+        jet = _residue(xp, plan, order, pole, excess)
         if strip is not None:
-            log_q = _log_q(tools, strip, pole.root)
+            log_q = _log_q(xp, strip, pole.root)
             alive = alive & (xp.real(log_q) < strip.reach)
-            jet = _multiply(jet, _share(tools, plan, strip, order, pole, log_q, offset), order)
+            jet = _multiply(jet, _share(xp, plan, strip, order, pole, log_q, offset), order)
         value = jet[order] * float(math.factorial(order))
         value = value if complex_z else xp.real(value)
         if order:
@@ -175,20 +164,20 @@ def add_residues(
     if not complex_z:
         return xp.where(excess > 0, total * factor * factor, total)
     real, imag = xp.real(total), xp.imag(total)
-    grown = tools.join(
+    grown = xp.complex(
         xp.where(real == 0, real, real * factor * factor), xp.where(imag == 0, imag, imag * factor * factor)
     )
     return xp.where(excess > 0, grown, total)
 
 
-def _residue(tools: Namespace, plan: Plan, order: int, pole: Poles, excess: Any) -> Jet:
+def _residue(xp: Namespace, plan: Plan, order: int, pole: Poles, excess: Any) -> Jet:
     """``s^(1-b) e^s / a``, times a power of ``-log s``, as a series; ``exp(excess)`` is left out."""
-    xp, alpha, power = tools.xp, plan.alpha, 1 - plan.beta
+    alpha, power = plan.alpha, 1 - plan.beta
     real, imag = xp.real(pole.s), xp.imag(pole.s)
     plain = pole.size**power * xp.exp(xp.where(real < _LARGE, real, _LARGE))
     joined = xp.exp(real + power * xp.log(pole.size) - excess)
     size = xp.where((excess > 0) | (real > _LARGE), joined, plain)
-    value = _unit(tools, imag) * pole.phase * (size / alpha)
+    value = _unit(xp, imag) * pole.phase * (size / alpha)
     jet: Jet = [value]
     if order:
         exponent = [pole.s * c for c in _binomials(1 / alpha, order)]
@@ -200,9 +189,8 @@ def _residue(tools: Namespace, plan: Plan, order: int, pole: Poles, excess: Any)
     return jet
 
 
-def _share(tools: Namespace, plan: Plan, strip: Strip, order: int, pole: Poles, log_q: Any, offset: Any) -> Jet:
+def _share(xp: Namespace, plan: Plan, strip: Strip, order: int, pole: Poles, log_q: Any, offset: Any) -> Jet:
     """``1 / (1 - e^(2 pi i tau) q)`` as a series."""
-    xp = tools.xp
     if isinstance(offset, int):
         turn: Any = _PHASES[offset]
     else:

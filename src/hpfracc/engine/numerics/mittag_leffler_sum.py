@@ -1,6 +1,6 @@
 """The value of E_{a,b} and its derivatives on one band of |z|, in any array namespace that runs eagerly.
 
-The formulae are those of ``_mittag_leffler_plan``; the poles' part stands in ``_mittag_leffler_poles``.
+The formulae are those of ``mittag_leffler_plan``; the poles' part is in ``mittag_leffler_poles``.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from hpfracc._xp import Namespace
 from hpfracc.engine.numerics.mittag_leffler_plan import Band, Plan
 from hpfracc.engine.numerics.mittag_leffler_poles import (
-    Namespace,
     Poles,
     Strip,
     add_residues,
@@ -40,24 +40,24 @@ def taylor_value(plan: Plan, z: Any) -> Any:
     return total
 
 
-def band_value(tools: Namespace, plan: Plan, index: int, z: Any, sign: int = 0) -> Any:
+def band_value(xp: Namespace, plan: Plan, index: int, z: Any, sign: int = 0) -> Any:
     """The derivative that ``plan`` is for, for ``|z|`` in its band ``index``; ``z`` in double precision.
 
     ``sign`` says that all (real) z have this sign, which saves the other poles; 0 if they differ or are complex.
     """
     band = plan.bands[index]
     expansion = _expansion(plan, band, z)
-    poles = find_poles(tools, plan, z, sign)
+    poles = find_poles(xp, plan, z, sign)
     if band.elementary:
-        return add_residues(tools, plan, None, z, poles, None, expansion)
-    value = _with_integral(tools, plan, band, z, poles, expansion)
+        return add_residues(xp, plan, None, z, poles, None, expansion)
+    value = _with_integral(xp, plan, band, z, poles, expansion)
     if not plan.wide or not poles:
         return value
-    close = is_close(tools, _strip(band), poles)
+    close = is_close(xp, _strip(band), poles)
     if bool(close.any()):
         near = z[close]
         value[close] = _with_integral(
-            tools, plan, plan.wide[index], near, find_poles(tools, plan, near, sign), expansion[close]
+            xp, plan, plan.wide[index], near, find_poles(xp, plan, near, sign), expansion[close]
         )
     return value
 
@@ -66,11 +66,11 @@ def _strip(band: Band) -> Strip:
     return Strip(2 * math.pi / band.step, math.sqrt(band.mu), band.reach)
 
 
-def _with_integral(tools: Namespace, plan: Plan, band: Band, z: Any, poles: list[Poles], expansion: Any) -> Any:
+def _with_integral(xp: Namespace, plan: Plan, band: Band, z: Any, poles: list[Poles], expansion: Any) -> Any:
     strip = _strip(band)
-    offset = choose_offset(tools, strip, poles, 4 if "complex" in str(z.dtype) else 2)
-    integral = leibniz(band.terms, 1.0 / z, plan.order, _integral(tools, band, z, plan.order, offset))
-    return add_residues(tools, plan, strip, z, poles, offset, expansion + integral)
+    offset = choose_offset(xp, strip, poles, 4 if "complex" in str(z.dtype) else 2)
+    integral = leibniz(band.terms, 1.0 / z, plan.order, _integral(xp, band, z, plan.order, offset))
+    return add_residues(xp, plan, strip, z, poles, offset, expansion + integral)
 
 
 def mirrored(offset: int) -> int:
@@ -99,34 +99,34 @@ def _expansion(plan: Plan, band: Band, z: Any) -> Any:
     return total * whole_power(inverse, order) if order else total
 
 
-def _integral(tools: Namespace, band: Band, z: Any, order: int, offset: Any) -> list[Any]:
+def _integral(xp: Namespace, band: Band, z: Any, order: int, offset: Any) -> list[Any]:
     """The sums of fractions over the nodes each z was given."""
-    xp, complex_z, chosen = tools.xp, "complex" in str(z.dtype), None
+    complex_z, chosen = "complex" in str(z.dtype), None
     for i in (offset,) if isinstance(offset, int) else range(4 if complex_z else 2):
-        sums = _fractions(tools, band.points[i], band.weights[i], z, order)
+        sums = _fractions(xp, band.points[i], band.weights[i], z, order)
         if complex_z:
             j = mirrored(i)
-            below = _fractions(tools, band.points[j].conj(), band.weights[j].conj(), z, order)
+            below = _fractions(xp, band.points[j].conj(), band.weights[j].conj(), z, order)
             sums = [up + down for up, down in zip(sums, below, strict=True)]
         chosen = sums if chosen is None else [xp.where(offset == i, *both) for both in zip(sums, chosen, strict=True)]
     return chosen or []
 
 
-def _fractions(tools: Namespace, points: Any, weights: Any, z: Any, order: int) -> list[Any]:
+def _fractions(xp: Namespace, points: Any, weights: Any, z: Any, order: int) -> list[Any]:
     """``sum_k w_k / (p_k - z)^(n+1)`` for n up to ``order``; for real z with the conjugates added."""
     complex_z, z = "complex" in str(z.dtype), z[..., None]
     if not complex_z and order == 0:
-        distance = tools.constant(points.real) - z
-        size = distance * distance + tools.constant(points.imag**2)
-        above = tools.constant(weights.real) * distance + tools.constant(weights.imag * points.imag)
+        distance = xp.asarray(points.real) - z
+        size = distance * distance + xp.asarray(points.imag**2)
+        above = xp.asarray(weights.real) * distance + xp.asarray(weights.imag * points.imag)
         return [2.0 * (above / size).sum(-1)]
     if order == 0:
         # One division: a reciprocal first would be a third array of this size, where a library makes it in two steps.
-        return [(tools.constant(weights) / (tools.constant(points) - z)).sum(-1)]
-    reciprocal = 1.0 / (tools.constant(points) - z)
-    power = tools.constant(weights) * reciprocal
+        return [(xp.asarray(weights) / (xp.asarray(points) - z)).sum(-1)]
+    reciprocal = 1.0 / (xp.asarray(points) - z)
+    power = xp.asarray(weights) * reciprocal
     sums = [power.sum(-1)]
     for _ in range(order):
         power = power * reciprocal
         sums.append(power.sum(-1))
-    return sums if complex_z else [2.0 * tools.xp.real(total) for total in sums]
+    return sums if complex_z else [2.0 * xp.real(total) for total in sums]

@@ -9,15 +9,15 @@ side, once to find the states at their ends and once more, from the right states
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from hpfracc._xp import Namespace
 
 __all__ = [
     "FEW_STRETCHES",
     "MOST_DEGREE",
-    "Tools",
     "arrival",
     "lag_table",
     "own_steps",
@@ -36,27 +36,6 @@ MOST_DEGREE = 4
 _TERMS = 18
 
 
-class Tools(NamedTuple):
-    """What differs between the libraries.
-
-    Attributes
-    ----------
-    xp : module
-        ``exp``, ``expm1``, ``where``, ``matmul``, ``stack``, ``isfinite``, ``cumsum``, ``ones_like``.
-    array : callable
-        ``array(numpy_array, like)``: the same numbers in this library, where ``like`` is.
-    join : callable
-        ``join(parts, axis)``.
-    cast : callable
-        ``cast(array, like)`` to the dtype of ``like``.
-    """
-
-    xp: Any
-    array: Callable[[Any, Any], Any]
-    join: Callable[[list[Any], int], Any]
-    cast: Callable[[Any, Any], Any]
-
-
 def stretch_length(n: int) -> int:
     """Steps of one stretch of a signal of ``n`` uniform steps."""
     return min(_STRETCH, n)
@@ -69,38 +48,38 @@ def lag_table(length: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 
 def uniform_steps(
-    tools: Tools, rates: Any, weights: Any, step: Any, x: Any, initial: Any, degree: int | None, lagged: bool
+    xp: Namespace, rates: Any, weights: Any, step: Any, x: Any, initial: Any, degree: int | None, lagged: bool
 ) -> tuple[Any, Any]:
     """Values ``(..., n)`` and final states ``(..., J)``; everything in double precision, ``n`` and ``J`` positive.
 
     ``x`` and ``initial`` have the same leading axes.
     """
-    xp, n = tools.xp, x.shape[-1]
+    n = x.shape[-1]
     length = stretch_length(n)
     blocks = -(-n // length)
     z = rates * step
-    k = tools.array(np.arange(length, dtype=np.float64), z)
+    k = xp.asarray(np.arange(length, dtype=np.float64), z)
     fading = xp.exp(-k[:, None] * z)  # (length, terms)
     arrived = arrival(xp, z, degree)
     reach = xp.matmul(fading, weights * arrived)
     lag, causal = lag_table(length)
     if lagged:
         causal = causal & (lag > 0)
-    local = reach[tools.array(lag, z)] * tools.array(causal.astype(np.float64), z)
-    into = fading[tools.array(np.arange(length)[::-1].copy(), z)] * arrived
+    local = reach[xp.asarray(lag, z)] * xp.asarray(causal.astype(np.float64), z)
+    into = fading[xp.asarray(np.arange(length)[::-1].copy(), z)] * arrived
     out = (fading * (xp.exp(-z) * weights)).T
-    rows = _pad(tools, x, blocks * length - n, -1).reshape((*x.shape[:-1], blocks, length))
-    into, local, out = (tools.cast(table, x) for table in (into, local, out))
-    starts = _starts(tools, xp.matmul(rows, into), z * length, initial)
+    rows = _pad(xp, x, blocks * length - n, -1).reshape((*x.shape[:-1], blocks, length))
+    into, local, out = (xp.astype(table, x.dtype) for table in (into, local, out))
+    starts = _starts(xp, xp.matmul(rows, into), z * length, initial)
     y = xp.matmul(rows, local) + xp.matmul(starts, out)
     rest = n - (blocks - 1) * length
     final = starts[..., -1, :] * xp.exp(-z * rest) + xp.matmul(rows[..., -1:, :rest], into[length - rest :])[..., 0, :]
     return y.reshape((*y.shape[:-2], blocks * length))[..., :n], final
 
 
-def _starts(tools: Tools, ends: Any, z: Any, initial: Any) -> Any:
+def _starts(xp: Namespace, ends: Any, z: Any, initial: Any) -> Any:
     """The states before each stretch, ``(..., C, J)``, from what each one adds and how far the states fade along it."""
-    xp, count = tools.xp, ends.shape[-2]
+    count = ends.shape[-2]
     fade = xp.exp(-z)
     if count <= FEW_STRETCHES:
         states = [initial]
@@ -110,29 +89,29 @@ def _starts(tools: Tools, ends: Any, z: Any, initial: Any) -> Any:
     group = math.isqrt(count - 1) + 1
     groups = -(-count // group)
     shape = (*ends.shape[:-2], groups, group, ends.shape[-1])
-    ends = _pad(tools, ends, groups * group - count, -2).reshape(shape)
+    ends = _pad(xp, ends, groups * group - count, -2).reshape(shape)
     state = 0.0 * ends[..., 0, :]
     within = []
     for m in range(group):
         within.append(state)
         state = state * fade + ends[..., m, :]
-    before = _starts(tools, state, z * group, initial)
-    since = xp.exp(-tools.array(np.arange(group, dtype=np.float64), z)[:, None] * z)
+    before = _starts(xp, state, z * group, initial)
+    since = xp.exp(-xp.asarray(np.arange(group, dtype=np.float64), z)[:, None] * z)
     full = xp.stack(within, -2) + before[..., :, None, :] * since
     return full.reshape((*full.shape[:-3], groups * group, full.shape[-1]))[..., :count, :]
 
 
-def _pad(tools: Tools, array: Any, count: int, axis: int) -> Any:
+def _pad(xp: Namespace, array: Any, count: int, axis: int) -> Any:
     """``count`` zeros more along an axis."""
     if not count:
         return array
     shape = list(array.shape)
     shape[axis] = count
-    return tools.join([array, tools.cast(tools.array(np.zeros(shape), array), array)], axis)
+    return xp.concatenate([array, xp.astype(xp.asarray(np.zeros(shape), array), array.dtype)], axis)
 
 
 def own_steps(
-    tools: Tools,
+    xp: Namespace,
     rates: Any,
     weights: Any,
     steps: Any,
@@ -144,13 +123,13 @@ def own_steps(
     smooth: bool = False,
 ) -> tuple[Any, Any]:
     """The same for steps ``(n,)`` that differ, ``together`` stretches side by side; ``smooth`` to be differentiated."""
-    xp, n = tools.xp, x.shape[-1]
+    n = x.shape[-1]
     groups = max(1, min(together, n))
     length = -(-n // groups)
     # A step of no length with nothing in it leaves the states as they are.
-    tau = _pad(tools, steps, groups * length - n, -1).reshape((groups, length))
-    rows = _pad(tools, x, groups * length - n, -1).reshape((*x.shape[:-1], groups, length))
-    wide = tools.cast(weights, x)
+    tau = _pad(xp, steps, groups * length - n, -1).reshape((groups, length))
+    rows = _pad(xp, x, groups * length - n, -1).reshape((*x.shape[:-1], groups, length))
+    wide = xp.astype(weights, x.dtype)
 
     def advance(state: Any, m: int) -> tuple[Any, Any]:
         z = tau[:, m, None] * rates
@@ -161,7 +140,7 @@ def own_steps(
         state = 0.0 * rows[..., :1] * rates
         for m in range(length):
             _, state = advance(state, m)
-        state = _one_by_one(tools, state, xp.exp(-tau.sum(-1)[:, None] * rates), initial)
+        state = _one_by_one(xp, state, xp.exp(-tau.sum(-1)[:, None] * rates), initial)
     else:
         state = initial[..., None, :]
     if smooth:
@@ -178,25 +157,24 @@ def own_steps(
     return y.reshape((*y.shape[:-2], groups * length))[..., :n], state[..., -1, :]
 
 
-def _one_by_one(tools: Tools, ends: Any, fades: Any, initial: Any) -> Any:
+def _one_by_one(xp: Namespace, ends: Any, fades: Any, initial: Any) -> Any:
     states = [initial]
     for c in range(ends.shape[-2] - 1):
         states.append(states[-1] * fades[c] + ends[..., c, :])
-    return tools.xp.stack(states, -2)
+    return xp.stack(states, -2)
 
 
-def taint(tools: Tools, y: Any, final: Any, x: Any, initial: Any, lagged: bool) -> tuple[Any, Any]:
+def taint(xp: Namespace, y: Any, final: Any, x: Any, initial: Any, lagged: bool) -> tuple[Any, Any]:
     """Set to nan what follows the first non-finite sample of a row, and all of a row that starts from such states."""
-    xp = tools.xp
     lost = ~xp.isfinite(initial).all(-1)[..., None]
     seen = (xp.cumsum(~xp.isfinite(x), -1) > 0) | lost
     ended = seen[..., -1:]
     if lagged:
-        seen = tools.join([lost | (seen[..., :1] & False), seen[..., :-1]], -1)
+        seen = xp.concatenate([lost | (seen[..., :1] & False), seen[..., :-1]], -1)
     return xp.where(seen, math.nan, y), xp.where(ended, math.nan, final)
 
 
-def arrival(xp: Any, z: Any, degree: int | None, *, smooth: bool = True) -> Any:
+def arrival(xp: Namespace, z: Any, degree: int | None, *, smooth: bool = True) -> Any:
     """``int_0^1 u^p exp(-z (1 - u)) du`` at every ``z``, or 1 where the input arrives at the end of the step.
 
     It is what remains at the end of a step, over which the exponent fell by ``z``, of an input spread over it like

@@ -7,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc._xp import NUMPY
 from hpfracc.engine.numerics.recurrence import MOST_DEGREE, arrival
 from hpfracc.engine.primitives.base import (
     FLOATS,
@@ -160,7 +161,7 @@ class ExponentialRecurrence(Primitive):
             z = rates * steps[k]
             state = np.exp(-z) * state
             before = state @ weights
-            state = state + arrival(np, z, params.get("degree")) * x[..., k, None]
+            state = state + arrival(NUMPY, z, params.get("degree")) * x[..., k, None]
             state[~np.isfinite(x[..., k])] = np.nan
             result[..., k] = before if params.get("lagged") else state @ weights
         return (np.concatenate([result, state], -1) if call.facts["final"] else result).astype(call.dtype)

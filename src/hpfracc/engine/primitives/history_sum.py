@@ -8,9 +8,9 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc._xp import NUMPY
 from hpfracc.engine.numerics.history_tree import LEAF, NODES
 from hpfracc.engine.numerics.history_weights import KINDS, block_of_weights
-from hpfracc.engine.numerics.recurrence import Tools
 from hpfracc.engine.primitives.base import (
     FLOATS,
     INEXACT,
@@ -30,9 +30,6 @@ from hpfracc.errors import InvalidInputError, ShapeError
 __all__ = ["HistorySum"]
 
 _REAL = FLOATS | INTEGERS
-_TOOLS = Tools(
-    np, lambda array, like: array, lambda parts, axis: np.concatenate(parts, axis), lambda array, like: array
-)
 
 
 @final
@@ -146,7 +143,7 @@ class HistorySum(Primitive):
         if not call.length:
             return x.astype(call.dtype)
         weights, first = block_of_weights(
-            _TOOLS, call.facts["kernel"], times, tuple(parameters), (0, call.length), call.facts["scaled"]
+            NUMPY, call.facts["kernel"], times, tuple(parameters), (0, call.length), call.facts["scaled"]
         )
         bad = ~np.isfinite(x)
         bad[..., :first] = False

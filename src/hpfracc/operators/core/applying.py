@@ -84,11 +84,11 @@ class CachedApplication:
         self._order = order
         self._sums: dict[Any, _Sum] = {}
 
-    def __call__(self, values: Any, grid: Grid, backend: Any) -> Any:
-        """The operator at every point of ``values``, samples on a uniform ``grid``."""
+    def __call__(self, values: Any, step: float, grid: Grid | None, backend: Any) -> Any:
+        """The operator at every point of ``values``, samples on a uniform grid, which is made if it is not given."""
         if backend is None:
             kind = (values.shape, values.dtype) if type(values) is np.ndarray else quick_kind(values)
-            kept = self._sums.get((grid.step, kind, current_context()))
+            kept = self._sums.get((step, kind, current_context()))
             if kept is not None and kept.plan.version == state.version:
                 if kept.references is None:
                     operands: Any = (kept.weights, values, *kept.starts)
@@ -97,7 +97,7 @@ class CachedApplication:
                     operands = (weights, values, *starts)
                 if kept.references is None or all(operand is not None for operand in operands):
                     return causal_convolution.run(kept.plan, operands, kept.key, kept.options)
-        return self._apply(values, grid, backend)
+        return self._apply(values, grid or Grid(values.shape[-1], 0.0, step), backend)
 
     def _apply(self, values: Any, grid: Grid, backend: Any) -> Any:
         """Apply the rule, and keep its sum if it is the only one and over the samples themselves."""

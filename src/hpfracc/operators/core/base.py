@@ -141,28 +141,28 @@ class FractionalOperator(ABC):
         miss, one narrower than about 1/200 of the way from the origin to the last point of ``t``, cannot be seen;
         give points of ``t`` up to it and beyond, or samples.
         """
-        if origin is None and rtol is None and factor is None and axis is None and not full_output:
+        unusual = full_output or spans.on or not (origin is rtol is factor is axis is dim is time_unit is None)
+        cached = None if unusual else self._cached(f)
+        if cached is not None:
             # Samples of a kind seen before, along the last axis, are not read anew.
-            grid: Grid | None = None
-            if type(t) is np.ndarray:
-                grid = cached_grid(t) if step is None else None
-            elif t is None and type(step) is float and 0.0 < step < math.inf and hasattr(f, "shape"):
-                grid = Grid(f.shape[-1], 0.0, step) if f.shape else None
-            if grid is not None and not spans.on and dim is None and time_unit is None:
-                cached = self._cached(f, grid.n)
-                if cached is not None:
-                    return cached(f, grid, backend)
+            if t is None:
+                if type(step) is float and 0.0 < step < math.inf:
+                    return cached(f, step, None, backend)
+            elif type(t) is np.ndarray and step is None:
+                grid = cached_grid(t)
+                if grid is not None and grid.n == f.shape[-1]:
+                    return cached(f, grid.step, grid, backend)
         if not spans.on:
             return self._call_labelled(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
         with spans.span(type(self).__name__):
             return self._call_labelled(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
 
-    def _cached(self, f: Any, n: int) -> CachedApplication | None:
+    def _cached(self, f: Any) -> CachedApplication | None:
         """How to apply the operator to samples like ``f``, if such were read before."""
         try:
-            if type(getattr(self, "alpha", None)) is not float or f.shape[-1] != n:
+            if type(self.alpha) is not float:  # type: ignore[attr-defined]  # a field of most subclasses
                 return None
-            return cached_applications.get((self, n, f.dtype, type(f)))
+            return cached_applications.get((self, f.shape[-1], f.dtype, type(f)))
         except (AttributeError, IndexError, TypeError):  # no array, a single number, or a field that has no hash
             return None
 

@@ -15,7 +15,7 @@ from hpfracc._frames import Opened
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import AccuracyWarning
 from hpfracc.operators._order import Order
-from hpfracc.operators.core.grids import Grid, to_host
+from hpfracc.operators.core.grids import to_host
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, largest, real_dtype, scalar
 
@@ -50,7 +50,7 @@ class Outcome:
     #: Whether the values are known: of traced ones the error is not.
     looked: bool = True
     #: Applies the same rule to other samples of this length and dtype, on any uniform grid; None where none may.
-    reusable: Callable[[Any, Grid, Any], Any] | None = None
+    reusable: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

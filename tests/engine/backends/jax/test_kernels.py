@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 import jax.numpy as jnp  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
 
+from hpfracc.engine.backends import registry  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
 from hpfracc.engine.primitives.base import Case  # noqa: E402
 
@@ -27,8 +27,7 @@ def _double_precision() -> Iterator[None]:
 
 
 def kernel(primitive: str) -> Callable[..., Any]:
-    kernels = importlib.import_module(f"hpfracc.engine.backends.jax.kernels.{primitive}").KERNELS
-    (only,) = kernels.values()
+    (only,) = registry.load_kernels(primitive, "jax").values()
     return only.run
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 
@@ -11,13 +9,14 @@ from tests.helpers.thinned import thinned
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
+from hpfracc.engine.backends import registry  # noqa: E402
 from hpfracc.engine.backends.torch.adapter import ADAPTER  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
 from hpfracc.engine.primitives.base import Case  # noqa: E402
 
 
 def kernel(primitive: str) -> object:
-    return importlib.import_module(f"hpfracc.engine.backends.torch.kernels.{primitive}").KERNELS["default"].run
+    return registry.load_kernels(primitive, "torch")["default"].run
 
 
 def smooth_cases() -> list[object]:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import special
 
+from hpfracc._xp import namespace
 from hpfracc.engine.numerics.gamma import gamma_value
 from hpfracc.errors import UnsupportedDtypeError
 
@@ -24,7 +25,7 @@ def _operands(name: str, *values: Any) -> tuple[jax.Array, ...]:
 @jax.custom_jvp
 def _gamma(z: jax.Array) -> jax.Array:
     with jax.enable_x64(True):
-        value: jax.Array = gamma_value(jnp, z.astype(jnp.float64)).astype(z.dtype)
+        value: jax.Array = gamma_value(namespace("jax"), z.astype(jnp.float64)).astype(z.dtype)
         return value
 
 

@@ -17,8 +17,8 @@ from jax.custom_derivatives import SymbolicZero
 
 from hpfracc._arrays import is_tracer
 from hpfracc.engine.numerics.gamma import MOST_DERIVATIVES
-from hpfracc.engine.numerics.mittag_leffler_numpy import evaluate, pairs_of
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters, make_plan
+from hpfracc.engine.numerics.mittag_leffler_values import evaluate, pairs_of
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["of_parameters"]

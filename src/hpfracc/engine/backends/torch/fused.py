@@ -70,6 +70,7 @@ def pad_and_clean(
         (signal, padded, bad, bad if limit is None else limit, signal if starts is None else starts, sums),
         (points, size, blocks, first),
         (limit is not None, backwards, differences, count, block, _CHUNK),
+        (signal,) if starts is None else (signal, starts),
     )
     return padded, bad, sums
 
@@ -107,6 +108,7 @@ def cut_and_taint(
         ),
         (points, size, bad.shape[-1], first),
         (backwards, differences, count, block, _CHUNK),
+        [tensor for tensor in (signal, starts) if tensor is not None],
     )
     return result
 

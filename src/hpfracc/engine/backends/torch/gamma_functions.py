@@ -8,6 +8,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
+from hpfracc._xp import namespace
 from hpfracc.engine.numerics.gamma import gamma_value
 from hpfracc.errors import UnsupportedDtypeError
 
@@ -56,7 +57,7 @@ class _Gamma(torch.autograd.Function):
 
 
 def _gamma(z: Tensor) -> Tensor:
-    return gamma_value(torch, z.to(torch.float64)).to(z.dtype)
+    return gamma_value(namespace("torch"), z.to(torch.float64)).to(z.dtype)
 
 
 def gamma(z: Any) -> Tensor:

@@ -41,15 +41,19 @@ class Launcher:
         tensors: Sequence[Tensor],
         numbers: tuple[int, ...],
         constants: tuple[Any, ...],
+        given: Sequence[Tensor],
     ) -> None:
-        """Launch on the device of the first tensor; all tensors are there, in the kernel's order."""
+        """Launch on the device of the first tensor; all tensors are there, in the kernel's order.
+
+        ``given`` are those of the caller, which may begin anywhere; the others are PyTorch's own, which are aligned.
+        """
         assert _current_device is not None  # there is a GPU
         device = tensors[0].get_device()
         if device == _current_device():
-            self._launch(device, grid, tensors, numbers, constants)
+            self._launch(device, grid, tensors, numbers, constants, given)
             return
         with torch.cuda.device(device):
-            self._launch(device, grid, tensors, numbers, constants)
+            self._launch(device, grid, tensors, numbers, constants, given)
 
     def _launch(
         self,
@@ -58,9 +62,10 @@ class Launcher:
         tensors: Sequence[Tensor],
         numbers: tuple[int, ...],
         constants: tuple[Any, ...],
+        given: Sequence[Tensor],
     ) -> None:
         # Triton tells addresses apart by whether 16 divides them, and numbers by more than that.
-        aligned = [tensor.data_ptr() & 15 == 0 for tensor in tensors]
+        aligned = [tensor.data_ptr() & 15 == 0 for tensor in given]
         key = device, grid, numbers, constants, tensors[0].dtype, *aligned
         ready = self._ready.get(key)
         if ready is not None:

@@ -6,17 +6,16 @@ Each rule calls the same function one order higher, so that autograd keeps z alo
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hpfracc.engine.numerics.mittag_leffler_numpy import STRETCH, pairs_of
+from hpfracc._xp import namespace
 from hpfracc.engine.numerics.mittag_leffler_plan import Plan, check_parameters, make_plan
-from hpfracc.engine.numerics.mittag_leffler_poles import Namespace
-from hpfracc.engine.numerics.mittag_leffler_sum import band_value, taylor_value, values_together
+from hpfracc.engine.numerics.mittag_leffler_sum import values_together
+from hpfracc.engine.numerics.mittag_leffler_values import CHUNK, pairs_of, values_on_bands
 
 __all__ = ["of_parameters", "of_z"]
 
@@ -164,38 +163,16 @@ def _evaluate_pairs(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: in
 
 def _evaluate(z: Tensor, plan: Plan) -> Tensor:
     flat = z.detach().reshape(-1)
-    if not flat.is_cpu or flat.numel() <= STRETCH:
+    if not flat.is_cpu or flat.numel() <= CHUNK:
         return _values(flat, plan).reshape(z.shape).to(z.dtype)
-    # Sorting takes several times the memory of z: on the host, where cores are few, stretch by stretch.
+    # Sorting takes several times the memory of z: on the host, where cores are few, chunk by chunk.
     result = torch.empty_like(flat)
-    for begin in range(0, flat.numel(), STRETCH):
-        result[begin : begin + STRETCH] = _values(flat[begin : begin + STRETCH], plan)
+    for begin in range(0, flat.numel(), CHUNK):
+        result[begin : begin + CHUNK] = _values(flat[begin : begin + CHUNK], plan)
     return result.reshape(z.shape)
 
 
 def _values(z: Tensor, plan: Plan) -> Tensor:
-    """The values of one stretch, in double precision."""
-    points = z.to(torch.complex128 if z.is_complex() else torch.float64)
-    tools = Namespace(torch, torch.complex, lambda values: torch.as_tensor(values, device=points.device))
-    values = torch.empty_like(points)
-    radius = points.abs()
-    edges = torch.as_tensor(plan.edges, device=points.device)
-    band_of = torch.where(radius > plan.radius, torch.searchsorted(edges, radius, right=True) - 1, -1)
-    size = _HOST_BLOCK if points.is_cpu else values_together(points.numel())
-    for index in torch.unique(band_of).tolist():
-        for where in torch.nonzero(band_of == index)[:, 0].split(size):
-            if index < 0:
-                values[where] = taylor_value(plan, points[where])
-            else:
-                values[where] = band_value(tools, plan, index, points[where])
-    return _limits(plan, points, radius, values)
-
-
-def _limits(plan: Plan, points: Tensor, radius: Tensor, values: Tensor) -> Tensor:
-    """At infinity: inf to the right of the real axis, 0 to the left below alpha = 2; elsewhere there is no limit."""
-    limit = torch.where(points.real > 0, math.inf * (-1) ** plan.logs, 0.0 if plan.alpha < 2 else math.nan).to(
-        radius.dtype
-    )
-    if points.is_complex():
-        limit = torch.where(points.imag == 0, limit, torch.nan)
-    return torch.where(torch.isinf(radius), limit.to(values.dtype), values)
+    block = _HOST_BLOCK if z.is_cpu else values_together(z.numel())
+    values: Tensor = values_on_bands(namespace("torch", z.device), z, plan, block)
+    return values

@@ -17,14 +17,15 @@ may be nan.
 from __future__ import annotations
 
 import cmath
-import operator
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["apply_causally", "clean", "is_eager", "is_only_recorded", "may_look", "veil"]
+from hpfracc.engine.backends.torch.tracking import is_eager, may_look
+
+__all__ = ["apply_causally", "clean", "mark_reached"]
 
 
 def apply_causally(
@@ -47,47 +48,12 @@ def apply_causally(
         result = product(signal)
         if torch._C._functorch.is_functorch_wrapped_tensor(result):
             # Only the weights are mapped or differentiated: then the samples themselves can be looked at.
-            return result if bool(torch.isfinite(signal).all()) else veil(product(clean(signal)), signal, taps)
+            return result if bool(torch.isfinite(signal).all()) else mark_reached(product(clean(signal)), signal, taps)
         seen = result.select(-1, 0) if witness is None else witness(result)
         # A sum that overflows only makes the repair run in vain.
         if cmath.isfinite(seen.item() if seen.ndim == 0 else seen.sum().item()):
             return result
-    return veil(product(clean(signal)), signal, taps)
-
-
-def is_eager(*tensors: Tensor) -> bool:
-    """Whether nothing tracks these tensors, so that results may be written into buffers."""
-    return is_only_recorded(*tensors) and not (torch.is_grad_enabled() and any(map(_wants_gradient, tensors)))
-
-
-def is_only_recorded(*tensors: Tensor) -> bool:
-    """Whether autograd's recording is all that tracks these tensors: no transform, no forward mode, no compilation."""
-    if torch.compiler.is_compiling():
-        return False
-    # Mostly nothing is transformed anywhere, which is asked once for all of them.
-    if _transforms() is None and _forward_ad._current_level < 0:
-        return True
-    return not any(map(_is_transformed, tensors))
-
-
-_transforms = torch._C._functorch.peek_interpreter_stack
-_forward_ad = torch.autograd.forward_ad
-_wants_gradient = operator.attrgetter("requires_grad")
-
-
-def _is_transformed(tensor: Tensor) -> bool:
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        return True
-    return _forward_ad._current_level >= 0 and _forward_ad.unpack_dual(tensor).tangent is not None
-
-
-def may_look(signal: Tensor) -> bool:
-    """Whether a value may be looked at without waiting for a device, and is there to be looked at."""
-    return (
-        signal.is_cpu
-        and not torch._C._functorch.is_functorch_wrapped_tensor(signal)
-        and not torch.compiler.is_compiling()
-    )
+    return mark_reached(product(clean(signal)), signal, taps)
 
 
 def clean(signal: Tensor) -> Tensor:
@@ -97,7 +63,7 @@ def clean(signal: Tensor) -> Tensor:
     return torch.nan_to_num(signal, nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def veil(result: Tensor, signal: Tensor, taps: int) -> Tensor:
+def mark_reached(result: Tensor, signal: Tensor, taps: int) -> Tensor:
     """``result`` with nan at every point for which one of the last ``taps`` samples is not finite."""
     marks = _marks(signal.detach())
     n = signal.shape[-1]

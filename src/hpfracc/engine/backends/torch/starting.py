@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hpfracc.engine.backends.torch.nonfinite import is_eager, is_only_recorded
+from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded
 
 __all__ = ["add_starts", "differences"]
 

@@ -7,6 +7,7 @@ Where a *weight* is not finite the whole row may be nan.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import cupy
@@ -44,13 +45,17 @@ _SUM = cupy.ElementwiseKernel(
 )
 
 _PAD_CLEAN = cupy.ElementwiseKernel(
-    "raw T signal, int64 points, int64 size",
+    "raw T signal, int64 points, int64 size, int64 differences",
     "T padded, raw int64 first",
     """
     const long long row = i / size, column = i - row * size;
     T value = T(0);
     if (column < points) {
-        value = signal[row * points + column];
+        const long long place = row * points + column;
+        value = signal[place];
+        if (differences) {
+            value -= signal[column ? place - 1 : place];
+        }
         if (!isfinite(value)) {
             value = T(0);
             atomicMin((long long*)&first[row], column);
@@ -62,9 +67,28 @@ _PAD_CLEAN = cupy.ElementwiseKernel(
 )
 
 _CUT_TAINT = cupy.ElementwiseKernel(
-    "T value, int64 first, int64 points, float64 missing",
+    "raw T full, raw int64 first, raw T signal, raw T starts, int64 points, int64 size, int64 differences, "
+    "int64 count, int64 begin, float64 missing",
     "T result",
-    "result = i % points >= first ? T(missing) : value",
+    """
+    const long long row = i / points, column = i - row * points;
+    if (column >= first[row]) {
+        result = T(missing);
+    } else {
+        T value = full[row * size + column];
+        for (long long j = 0; j < count; ++j) {
+            const long long place = begin + j;
+            if (column >= place) {
+                T sample = signal[row * points + place];
+                if (differences) {
+                    sample -= signal[row * points + (place ? place - 1 : 0)];
+                }
+                value += starts[j * points + column] * sample;
+            }
+        }
+        result = value;
+    }
+    """,
     "hpfracc_cut_taint",
 )
 
@@ -148,23 +172,62 @@ def apply_fft(prepared: Spectrum, signal: cupy.ndarray) -> cupy.ndarray:
     nothing = _sum_of_nothing(prepared.transform.shape[:-1], signal, prepared.taps)
     if nothing is not None:
         return nothing
+    points = signal.shape[-1]
+    if _is_fused(prepared, signal):
+        return _apply_fused(prepared, signal)
+    full, first = _product(prepared, signal, False)
+    if prepared.taps < points:
+        return cupy.where(_reached(signal, prepared.taps), signal.dtype.type(np.nan), full[..., :points])
+    column = cupy.arange(points)
+    return cupy.where(column >= first, signal.dtype.type(np.nan), full[..., :points])
+
+
+def _is_fused(prepared: Spectrum, signal: cupy.ndarray) -> bool:
+    """Whether one row of weights serves all rows, and a bad sample reaches to the end of its row."""
+    return bool(prepared.transform.ndim == 1 and 0 < signal.shape[-1] <= prepared.taps and signal.size)
+
+
+def _product(prepared: Spectrum, signal: cupy.ndarray, differences: bool) -> tuple[cupy.ndarray, cupy.ndarray]:
+    """The cyclic product of the cleaned signal, and the first bad sample of each row."""
     points, size = signal.shape[-1], prepared.size
     first = cupy.full((*signal.shape[:-1], 1), points, np.int64)
     padded = cupy.empty((*signal.shape[:-1], size), signal.dtype)
-    _PAD_CLEAN(signal, points, size, padded, first)
+    _PAD_CLEAN(signal, points, size, int(differences), padded, first)
     product = _forward(padded, size)
     if prepared.transform.ndim == 1:
         product *= prepared.transform
     else:
         product = product * prepared.transform
     if signal.dtype.kind == "c":
-        full = fft.ifft(product, overwrite_x=True)
-    else:
-        full = fft.irfft(product, size, overwrite_x=True)
-    full = full[..., :points]
-    if prepared.taps >= points:
-        return _CUT_TAINT(full, first, points, np.nan)
-    return cupy.where(_reached(signal, prepared.taps), signal.dtype.type(np.nan), full)
+        return fft.ifft(product, overwrite_x=True), first
+    return fft.irfft(product, size, overwrite_x=True), first
+
+
+def _apply_fused(
+    prepared: Spectrum,
+    signal: cupy.ndarray,
+    starts: cupy.ndarray | None = None,
+    differences: bool = False,
+    starts_from: int = 0,
+) -> cupy.ndarray:
+    """The convolution with its options in the two kernels that pad and cut."""
+    full, first = _product(prepared, signal, differences)
+    points, count = signal.shape[-1], 0 if starts is None else starts.shape[0]
+    result = cupy.empty(signal.shape, signal.dtype)
+    _CUT_TAINT(
+        cupy.ascontiguousarray(full),
+        first,
+        signal,
+        signal if starts is None else cupy.ascontiguousarray(starts, dtype=signal.dtype),
+        points,
+        prepared.size,
+        int(differences),
+        count,
+        int(starts_from),
+        np.nan,
+        result,
+    )
+    return result
 
 
 def _reached(signal: cupy.ndarray, taps: int) -> cupy.ndarray:
@@ -179,3 +242,18 @@ _PLAIN: dict[str, Kernel] = {
     "fft": Kernel(convolve_fft, prepare_fft, apply_fft),
 }
 KERNELS: dict[str, Kernel] = {name: with_starts(kernel, differences, add_starts) for name, kernel in _PLAIN.items()}
+_COMPOSED = KERNELS["fft"].apply
+
+
+def _apply_fft_with_options(
+    prepared: Spectrum, signal: cupy.ndarray, *starts: cupy.ndarray, differences: bool = False, starts_from: int = 0
+) -> cupy.ndarray:
+    """:func:`apply_fft` with the options of the primitive, fused with the padding and the cut where possible."""
+    if prepared.taps and _is_fused(prepared, signal):
+        signal = cupy.ascontiguousarray(signal, dtype=prepared.dtype)
+        return _apply_fused(prepared, signal, starts[0] if starts else None, differences, starts_from)
+    assert _COMPOSED is not None
+    return _COMPOSED(prepared, signal, *starts, differences=differences, starts_from=starts_from)
+
+
+KERNELS["fft"] = replace(KERNELS["fft"], apply=_apply_fft_with_options)

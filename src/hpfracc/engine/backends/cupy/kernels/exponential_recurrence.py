@@ -7,19 +7,15 @@ import math
 import cupy
 import numpy as np
 
+from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.numerics.recurrence import Tools, own_steps, taint, uniform_steps
+from hpfracc.engine.numerics.recurrence import own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
 
 #: States that go side by side: enough to fill a GPU, few enough that the passes over them stay small.
 _STATES_TOGETHER = 1 << 19
-_TOOLS = Tools(
-    cupy,
-    lambda array, like: cupy.asarray(array),
-    lambda parts, axis: cupy.concatenate(parts, axis),
-    lambda array, like: array.astype(like.dtype, copy=False),
-)
+_XP = namespace("cupy")
 
 
 def recur_blocked(
@@ -51,13 +47,13 @@ def recur_blocked(
         return result
     operand, from_ = (cupy.where(cupy.isfinite(array), array, 0) for array in (x, start))
     if steps.size == 1:
-        y, last = uniform_steps(_TOOLS, rates, weights, steps.reshape(()), operand, from_, degree, lagged)
+        y, last = uniform_steps(_XP, rates, weights, steps.reshape(()), operand, from_, degree, lagged)
     else:
         # As many stretches as the square root of the steps at most: the states are carried from one to the next.
         rows = terms * max(1, math.prod(batch))
         together = max(1, min(_STATES_TOGETHER // rows, int(np.sqrt(n))))
-        y, last = own_steps(_TOOLS, rates, weights, steps, operand, from_, degree, lagged, together)
-    y, last = taint(_TOOLS, y, last, x, start, lagged)
+        y, last = own_steps(_XP, rates, weights, steps, operand, from_, degree, lagged, together)
+    y, last = taint(_XP, y, last, x, start, lagged)
     result = cupy.empty(shape, kind)
     result[..., :n] = y
     if final:

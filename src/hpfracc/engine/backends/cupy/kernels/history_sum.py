@@ -5,20 +5,15 @@ from __future__ import annotations
 import cupy
 import numpy as np
 
+from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.numerics.history_weights import block_of_weights
-from hpfracc.engine.numerics.recurrence import Tools
 
 __all__ = ["KERNELS", "sum_direct"]
 
 #: Weights of a block (told in the adapter), 128 MiB of them: enough to fill a GPU.
 _HISTORY_BLOCK = 1 << 24
-_TOOLS = Tools(
-    cupy,
-    lambda array, like: cupy.asarray(array),
-    lambda parts, axis: cupy.concatenate(parts, axis),
-    lambda array, like: array.astype(like.dtype, copy=False),
-)
+_XP = namespace("cupy")
 
 
 def sum_direct(
@@ -40,7 +35,7 @@ def sum_direct(
     low = 0
     while low < n:
         high = min(n, low + max(1, _HISTORY_BLOCK // n))
-        weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high), scaled)
+        weights, first = block_of_weights(_XP, kernel, times, options, (low, high), scaled)
         result[..., low:high] = operand[..., first:high] @ weights.T.astype(x.dtype, copy=False)
         low = high
     seen = cupy.cumsum(~cupy.isfinite(x), -1) > 0

@@ -14,20 +14,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.jax.wide import call_wide
-from hpfracc.engine.numerics.recurrence import Tools, arrival, lag_table, stretch_length, taint
+from hpfracc.engine.numerics.recurrence import arrival, lag_table, stretch_length, taint
 
 __all__ = ["KERNELS", "recur_blocked"]
 
 #: Steps of a part whose steps differ: its states are made again on the way back.
 _RECURRENCE_PART = 1 << 14
-_TOOLS = Tools(
-    jnp,
-    lambda array, like: jnp.asarray(array),
-    lambda parts, axis: jnp.concatenate(parts, axis),
-    lambda array, like: array,
-)
+_XP = namespace("jax")
 _product = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
@@ -67,7 +63,7 @@ def _compiled(
         operand, from_ = (jnp.where(jnp.isfinite(array), array, 0) for array in (x, start))
         recur = _uniform if steps.size == 1 else _own
         y, last = recur(rates, weights, steps, operand, from_, degree, lagged)
-        y, last = taint(_TOOLS, y, last, lax.stop_gradient(x), lax.stop_gradient(start), lagged)
+        y, last = taint(_XP, y, last, lax.stop_gradient(x), lax.stop_gradient(start), lagged)
         return (jnp.concatenate([y, last], -1) if final else y).astype(kind)
 
 
@@ -93,7 +89,7 @@ def _uniform(
     blocks = -(-n // length)
     z = rates * step.reshape(())
     fading = jnp.exp(-jnp.arange(length, dtype=jnp.float64)[:, None] * z)
-    arrived = arrival(jnp, z, degree)
+    arrived = arrival(_XP, z, degree)
     lag, causal = lag_table(length)
     local = _product(fading, weights * arrived)[lag] * (causal & (lag > 0) if lagged else causal)
     into = fading[::-1] * arrived
@@ -170,7 +166,7 @@ def _part(
     def advance(state: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         z = now[0] * rates
         before = state * jnp.exp(-z)
-        state = before + now[1] * arrival(jnp, z, degree)
+        state = before + now[1] * arrival(_XP, z, degree)
         return state, _product(before if lagged else state, wide)
 
     start = initial[..., None, :]

@@ -9,11 +9,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.jax.wide import call_wide
 from hpfracc.engine.numerics.history_weights import distances, mean_power
 
 __all__ = ["KERNELS", "sum_direct"]
+
+_XP = namespace("jax")
 
 #: Weights of a block (told in the adapter), 8 MiB of them.
 _HISTORY_BLOCK = 1 << 20
@@ -82,9 +85,9 @@ def _weights(
     """As ``block_of_weights``, for all inputs; the first of a kernel of intervals, which has none, gets width 1."""
     if kernel == "tabulated":
         return jnp.interp(late - early, options[0], options[1])
-    gap = distances(jnp, kernel, late, early)
-    width = distances(jnp, kernel, times, before).at[0].set(1.0)
-    weights = mean_power(jnp, gap, width, options[0], scaled)
+    gap = distances(_XP, kernel, late, early)
+    width = distances(_XP, kernel, times, before).at[0].set(1.0)
+    weights = mean_power(_XP, gap, width, options[0], scaled)
     return weights * jnp.exp(-options[1] * gap) if kernel == "tempered" else weights
 
 

@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Band, Plan, make_plan
 from hpfracc.engine.numerics.mittag_leffler_poles import (
-    Namespace,
     Poles,
     Strip,
     add_residues,
@@ -29,7 +29,7 @@ from hpfracc.engine.numerics.mittag_leffler_sum import leibniz, mirrored, taylor
 
 __all__ = ["KERNELS", "mittag_leffler_contour"]
 
-_TOOLS = Namespace(jnp, jax.lax.complex, jnp.asarray)
+_XP = namespace("jax")
 
 
 def mittag_leffler_contour(z: Any, *, alpha: float, beta: float = 1.0, order: int = 0) -> jax.Array:
@@ -95,14 +95,14 @@ def _compiled(z: jax.Array, alpha: float, beta: float, order: int) -> jax.Array:
 def _beyond(plan: Plan, z: jax.Array) -> jax.Array:
     """Outside the power series' radius: expansion, integral and poles."""
     band = jnp.maximum(jnp.searchsorted(jnp.asarray(plan.edges), jnp.abs(z), side="right") - 1, 0)
-    poles = find_poles(_TOOLS, plan, z)
+    poles = find_poles(_XP, plan, z)
     if plan.closed:
-        return add_residues(_TOOLS, plan, None, z, poles, None, _expansion(plan, z, jnp.asarray(plan.bands[0].terms)))
+        return add_residues(_XP, plan, None, z, poles, None, _expansion(plan, z, jnp.asarray(plan.bands[0].terms)))
     value, strip = _along(plan, plan.bands, z, band, poles)
     if not plan.wide or not poles:
         return value
     other, _ = _along(plan, plan.wide, z, band, poles)
-    return jnp.where(is_close(_TOOLS, strip, poles), other, value)
+    return jnp.where(is_close(_XP, strip, poles), other, value)
 
 
 def _along(
@@ -111,10 +111,10 @@ def _along(
     tables = _tables(bands)
     terms, *numbers = (jnp.asarray(column)[band] for column in tables[:4])
     strip = Strip(*numbers)
-    offset = choose_offset(_TOOLS, strip, poles, 4 if jnp.iscomplexobj(z) else 2)
+    offset = choose_offset(_XP, strip, poles, 4 if jnp.iscomplexobj(z) else 2)
     sums = _integral(tables, z, plan.order, band * len(OFFSETS), offset)
     total = _expansion(plan, z, terms) + leibniz(terms, 1.0 / z, plan.order, sums)
-    return add_residues(_TOOLS, plan, strip, z, poles, offset, total), strip
+    return add_residues(_XP, plan, strip, z, poles, offset, total), strip
 
 
 def _expansion(plan: Plan, z: jax.Array, terms: jax.Array) -> jax.Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit, uintp
 
+from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numba.kernels._arrays import Array, behaved, spread
 from hpfracc.engine.numerics.recurrence import arrival
@@ -107,7 +108,7 @@ def recur_direct(
     uniform = steps.size == 1
     fade, into = (
         np.exp(-rates * steps[0]) if uniform else rates,
-        arrival(np, rates * steps[0], degree) if uniform else rates,
+        arrival(NUMPY, rates * steps[0], degree) if uniform else rates,
     )
     by_rows = rows >= workers or terms < 2 * workers
     parts = even_blocks(rows, workers) if by_rows else even_blocks(terms, workers)

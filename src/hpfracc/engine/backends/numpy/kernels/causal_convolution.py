@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -265,3 +266,67 @@ _PLAIN: dict[str, Kernel] = {
     "blocked": Kernel(convolve_blocked, prepare_blocked, apply_blocked),
 }
 KERNELS: dict[str, Kernel] = {name: on_host(kernel) for name, kernel in _PLAIN.items()}
+_COMPOSED = KERNELS["fft"].apply
+
+
+@_QUIET
+def _apply_fft_with_options(
+    prepared: Spectrum,
+    signal: Array,
+    *starts: Array,
+    differences: bool = False,
+    starts_from: int = 0,
+    workers: int = 1,
+) -> Array:
+    """:func:`apply_fft` with the options of the primitive; a row in double precision takes fewer passes."""
+    transform, size, weights = prepared
+    n = signal.shape[-1]
+    row = signal.ndim == 1 and weights.ndim == 1 and weights.size and signal.dtype.char == "d"
+    if starts and (len(starts) > 1 or starts[0].shape[0] != 1 or starts[0].dtype.char != "d"):
+        row = False
+    if not row or not n:
+        assert _COMPOSED is not None
+        result: Array = _COMPOSED(
+            prepared, signal, *starts, differences=differences, starts_from=starts_from, workers=workers
+        )
+        return result
+    summands = signal
+    if differences:
+        summands = np.empty(n)
+        np.subtract(signal[1:], signal[:-1], out=summands[1:])
+        summands[0] = signal[0] - signal[0]  # not 0 where the first sample is not finite
+    if size < _LEAST_POOLED:
+        spectrum = np.fft.rfft(summands, size)
+        np.multiply(spectrum, transform, out=spectrum)
+        result = _cut_row(np.fft.irfft(spectrum, size), summands, starts, starts_from)
+    else:
+        with (
+            host_buffers.borrow((size // 2 + 1,), np.complex128, clear=False) as spectrum,
+            host_buffers.borrow((size,), signal.dtype, clear=False) as product,
+        ):
+            np.fft.rfft(summands, size, out=spectrum)
+            np.multiply(spectrum, transform, out=spectrum)
+            np.fft.irfft(spectrum, size, out=product)
+            result = _cut_row(product, summands, starts, starts_from)
+    # A bad sample shows in every point.
+    if math.isfinite(result[0]) or (all_finite(weights) and all_finite(summands)):
+        return result
+    result = repaired(convolve_fft, weights, summands)
+    if starts:
+        result[starts_from:] += summands[starts_from] * starts[0][0, starts_from:]
+    return result
+
+
+def _cut_row(product: Array, summands: Array, starts: tuple[Array, ...], first: int) -> Array:
+    """The first points of a product, with the starting weights of sample ``first`` added from there on."""
+    n = summands.shape[0]
+    if not starts:
+        return product[:n].copy()
+    result = np.empty(n)
+    np.multiply(starts[0][0, first:], summands[first], out=result[first:])
+    result[first:] += product[first:n]
+    result[:first] = product[:first]
+    return result
+
+
+KERNELS["fft"] = replace(KERNELS["fft"], apply=_apply_fft_with_options)

@@ -7,19 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numpy.nonfinite import all_finite
-from hpfracc.engine.numerics.recurrence import Tools, own_steps, taint, uniform_steps
+from hpfracc.engine.numerics.recurrence import own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
 
 #: States that go side by side: with their factors they stay in a second-level cache.
 _STATES_TOGETHER = 1 << 14
 Array = np.ndarray[Any, Any]
-
-_TOOLS = Tools(
-    np, lambda array, like: array, lambda parts, axis: np.concatenate(parts, axis), lambda array, like: array
-)
 
 
 @np.errstate(all="ignore")
@@ -53,12 +50,12 @@ def recur_blocked(
     clean = all_finite(x) and all_finite(start)
     operand, from_ = (x, start) if clean else (np.where(np.isfinite(x), x, 0), np.where(np.isfinite(start), start, 0))
     if steps.size == 1:
-        y, last = uniform_steps(_TOOLS, rates, weights, steps.reshape(()), operand, from_, degree, lagged)
+        y, last = uniform_steps(NUMPY, rates, weights, steps.reshape(()), operand, from_, degree, lagged)
     else:
         together = max(1, _STATES_TOGETHER // (terms * max(1, math.prod(batch))))
-        y, last = own_steps(_TOOLS, rates, weights, steps, operand, from_, degree, lagged, together)
+        y, last = own_steps(NUMPY, rates, weights, steps, operand, from_, degree, lagged, together)
     if not clean:
-        y, last = taint(_TOOLS, y, last, x, start, lagged)
+        y, last = taint(NUMPY, y, last, x, start, lagged)
     result = np.empty(shape, kind)
     result[..., :n] = y
     if final:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numpy.nonfinite import all_finite
 from hpfracc.engine.numerics.history_tree import HistoryTree
 from hpfracc.engine.numerics.history_weights import block_of_weights, output_blocks
-from hpfracc.engine.numerics.recurrence import Tools
 from hpfracc.engine.workers import run_blocks
 
 __all__ = ["KERNELS", "sum_by_tree", "sum_direct"]
@@ -19,10 +19,6 @@ __all__ = ["KERNELS", "sum_by_tree", "sum_direct"]
 #: cache.
 _HISTORY_BLOCK, _HISTORY_ROWS = 1 << 16, 256
 Array = np.ndarray[Any, Any]
-
-_TOOLS = Tools(
-    np, lambda array, like: array, lambda parts, axis: np.concatenate(parts, axis), lambda array, like: array
-)
 
 
 @np.errstate(all="ignore")
@@ -47,7 +43,7 @@ def sum_direct(
     @np.errstate(all="ignore")
     def work(some: list[tuple[int, int]]) -> None:
         for low, high in some:
-            weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high), scaled)
+            weights, first = block_of_weights(NUMPY, kernel, times, options, (low, high), scaled)
             result[..., low:high] = operand[..., first:high] @ weights.T
 
     blocks = output_blocks(n, _HISTORY_BLOCK, _HISTORY_ROWS)

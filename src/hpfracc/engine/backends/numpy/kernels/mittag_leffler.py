@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.numerics.mittag_leffler_numpy import evaluate
 from hpfracc.engine.numerics.mittag_leffler_plan import make_plan
+from hpfracc.engine.numerics.mittag_leffler_values import evaluate
 
 __all__ = ["KERNELS", "mittag_leffler_contour"]
 

@@ -16,10 +16,10 @@ from torch.nn import functional
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.starting import with_starts
 from hpfracc.engine.backends.torch.fused_sum import Options, convolve_fused, fits_fused
-from hpfracc.engine.backends.torch.kept import kept
-from hpfracc.engine.backends.torch.nonfinite import apply_causally, is_eager, veil
+from hpfracc.engine.backends.torch.nonfinite import apply_causally, mark_reached
 from hpfracc.engine.backends.torch.spectrum import Spectrum, make_spectrum, spectral_product
 from hpfracc.engine.backends.torch.starting import add_starts, differences
+from hpfracc.engine.backends.torch.tracking import is_eager, kept
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
@@ -174,7 +174,7 @@ def apply_fft(prepared: Spectrum, signal: Tensor) -> Tensor:
         padded = torch.empty((*signal.shape[:-1], prepared.size), dtype=signal.dtype, device=signal.device)
         padded[..., n:].zero_()
         torch.nan_to_num(signal, nan=0.0, posinf=0.0, neginf=0.0, out=padded[..., :n])
-        return veil(_cut(spectral_product(padded, prepared, eager), n), signal, prepared.taps)
+        return mark_reached(_cut(spectral_product(padded, prepared, eager), n), signal, prepared.taps)
     return apply_causally(lambda x: _cut(spectral_product(x, prepared, eager), n), signal, prepared.taps)
 
 

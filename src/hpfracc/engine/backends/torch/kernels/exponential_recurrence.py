@@ -8,16 +8,16 @@ parts whose states are found again on the way back.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.torch.nonfinite import clean, is_eager
-from hpfracc.engine.numerics.recurrence import Tools, own_steps, taint, uniform_steps
+from hpfracc.engine.backends.torch.nonfinite import clean
+from hpfracc.engine.backends.torch.tracking import is_eager
+from hpfracc.engine.numerics.recurrence import own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
 
@@ -25,11 +25,7 @@ __all__ = ["KERNELS", "recur_blocked"]
 _STATES_TOGETHER = {True: 1 << 14, False: 1 << 19}
 
 
-def _array(array: np.ndarray[Any, Any], like: Tensor) -> Tensor:
-    return torch.as_tensor(array, device=like.device)
-
-
-_TOOLS = Tools(torch, _array, lambda parts, axis: torch.cat(parts, axis), lambda array, like: array.to(like.dtype))
+_XP = namespace("torch")
 #: Steps of a part of which autograd keeps nothing but the ends.
 _PART = 1 << 14
 
@@ -61,10 +57,10 @@ def recur_blocked(
         return torch.cat(parts, -1).to(kind).clone()
     operand, from_ = clean(x), clean(start)
     if steps.numel() == 1:
-        y, last = uniform_steps(_TOOLS, rates, weights, steps.reshape(()), operand, from_, degree, lagged)
+        y, last = uniform_steps(_XP, rates, weights, steps.reshape(()), operand, from_, degree, lagged)
     else:
         y, last = _own_steps(rates, weights, steps, operand, from_, degree, lagged)
-    y, last = taint(_TOOLS, y, last, x.detach(), start.detach(), lagged)
+    y, last = taint(_XP, y, last, x.detach(), start.detach(), lagged)
     return (torch.cat([y, last], -1) if final else y).to(kind)
 
 
@@ -107,7 +103,7 @@ def _stretches(
     n = x.shape[-1]
     rows = rates.shape[0] * max(1, x.numel() // n)
     together = max(1, min(_STATES_TOGETHER[x.is_cpu] // rows, math.isqrt(n)))
-    return own_steps(_TOOLS, rates, weights, steps, x, state, degree, lagged, together, smooth)
+    return own_steps(_XP, rates, weights, steps, x, state, degree, lagged, together, smooth)
 
 
 KERNELS: dict[str, Kernel] = {"blocked": Kernel(recur_blocked)}

@@ -7,17 +7,15 @@ needs for the way back, a block's weights are made again there instead.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.nonfinite import clean
 from hpfracc.engine.numerics.history_weights import block_of_weights, output_blocks
-from hpfracc.engine.numerics.recurrence import Tools
 
 __all__ = ["KERNELS", "sum_direct"]
 
@@ -25,11 +23,7 @@ __all__ = ["KERNELS", "sum_direct"]
 _HISTORY_BLOCK, _HISTORY_ROWS = {True: 1 << 17, False: 1 << 24}, 2048
 
 
-def _array(array: np.ndarray[Any, Any], like: Tensor) -> Tensor:
-    return torch.as_tensor(array, device=like.device)
-
-
-_TOOLS = Tools(torch, _array, lambda parts, axis: torch.cat(parts, axis), lambda array, like: array.to(like.dtype))
+_XP = namespace("torch")
 
 
 def sum_direct(
@@ -61,7 +55,7 @@ def sum_direct(
 
 
 def _block(kernel: str, scaled: bool, times: Tensor, x: Tensor, low: int, high: int, *options: Tensor) -> Tensor:
-    weights, first = block_of_weights(_TOOLS, kernel, times, options, (low, high), scaled)
+    weights, first = block_of_weights(_XP, kernel, times, options, (low, high), scaled)
     return x[..., first:high] @ weights.T.to(x.dtype)
 
 

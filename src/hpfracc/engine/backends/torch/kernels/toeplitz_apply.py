@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.torch.kept import kept
-from hpfracc.engine.backends.torch.nonfinite import clean, is_eager, may_look
+from hpfracc.engine.backends.torch.nonfinite import clean
+from hpfracc.engine.backends.torch.tracking import is_eager, kept, may_look
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes, read_axes
 

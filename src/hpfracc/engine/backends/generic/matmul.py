@@ -1,0 +1,18 @@
+"""Matrix products by the library's own BLAS, cuBLAS on CUDA devices.
+
+Float32 on a GPU keeps its full precision in JAX. PyTorch and CuPy round as the user set them: in full precision by
+default, to TF32 (about three digits) where ``torch.backends.cuda.matmul.allow_tf32``,
+``torch.set_float32_matmul_precision`` or ``CUPY_TF32=1`` was used.
+"""
+
+from __future__ import annotations
+
+from hpfracc._xp import Namespace
+from hpfracc.engine.backends.base import Kernel
+
+__all__ = ["make_kernels"]
+
+
+def make_kernels(xp: Namespace) -> dict[str, Kernel]:
+    """``a @ b``, batched."""
+    return {"default": Kernel(xp.jit(xp.matmul))}

@@ -1,0 +1,84 @@
+"""Spectral multiplication by the library's own Fourier transforms, cosines and sines composed of those.
+
+Compositions of the library's own functions, so that it differentiates (also twice), traces and maps them, in the symbol
+too. Nothing is sent from the host: phases are made where the signal is.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from hpfracc._arrays import dtype_name
+from hpfracc._xp import Namespace
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.numerics.trigonometric import backward, forward
+from hpfracc.engine.primitives.base import INEXACT, ArraySpec, Call
+from hpfracc.engine.primitives.spectral_multiply import Plan, SpectralMultiply, is_half, plan_axes
+
+__all__ = ["make_kernels"]
+
+_CONTRACT = SpectralMultiply()
+
+
+def make_kernels(xp: Namespace, multiply: Callable[[Any, Any], Any] = operator.mul) -> dict[str, Kernel]:
+    """``multiply(a, b)`` is the product of spectrum and symbol; it may be written over the spectrum."""
+    compiled = xp.jit(partial(_multiply, xp, multiply), static=("plan", "as_real"))
+
+    def spectral_multiply(
+        symbol: Any, signal: Any, axes: Any = -1, kinds: Any = "fft", real: bool | None = None
+    ) -> Any:
+        plan = plan_axes(axes, kinds, signal.ndim)
+        if 0 in signal.shape or 0 in symbol.shape:
+            specs = (ArraySpec(tuple(array.shape), dtype_name(array)) for array in (symbol, signal))
+            call = _CONTRACT.describe(*specs, axes=axes, kinds=kinds, real=real)
+            return xp.zeros(call.shape, call.dtype, signal)
+        as_real = not xp.is_complex(signal) and (not xp.is_complex(symbol) if real is None else real)
+        return compiled(symbol, signal, plan, as_real)
+
+    def prepare(symbol: Any, call: Call) -> Any:
+        # A copy: what is kept must not change with the caller's array.
+        return xp.copy(_in_precision(xp, symbol, call.dtype))
+
+    return {"fft": Kernel(spectral_multiply, prepare, spectral_multiply)}
+
+
+def _multiply(
+    xp: Namespace, multiply: Callable[[Any, Any], Any], symbol: Any, signal: Any, plan: Plan, as_real: bool
+) -> Any:
+    """Transform, multiply, transform back; cosines and sines innermost, while the numbers are real."""
+    if dtype_name(signal) not in INEXACT:
+        signal = xp.astype(signal, "float64")
+    symbol = _in_precision(xp, symbol, dtype_name(signal))
+    n = signal.shape
+    spectrum = signal
+    for axis, kind in plan.waves:
+        spectrum = xp.moveaxis(forward(xp, kind, xp.moveaxis(spectrum, axis, -1)), -1, axis)
+    if plan.turns:
+        spectrum = (xp.rfftn if as_real else xp.fftn)(spectrum, plan.turns)
+        symbol = _cut_symbol(symbol, plan.turns[-1], n) if as_real else symbol
+    elif not as_real and not xp.is_complex(spectrum) and not xp.is_complex(symbol):
+        symbol = xp.complex(symbol, xp.zeros_like(symbol))
+    spectrum = spectrum * symbol if spectrum is signal else multiply(spectrum, symbol)
+    if plan.turns:
+        spectrum = (xp.irfftn if as_real else xp.ifftn)(spectrum, [n[axis] for axis in plan.turns], plan.turns)
+    for axis, kind in reversed(plan.waves):
+        spectrum = xp.moveaxis(backward(xp, kind, xp.moveaxis(spectrum, axis, -1)), -1, axis)
+    return spectrum
+
+
+def _cut_symbol(symbol: Any, axis: int, points: tuple[int, ...]) -> Any:
+    """The frequencies from 0 up along the halved axis."""
+    if symbol.ndim < -axis or symbol.shape[axis] == 1 or is_half(points[axis], symbol.shape[axis]):
+        return symbol
+    return symbol[(..., slice(points[axis] // 2 + 1), *(slice(None),) * (-axis - 1))]
+
+
+def _in_precision(xp: Namespace, symbol: Any, dtype: str) -> Any:
+    """``symbol`` with the digits of a signal of ``dtype``."""
+    single = dtype in ("float32", "complex64")
+    if xp.is_complex(symbol):
+        return xp.astype(symbol, "complex64" if single else "complex128")
+    return xp.astype(symbol, "float32" if single else "float64")

@@ -1,0 +1,80 @@
+"""What tracks a tensor: autograd, ``torch.func`` transforms, forward mode, compilation.
+
+It decides whether results may be written into buffers, whether a value may be looked at, and what can be kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+__all__ = ["is_eager", "is_only_recorded", "kept", "may_look", "multiply_over"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def is_eager(*tensors: Tensor) -> bool:
+    """Whether nothing tracks these tensors, so that results may be written into buffers."""
+    return is_only_recorded(*tensors) and not (torch.is_grad_enabled() and any(map(_wants_gradient, tensors)))
+
+
+def is_only_recorded(*tensors: Tensor) -> bool:
+    """Whether autograd's recording is all that tracks these tensors: no transform, no forward mode, no compilation."""
+    if torch.compiler.is_compiling():
+        return False
+    # Mostly nothing is transformed anywhere, which is asked once for all of them.
+    if _transforms() is None and _forward_ad._current_level < 0:
+        return True
+    return not any(map(_is_transformed, tensors))
+
+
+_transforms = torch._C._functorch.peek_interpreter_stack
+_forward_ad = torch.autograd.forward_ad
+_wants_gradient = operator.attrgetter("requires_grad")
+
+
+def _is_transformed(tensor: Tensor) -> bool:
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return True
+    return _forward_ad._current_level >= 0 and _forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def may_look(signal: Tensor) -> bool:
+    """Whether a value may be looked at without waiting for a device, and is there to be looked at."""
+    return (
+        signal.is_cpu
+        and not torch._C._functorch.is_functorch_wrapped_tensor(signal)
+        and not torch.compiler.is_compiling()
+    )
+
+
+def multiply_over(product: Tensor, factor: Tensor) -> Tensor:
+    """``product * factor``, written over ``product`` where it fits there and nothing tracks it."""
+    if (
+        (product.is_complex() or not factor.is_complex())
+        and is_eager(product, factor)
+        and torch.broadcast_shapes(product.shape, factor.shape) == product.shape
+    ):
+        return product.mul_(factor)
+    return product * factor
+
+
+def kept(prepare: Callable[P, T]) -> Callable[P, T]:
+    """``prepare`` made outside of inference mode, of recording and of ``torch.func`` transforms.
+
+    A tensor made in inference mode cannot be saved for a derivative later, and one made inside a transform is wrapped
+    at a level that is gone afterwards. The operand itself is a plain tensor: others are never kept.
+    """
+
+    @functools.wraps(prepare)
+    def outside(*args: P.args, **kwargs: P.kwargs) -> T:
+        with torch.inference_mode(False), torch.no_grad(), torch._C._DisableFuncTorch():
+            return prepare(*args, **kwargs)
+
+    return outside
