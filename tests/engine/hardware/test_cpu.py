@@ -1,4 +1,4 @@
-"""The processor: its names, what the affinity gives, and the time a container grants."""
+"""The processor: its names, its affinity, and the CPU limit of a container."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def topology(threads, capacity=None):
     ],
 )
 def test_names(tmp_path, text, model, family):
-    """Both the name and the numbers are read: virtual machines share names that their numbers tell apart."""
+    """The name and the model numbers are read: virtual machines share names, but not numbers."""
     cpu = read_cpu(write_tree(tmp_path, {"proc/cpuinfo": text}))
     assert (cpu.model, cpu.family) == (model, family)
 
@@ -66,7 +66,7 @@ def test_this_machine():
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity to set")
 def test_affinity_is_followed():
-    """Pinned to one hardware thread, one is what there is."""
+    """A process pinned to one hardware thread has one."""
     before = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(before)})
@@ -78,7 +78,7 @@ def test_affinity_is_followed():
 
 
 def test_allotment_tells_cores_from_threads(tmp_path):
-    """Two cores are not two threads of one core; which two cores does not matter."""
+    """Two cores differ from two threads of one core; which two cores does not matter."""
     root = write_tree(tmp_path, topology([(0, 0), (0, 0), (0, 1), (0, 1), (1, 0), (1, 0)]))
     assert read_cpu(root, (0, 2)).allotment == "2 threads, 2 cores, 1 packages"
     assert read_cpu(root, (1, 3)).allotment == read_cpu(root, (0, 2)).allotment
@@ -87,7 +87,7 @@ def test_allotment_tells_cores_from_threads(tmp_path):
 
 
 def test_allotment_tells_large_from_small_cores(tmp_path):
-    """Where a machine has two kinds of core, how many of each counts."""
+    """On a machine with two kinds of core, the number of each counts."""
     root = write_tree(tmp_path, topology([(0, 0), (0, 1), (0, 2)], capacity=[1024, 1024, 446]))
     assert read_cpu(root, (0, 1)).allotment == "2 threads, 2 cores, 1 packages"
     assert read_cpu(root, (0, 2)).allotment == "2 threads, 2 cores, 1 packages, 1 of kind 1024, 1 of kind 446"

@@ -25,15 +25,15 @@ print(spent, *sorted(loaded))
 """
 
 
-def test_importing_is_quick_and_looking_imports_no_array_library():
+def test_importing_is_quick_and_reading_imports_no_array_library():
     """Importing takes under 5 ms of processor time; describing the machine loads none of the libraries it names."""
     lines = [run_python(IMPORT).split() for _ in range(5)]
     assert min(float(line[0]) for line in lines) < 0.005
     assert lines[0][1:] == []
 
 
-def test_machine_is_looked_at_once():
-    """The description is remembered until it is reset."""
+def test_the_machine_is_read_once():
+    """The description is cached until it is reset."""
     first = hardware.machine()
     assert hardware.machine() is first
     hardware.reset()
@@ -54,7 +54,7 @@ def test_machine_is_plain_data():
 
 
 def test_versions_come_from_the_packages(monkeypatch):
-    """A library's version is its package's, whatever that is called; None where there is none."""
+    """A library's version is that of its package, whatever its name; None if not installed."""
     known = {"cupy-cuda12x": "13.6.0", "torch": "2.13.0"}
 
     def version(name):

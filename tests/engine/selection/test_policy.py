@@ -1,4 +1,4 @@
-"""The rule by which arms are chosen, one property a test, on a simulated workload."""
+"""The policy, one property a test, on a simulated workload."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def option(arm: str, x: float = 1000.0, **more: object) -> Option:
 def play(
     chooser: Chooser, options: list[Option], times: dict[str, Callable[[int], float]], calls: int, **how: object
 ) -> list[str]:
-    """The arm of each of ``calls`` calls, as the engine makes them: ask, run, report, repeat until asked again."""
+    """The arm of each of ``calls`` calls, made as the engine makes them: choose, run, report."""
     taken: list[str] = []
     compiled: set[object] = set()
     while len(taken) < calls:
@@ -55,7 +55,7 @@ def known(*knots: tuple[str, float]) -> tuple[Chooser, list[Option]]:
 
 
 def test_interpolates_between_knots_in_the_logarithm() -> None:
-    """Half-way between two knots of a power law lies the power law; beyond them it goes on sanely."""
+    """A power law is exact between two knots, and extrapolated with a bounded slope."""
     costs = CostModel()
     for x in (1e2, 1e4, 1e6):
         costs.add_knot("key", x, 1e-9 * x**1.1)
@@ -68,7 +68,7 @@ def test_interpolates_between_knots_in_the_logarithm() -> None:
 
 
 def test_samples_correct_the_knots_and_outliers_do_not() -> None:
-    """What is measured outweighs what was calibrated; a time in five that is three times as long does not."""
+    """Measured times outweigh calibration; one outlier in five, three times as long, does not count."""
     costs = CostModel()
     costs.add_knot("key", 1000.0, 1e-3)
     for number in range(32):
@@ -79,16 +79,16 @@ def test_samples_correct_the_knots_and_outliers_do_not() -> None:
     assert found.low <= found.seconds <= found.high
 
 
-def test_a_cost_that_comes_and_goes_is_still_a_cost() -> None:
-    """Where the mean stays far above the typical time, it counts."""
+def test_an_intermittent_cost_counts() -> None:
+    """The mean counts where it stays far above the typical time."""
     costs = CostModel()
     for number in range(32):
         costs.observe("key", BUCKET, 1000.0, 1e-3 if number % 2 else 2e-2)
     assert costs.estimate("key", BUCKET, 1000.0).seconds > 5e-3
 
 
-def test_the_cheapest_is_taken_and_stays_within_the_threshold() -> None:
-    """An arm that is 5 % better does not unseat the incumbent; one that is twice as fast does."""
+def test_the_incumbent_stays_within_the_threshold() -> None:
+    """An arm that is 5 % better does not replace it; one that is twice as fast does."""
     chooser, options = known(("slow", 2e-3), ("fast", 1e-3))
     assert chooser.choose("slot", BUCKET, options).option.arm == "fast"
     chooser, options = known(("first", 1.00e-3))
@@ -102,7 +102,7 @@ def test_the_cheapest_is_taken_and_stays_within_the_threshold() -> None:
 
 
 def test_compiling_is_paid_once_it_would_have_paid_for_itself() -> None:
-    """Ski rental: not before the saved time reaches the price, and soon after; in all at most about twice the best."""
+    """Ski rental: not before the saved time reaches the price, but soon after; at most about twice the best."""
     costs = CostModel()
     plain, compiled = option("plain"), option("compiled", compile_key="compiled")
     costs.add_knot(plain.key, plain.x, 1e-3)
@@ -117,7 +117,7 @@ def test_compiling_is_paid_once_it_would_have_paid_for_itself() -> None:
 
 
 def test_first_calls_are_never_run_times() -> None:
-    """The half second of compiling is remembered as such."""
+    """The half second of compiling is recorded as compile time."""
     costs = CostModel()
     made = option("arm", compile_key="code")
     chooser = Chooser(costs)
@@ -129,7 +129,7 @@ def test_first_calls_are_never_run_times() -> None:
 
 
 def test_exploration_finds_what_calibration_got_wrong_and_costs_little() -> None:
-    """The knots say that the slower one is faster; trying it out is bounded."""
+    """The knots favour the slower arm; the cost of finding out is bounded."""
     chooser, options = known(("favourite", 1.0e-3), ("underrated", 1.3e-3), ("hopeless", 1.0))
     times = {"favourite": steady(1.0e-3), "underrated": steady(0.4e-3), "hopeless": steady(1.0)}
     taken = play(chooser, options, times, 4000)
@@ -144,14 +144,14 @@ def test_exploration_finds_what_calibration_got_wrong_and_costs_little() -> None
 
 @pytest.mark.parametrize("how", [{"explore": False}, {"budget": 0.0}])
 def test_no_exploration_where_it_is_switched_off(how: dict[str, object]) -> None:
-    """Then the predicted best is all that is run."""
+    """Only the predicted best arm runs."""
     chooser, options = known(("favourite", 1.0e-3), ("underrated", 1.3e-3))
     times = {"favourite": steady(1.0e-3), "underrated": steady(0.4e-3)}
     assert set(play(chooser, options, times, 2000, **how)) == {"favourite"}
 
 
-def test_frozen_answers_change_nothing() -> None:
-    """The same answer every time, and nothing is remembered."""
+def test_frozen_choices_change_nothing() -> None:
+    """The same choice every time, and nothing is remembered."""
     chooser, options = known(("a", 1.0e-3), ("b", 0.9e-3))
     answers = {chooser.choose("slot", BUCKET, options, frozen=True).option.arm for _ in range(50)}
     assert answers == {"b"}
@@ -159,7 +159,7 @@ def test_frozen_answers_change_nothing() -> None:
 
 
 def test_drift_is_noticed() -> None:
-    """The settled arm becomes five times slower half-way: the other takes over within a few looks."""
+    """The incumbent becomes five times slower: the other arm takes over within a few reviews."""
     chooser, options = known(("early", 1.0e-3), ("late", 2.0e-3))
     times = {"early": lambda n: 1.0e-3 if n < 3000 else 5.0e-3, "late": steady(2.0e-3)}
     taken = play(chooser, options, times, 8000)
@@ -167,15 +167,15 @@ def test_drift_is_noticed() -> None:
     assert Counter(taken[4500:])["late"] > 0.95 * len(taken[4500:])
 
 
-def test_settled_choices_are_seldom_asked_for() -> None:
-    """One call in 16 to 256 is looked at once the bucket has settled."""
+def test_settled_choices_are_rarely_reviewed() -> None:
+    """One call in 16 to 256 is timed once the bucket has settled."""
     chooser, options = known(("a", 1.0e-3), ("b", 3.0e-3))
     play(chooser, options, {"a": steady(1.0e-3), "b": steady(3.0e-3)}, 1000)
     assert chooser.choose("slot", BUCKET, options, explore=False).review_after >= 15
 
 
 def test_nothing_to_choose_from() -> None:
-    """An error, and with nothing known the first."""
+    """No option is an error; without knowledge the first one is chosen."""
     chooser = Chooser(CostModel())
     with pytest.raises(InvalidInputError, match="no option"):
         chooser.choose("slot", BUCKET, [])
@@ -185,7 +185,7 @@ def test_nothing_to_choose_from() -> None:
 
 
 def test_eight_threads_observe_at_once() -> None:
-    """No sample is lost before the ring is full, and nothing breaks."""
+    """No sample is lost until the ring is full."""
     chooser, options = known(("a", 1.0e-3), ("b", 2.0e-3))
     errors: list[BaseException] = []
 

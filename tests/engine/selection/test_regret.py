@@ -1,4 +1,4 @@
-"""The books: what was run, what would have been best, and the report of both."""
+"""The regret report: what ran, and what would have been best."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def chooser() -> Chooser:
     return Chooser(costs)
 
 
-def test_regret_is_what_the_wrong_arm_took_more(chooser: Chooser):
-    """Three calls in four on the best arm, one on one of twice its time: 25 % regret, a quarter of the calls slow."""
+def test_regret_is_the_extra_time_of_slower_arms(chooser: Chooser):
+    """One call in four on an arm that takes twice as long: 25 % regret, a quarter of the calls slow."""
     chooser.choose(("op", "float64"), 10, [FAST, SLOW])
     for _ in range(30):
         chooser.observe(("op", "float64"), 10, FAST, 1e-3)
@@ -37,15 +37,15 @@ def test_regret_is_what_the_wrong_arm_took_more(chooser: Chooser):
 
 
 def test_noise_is_no_regret(chooser: Chooser):
-    """Times that jump about, all on the best arm: nothing to regret."""
+    """Noisy times, all of the best arm, give no regret."""
     chooser.choose("op", 10, [FAST, SLOW])
     for number in range(40):
         chooser.observe("op", 10, FAST, 1e-3 if number % 10 else 9e-3)
     assert chooser.ledger.report().total.regret == 0.0
 
 
-def test_compiling_and_uncounted_calls_are_in_the_books(chooser: Chooser):
-    """A first call is compiling but for its run; a timed call stands for several; untimed ones count as predicted."""
+def test_compiling_and_untimed_calls_are_counted(chooser: Chooser):
+    """First calls are compile time beyond their run; a timed call stands for several; others count as predicted."""
     chooser.observe("op", 10, SLOW, 0.502, first=True)
     chooser.observe("op", 10, SLOW, 2e-3, calls=9)
     chooser.tally("op", 10, SLOW, 10)
@@ -55,8 +55,8 @@ def test_compiling_and_uncounted_calls_are_in_the_books(chooser: Chooser):
     assert row.seconds == pytest.approx(0.5 + 20 * 2e-3, rel=0.01)
 
 
-def test_exploring_is_told_apart(chooser: Chooser):
-    """A try of an arm that turns out slower is booked with what it took more."""
+def test_exploration_is_counted_apart(chooser: Chooser):
+    """A trial of a slower arm is counted with its extra time."""
     chooser.costs.add_knot("rival", 1000.0, 1.05e-3)
     options = [FAST, Option("rival", "rival", 1000.0)]
     while not (choice := chooser.choose("op", 10, options)).explored:
@@ -66,8 +66,8 @@ def test_exploring_is_told_apart(chooser: Chooser):
     assert row.exploring * row.seconds == pytest.approx(2e-3, rel=0.05)
 
 
-def test_operations_are_told_apart_and_added_up(chooser: Chooser):
-    """By the first part of the slot; all buckets and dtypes of one operation make one row."""
+def test_operations_have_rows_and_a_total(chooser: Chooser):
+    """By the first part of the slot: all buckets and dtypes of one operation are one row."""
     for slot in (("fft", "float64"), ("fft", "float32"), ("matmul", "float64")):
         for bucket in (1, 2):
             chooser.observe(slot, bucket, FAST, 1e-3, calls=5)

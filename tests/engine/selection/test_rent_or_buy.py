@@ -1,4 +1,4 @@
-"""What compiling costs, and when it has paid for itself."""
+"""The rent-or-buy account: prices of compiling, savings, and when buying pays."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hpfracc.engine.selection.rent_or_buy import RentOrBuy, compile_account
 KEY = ("op", "numba:direct@cpu", "host", "float64")
 
 
-def test_what_was_compiled_here_is_free_whatever_the_key():
-    """Compile keys are shared: another start of the same kernel pays nothing."""
+def test_what_was_bought_here_is_free_in_every_family():
+    """Another start of the same kernel pays nothing."""
     account = RentOrBuy()
     account.buy(KEY, "code", 0.5)
     assert account.price(KEY, "code") == 0.0
@@ -22,15 +22,15 @@ def test_what_was_compiled_here_is_free_whatever_the_key():
     assert account.is_bought("code") and account.is_bought(None) and not account.is_bought("other")
 
 
-def test_what_was_compiled_elsewhere_is_known_but_to_be_paid():
-    """From wisdom, say."""
+def test_a_quoted_price_is_still_to_be_paid():
+    """For example a compile time from wisdom."""
     account = RentOrBuy()
     account.quote(KEY, "code", 0.5, 16.0)
     assert account.price(KEY, "code") == 0.5
 
 
-def test_a_new_shape_takes_the_median_of_its_neighbours():
-    """The first one, with the library's own start in it, is not taken for typical."""
+def test_a_new_item_costs_the_median_of_its_neighbours():
+    """The first purchase, which includes the library's start, is not taken as typical."""
     account = RentOrBuy()
     for x, seconds in ((16.0, 0.350), (256.0, 0.001), (4096.0, 0.004), (65536.0, 0.003), (1e8, 0.9)):
         account.quote(KEY, x, seconds, x)
@@ -42,15 +42,15 @@ def test_a_new_shape_takes_the_median_of_its_neighbours():
 @pytest.mark.parametrize(
     ("prior", "expected"), [((KEY, 2.0), 2.0), (("numba:*", 1.5), 1.5), (("jax:*", 1.5), 0.0), ((None, 0.0), 0.0)]
 )
-def test_before_anything_was_seen_the_prior_speaks(prior: tuple[object, float], expected: float):
-    """Of this key, or of arms of that name; 0 where there is none."""
+def test_without_quotes_the_prior_counts(prior: tuple[object, float], expected: float):
+    """Of the family, or of a pattern of arm names; 0 without a prior."""
     account = RentOrBuy()
     account.set_prior(*prior)
     assert account.price(KEY, "code") == expected
 
 
-def test_a_key_of_its_own_goes_before_a_pattern():
-    """And what was seen before both."""
+def test_the_prior_of_a_family_precedes_a_pattern():
+    """And quotes precede both."""
     account = RentOrBuy()
     account.set_prior("numba:*", 1.0)
     account.set_prior(KEY, 0.0)
@@ -100,7 +100,7 @@ def world(**knots: float) -> tuple[Chooser, CostModel]:
 def calls_until_bought(
     chooser: Chooser, options: list[list[Option]], wanted: str, most: int, *, timed: bool = True
 ) -> int:
-    """Calls, round the given option lists (one bucket each), until ``wanted`` is chosen."""
+    """Number of calls, round the given option lists (one bucket each), until ``wanted`` is chosen."""
     calls = 0
     while calls < most:
         bucket = calls % len(options)
@@ -117,7 +117,7 @@ def calls_until_bought(
 
 @pytest.mark.parametrize("timed", [True, False])
 def test_compiled_once_the_saved_time_covers_it(timed: bool):
-    """1 ms a call saved, 100 ms to compile: after 100 calls, whether they were timed or not."""
+    """1 ms saved a call and 100 ms to compile: after 100 calls, timed or not."""
     chooser, costs = world(plain=2e-3, fast=1e-3)
     costs.compiling.quote("fast", "code", 0.1)
     options = [Option("plain", "plain", 1000.0), Option("fast", "fast", 1000.0, compile_key="code")]
@@ -125,7 +125,7 @@ def test_compiled_once_the_saved_time_covers_it(timed: bool):
 
 
 def test_one_compilation_that_serves_many_sizes_is_paid_by_all_of_them():
-    """Four buckets share a compile key: 25 calls in each are enough."""
+    """Four buckets share a compile key: 25 calls in each suffice."""
     chooser, costs = world(plain=2e-3, fast=1e-3)
     costs.compiling.quote("fast", "code", 0.1)
     options = [Option("plain", "plain", 1000.0), Option("fast", "fast", 1000.0, compile_key="code")]
@@ -133,7 +133,7 @@ def test_one_compilation_that_serves_many_sizes_is_paid_by_all_of_them():
 
 
 def test_compilations_per_size_are_paid_one_by_one():
-    """Four buckets, four compile keys: each waits for its own savings."""
+    """Four buckets with four compile keys: each needs its own savings."""
     chooser, costs = world(plain=2e-3, fast=1e-3)
     costs.compiling.quote("fast", "code", 0.1)
     options = [
@@ -144,7 +144,7 @@ def test_compilations_per_size_are_paid_one_by_one():
 
 
 def test_an_import_is_paid_by_everything_that_it_serves():
-    """Two arms of one library, in two buckets, save 1 ms each: its 200 ms are covered after 200 calls in all."""
+    """Two arms of one library, in two buckets, save 1 ms each: 200 ms are covered after 200 calls in total."""
     chooser, _ = world(plain=2e-3, first=1e-3, second=1e-3)
     options = [
         [Option("plain", "plain", 1000.0), Option(f"lib:{arm}", arm, 1000.0, startup=0.2)]
@@ -154,15 +154,15 @@ def test_an_import_is_paid_by_everything_that_it_serves():
 
 
 def test_importing_and_compiling_add_up():
-    """Neither alone is enough."""
+    """Both must be covered."""
     chooser, costs = world(plain=2e-3, fast=1e-3)
     costs.compiling.quote("fast", "code", 0.1)
     options = [Option("plain", "plain", 1000.0), Option("fast", "fast", 1000.0, compile_key="code", startup=0.2)]
     assert calls_until_bought(chooser, [options], "fast", 1000) == pytest.approx(300, abs=4)
 
 
-def test_a_gain_that_would_not_unseat_the_incumbent_is_no_saving():
-    """5 % are never saved up: it would not be taken even if it were compiled."""
+def test_a_gain_within_the_threshold_is_no_saving():
+    """A gain of 5 % is not credited: the arm would not replace the incumbent."""
     chooser, costs = world(plain=1.05e-3, fast=1e-3)
     costs.compiling.quote("fast", "code", 1e-3)
     chooser.choose("slot", 0, [Option("plain", "plain", 1000.0)])
@@ -171,7 +171,7 @@ def test_a_gain_that_would_not_unseat_the_incumbent_is_no_saving():
 
 
 def test_a_single_call_that_saves_more_than_compiling_takes_pays_at_once():
-    """A second against a tenth and a millisecond."""
+    """One second against 0.1 s and a millisecond."""
     chooser, costs = world(plain=1.0, fast=1e-3)
     costs.compiling.quote("fast", "code", 0.1)
     options = [Option("plain", "plain", 1000.0), Option("fast", "fast", 1000.0, compile_key="code")]
@@ -179,7 +179,7 @@ def test_a_single_call_that_saves_more_than_compiling_takes_pays_at_once():
 
 
 def test_in_all_at_most_about_twice_the_best_plan():
-    """Whenever the calls end: the worst moment is just after buying."""
+    """Whenever the calls end; the worst moment is just after buying."""
     price, slow, fast = 0.05, 1e-3, 1e-4
     chooser, costs = world(plain=slow, fast=fast)
     costs.compiling.quote("fast", "code", price)

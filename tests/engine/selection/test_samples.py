@@ -1,4 +1,4 @@
-"""What is typical of the last times, and when it has changed."""
+"""The typical value of the last times, and when it has changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def typical(samples: TimeSamples) -> float:
 
 
 def test_the_last_ones_count():
-    """Thirty-two are kept; what came before is gone."""
+    """The last 32 are kept."""
     samples = fed(*[5.0] * 3, *[1.0] * KEPT)
     assert len(samples) == KEPT
     assert typical(samples) == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""The selector's corners: what is no workload, what another selector reported, what was disabled."""
+"""Edge cases of the selector: invalid workloads, shared reports, disabled backends, reviews."""
 
 from __future__ import annotations
 

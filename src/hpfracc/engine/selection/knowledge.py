@@ -27,11 +27,10 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.breaker import CircuitBreaker
-from hpfracc.engine.selection.costs import CostEstimate, CostModel, Option
+from hpfracc.engine.selection.costs import CostEstimate, CostModel, Option, TransferModel
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.engine.selection.request import CostKey, Request
-from hpfracc.engine.selection.transfers import TransferModel
 from hpfracc.engine.selection.wisdom import Wisdom, continuing, resolve_path
 from hpfracc.engine.selection.wisdom.records import Kind, Record
 from hpfracc.engine.workers import machine_load
