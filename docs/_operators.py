@@ -141,12 +141,16 @@ def _words(kind: type[FractionalOperator]) -> str:
     return re.sub(r":math:`([^`]*)`", r"$\1$", text)
 
 
+def _function(kind: type[FractionalOperator]) -> str:
+    """The public function of the operator's file."""
+    for name, home in hpfracc._HOMES.items():
+        if home == kind.__module__ and inspect.isfunction(getattr(hpfracc, name)):
+            return name
+    raise LookupError(f"{kind.__module__} has no public function; add it to the tables of src/hpfracc/__init__.py")
+
+
 def _section(kind: type[FractionalOperator]) -> Iterator[str]:
-    function = next(
-        name
-        for name, home in hpfracc._HOMES.items()
-        if home == kind.__module__ and inspect.isfunction(getattr(hpfracc, name))
-    )
+    function = _function(kind)
     words = _words(kind)
     yield f"(operator-{function.replace('_', '-')})=\n## {words.split(': ')[0].rstrip('.')}"
     yield f"$$ {kind.formula} $$"

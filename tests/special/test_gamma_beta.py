@@ -12,6 +12,7 @@ from scipy import special as scipy_special
 import hpfracc.special as special
 from hpfracc._optional import is_installed
 from hpfracc.errors import UnsupportedDtypeError
+from tests.helpers.thinned import thinned
 
 Z = np.concatenate([np.linspace(-20.3, 50.2, 400), [1e-8, -1e-8, 0.5]])
 NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
@@ -43,6 +44,7 @@ def test_tensors_are_computed_by_torch(ours, theirs, operands, rtol):
 
 @NEEDS_JAX
 @pytest.mark.parametrize(("ours", "theirs", "operands", "rtol"), CALLS, ids=IDS)
+@thinned(one_in=2)
 def test_jax_arrays_are_computed_by_jax(ours, theirs, operands, rtol):
     """A JAX array comes back, also from under jit."""
     jax = importlib.import_module("jax")
