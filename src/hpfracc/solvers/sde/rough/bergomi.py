@@ -16,7 +16,7 @@ from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_siz
 from hpfracc.solvers.sde.rough.black import black_price
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
 from hpfracc.solvers.sde.rough.smile import (
-    Estimate,
+    Valuation,
     check_parameters,
     plot_smile,
     price_of,
@@ -124,7 +124,7 @@ class Bergomi:
         paths: int = 32_768,
         steps: int = 312,
         rng: Any = None,
-    ) -> Estimate:
+    ) -> Valuation:
         """Prices of European options.
 
         Parameters
@@ -143,7 +143,7 @@ class Bergomi:
 
         Returns
         -------
-        Estimate
+        Valuation
             ``value`` and ``error``, one standard error, in the broadcast shape.
         """
         strikes, maturities = read_strikes(K, T)
@@ -158,7 +158,7 @@ class Bergomi:
         paths: int = 32_768,
         steps: int = 312,
         rng: Any = None,
-    ) -> Estimate:
+    ) -> Valuation:
         """Black-Scholes volatilities of the prices, with standard errors; see :meth:`price` for the parameters."""
         strikes, maturities = read_strikes(K, T)
         found = self._out_of_money(strikes, maturities, paths, steps, rng)
@@ -220,7 +220,7 @@ class Bergomi:
         paths: int,
         steps: int,
         rng: Any,
-    ) -> Estimate:
+    ) -> Valuation:
         """Undiscounted prices of puts below the forward and of calls above it."""
         for name, number, least in (("paths", paths, 16), ("steps", steps, 1)):
             if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
@@ -231,7 +231,7 @@ class Bergomi:
             here = maturities == maturity
             scheme = _Scheme(self, float(maturity), int(steps))
             value[here], error[here] = scheme.price(source, int(paths), strikes[here])
-        return Estimate(value, error)
+        return Valuation(value, error)
 
 
 class _Scheme:

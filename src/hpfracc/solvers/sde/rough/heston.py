@@ -15,7 +15,7 @@ from hpfracc.solvers.sde.rough.factors import MarkovScheme
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
 from hpfracc.solvers.sde.rough.riccati import solve_riccati
 from hpfracc.solvers.sde.rough.smile import (
-    Estimate,
+    Valuation,
     check_parameters,
     plot_smile,
     price_of,
@@ -139,7 +139,7 @@ class Heston:
         values, _ = self._transform(u.astype(complex).ravel(), _read_maturity(T), tol)
         return values.reshape(u.shape)[()]
 
-    def price(self, K: Any, T: Any, *, kind: str = "call", tol: float = 1e-8) -> Estimate:
+    def price(self, K: Any, T: Any, *, kind: str = "call", tol: float = 1e-8) -> Valuation:
         """Prices of European options.
 
         Parameters
@@ -153,13 +153,13 @@ class Heston:
 
         Returns
         -------
-        Estimate
+        Valuation
             ``value`` and ``error``, an estimate of the absolute error, in the broadcast shape.
         """
         strikes, maturities = read_strikes(K, T)
         return price_of(self, kind, strikes, maturities, self._out_of_money(strikes, maturities, tol))
 
-    def implied_volatility(self, K: Any, T: Any, *, tol: float = 1e-10) -> Estimate:
+    def implied_volatility(self, K: Any, T: Any, *, tol: float = 1e-10) -> Valuation:
         """Black-Scholes volatilities of the prices, with their errors; see :meth:`price` for the parameters."""
         strikes, maturities = read_strikes(K, T)
         return volatility_of(self, strikes, maturities, self._out_of_money(strikes, maturities, tol))
@@ -262,7 +262,7 @@ class Heston:
         values = np.exp(exponent)
         return values, np.abs(values) * np.minimum(solution.error, 1.0)
 
-    def _out_of_money(self, strikes: np.ndarray[Any, Any], maturities: np.ndarray[Any, Any], tol: float) -> Estimate:
+    def _out_of_money(self, strikes: np.ndarray[Any, Any], maturities: np.ndarray[Any, Any], tol: float) -> Valuation:
         """Undiscounted prices of puts below the forward and of calls above it."""
         if not 1e-14 <= tol < 1.0:
             raise InvalidInputError(f"tol={tol!r} is out of reach; use a number from 1e-14 up to 1, such as 1e-8")
@@ -270,7 +270,7 @@ class Heston:
         for maturity in np.unique(maturities):
             here = maturities == maturity
             value[here], error[here] = self._invert(strikes[here], float(maturity), tol)
-        return Estimate(value, error)
+        return Valuation(value, error)
 
     def _invert(
         self, K: np.ndarray[Any, Any], T: float, tol: float

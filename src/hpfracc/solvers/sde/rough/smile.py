@@ -10,14 +10,14 @@ from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_volatility
 
-__all__ = ["Estimate", "Smile", "check_parameters", "plot_smile", "price_of", "read_strikes", "volatility_of"]
+__all__ = ["Smile", "Valuation", "check_parameters", "plot_smile", "price_of", "read_strikes", "volatility_of"]
 
 #: Strikes of a plotted smile lie within so many standard deviations.
 _WIDTH = 3.0
 _STRIKES = 41
 
 
-class Estimate(NamedTuple):
+class Valuation(NamedTuple):
     """A value and its error, of the same shape.
 
     Attributes
@@ -42,7 +42,7 @@ class Smile(Protocol):
     def forward(self, T: Any) -> Any:
         """Forward price."""
 
-    def implied_volatility(self, K: Any, T: Any) -> Estimate:
+    def implied_volatility(self, K: Any, T: Any) -> Valuation:
         """Black-Scholes volatility of a strike and a maturity."""
 
 
@@ -76,16 +76,16 @@ def check_parameters(model: Any, *, finite: tuple[str, ...], positive: tuple[str
         raise InvalidInputError(f"rho={model.rho!r} is no correlation; use a number from -1 to 1")
 
 
-def price_of(model: Smile, kind: str, strikes: Any, maturities: Any, out_of_money: Estimate) -> Estimate:
+def price_of(model: Smile, kind: str, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
     """Discounted prices of calls or puts, from undiscounted ones of the options out of the money."""
     check_kind(kind)
     forward = model.forward(maturities)
     inside = np.maximum(forward - strikes, 0.0) if kind == "call" else np.maximum(strikes - forward, 0.0)
     discount = np.exp(-model.r * maturities)
-    return Estimate((discount * (out_of_money.value + inside))[()], (discount * out_of_money.error)[()])
+    return Valuation((discount * (out_of_money.value + inside))[()], (discount * out_of_money.error)[()])
 
 
-def volatility_of(model: Smile, strikes: Any, maturities: Any, out_of_money: Estimate) -> Estimate:
+def volatility_of(model: Smile, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
     """Implied volatilities of undiscounted prices of the options out of the money, with their errors."""
     forward = model.forward(maturities)
     # By symmetry, Black's put at strike K has the price of the call with forward and strike exchanged.
@@ -95,7 +95,7 @@ def volatility_of(model: Smile, strikes: Any, maturities: Any, out_of_money: Est
     up, down = (black_price(low, high, maturities, volatility + change) for change in (step, -step))
     with np.errstate(divide="ignore", invalid="ignore"):
         error = out_of_money.error * 2.0 * step / (up - down)
-    return Estimate(volatility[()], np.asarray(error)[()])
+    return Valuation(volatility[()], np.asarray(error)[()])
 
 
 def plot_smile(model: Smile, T: Any, K: Any, ax: Any, style: dict[str, Any]) -> Any:
