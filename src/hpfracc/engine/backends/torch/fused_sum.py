@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from hpfracc.engine.backends.torch import fused
 from hpfracc.engine.backends.torch.spectrum import Spectrum, spectral_product
-from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded
+from hpfracc.engine.backends.torch.tracking import is_only_recorded
 
 __all__ = ["Options", "convolve_back_composed", "convolve_fused", "fits_fused"]
 
@@ -45,8 +45,8 @@ def fits_fused(prepared: Spectrum, signal: Tensor, starts: Tensor | None = None)
         and signal.numel() // shape[-1] <= 65_535
         and fused.is_available()
         and not transform.requires_grad
-        and is_only_recorded(signal, transform)
-        and (starts is None or is_eager(starts))
+        and is_only_recorded(signal, transform, *(() if starts is None else (starts,)))
+        and (starts is None or not (starts.requires_grad and torch.is_grad_enabled()))
     )
 
 
@@ -54,7 +54,8 @@ def convolve_fused(signal: Tensor, prepared: Spectrum, options: Options = _PLAIN
     """The sum, recorded where the signal is."""
     if options.starts is not None and not options.starts.is_contiguous():
         options = options._replace(starts=options.starts.contiguous())
-    if is_eager(signal):
+    # Nothing transforms the signal: see ``fits_fused``.
+    if not (signal.requires_grad and torch.is_grad_enabled()):
         return _convolve(signal, prepared, options)[0]
     result: Tensor = _Sum.apply(signal, prepared, options)
     return result
