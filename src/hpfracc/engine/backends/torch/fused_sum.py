@@ -54,8 +54,7 @@ def convolve_fused(signal: Tensor, prepared: Spectrum, options: Options = _PLAIN
     """The sum, recorded where the signal is."""
     if options.starts is not None and not options.starts.is_contiguous():
         options = options._replace(starts=options.starts.contiguous())
-    # Nothing transforms the signal: see ``fits_fused``.
-    if not (signal.requires_grad and torch.is_grad_enabled()):
+    if is_eager(signal):
         return _convolve(signal, prepared, options)[0]
     result: Tensor = _Sum.apply(signal, prepared, options)
     return result
