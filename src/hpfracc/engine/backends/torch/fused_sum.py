@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from hpfracc.engine.backends.torch import fused
 from hpfracc.engine.backends.torch.spectrum import Spectrum, spectral_product
-from hpfracc.engine.backends.torch.tracking import is_only_recorded
+from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded
 
 __all__ = ["Options", "convolve_back_composed", "convolve_fused", "fits_fused"]
 
