@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from hpfracc import _config
 from hpfracc.engine.execution import state
@@ -23,6 +24,10 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     _share = max(1, (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
     os.environ.setdefault("OMP_NUM_THREADS", str(_share))
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("hpfracc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("hpfracc")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -24,6 +24,8 @@ Operators on samples or functions, at points ``t``, of order ``alpha``
     each has a class of the same name (``Caputo(0.5)``), which can be stored, applied and streamed
 Transforms and grids
     frft, fractional_fft, graded_grid
+Noise with memory
+    fbm, fgn, hurst; noise has the processes as objects (``noise.FractionalBrownian(0.3)``)
 Special functions
     mittag_leffler, mittag_leffler_derivative, mittag_leffler_matrix, wright, m_wright, gamma, digamma, beta,
     incomplete_beta, generalized_binomial
@@ -32,7 +34,7 @@ The engine
     registers your own work; select_optimal_backend selects for a workload; causal_convolution, history_sum, fft,
     matmul, ... are its operations
 Modules
-    errors, batch, memory, profiling, analytics, lattice, ml, solvers, special, operators
+    errors, batch, memory, noise, profiling, analytics, lattice, ml, solvers, special, operators
 Command line
     ``hpfracc demo``, ``hpfracc info``, ``hpfracc --help``
 
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from hpfracc import lattice as lattice
     from hpfracc import memory as memory
     from hpfracc import ml as ml
+    from hpfracc import noise as noise
     from hpfracc import operators as operators
     from hpfracc import profiling as profiling
     from hpfracc import solvers as solvers
@@ -114,6 +117,8 @@ if TYPE_CHECKING:
     from hpfracc.solvers.ode._fdeint import fdeint
     from hpfracc.solvers.ode._result import FODEResult
     from hpfracc.solvers.ode._solve import solve_fode
+    from hpfracc.solvers.sde.noise.estimation import hurst
+    from hpfracc.solvers.sde.noise.fractional_brownian import fbm, fgn
     from hpfracc.special._mittag_leffler import mittag_leffler, mittag_leffler_derivative
     from hpfracc.special._mittag_leffler_matrix import mittag_leffler_matrix
     from hpfracc.special._wright import m_wright, wright
@@ -174,8 +179,10 @@ __all__ = [
     "errors",
     "explain",
     "exponential_recurrence",
+    "fbm",
     "fdeint",
     "fft",
+    "fgn",
     "fractional_difference",
     "fractional_fft",
     "fractional_laplacian",
@@ -187,6 +194,7 @@ __all__ = [
     "hadamard",
     "hadamard_integral",
     "history_sum",
+    "hurst",
     "incomplete_beta",
     "last_decision",
     "m_wright",
@@ -267,8 +275,10 @@ _HOMES: dict[str, str] = {
     "elementwise": "hpfracc.engine.execution.api",
     "explain": "hpfracc._explain",
     "exponential_recurrence": "hpfracc.engine.execution.api",
+    "fbm": "hpfracc.solvers.sde.noise.fractional_brownian",
     "fdeint": "hpfracc.solvers.ode._fdeint",
     "fft": "hpfracc.engine.execution.api",
+    "fgn": "hpfracc.solvers.sde.noise.fractional_brownian",
     "fractional_difference": "hpfracc.operators._fractional_difference",
     "fractional_fft": "hpfracc.operators._fractional_fft",
     "fractional_laplacian": "hpfracc.operators._fractional_laplacian",
@@ -280,6 +290,7 @@ _HOMES: dict[str, str] = {
     "hadamard": "hpfracc.operators._hadamard",
     "hadamard_integral": "hpfracc.operators._hadamard_integral",
     "history_sum": "hpfracc.engine.execution.api",
+    "hurst": "hpfracc.solvers.sde.noise.estimation",
     "incomplete_beta": "hpfracc.special.gamma_beta",
     "last_decision": "hpfracc.engine.execution.api",
     "m_wright": "hpfracc.special._wright",
@@ -312,7 +323,7 @@ _HOMES: dict[str, str] = {
 
 #: Public modules, imported on first access, as in ``hf.batch.run(...)``.
 _MODULES = frozenset(
-    {"analytics", "batch", "errors", "lattice", "memory", "ml", "operators", "profiling", "solvers", "special"}
+    {"analytics", "batch", "errors", "lattice", "memory", "ml", "noise", "operators", "profiling", "solvers", "special"}
 )
 
 

@@ -55,6 +55,7 @@ FLOORS = {
     "analytics": 9,
     "memory": 9,
     "batch": 9,
+    "noise": 9,
     "core": 9,
     "algorithms": 9,
     "cli": 10,

@@ -56,6 +56,7 @@ def test_the_bars_hold(table: str, knots: str):
 
 
 @pytest.mark.parametrize("table", STORED)
+@thinned(lambda table: table == "timings-cpu")
 def test_one_size_over_and_over(table: str):
     """Hammered, every size in turn: it settles quickly, and never costs over twice what plain NumPy does."""
     result = replay(stored(table), repeats=5, calls=1000, workloads=("hammered",), baselines=False)
@@ -63,6 +64,7 @@ def test_one_size_over_and_over(table: str):
 
 
 @pytest.mark.parametrize("table", STORED)
+@thinned(lambda table: table == "timings-cpu")
 def test_a_change_half_way_is_followed(table: str):
     """The oracle's favourite arm becomes three times slower; in all the regret stays below 12 %."""
     verdict = replay(stored(table), repeats=1, workloads=("drift",), baselines=False).verdicts["drift"]
@@ -71,6 +73,7 @@ def test_a_change_half_way_is_followed(table: str):
 
 
 @pytest.mark.parametrize("table", STORED)
+@thinned(lambda table: table == "timings-cpu")
 def test_other_machines_fare_no_worse(table: str):
     """Curves bent and noise drawn anew: nothing was tuned to the two tables that are stored."""
     verdict = Verdict()

@@ -204,6 +204,7 @@ def test_torch_gradients(operator: Operator, method: str) -> None:
 
 @pytest.mark.skipif(not is_installed("jax"), reason="needs JAX")
 @pytest.mark.parametrize("method", METHODS)
+@thinned(lambda method: method == "auto")
 def test_jax_under_jit_and_grad(method: str) -> None:
     """A traced order gives the same numbers, and its derivative is that of differences."""
     import jax

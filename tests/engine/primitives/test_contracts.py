@@ -16,7 +16,7 @@ from hpfracc.engine.primitives.causal_convolution import block_length, fills_one
 from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnknownOperationError, UnsupportedDtypeError
 
 XY: dict[str, Any] = {"expression": "x*y", "names": ("x", "y")}
-VECTOR, MATRIX, WHOLE = np.ones(4), np.ones((2, 3)), np.arange(4)
+VECTOR, MATRIX, WHOLE, KEY = np.ones(4), np.ones((2, 3)), np.arange(4), np.arange(4, dtype=np.uint32)
 
 REFUSALS: list[tuple[str, tuple[Any, ...], dict[str, Any], type[HpfraccError], str]] = [
     ("causal_convolution", (VECTOR, np.array(1.0)), {}, ShapeError, "at least one axis"),
@@ -50,6 +50,14 @@ REFUSALS: list[tuple[str, tuple[Any, ...], dict[str, Any], type[HpfraccError], s
     ("bitwise_xor", (VECTOR, WHOLE), {}, UnsupportedDtypeError, "float64"),
     ("bitwise_xor", (WHOLE, WHOLE.astype("uint64")), {}, UnsupportedDtypeError, "int64 and uint64"),
     ("bitwise_xor", (WHOLE, np.arange(3)), {}, ShapeError, "do not fit"),
+    ("random", (VECTOR, KEY), {"n": 3}, UnsupportedDtypeError, "float64"),
+    ("random", (WHOLE, WHOLE.astype("int32")), {"n": 3}, UnsupportedDtypeError, "uint32"),
+    ("random", (WHOLE, KEY[:2]), {"n": 3}, ShapeError, "four words"),
+    ("random", (WHOLE, KEY), {"n": -1}, InvalidInputError, "n=-1"),
+    ("random", (WHOLE, KEY), {"n": 2.0}, InvalidInputError, "whole number"),
+    ("random", (WHOLE, KEY), {"n": 2, "kind": "cauchy"}, InvalidInputError, "'normal' or 'uniform'"),
+    ("random", (WHOLE, KEY), {"n": 2, "stream": 2**63}, InvalidInputError, "2**63 - 1"),
+    ("random", (WHOLE, KEY), {"n": 2, "dtype": "float16"}, UnsupportedDtypeError, "'float64' or 'float32'"),
     ("toeplitz_apply", (VECTOR, np.array(1.0)), {}, ShapeError, "no axis"),
     ("toeplitz_apply", (1.0, VECTOR), {}, ShapeError, "need the axes (-1,)"),
     ("toeplitz_apply", (VECTOR, MATRIX), {"axes": (0, 1)}, ShapeError, "need the axes (-2, -1)"),
@@ -99,7 +107,7 @@ DTYPE_REMEDIES = [
 
 
 @pytest.mark.parametrize(("dtype", "words"), DTYPE_REMEDIES, ids=lambda value: str(value)[:16])
-@pytest.mark.parametrize("name", sorted(set(PRIMITIVES) - {"bitwise_xor"}))
+@pytest.mark.parametrize("name", sorted(set(PRIMITIVES) - {"bitwise_xor", "random"}))
 def test_refuses_dtypes_with_the_remedy_that_fits(name: str, dtype: Any, words: str) -> None:
     """Objects, half and extended precision, foreign byte order, dates, text: each is told what to convert to."""
     arrays, params = operands_of(name, dtype)

@@ -11,6 +11,7 @@ import torch
 import hpfracc as hf
 from hpfracc.errors import ConfigurationError, InvalidInputError, ShapeError
 from tests.helpers.own_operations import own_operation
+from tests.helpers.thinned import thinned
 
 RNG = np.random.default_rng(11)
 X = RNG.standard_normal((2, 3, 300))
@@ -51,6 +52,7 @@ def test_what_cannot_be_taken_is_refused_in_words(call: Any, error: type[Excepti
 
 @pytest.mark.parametrize("n", [40, 300, 5000])
 @pytest.mark.parametrize("backend", ["numpy", "numba", "torch", "jax", "auto"])
+@thinned(lambda backend, n: backend in ("numpy", "auto") or n == 300)
 def test_a_key_used_for_other_weights_than_before_is_no_trap(backend: str, n: int) -> None:
     """The same key with another shape, dtype or length: what was kept for the one is not used for the other."""
     x = RNG.standard_normal((2, 2, n))

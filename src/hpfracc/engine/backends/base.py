@@ -78,6 +78,8 @@ class KernelSpec:
         worker and once with all.
     refuses : callable or None
         ``refuses(call)`` gives a sentence why this call cannot be served, or None.
+    own_arrays : bool
+        Whether it is chosen only for arrays of its own library: its last digits differ, where others agree to the bit.
     memory, gpu_memory : MemoryModel
         What it takes beyond operands and result, on the host and on a GPU; the same on both where only one is given.
     """
@@ -88,6 +90,7 @@ class KernelSpec:
     compiles: Compiles = "never"
     differentiable: bool = False
     threads: bool = False
+    own_arrays: bool = False
     refuses: Callable[[Call], str | None] | None = None
     memory: MemoryModel = MemoryModel()
     gpu_memory: MemoryModel | None = None

@@ -14,6 +14,7 @@ from hpfracc.engine.primitives.fft import FourierTransform
 from hpfracc.engine.primitives.history_sum import HistorySum
 from hpfracc.engine.primitives.matmul import Matmul
 from hpfracc.engine.primitives.mittag_leffler import MittagLeffler
+from hpfracc.engine.primitives.random import Random
 from hpfracc.engine.primitives.reduction import Reduction
 from hpfracc.engine.primitives.spectral_multiply import SpectralMultiply
 from hpfracc.engine.primitives.stencil_relax import StencilRelax
@@ -38,6 +39,7 @@ PRIMITIVES: dict[str, Primitive] = {
         ExponentialRecurrence(),
         HistorySum(),
         ChirpTransform(),
+        Random(),
     )
 }
 

@@ -127,6 +127,9 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
             return absent
     if request.short and request.preference is None and arm.on_host and not registry.is_loaded(arm.backend):
         return f"memory is short, and importing {arm.backend} takes some"
+    free = request.preference is None and not request.needs_gradient
+    if spec.own_arrays and free and placement.library != arm.backend:
+        return f"its last digits are not those of {placement.library}; backend={arm.backend!r} asks for it"
     if call.dtype not in spec.dtypes:
         return f"dtype {call.dtype} is not served"
     pinned = _pin_refusal(placement, arm)

@@ -49,6 +49,7 @@ def test_derivatives(algorithm: str, weights: tuple[int, ...], signal: tuple[int
 
 
 @each_algorithm
+@thinned(lambda algorithm: algorithm == "fft")
 def test_second_derivatives(algorithm: str):
     """The Hessian of a loss is that of the sum as it is written."""
     weights, signal = operands((4,), (6,))

@@ -12,6 +12,7 @@ import pytest
 
 import hpfracc
 from hpfracc._optional import is_installed
+from tests.helpers.thinned import thinned
 
 pytestmark = pytest.mark.skipif(not is_installed("numba"), reason="needs Numba")
 
@@ -36,6 +37,7 @@ def run(folder: Path, home: Path) -> str:
 
 
 @pytest.mark.parametrize("writable", [True, False], ids=["writable", "read-only"])
+@thinned(lambda writable: writable)
 def test_compiled_code_is_found_again(tmp_path: Path, writable: bool) -> None:
     """The second process compiles nothing, also with the package in a folder that cannot hold a cache."""
     folder, home = tmp_path / "hpfracc_copy", tmp_path / "home"

@@ -84,6 +84,7 @@ def test_the_answer_is_that_of_numpy(library: str, method: str):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+@thinned(lambda library: library == "torch")
 def test_a_stiff_ensemble(library: str):
     """Rates up to 1e6 at a step of 0.02, where explicit steps explode; with a given Jacobian the same."""
     array = ARRAYS[library]
@@ -229,6 +230,7 @@ def test_the_implicit_rectangle_does_not_look_at_the_start():
 @pytest.mark.parametrize(
     ("alpha", "library"), [(0.3, "torch"), (0.6, "torch"), (1.0, "torch"), (1.5, "torch"), (0.6, "jax")]
 )
+@thinned(lambda library: library == "torch")
 def test_between_the_first_steps_the_solution_is_as_good_as_at_them(library: str, alpha: float):
     """``t_eval`` near t0 knows how a solution begins: no worse than a few times the error at the steps."""
     array = ARRAYS[library]

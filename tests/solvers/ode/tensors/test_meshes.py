@@ -109,6 +109,7 @@ def test_adaptive_steps_meet_the_tolerance(library: str, alpha: float):
 
 
 @pytest.mark.parametrize("library", sorted(ARRAYS))
+@thinned(lambda library: library == "torch")
 def test_adaptive_ensembles_have_the_answers_of_their_members(library: str):
     """Each member its own start, parameters and order, in one call."""
     array = ARRAYS[library]
@@ -212,6 +213,7 @@ def test_torch_func_differentiates_adaptive_steps_and_refuses_to_map_them():
 
 
 @pytest.mark.parametrize("library", sorted(ARRAYS))
+@thinned(lambda library: library == "torch")
 def test_log_spaced_times_take_few_evaluations(library: str):
     """fdeint over five decades of times, 30 of them: to the tolerance, and with as many steps as that needs."""
     t = np.concatenate([[0.0], np.logspace(-4, 1, 29)])

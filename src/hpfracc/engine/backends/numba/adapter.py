@@ -52,6 +52,7 @@ class NumbaAdapter(HostAdapter):
         "mittag_leffler": (_compiled("mittag_leffler", "contour", INEXACT, 1.0, _is_derivative),),
         "toeplitz_apply": (_compiled("toeplitz_apply", "direct", INEXACT, 1.0, several_axes),),
         "stencil_relax": (_compiled("stencil_relax", "dijkstra", FLOATS, 1.2),),
+        "random": (_compiled("random", "compiled", FLOATS, 1.0),),
     }
 
 

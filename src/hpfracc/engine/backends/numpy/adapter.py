@@ -86,6 +86,10 @@ class NumpyAdapter(HostAdapter):
             ),
         ),
         "exponential_recurrence": (KernelSpec("exponential_recurrence", "blocked", INEXACT, memory=MemoryModel(2.5)),),
+        "random": (
+            KernelSpec("random", "streams", FLOATS, memory=MemoryModel(1.0, 1 << 14, 160)),
+            KernelSpec("random", "arithmetic", FLOATS, memory=MemoryModel(1.0, 1 << 14, 160)),
+        ),
         "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, threads=True, memory=MemoryModel(1.8)),),
     }
 

@@ -117,6 +117,18 @@ class TorchAdapter(Adapter):
         ),
         "exponential_recurrence": (_kernel("exponential_recurrence", "blocked", MemoryModel(4.0), MemoryModel(3.5)),),
         "chirp_transform": (_kernel("chirp_transform", "fft", MemoryModel(2.9), MemoryModel(1.9)),),
+        # Its operands are whole numbers: no derivative goes through, and none stops there.
+        "random": (
+            KernelSpec(
+                "random",
+                "arithmetic",
+                FLOATS,
+                differentiable=True,
+                own_arrays=True,
+                memory=MemoryModel(1.0, 1 << 15, 160),
+                gpu_memory=MemoryModel(1.0, 1 << 20, 160),
+            ),
+        ),
     }
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["cut_and_taint", "first_bad", "is_available", "pad_and_clean"]
+__all__ = ["cut_and_taint", "fill_random", "first_bad", "is_available", "pad_and_clean"]
 
 #: Notes that are read together.
 _CHUNK = 1024
@@ -116,3 +116,18 @@ def cut_and_taint(
 def first_bad(bad: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The first bad sample of each row, or its length, from the notes; with the axes of a signal of that shape."""
     return bad.amin(-1).reshape(*shape[:-1], 1)
+
+
+def fill_random(paths: Tensor, key: Tensor, kind: str, result: Tensor) -> None:
+    """Random numbers of each path into the rows of ``result``; ``key`` has two 64-bit words and the stream.
+
+    All are contiguous, on one GPU, and the integers have 64 bits.
+    """
+    from hpfracc.engine.backends.torch import random_kernel
+
+    rows, n = result.shape
+    block = 256 if n >= 1024 else 32
+    bits = 52 if result.dtype == torch.float64 else 23
+    grid = (rows, -(-n // (4 * block)))
+    with torch.cuda.device(result.device):
+        random_kernel.fill[grid](paths, key, result, n, NORMAL=kind == "normal", BITS=bits, BLOCK=block)

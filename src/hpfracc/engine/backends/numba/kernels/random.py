@@ -1,0 +1,193 @@
+"""Counter-based random numbers in Numba: the same bits as in NumPy, threads over paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.numba.kernels._arrays import Array
+from hpfracc.engine.numerics.counter_random import (
+    ATANH,
+    COSINE,
+    LN2_HIGH,
+    LN2_LOW,
+    MULTIPLIERS,
+    ROOT_HALF,
+    ROUNDS,
+    SINE,
+    TURN,
+    WEYL,
+)
+from hpfracc.engine.workers import even_blocks, run_blocks
+
+__all__ = ["KERNELS"]
+
+#: Words that are made before they are transformed, so that the transform is one loop for the vector unit.
+_TOGETHER = 512
+#: Numbers below which a thread is not worth its start.
+_LEAST = 1 << 14
+
+_M0, _M1 = (np.uint64(value) for value in MULTIPLIERS)
+_W0, _W1 = (np.uint64(value) for value in WEYL)
+_A0, _A1, _A2, _A3, _A4, _A5, _A6, _A7, _A8, _A9 = ATANH
+_S0, _S1, _S2, _S3, _S4, _S5, _S6, _S7, _S8 = SINE
+_C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8 = COSINE
+
+
+@intrinsic
+def _high_product(typing_context: Any, a: Any, b: Any) -> Any:
+    """The upper 64 bits of a product of two 64-bit integers: one instruction."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        one, two = (builder.zext(argument, wide) for argument in arguments)
+        return builder.trunc(builder.lshr(builder.mul(one, two), ir.Constant(wide, 64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), codegen
+
+
+@njit(nogil=True, cache=True)
+def _words(words, count, counter, path, stream, k0, k1):  # type: ignore[no-untyped-def]
+    # Two blocks at a time: the multiplications of one wait for each other.
+    for pair in range((count + 1) // 2):
+        a, b, c, d = counter + np.uint64(2 * pair), path, stream, np.uint64(0)
+        e, f, g, h = counter + np.uint64(2 * pair + 1), path, stream, np.uint64(0)
+        x, y = k0, k1
+        for _ in range(ROUNDS):
+            high_a, low_a = _high_product(_M0, a), _M0 * a
+            high_e, low_e = _high_product(_M0, e), _M0 * e
+            high_c, low_c = _high_product(_M1, c), _M1 * c
+            high_g, low_g = _high_product(_M1, g), _M1 * g
+            a, b, c, d = high_c ^ b ^ x, low_c, high_a ^ d ^ y, low_a
+            e, f, g, h = high_g ^ f ^ x, low_g, high_e ^ h ^ y, low_e
+            x, y = x + _W0, y + _W1
+        words[0, 4 * pair], words[1, 4 * pair] = a, b
+        words[0, 4 * pair + 1], words[1, 4 * pair + 1] = c, d
+        words[0, 4 * pair + 2], words[1, 4 * pair + 2] = e, f
+        words[0, 4 * pair + 3], words[1, 4 * pair + 3] = g, h
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _normals(words, floats, bits, first, second, pairs):  # type: ignore[no-untyped-def]
+    """The operations of ``normal_pairs`` in its order; ``bits`` is the memory of ``floats``."""
+    # Loops apart, each over one kind of memory: only so are they vectorised.
+    for i in range(pairs):
+        floats[i] = np.float64(np.int64((words[0, i] >> np.uint64(11)) + np.uint64(1)))
+    for i in range(pairs):
+        first[i] = np.float64((bits[i] >> 52) - 1022)
+        bits[i] = (bits[i] & 0xFFFFFFFFFFFFF) | 0x3FE0000000000000
+    for i in range(pairs):
+        mantissa = floats[i]
+        below = mantissa < ROOT_HALF
+        mantissa = mantissa + mantissa if below else mantissa
+        power = first[i] - (54.0 if below else 53.0)
+        s = (mantissa - 1.0) / (mantissa + 1.0)
+        square = s * s
+        total = _A9 * square
+        total = (total + _A8) * square
+        total = (total + _A7) * square
+        total = (total + _A6) * square
+        total = (total + _A5) * square
+        total = (total + _A4) * square
+        total = (total + _A3) * square
+        total = (total + _A2) * square
+        total = (total + _A1) * square
+        total = (total + _A0) * square * s
+        log = power * LN2_HIGH + (s + s + (total + power * LN2_LOW))
+        floats[i] = np.sqrt(-2.0 * log)
+    for i in range(pairs):
+        turns = np.float64(np.int64(words[1, i] >> np.uint64(11))) * 2.0**-53
+        quarter = np.floor(4.0 * turns + 0.5)
+        x = (turns - 0.25 * quarter) * TURN
+        square = x * x
+        sine = _S8 * square
+        sine = (sine + _S7) * square
+        sine = (sine + _S6) * square
+        sine = (sine + _S5) * square
+        sine = (sine + _S4) * square
+        sine = (sine + _S3) * square
+        sine = (sine + _S2) * square
+        sine = (sine + _S1) * square
+        sine = x + (sine + _S0) * square * x
+        cosine = _C8 * square
+        cosine = (cosine + _C7) * square
+        cosine = (cosine + _C6) * square
+        cosine = (cosine + _C5) * square
+        cosine = (cosine + _C4) * square
+        cosine = (cosine + _C3) * square
+        cosine = (cosine + _C2) * square
+        cosine = (cosine + _C1) * square
+        cosine = 1.0 + (cosine + _C0) * square
+        odd = (quarter == 1.0) | (quarter == 3.0)
+        one = sine if odd else cosine
+        two = cosine if odd else sine
+        radius = floats[i]
+        first[i] = radius * (-one if (quarter == 1.0) | (quarter == 2.0) else one)
+        second[i] = radius * (-two if (quarter == 2.0) | (quarter == 3.0) else two)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _rows(paths, k0, k1, stream, normal, narrow, result, begin, stop):  # type: ignore[no-untyped-def]
+    half = _TOGETHER // 2
+    words = np.empty((2, half), np.uint64)
+    floats = np.empty(half, np.float64)
+    bits = floats.view(np.int64)
+    first, second = np.empty(half, np.float64), np.empty(half, np.float64)
+    n = result.shape[1]
+    for row in range(begin, stop):
+        for low in range(0, n, _TOGETHER):
+            count = min(_TOGETHER, n - low)
+            pairs = (count + 1) // 2
+            counter = np.uint64(low // 4 + 1)
+            _words(words, (count + 3) // 4, counter, np.uint64(paths[row]), stream, k0, k1)
+            if normal:
+                _normals(words, floats, bits, first, second, pairs)
+            elif narrow:
+                for i in range(pairs):
+                    first[i] = (np.float64(np.int64(words[0, i] >> np.uint64(41))) + 0.5) * 2.0**-23
+                    second[i] = (np.float64(np.int64(words[1, i] >> np.uint64(41))) + 0.5) * 2.0**-23
+            else:
+                for i in range(pairs):
+                    first[i] = (np.float64(np.int64(words[0, i] >> np.uint64(12))) + 0.5) * 2.0**-52
+                    second[i] = (np.float64(np.int64(words[1, i] >> np.uint64(12))) + 0.5) * 2.0**-52
+            for i in range(count // 2):
+                result[row, low + 2 * i] = first[i]
+                result[row, low + 2 * i + 1] = second[i]
+            if count % 2:
+                result[row, low + count - 1] = first[pairs - 1]
+
+
+def random_compiled(
+    paths: Array,
+    key: Array,
+    *,
+    n: int,
+    kind: str = "normal",
+    stream: int = 0,
+    dtype: str = "float64",
+    workers: int = 1,
+) -> Array:
+    """Number by number; threads share the paths."""
+    words = [int(word) & 0xFFFFFFFF for word in key]
+    pair = np.uint64(words[0] | words[1] << 32), np.uint64(words[2] | words[3] << 32)
+    numbers = paths.ravel().astype(np.uint64)
+    result = np.empty((numbers.size, n), dtype)
+    options = np.uint64(stream), kind == "normal", dtype == "float32"
+    least = max(1, _LEAST // max(1, n))
+
+    def run(block: tuple[int, int]) -> None:
+        _rows(numbers, *pair, *options, result, *block)
+
+    if workers <= 1:
+        run((0, numbers.size))
+    else:
+        run_blocks(run, even_blocks(numbers.size, workers, least), workers)
+    return result.reshape(*paths.shape, n)
+
+
+KERNELS: dict[str, Kernel] = {"compiled": Kernel(random_compiled)}

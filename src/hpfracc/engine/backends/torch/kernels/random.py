@@ -1,0 +1,60 @@
+"""Counter-based random numbers in PyTorch: signed integers that wrap, block by block; on a GPU one Triton kernel."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.torch import fused
+from hpfracc.engine.numerics.counter_random import MASK32, join_key, normal_pairs, philox, uniforms
+
+__all__ = ["KERNELS"]
+
+#: Numbers that are made together: on the host they stay in the cache, on a GPU they fill it.
+_TOGETHER, _TOGETHER_ON_GPU = 1 << 15, 1 << 20
+
+
+def _to_float(words: Tensor) -> Tensor:
+    return words.to(torch.float64)
+
+
+def _numbers(words: Tensor, kind: str, dtype: torch.dtype, out: Tensor) -> None:
+    """The numbers of rows of words, an even number of them, into ``out``, which may lack the last."""
+    n = out.shape[-1]
+    if kind == "normal":
+        first, second = normal_pairs(torch, words[:, ::2], words[:, 1::2], _to_float)
+        out[:, ::2] = first
+        out[:, 1::2] = second[:, : n // 2]
+    elif dtype == torch.float64:
+        out[...] = uniforms(words[:, :n], _to_float)
+    else:
+        out[...] = (_to_float((words[:, :n] >> 41) & (2**23 - 1)) + 0.5) * 2.0**-23
+
+
+def random_arithmetic(
+    paths: Tensor, key: Tensor, *, n: int, kind: str = "normal", stream: int = 0, dtype: str = "float64"
+) -> Tensor:
+    """The words of many paths at once."""
+    precision: torch.dtype = getattr(torch, dtype)
+    numbers = paths.reshape(-1).to(torch.int64)
+    pair = join_key(key.to(torch.int64) & MASK32)
+    result = torch.empty((numbers.numel(), n), dtype=precision, device=paths.device)
+    if result.is_cuda and fused.is_available() and result.numel():
+        words = torch.stack([*pair, torch.full_like(pair[0], stream)])
+        fused.fill_random(numbers.contiguous(), words, kind, result)
+        return result.reshape(*paths.shape, n)
+    together = _TOGETHER_ON_GPU if result.is_cuda else _TOGETHER
+    rows = max(1, together // max(1, n))
+    streams = torch.full((1, 1), stream, dtype=torch.int64, device=paths.device)
+    for top in range(0, numbers.numel(), rows):
+        for low in range(0, n, together):
+            high = min(n, low + together)
+            counters = torch.arange(low // 4 + 1, -(-high // 4) + 1, device=paths.device)
+            blocks = philox(counters[None, :], numbers[top : top + rows, None], streams, pair, signed=True)
+            words = torch.stack(blocks, -1).flatten(1)[:, : high - low + (high - low) % 2]
+            _numbers(words, kind, precision, result[top : top + rows, low:high])
+    return result.reshape(*paths.shape, n)
+
+
+KERNELS: dict[str, Kernel] = {"arithmetic": Kernel(random_arithmetic)}

@@ -1,0 +1,304 @@
+"""The items of a batch: what each call gets, which of them go together, and how they are stacked into one call."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import all_alike, device_of, dtype_name, library_of, tracks_gradient
+from hpfracc.engine.primitives.base import Primitive
+from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.errors import BatchItemError, InvalidInputError
+
+__all__ = [
+    "Calls",
+    "Listed",
+    "Rows",
+    "Stacking",
+    "arguments_of",
+    "by_name",
+    "calls_of",
+    "first_failing",
+    "group_items",
+    "item_error",
+    "kind_of",
+    "random_stream",
+    "stacking_of",
+]
+
+Shape = tuple[int, ...]
+
+
+def arguments_of(item: Any) -> tuple[Any, ...]:
+    """What one call gets: a tuple is several arguments, anything else is one."""
+    return item if isinstance(item, tuple) else (item,)
+
+
+def kind_of(arguments: tuple[Any, ...]) -> Hashable:
+    """What items have in common that can be stacked: library, device, shapes and dtypes.
+
+    Masked arrays go by themselves: beside others they would lose their masks in silence.
+    """
+    return tuple(
+        (
+            library_of(value),
+            device_of(value),
+            shape_of(value),
+            dtype_name(value),
+            tracks_gradient(value),
+            isinstance(value, np.ma.MaskedArray),
+        )
+        for value in arguments
+    )
+
+
+def group_items(items: Sequence[tuple[Any, ...]], columns: Sequence[Any] | None = None) -> dict[Hashable, Any]:
+    """Positions of items by what they have in common, in order.
+
+    Mostly all are of one kind, which is told for thousands of them in the time that the kinds of a few take.
+    ``columns`` are the arguments of all items at each place, where all have as many.
+    """
+    columns = _columns(items) if columns is None else columns
+    if columns and all(map(all_alike, columns)):
+        try:
+            return {kind_of(items[0]): range(len(items))}
+        except (TypeError, ValueError) as error:
+            raise item_error(0, len(items), error) from error
+    groups: dict[Hashable, list[int]] = {}
+    for index, arguments in enumerate(items):
+        try:
+            groups.setdefault(kind_of(arguments), []).append(index)
+        except (TypeError, ValueError) as error:
+            raise item_error(index, len(items), error) from error
+    return groups
+
+
+def _columns(items: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The arguments of all items at each place; none where they differ in number."""
+    return list(zip(*items, strict=True)) if items and len(set(map(len, items))) == 1 else []
+
+
+class Listed(Sequence[tuple[Any, ...]]):
+    """Items one by one: the arguments of each call."""
+
+    def __init__(self, calls: list[tuple[Any, ...]]) -> None:
+        self._calls = calls
+        #: Taken apart once: many are looked at, laid out and compared by place, not one by one.
+        self._columns = _columns(calls)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._calls[index]
+
+    def groups(self) -> Iterable[Sequence[int]]:
+        """Positions of items that can go together."""
+        return group_items(self._calls, self._columns).values()
+
+    def shared(self, indices: Sequence[int]) -> tuple[bool, ...]:
+        """Which operands are one and the same object in every item."""
+        whole = self._columns if isinstance(indices, range) and len(indices) == len(self) else None
+        columns = whole or zip(*[self._calls[index] for index in indices], strict=True)
+        # Mostly the last is not the first, and no more need be looked at.
+        return tuple(column[-1] is column[0] and len(set(map(id, column))) == 1 for column in columns)
+
+    def operand(self, number: int, part: Sequence[int]) -> Sequence[Any]:
+        """One operand of these items, to be stacked."""
+        if isinstance(part, range) and part.step == 1 and self._columns:
+            return self._columns[number][part.start : part.stop]
+        return [self._calls[index][number] for index in part]
+
+    def stack(self, number: int, part: Sequence[int]) -> Any:
+        """One operand of these items where it lies in one array already; None where it does not."""
+        return None
+
+
+class Rows(Sequence[tuple[Any, ...]]):
+    """Items that are the rows of one array, behind arguments that all calls have in common: nothing is stacked."""
+
+    def __init__(self, array: Any, common: tuple[Any, ...]) -> None:
+        self._array = array
+        self._common = common
+
+    def __len__(self) -> int:
+        return int(self._array.shape[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        return (*self._common, self._array[index])
+
+    def groups(self) -> Iterable[Sequence[int]]:
+        """All of them."""
+        return [range(len(self))] if len(self) else []
+
+    def shared(self, indices: Sequence[int]) -> tuple[bool, ...]:
+        """What all calls have in common."""
+        return (*(True,) * len(self._common), False)
+
+    def operand(self, number: int, part: Sequence[int]) -> Sequence[Any]:
+        """One operand of these items, to be stacked."""
+        return [self[index][number] for index in part]
+
+    def stack(self, number: int, part: Sequence[int]) -> Any:
+        """One operand of these items, which lie one behind the other."""
+        return self._array[part[0] : part[-1] + 1] if number == len(self._common) else None
+
+
+Calls = Listed | Rows
+
+
+def calls_of(items: Any, common: tuple[Any, ...] = ()) -> Calls:
+    """What each call gets: the rows of an array, or what an iterable gives, behind what all have in common."""
+    if library_of(items) != "python" and shape_of(items):
+        return Rows(items, common)
+    calls = list(items)
+    kinds = set(map(type, calls))
+    if common or not kinds <= {tuple}:
+        if any(issubclass(kind, tuple) for kind in kinds):
+            calls = [(*common, *arguments_of(item)) for item in calls]
+        else:
+            # One argument each: put beside what all have in common without looking at them one by one.
+            calls = list(zip(*(itertools.repeat(value) for value in common), calls, strict=False))
+    return Listed(calls)
+
+
+def random_stream(seed: Any, index: int) -> np.random.Generator:
+    """The random numbers of one item: the same whatever it is batched with."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InvalidInputError(f"seed={seed!r} is not a seed; use an int of at least 0")
+    return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=(index,)))
+
+
+def item_error(index: int, count: int, error: BaseException) -> BatchItemError:
+    """The error that names the item; raise it from ``error``."""
+    text = str(error).strip().split("\n", 1)[0]
+    return BatchItemError(f"item {index} of {count}: {type(error).__name__}: {text}", index)
+
+
+def by_name(
+    operation: Any, items: Iterable[Any], common: tuple[Any, ...], params: Mapping[str, Any]
+) -> tuple[Any, list[tuple[Any, ...]], dict[str, Any]]:
+    """Operation, items and parameters of a batch of expressions: an item gives its variables by their names."""
+    params = dict(params)
+    expression = common[0] if len(common) == 1 else params.pop("expression", None)
+    if not isinstance(expression, str) or len(common) > 1:
+        raise InvalidInputError(
+            f"a batch of expressions needs one for all items; got {expression!r}: use expression='x + y', and give "
+            "items such as {'x': array, 'y': array}"
+        )
+    given = list(items)
+    for index, item in enumerate(given):
+        if not isinstance(item, Mapping) or set(item) != set(given[0]):
+            wrong = InvalidInputError(f"{type(item).__name__} does not give the variables of the first item by name")
+            raise item_error(index, len(given), wrong) from wrong
+    names = tuple(given[0]) if given else ()
+    calls = [(*params.values(), *(item[name] for name in names)) for item in given]
+    return operation, calls, {"expression": expression, "names": (*params, *names)}
+
+
+def first_failing(call: Callable[[int], Any], indices: Sequence[int]) -> tuple[int, Exception] | None:
+    """The first of these items that fails alone, and how; None where each of them goes well."""
+    for index in indices:
+        try:
+            call(index)
+        except Exception as error:
+            return index, error
+    return None
+
+
+# Many calls of one operation as one.
+
+
+@dataclass(frozen=True, slots=True)
+class Stacking:
+    """How calls of one kind become one.
+
+    Attributes
+    ----------
+    shapes : tuple of tuple of int
+        What each operand is reshaped to before it is stacked along a new first axis.
+    params : Mapping
+        The parameters of the stacked call.
+    drops : tuple of int
+        Axes of the stacked result, counted from the last, that single results do not have.
+    """
+
+    shapes: tuple[Shape, ...]
+    params: Mapping[str, Any]
+    drops: tuple[int, ...] = ()
+
+
+def stacking_of(primitive: Primitive, shapes: Sequence[Shape], params: Mapping[str, Any]) -> Stacking | None:
+    """How calls of ``primitive`` with operands of these shapes are stacked, or None where they cannot be."""
+    if getattr(primitive, "batchable", False):
+        return Stacking(tuple(shapes), params)
+    rule = _RULES.get(primitive.name)
+    return None if rule is None else rule(tuple(shapes), params)
+
+
+def _aligned(shapes: tuple[Shape, ...], core: int) -> tuple[Shape, ...]:
+    """All with as many axes: what broadcasts from the right would otherwise meet the new axis."""
+    most = max(len(shape) - core for shape in shapes)
+    return tuple((1,) * (most - (len(shape) - core)) + shape for shape in shapes)
+
+
+def _elements(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking:
+    return Stacking(_aligned(shapes, 0), params)
+
+
+def _rows(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
+    # A third operand of a convolution has axes of its own, which do not broadcast.
+    return None if not all(shapes) or len(shapes) > 2 else Stacking(_aligned(shapes, 1), params)
+
+
+def _along_axes(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
+    """Operations along chosen axes of their second operand, which the first has too, counted from the last."""
+    axes, given = len(shapes[1]), params.get("axes", -1)
+    chosen = tuple(given) if isinstance(given, tuple | list) else (given,)
+    if not axes or not all(isinstance(axis, int) and -axes <= axis < axes for axis in chosen):
+        return None  # the call itself says what is wrong
+    return Stacking(_aligned(shapes, 0), {**params, "axes": tuple(axis % axes - axes for axis in chosen)})
+
+
+def _matmul(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
+    if not all(shapes):
+        return None
+    left, right = shapes
+    drops = ((-2,) if len(left) == 1 else ()) + ((-1,) if len(right) == 1 else ())
+    matrices = ((1, *left) if len(left) == 1 else left, (*right, 1) if len(right) == 1 else right)
+    return Stacking(_aligned(matrices, 2), params, drops)
+
+
+def _fft(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
+    axis = params.get("axis", -1)
+    if not shapes[0] or not isinstance(axis, int) or not -len(shapes[0]) <= axis < len(shapes[0]):
+        return None  # the call itself says what is wrong
+    return Stacking(shapes, {**params, "axis": axis if axis < 0 else axis - len(shapes[0])})
+
+
+def _reduction(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
+    axes, axis = len(shapes[0]), params.get("axis")
+    if not axes:
+        return None
+    chosen = tuple(range(axes)) if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+    if not all(isinstance(each, int) and -axes <= each < axes for each in chosen):
+        return None
+    return Stacking(shapes, {**params, "axis": tuple(each % axes - axes for each in chosen)})
+
+
+_RULES: dict[str, Callable[[tuple[Shape, ...], Mapping[str, Any]], Stacking | None]] = {
+    "causal_convolution": _rows,
+    "chirp_transform": _rows,
+    "spectral_multiply": _along_axes,
+    "toeplitz_apply": _along_axes,
+    "elementwise": _elements,
+    "bitwise_xor": _elements,
+    "mittag_leffler": _elements,
+    "matmul": _matmul,
+    "fft": _fft,
+    "reduction": _reduction,
+}

@@ -1,0 +1,180 @@
+"""One call in chunks: whether a chunk fits, what it is predicted to take, and running it as a call of its own."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution.batch.driver import ChunkTooLargeError
+from hpfracc.engine.execution.plan import Plan, learns, make_plan, make_request
+from hpfracc.engine.execution.pressure.ladder import ladder
+from hpfracc.engine.execution.recover import Failure, classify, drop_frames, try_other_arms
+from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
+from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.selection.decide import WORTH_CUTTING, Selection, decide
+from hpfracc.engine.selection.decision import Decision, Fallback
+from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.request import Request
+from hpfracc.errors import BackendUnavailableError, OutOfMemoryError
+from hpfracc.profiling.recorder import shared as spans
+
+__all__ = ["Job", "Prediction", "as_spec", "decision_in_chunks"]
+
+#: How much slower than an arm without room the chosen one may be; beyond that, smaller chunks give that arm room.
+_HARDLY_SLOWER = 1.5
+
+
+class Prediction(NamedTuple):
+    """Seconds that a chunk is predicted to take: inf where no arm has room for it, 0 where nothing is known.
+
+    ``slow`` says that an arm without room for it would be much quicker.
+    """
+
+    seconds: float
+    slow: bool = False
+
+
+class Job:
+    """One call in chunks: what they share, how many were run, and what was decided for the last.
+
+    Parameters
+    ----------
+    primitive : Primitive
+        The contract.
+    params : dict
+        Its parameters; a ``weights_key`` among them is kept apart.
+    request : Request
+        The whole call.
+    limit : int, optional
+        Bytes that one chunk may take in all.
+    """
+
+    def __init__(
+        self, primitive: Primitive, params: dict[str, Any], request: Request, limit: int | None = None
+    ) -> None:
+        self.primitive = primitive
+        self.params = {name: value for name, value in params.items() if name != "weights_key"}
+        self.key = params.get("weights_key")
+        self.request = request
+        self.backend = None if request.preference is None else request.preference.backend
+        self.limit = limit
+        #: The kernel that all chunks run on, as ``"numpy:fft"``, where that is fixed.
+        self.kernel: str | None = None
+        #: Whether the call is cut because memory is short.
+        self.short = False
+        self.chunks = 0
+        self.decision: Decision | None = None
+
+    def select(self, operands: tuple[Any, ...], reserved: int = 0, *, ignore_memory: bool = False) -> Selection | None:
+        """What would be decided for a chunk beside ``reserved`` bytes; None where no arm takes it."""
+        specs = tuple(as_spec(array) for array in operands)
+        made = make_request(
+            self.primitive,
+            specs,
+            self.params,
+            backend=self.backend,
+            placement=self.request.placement,
+            limit=self.limit,
+            kernel=self.kernel,
+            short=self.short and not ignore_memory,
+        )
+        request = replace(made, reserved=reserved, ignore_memory=ignore_memory)
+        try:
+            return decide(request, knowledge_for(request.settings), frozen=True)
+        except (OutOfMemoryError, BackendUnavailableError):
+            return None
+
+    def predict(self, operands: tuple[Any, ...], reserved: int = 0) -> Prediction:
+        """What a chunk would take beside ``reserved`` bytes."""
+        selection = self.select(operands, reserved)
+        if selection is None:
+            return Prediction(math.inf)
+        seconds = selection.expected if selection.expected == selection.expected else 0.0
+        return Prediction(seconds, selection.slowdown > _HARDLY_SLOWER)
+
+    def fits(self, operands: tuple[Any, ...], reserved: int = 0, *, quick: bool = True) -> bool:
+        """Whether some arm takes a chunk; ``quick`` asks that none without room for it would be much quicker."""
+        found = self.predict(operands, reserved)
+        return found.seconds < math.inf and not (quick and found.slow)
+
+    def run(self, operands: tuple[Any, ...], key: Any = None, *, quick: bool = False) -> Any:
+        """Run a chunk; :class:`ChunkTooLargeError` where its memory ran out.
+
+        With ``quick`` also where a much quicker arm has no room: a smaller chunk gives it some.
+        """
+        params = self.params if key is None else {**self.params, "weights_key": key}
+        plan = self._plan(operands, key)
+        if quick and plan.slowdown > WORTH_CUTTING:
+            # Caches are dropped before time is lost.
+            ladder.climb(plan.bound.arm.device, highest="own caches")
+            plan = self._plan(operands, key)
+            if plan.slowdown > WORTH_CUTTING:
+                raise ChunkTooLargeError(plan.in_chunks or f"{plan.bound.arm.name} has room alone", slow=True)
+        bound = plan.bound
+        begin = time.perf_counter()
+        try:
+            with spans.span(self.primitive.name, "batch", metadata={"piece": self.chunks + 1}):
+                result = bound.run(*operands, **params)
+        except Exception as error:
+            adapter = registry.adapter(bound.arm.backend)
+            if classify(error, adapter) is Failure.MEMORY:
+                drop_frames(error)
+                adapter.release_memory(bound.arm.device)
+                ladder.climb(bound.arm.device, highest="library caches")
+                raise ChunkTooLargeError(registry.describe_failure(error)) from None
+            try:
+                result = try_other_arms(plan, bound, operands, params, error)
+            except OutOfMemoryError as short:
+                raise ChunkTooLargeError(str(short)) from None
+        else:
+            self._learn(plan, time.perf_counter() - begin)
+        self.chunks += 1
+        self.decision = plan.decision
+        return result
+
+    def _plan(self, operands: tuple[Any, ...], key: Any) -> Plan:
+        try:
+            return make_plan(
+                self.primitive,
+                operands,
+                self.params,
+                backend=self.backend,
+                prepared=key is not None,
+                limit=self.limit,
+                kernel=self.kernel,
+                short=self.short,
+            )
+        except OutOfMemoryError as error:
+            raise ChunkTooLargeError(str(error)) from None
+
+    def _learn(self, plan: Plan, seconds: float) -> None:
+        """Learn from a chunk as from any call, where the host's clock sees its end."""
+        arm, request = plan.bound.arm, plan.request
+        stays = request.placement.library == arm.backend and not plan.bound.moves
+        if learns(request) and not (stays and registry.adapter(arm.backend).is_asynchronous(arm.device)):
+            first = plan.knowledge.is_first(plan.option)
+            plan.knowledge.observe(request, plan.option, seconds, first=first, calls=1)
+
+
+def as_spec(array: Any) -> Any:
+    """What is known of an operand without its values; plain numbers stay, for they take the dtype of the others."""
+    if isinstance(array, ArraySpec | bool | int | float | complex):
+        return array
+    return ArraySpec(shape_of(array), dtype_of(array))
+
+
+def decision_in_chunks(job: Job, reason: str, fallbacks: tuple[Fallback, ...] = ()) -> Decision:
+    """What was decided for the last chunk, as the decision about the whole call."""
+    decision, call = job.decision, job.request.call
+    assert decision is not None  # at least one chunk was run
+    return replace(
+        decision,
+        reason=f"{reason}; each: {decision.reason}",
+        shape=call.shape,
+        bucket=call.bucket,
+        chunks=job.chunks,
+        fallbacks=(*fallbacks, *decision.fallbacks),
+    )

@@ -1,0 +1,135 @@
+"""The memory of a function of the user's, measured by two small trials of it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import tracemalloc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import library_of
+from hpfracc.engine.backends import registry
+from hpfracc.engine.primitives.base import ArraySpec
+
+__all__ = ["Line", "Probe", "fit_line", "measure_peak"]
+
+logger = logging.getLogger("hpfracc.memory")
+
+#: Elements of the largest operand in the two trials: enough that what is always there is nothing beside it.
+_SMALL, _LARGE = 2**14, 2**15
+#: Kinds of call whose need is remembered.
+_MOST_LINES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Bytes as ``base + slope * size``."""
+
+    base: float
+    slope: float
+
+    def __call__(self, size: float) -> float:
+        """Bytes for ``size``, at least 0."""
+        return max(0.0, self.base + self.slope * size)
+
+
+def measure_peak(run: Callable[[], Any], device: str = "cpu", library: str = "numpy") -> int | None:
+    """The most that ``run()`` had allocated at once, its result included; None where nobody counts.
+
+    On the host what Python and NumPy allocate, which a library's own buffers are no part of; on a device what the
+    library's pool handed out, for which its highest mark is reset.
+    """
+    if device != "cpu":
+        adapter = registry.adapter(library)
+        adapter.synchronize(device)
+        adapter.reset_peak(device)
+        before = adapter.peak_bytes(device)
+        result = run()
+        after = adapter.peak_bytes(device)
+        del result
+        if before is None or after is None or after[1] <= before[0]:
+            return None
+        return after[1] - before[0]
+    nested = tracemalloc.is_tracing()
+    gc.collect()
+    if nested:
+        tracemalloc.reset_peak()
+    else:
+        tracemalloc.start()
+    try:
+        begin = tracemalloc.get_traced_memory()[0]
+        result = run()
+        peak = tracemalloc.get_traced_memory()[1] - begin
+        # What another library holds is not seen, but its results tell their size.
+        if library_of(result) in ("torch", "jax"):
+            return None
+        return max(0, peak)
+    finally:
+        if not nested:
+            tracemalloc.stop()
+
+
+def fit_line(small: float, small_bytes: float, large: float, large_bytes: float) -> Line | None:
+    """The line through two trials; None where it would fall, which says that something else was measured."""
+    if large <= small or large_bytes < small_bytes:
+        return None
+    slope = (large_bytes - small_bytes) / (large - small)
+    return Line(small_bytes - slope * small, slope)
+
+
+class Probe:
+    """The memory of a user's operation, from two small calls of it: a line along the size of its operands.
+
+    Parameters
+    ----------
+    function : callable
+        Takes and returns NumPy arrays.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._lines: dict[Any, Line | None] = {}
+
+    def bytes_for(self, operands: Sequence[ArraySpec], params: Mapping[str, Any]) -> float | None:
+        """Bytes that a call takes in all; None where the trials failed, or say nothing."""
+        size = float(sum(operand.size * np.dtype(operand.dtype).itemsize for operand in operands))
+        kinds = tuple((len(operand.shape), operand.dtype) for operand in operands)
+        key = (kinds, tuple(sorted(map(repr, params.items()))))
+        if key not in self._lines:
+            if len(self._lines) >= _MOST_LINES:
+                self._lines.clear()
+            self._lines[key] = self._try(operands, params)
+        line = self._lines[key]
+        return None if line is None else size + line(size)
+
+    def _try(self, operands: Sequence[ArraySpec], params: Mapping[str, Any]) -> Line | None:
+        try:
+            small, large = (self._measure(operands, params, elements) for elements in (_SMALL, _LARGE))
+        except Exception as error:  # ones may be no argument for it, or axes belong together that were cut apart
+            logger.debug("a memory probe failed: %s", registry.describe_failure(error))
+            return None
+        return None if small is None or large is None else fit_line(*small, *large)
+
+    def _measure(
+        self, operands: Sequence[ArraySpec], params: Mapping[str, Any], elements: int
+    ) -> tuple[float, float] | None:
+        arrays = [
+            np.ones(shape, operand.dtype) for operand, shape in zip(operands, _cut(operands, elements), strict=True)
+        ]
+        self._function(*arrays, **params)  # what a first call keeps for later is not this call's
+        peak = measure_peak(lambda: self._function(*arrays, **params))
+        return None if peak is None else (float(sum(array.nbytes for array in arrays)), float(peak))
+
+
+def _cut(operands: Sequence[ArraySpec], elements: int) -> list[tuple[int, ...]]:
+    """Shapes in which the longest axis of the largest operand is cut, wherever it occurs, to leave so many elements."""
+    largest = max(operands, key=lambda operand: operand.size)
+    longest = max(largest.shape)
+    times = largest.shape.count(longest)
+    others = largest.size / longest**times
+    length = max(1, min(longest, round((elements / others) ** (1 / times))))
+    return [tuple(length if size == longest else size for size in operand.shape) for operand in operands]

@@ -1,0 +1,380 @@
+"""Many items through one function: stacked where they can be, as many at a time as fit, in order."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from hpfracc._optional import import_optional
+from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of, run_chunks
+from hpfracc.engine.execution.batch.items import (
+    Calls,
+    calls_of,
+    first_failing,
+    item_error,
+    random_stream,
+    stacking_of,
+)
+from hpfracc.engine.execution.batch.stacked import StackedFunction, StackedOperation
+from hpfracc.engine.execution.operation import Operation
+from hpfracc.engine.memory.units import parse_bytes
+from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.selection.request import place
+from hpfracc.engine.workers import available_cores, run_items
+from hpfracc.errors import BatchItemError, HpfraccError, InvalidInputError, OutOfMemoryError
+from hpfracc.profiling.recorder import shared as spans
+
+__all__ = ["run"]
+
+logger = logging.getLogger("hpfracc.batch")
+
+#: Seconds that one task of a process should take: long enough to hide what sending it costs, short enough to share work
+#: evenly.
+_TASK_SECONDS = 0.5
+
+
+def run(
+    func: Callable[..., Any],
+    items: Iterable[Any],
+    *,
+    common: tuple[Any, ...] = (),
+    batched: bool | None = None,
+    batch_size: int | None = None,
+    workers: int = 1,
+    processes: bool = False,
+    backend: str | None = None,
+    budget: int | str | None = None,
+    seed: int | None = None,
+    progress: Progress = False,
+    **params: Any,
+) -> list[Any]:
+    """``[func(item, **params) for item in items]``, many at a time where that can be.
+
+    Items are grouped by library, device, shapes and dtypes. An operation of the engine is called once for many of them,
+    stacked; so is a function that is ``batched``. As many go together as free memory allows; where memory runs out all
+    the same, the number is halved, then found to within a tenth, and remembered. Any other function is called item by
+    item, on ``workers`` threads or processes.
+
+    Results do not depend on how many go together: each item has random numbers of its own, and all chunks of a group
+    run on the same kernel.
+
+    Parameters
+    ----------
+    func : Operation or callable
+        ``hf.causal_convolution``, ``hf.matmul``, ``hf.fft``, ``hf.bitwise_xor``, ``hf.reduction``, an operation of your
+        own, or any function. An item that is a tuple is several arguments. The items of ``hf.elementwise`` are mappings
+        from names to arrays, its ``expression=`` is one for all.
+    items : iterable or array
+        What to call it with. The rows of an array are items too, of which none is copied to be stacked.
+    common : tuple
+        Arguments that every call gets before those of its item.
+    batched : bool, optional
+        Whether ``func`` takes its arguments stacked along a new first axis, and gives its results so.
+    batch_size : int, optional
+        Items that go together at most; by default what fits.
+    workers : int
+        Threads or processes for a function that is not batched; -1 for as many as there are cores.
+    processes : bool
+        Whether workers are processes, by joblib: for functions that hold the interpreter's lock. Function and items are
+        then sent to them, and must be picklable.
+    backend : str, optional
+        For an operation of the engine: where to run it.
+    budget : int or str, optional
+        Bytes that one chunk may take in all; text such as ``"2GiB"`` is read.
+    seed : int, optional
+        Gives each call ``rng=``, a ``numpy.random.Generator`` of its item's own; a batched function gets the list of
+        those of its items.
+    progress : bool or callable
+        True shows a bar; a function is called with the items done and those in all.
+    **params
+        Passed on to every call.
+
+    Returns
+    -------
+    list
+        Results in the order of the items.
+
+    Raises
+    ------
+    BatchItemError
+        If a call fails: its ``index`` names the item, its cause is what the call raised.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> from hpfracc import batch
+    >>> weights = np.array([1.0, 0.5])
+    >>> batch.run(hf.causal_convolution, [(weights, np.ones(2)), (weights, np.ones(3))])
+    [array([1. , 1.5]), array([1. , 1.5, 1.5])]
+    >>> batch.run(hf.causal_convolution, np.eye(2), common=(weights,))
+    [array([1. , 0.5]), array([0., 1.])]
+    """
+    if not isinstance(common, tuple):
+        raise InvalidInputError(f"common={common!r} is not a tuple of arguments; use (argument,)")
+    form = getattr(func, "stacked_form", None)
+    if form is None:
+        calls = calls_of(items, common)
+    else:
+        func, items, params = form(items, common, params)
+        calls = calls_of(items)
+    if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
+        raise InvalidInputError(f"batch_size={batch_size!r} is not a number of items; use at least 1, or None")
+    if workers == -1:
+        workers = available_cores()
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise InvalidInputError(f"workers={workers!r} is not a number of workers; use at least 1, or -1 for all cores")
+    if seed is not None:
+        random_stream(seed, 0)
+    limit = None if budget is None else parse_bytes("budget", budget)
+    job = _Batch(func, calls, params, backend, seed, batch_size, limit)
+    if not isinstance(func, Operation) and not callable(func):
+        raise InvalidInputError(f"{func!r} is not callable; give an operation or a function")
+    with progress_of(progress, len(calls), getattr(func, "__name__", "batch")) as advance:
+        if isinstance(func, Operation) or batched:
+            return job.run_grouped(advance)
+        return _map_items(job.call, range(len(calls)), workers, processes, advance)
+
+
+class _Batch:
+    """One call of :func:`run`; small enough to be sent to a process."""
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        calls: Calls,
+        params: dict[str, Any],
+        backend: str | None,
+        seed: int | None,
+        batch_size: int | None,
+        limit: int | None,
+    ) -> None:
+        self.func = func
+        self.calls = calls
+        self.params = params
+        self.backend = backend
+        self.seed = seed
+        self.batch_size = batch_size
+        self.limit = limit
+
+    def call(self, index: int) -> Any:
+        """One item alone."""
+        extra = dict(self.params)
+        if self.seed is not None:
+            extra["rng"] = random_stream(self.seed, index)
+        if isinstance(self.func, Operation):
+            return self.func(*self.calls[index], backend=self.backend, **extra)
+        return self.func(*self.calls[index], **extra)
+
+    def run_grouped(self, advance: Callable[[int], None]) -> list[Any]:
+        """Group by group, each in chunks."""
+        results: list[Any] = [None] * len(self.calls)
+        chunks = 0
+        for indices in self.calls.groups():
+            stacked = self._stacked(indices)
+            if stacked is None:
+                for index in indices:
+                    results[index] = self._alone(index)
+                    advance(1)
+                continue
+            chunks += self._run_group(stacked, indices, results, advance)
+            stacked.finish()
+        logger.debug("batch of %d items in %d chunks", len(self.calls), chunks)
+        return results
+
+    def _run_group(
+        self,
+        stacked: StackedOperation | StackedFunction,
+        indices: Sequence[int],
+        results: list[Any],
+        advance: Callable[[int], None],
+    ) -> int:
+        """Run items that go together; gives back how many chunks that took."""
+        chunks = 0
+
+        def source(begin: int, end: int) -> list[Any]:
+            return self._chunk(stacked, indices[begin:end], stacked.run)
+
+        def sink(begin: int, end: int, found: list[Any]) -> None:
+            nonlocal chunks
+            part = indices[begin:end]
+            if isinstance(part, range):
+                results[part.start : part.stop] = found
+            else:
+                for index, result in zip(part, found, strict=True):
+                    results[index] = result
+            chunks += 1
+            advance(len(part))
+
+        def stuck(begin: int, end: int, short: ChunkTooLargeError) -> list[Any]:
+            return self._chunk(stacked, indices[begin:end], lambda part: stacked.run_smaller(part, short))
+
+        run_chunks(len(indices), stacked.sizer, source, sink, stuck=stuck)
+        return chunks
+
+    def _stacked(self, indices: Sequence[int]) -> StackedOperation | StackedFunction | None:
+        first = self.calls[indices[0]]
+        if not isinstance(self.func, Operation):
+            return StackedFunction(self.func, self.calls, indices, self.params, self.seed, self.batch_size, self.limit)
+        shapes = [shape_of(value) for value in first]
+        try:
+            self.func.primitive.describe(*first, **self.params)
+            place(first)
+        except (HpfraccError, TypeError):
+            return None  # the call itself says what is wrong, and with which item
+        how = stacking_of(self.func.primitive, shapes, self.params)
+        if how is None or self.seed is not None:
+            return None
+        return StackedOperation(self.func, self.calls, indices, how, self.backend, self.batch_size, self.limit)
+
+    def _alone(self, index: int) -> Any:
+        try:
+            return self.call(index)
+        except Exception as error:
+            raise item_error(index, len(self.calls), error) from error
+
+    def _chunk(
+        self,
+        stacked: StackedOperation | StackedFunction,
+        part: Sequence[int],
+        run: Callable[[Sequence[int]], list[Any]],
+    ) -> list[Any]:
+        try:
+            with spans.span(getattr(self.func, "__name__", "batch"), "batch", metadata={"items": len(part)}):
+                return run(part)
+        except (OutOfMemoryError, ChunkTooLargeError):
+            raise
+        except Exception as error:
+            if isinstance(self.func, Operation):
+                found = first_failing(self.call, part)
+            else:
+                found = first_failing(lambda index: stacked.run([index]), part)
+            if found is not None:
+                raise item_error(found[0], len(self.calls), found[1]) from found[1]
+            raise item_error(part[0], len(self.calls), error) from error
+
+
+# Calls spread over threads, or over processes.
+
+
+def calls_together(seconds: float, left: int, workers: int) -> int:
+    """How many calls of ``seconds`` each make one task."""
+    if seconds <= 0.0:
+        return max(1, left // workers)
+    fair = max(1, -(-left // workers))
+    return max(1, min(fair, int(_TASK_SECONDS / seconds) or 1))
+
+
+def _map_items(
+    call: Callable[[int], Any], indices: Sequence[int], workers: int, processes: bool, advance: Callable[[int], None]
+) -> list[Any]:
+    """``[call(i) for i in indices]`` on several threads or processes; an error names its item.
+
+    A call that runs out of memory beside others is made again alone, once they are done.
+    """
+    if not indices:
+        return []
+    begin = time.perf_counter()
+    results: dict[int, Any] = {indices[0]: _one(call, indices[0], len(indices))}
+    advance(1)
+    seconds = time.perf_counter() - begin
+    rest = list(indices[1:])
+    if workers <= 1 or not rest:
+        for index in rest:
+            results[index] = _one(call, index, len(indices))
+            advance(1)
+        return [results[index] for index in indices]
+    if processes:
+        short = _by_processes(call, rest, workers, seconds, results, advance, len(indices))
+    else:
+        short = _by_threads(call, rest, workers, results, advance, len(indices))
+    for index in short:
+        results[index] = _one(call, index, len(indices))
+        advance(1)
+    return [results[index] for index in indices]
+
+
+def _one(call: Callable[[int], Any], index: int, count: int) -> Any:
+    try:
+        return call(index)
+    except Exception as error:
+        raise item_error(index, count, error) from error
+
+
+def _several(call: Callable[[int], Any], task: Sequence[int]) -> tuple[list[tuple[int, Any]], list[int], float]:
+    """Results, items whose memory ran out, and seconds; the first other error ends the task."""
+    begin = time.perf_counter()
+    done: list[tuple[int, Any]] = []
+    short: list[int] = []
+    for index in task:
+        try:
+            done.append((index, call(index)))
+        except MemoryError:
+            short.append(index)
+        except Exception as error:
+            raise _ItemFailedError(index, error) from error
+    return done, short, time.perf_counter() - begin
+
+
+class _ItemFailedError(Exception):
+    """An item failed: carries its number, and can be sent between processes."""
+
+    def __init__(self, index: int, error: Exception) -> None:
+        super().__init__(index, error)
+        self.index = index
+        self.error = error
+
+
+def _by_threads(
+    call: Callable[[int], Any],
+    rest: list[int],
+    workers: int,
+    results: dict[int, Any],
+    advance: Callable[[int], None],
+    count: int,
+) -> list[int]:
+    short: list[int] = []
+
+    def one(index: int) -> None:
+        try:
+            results[index] = call(index)
+        except MemoryError:
+            short.append(index)
+        except Exception as error:
+            raise _ItemFailedError(index, error) from error
+
+    try:
+        run_items(one, rest, workers, advance=advance, until_error=True)
+    except _ItemFailedError as failed:
+        raise _named(failed, count) from failed.error
+    return short
+
+
+def _by_processes(
+    call: Callable[[int], Any],
+    rest: list[int],
+    workers: int,
+    seconds: float,
+    results: dict[int, Any],
+    advance: Callable[[int], None],
+    count: int,
+) -> list[int]:
+    joblib = import_optional("joblib")
+    size = calls_together(seconds, len(rest), workers)
+    tasks = [rest[begin : begin + size] for begin in range(0, len(rest), size)]
+    short: list[int] = []
+    try:
+        parallel = joblib.Parallel(n_jobs=workers, backend="loky", return_as="generator")
+        for done, missing, _ in parallel(joblib.delayed(_several)(call, task) for task in tasks):
+            results.update(done)
+            short += missing
+            advance(len(done))
+    except _ItemFailedError as failed:
+        raise _named(failed, count) from failed.error
+    return short
+
+
+def _named(failed: _ItemFailedError, count: int) -> BatchItemError:
+    return item_error(failed.index, count, failed.error)

@@ -1,0 +1,298 @@
+"""A group of items of one kind, run in chunks: by an operation of the engine, or by a function that takes stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import device_of, dtype_name, library_of, tracks_gradient
+from hpfracc._config import current_context, get_settings
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution import decision_log
+from hpfracc.engine.execution.batch.driver import (
+    ChunkSizer,
+    ChunkTooLargeError,
+    Remembered,
+    largest_that_fits,
+    round_size,
+)
+from hpfracc.engine.execution.batch.in_memory import run_in_chunks
+from hpfracc.engine.execution.batch.items import Calls, Listed, Stacking, kind_of, random_stream
+from hpfracc.engine.execution.batch.jobs import Job, decision_in_chunks
+from hpfracc.engine.execution.batch.probing import fit_line, measure_peak
+from hpfracc.engine.execution.operation import Operation
+from hpfracc.engine.execution.plan import make_request
+from hpfracc.engine.execution.pressure.ladder import ladder
+from hpfracc.engine.execution.pressure.pool import staging_pool
+from hpfracc.engine.execution.recover import Failure, classify, drop_frames
+from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.memory.relief import relief
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, dtype_of
+from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.selection.candidates import HOST_SHARE
+from hpfracc.engine.selection.decide import decide
+from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.request import place
+from hpfracc.errors import BackendUnavailableError, InvalidInputError, OutOfMemoryError
+
+__all__ = ["StackedFunction", "StackedOperation", "remembered_kernels"]
+
+#: The kernel that a kind of batch runs on, in this process.
+remembered_kernels: Remembered[str] = Remembered()
+#: Items that a function of unknown needs begins with.
+_BEGIN_WITH = 64
+
+
+def rows_of(stacked: Any, count: int) -> list[Any]:
+    """The results of single items: views of the stacked ones."""
+    library = library_of(stacked)
+    if library == "python":
+        rows = list(stacked)
+    elif not stacked.shape or stacked.shape[0] != count:
+        rows = []
+    elif library == "numpy":
+        rows = list(stacked)
+    elif library == "torch" and not tracks_gradient(stacked):
+        # All views in one call; autograd would forbid to write to them, so there each is made by itself.
+        rows = list(stacked.unbind(0))
+    else:
+        rows = [stacked[index] for index in range(count)]
+    if len(rows) != count:
+        raise InvalidInputError(
+            f"a batched function gave a result of shape {shape_of(stacked)} for {count} items; "
+            "the first axis of its result is that of the items"
+        )
+    return rows
+
+
+class StackedOperation:
+    """A group of calls of an engine operation: the source of its chunks, which all run on one kernel."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        calls: Calls,
+        indices: Sequence[int],
+        how: Stacking,
+        backend: str | None,
+        batch_size: int | None,
+        limit: int | None,
+    ) -> None:
+        self._calls = calls
+        self._how = how
+        first = calls[indices[0]]
+        #: Operands that are one and the same object in every item: passed once.
+        self._shared = calls.shared(indices)
+        if all(self._shared):
+            self._shared = (*(True,) * (len(first) - 1), False)
+        params = dict(how.params)
+        request = make_request(operation.primitive, self._specs(first, len(indices)), params, backend=backend)
+        self._job = Job(operation.primitive, params, replace(request, placement=place(first)), limit)
+        self._job.kernel = self._kernel(first, len(indices))
+        most = largest_that_fits(lambda count: self._fits(first, count, len(indices)), len(indices))
+        scaled = most if most == len(indices) else round_size(max(1, int(most * relief.chunk_scale())))
+        wanted = scaled if batch_size is None else min(scaled, batch_size)
+        cap = len(indices) if batch_size is None else min(batch_size, len(indices))
+        key = (operation.name, kind_of(first), self._job.kernel, limit, "batch")
+        self.sizer = ChunkSizer(max(1, wanted), cap, key, rounds=True)
+
+    def _specs(self, first: tuple[Any, ...], count: int) -> tuple[ArraySpec, ...]:
+        return tuple(
+            ArraySpec(shape if shared else (count, *shape), dtype_of(value))
+            for value, shape, shared in zip(first, self._how.shapes, self._shared, strict=True)
+        )
+
+    def _fits(self, first: tuple[Any, ...], count: int, total: int) -> bool:
+        """Whether so many fit together, beside the results of all and, on the host, the buffer they are laid out in."""
+        specs = self._specs(first, count)
+        whole = self._job.request.call.output_bytes
+        reserved = whole - whole * count // max(1, total)
+        if self._job.request.placement.library == "numpy" and isinstance(self._calls, Listed):
+            reserved += sum(
+                spec.size * np.dtype(spec.dtype).itemsize
+                for spec, shared in zip(specs, self._shared, strict=True)
+                if not shared
+            )
+        return self._job.fits(specs, reserved, quick=False)
+
+    def _kernel(self, first: tuple[Any, ...], count: int) -> str | None:
+        """The kernel for the whole group: the same for chunks of any size, so that these change no result."""
+        request = replace(self._job.request, ignore_memory=True)
+        # Remembered, so that what is learned in between does not make the same batch come out otherwise.
+        key = (
+            request.call.operation,
+            request.placement,
+            kind_of(first),
+            request.shapes,
+            request.preference,
+            request.settings.version,
+            current_context(),
+            count,
+        )
+        known = remembered_kernels.get(key)
+        if known is not None:
+            return known
+        try:
+            verdict = decide(request, knowledge_for(request.settings), frozen=True)
+        except (OutOfMemoryError, BackendUnavailableError):
+            return None
+        kernel = f"{verdict.arm.backend}:{verdict.arm.algorithm}"
+        remembered_kernels.put(key, kernel)
+        return kernel
+
+    def run(self, part: Sequence[int]) -> list[Any]:
+        """Results of these items."""
+        return self._run(part, self._job.run)
+
+    def run_smaller(self, part: Sequence[int], short: ChunkTooLargeError) -> list[Any]:
+        """Results of a single item that has no room as a whole."""
+
+        def in_chunks(operands: tuple[Any, ...]) -> Any:
+            self._job.kernel = None
+            job = self._job
+            found = run_in_chunks(job.primitive, operands, job.params, backend=job.backend, why=str(short))
+            if found is None:
+                raise OutOfMemoryError(str(short)) from None
+            return found
+
+        return self._run(part, in_chunks)
+
+    def _run(self, part: Sequence[int], call: Callable[[tuple[Any, ...]], Any]) -> list[Any]:
+        pool = staging_pool()
+        held: list[Any] = []
+        operands = []
+        for number, (shape, shared) in enumerate(zip(self._how.shapes, self._shared, strict=True)):
+            together = None if shared else self._calls.stack(number, part)
+            if together is not None:
+                operands.append(together.reshape((len(part), *shape)))
+                continue
+            values = self._calls.operand(number, part[:1] if shared else part)
+            operands.append(_laid_out(values, shape, shared, pool, held))
+        try:
+            stacked = call(tuple(operands))
+        finally:
+            operands.clear()
+            while held:
+                pool.release(held.pop())
+        for axis in self._how.drops:
+            stacked = stacked[(..., 0, *(slice(None),) * (-axis - 1))]
+        return rows_of(stacked, len(part))
+
+    def finish(self) -> None:
+        """Say what was decided."""
+        if self._job.decision is not None:
+            decision_log.record(
+                decision_in_chunks(self._job, f"{self._job.chunks} chunks of at most {self.sizer.size} items")
+            )
+
+
+def _laid_out(values: Sequence[Any], shape: tuple[int, ...], shared: bool, pool: Any, held: list[Any]) -> Any:
+    """Values of one operand side by side, in a buffer of the pool on the host."""
+    library = library_of(values[0])
+    if shared:
+        value = values[0] if library != "python" else np.asarray(values[0])
+        return value.reshape(shape)
+    if library not in ("numpy", "python"):
+        return _stacked_tensors(values, library, pool, held).reshape((len(values), *shape))
+    first = np.asarray(values[0])
+    buffer = pool.allocate((len(values), *shape), first.dtype, clear=False)
+    held.append(buffer)
+    if not first.shape:
+        buffer.reshape(-1)[...] = [np.asarray(value) for value in values]
+    else:
+        # One behind the other is side by side: one call, whatever axes of one point stand in front.
+        np.concatenate(values, axis=0, out=buffer.reshape((len(values) * first.shape[0], *first.shape[1:])))
+    return buffer
+
+
+def _stacked_tensors(values: Sequence[Any], library: str, pool: Any, held: list[Any]) -> Any:
+    """Stacked by their library; tensors on the host into a buffer of the pool, for fresh memory costs page faults."""
+    first, adapter = values[0], registry.adapter(library)
+    name = dtype_name(first)
+    if library != "torch" or device_of(first) != "cpu" or tracks_gradient(first) or name not in INEXACT | INTEGERS:
+        return adapter.stack(values)
+    buffer = pool.allocate((len(values), *shape_of(first)), name, clear=False)
+    held.append(buffer)
+    return adapter.stack_on(values, buffer)
+
+
+class StackedFunction:
+    """A group of calls of a function that takes stacks: the source of its chunks. Two trials measure its memory."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        calls: Calls,
+        indices: Sequence[int],
+        params: Mapping[str, Any],
+        seed: int | None,
+        batch_size: int | None,
+        limit: int | None,
+    ) -> None:
+        self._function = function
+        self._calls = calls
+        self._params = params
+        self._seed = seed
+        first = calls[indices[0]]
+        self._library = next((library_of(value) for value in first if library_of(value) != "python"), "numpy")
+        self._device = next((device for value in first if (device := device_of(value)) != "cpu"), "cpu")
+        cap = len(indices) if batch_size is None else min(batch_size, len(indices))
+        key = (function, kind_of(first), limit)
+        self.sizer = ChunkSizer(min(cap, self._predicted(indices, limit)), cap, key, rounds=True)
+
+    def _predicted(self, indices: Sequence[int], limit: int | None) -> int:
+        """``(free - headroom) / slope``, rounded to few sizes."""
+        if len(indices) < 4:
+            return len(indices)
+        one = measure_peak(lambda: self._call(indices[:1]), self._device, self._library)
+        two = measure_peak(lambda: self._call(indices[:3]), self._device, self._library)
+        line = None if one is None or two is None else fit_line(1, one, 3, two)
+        share = HOST_SHARE if self._device == "cpu" else get_settings().gpu_memory_limit
+        allowed = get_budget().allowed(self._device, share, None if self._device == "cpu" else self._library)
+        allowed = limit if allowed is None else allowed if limit is None else min(limit, allowed)
+        if line is None or allowed is None or line.slope <= 0:
+            return _BEGIN_WITH
+        most = int((relief.chunk_scale() * allowed - line.base) / line.slope)
+        return len(indices) if most >= len(indices) else round_size(max(1, most))
+
+    def _call(self, part: Sequence[int]) -> Any:
+        count = len(self._calls[part[0]])
+        operands = []
+        for number in range(count):
+            together = self._calls.stack(number, part)
+            operands.append(_stack(self._calls.operand(number, part)) if together is None else together)
+        extra = dict(self._params)
+        if self._seed is not None:
+            extra["rng"] = [random_stream(self._seed, index) for index in part]
+        return self._function(*operands, **extra)
+
+    def run(self, part: Sequence[int]) -> list[Any]:
+        """Results of these items."""
+        try:
+            stacked = self._call(part)
+        except Exception as error:
+            adapter = registry.adapter(self._library)
+            if classify(error, adapter) is not Failure.MEMORY:
+                raise
+            drop_frames(error)
+            ladder.climb(self._device, highest="library caches")
+            raise ChunkTooLargeError(registry.describe_failure(error)) from error
+        return rows_of(stacked, len(part))
+
+    def run_smaller(self, part: Sequence[int], short: ChunkTooLargeError) -> list[Any]:
+        """A single item cannot be made smaller."""
+        raise OutOfMemoryError(f"one item alone runs out of memory ({short}); use smaller items") from short.__cause__
+
+    def finish(self) -> None:
+        """Nothing was decided by the engine here."""
+
+
+def _stack(values: Sequence[Any]) -> Any:
+    library = library_of(values[0])
+    if library not in ("numpy", "python"):
+        return registry.adapter(library).stack(values)
+    # The usual one would forget the masks.
+    return np.ma.stack(values) if isinstance(values[0], np.ma.MaskedArray) else np.stack(values)

@@ -1,0 +1,162 @@
+"""Contract of counter-based random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.engine.primitives.base import (
+    FLOATS,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Case,
+    Primitive,
+    reversed_view,
+    strided_view,
+)
+from hpfracc.engine.primitives.cuts import Cut
+from hpfracc.engine.primitives.operands import dtype_bytes, elements, read_dtype, shape_of, whole_number
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+
+__all__ = ["KINDS", "Random"]
+
+KINDS = ("normal", "uniform")
+
+_NUMBERS = INTEGERS - {"bool"}
+#: A key has four words of 32 bits; narrower integers do not hold them.
+_WIDE = frozenset({"uint32", "int64", "uint64"})
+
+
+@final
+class Random(Primitive):
+    r"""``random(paths, key, n=, kind="normal", stream=0, dtype="float64")``: n random numbers for each path.
+
+    A number depends on the key, the stream, its path and its place alone, so that batches, threads, devices and
+    machines change nothing. Word ``j`` of path ``p`` is word ``j mod 4`` of the Philox4x64-10 block [1]_ with counter
+    :math:`(\lfloor j/4 \rfloor + 1, p, s, 0)`, as in ``numpy.random.Philox``.
+
+    ``paths`` are whole numbers of any shape, not negative; ``key`` has four words of 32 bits, low ones first. The
+    result has the shape of ``paths`` and an axis of ``n``. ``kind="uniform"`` gives :math:`(k + 1/2) 2^{-52}` with the
+    upper 52 bits k of a word (23 bits in float32), ``"normal"`` the Box-Muller transform of pairs of words:
+
+    .. math:: \sqrt{-2 \ln u}\,(\cos 2 \pi v, \sin 2 \pi v), \quad u = (\lfloor w_1/2^{11} \rfloor + 1) 2^{-53}, \quad
+        v = \lfloor w_2/2^{11} \rfloor 2^{-53}.
+
+    float32 is float64 rounded. Without a derivative.
+
+    Algorithms: ``streams``, a generator moved from path to path; ``arithmetic``, the words of many paths at once;
+    ``compiled`` and ``fused``, number by number in one pass.
+
+    References
+    ----------
+    .. [1] J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", Proc. SC11, 2011.
+    """
+
+    name = "random"
+    operands = ("paths", "key")
+    casts = False
+
+    def describe(
+        self, paths: Any, key: Any, *, n: int, kind: str = "normal", stream: int = 0, dtype: str = "float64"
+    ) -> Call:
+        """Check operands and parameters; ``facts``: ``kind``."""
+        places = read_dtype(self.name, "paths", paths, _NUMBERS)
+        words = read_dtype(self.name, "key", key, _WIDE)
+        if shape_of(key) != (4,):
+            raise ShapeError(f"{self.name}: key has shape {shape_of(key)}; give four words of 32 bits, low ones first")
+        if whole_number(self.name, "n", n) < 0:
+            raise InvalidInputError(f"{self.name}: n={n!r} numbers for each path; use 0 or more")
+        if kind not in KINDS:
+            raise InvalidInputError(f"{self.name}: kind={kind!r}; use {' or '.join(map(repr, KINDS))}")
+        if not 0 <= whole_number(self.name, "stream", stream) < 2**63:
+            raise InvalidInputError(f"{self.name}: stream={stream!r}; use 0 to 2**63 - 1")
+        if dtype not in FLOATS:
+            raise UnsupportedDtypeError(f"{self.name}: dtype={dtype!r}; use 'float64' or 'float32'")
+        batch = elements(shape_of(paths))
+        return Call(
+            operation=self.name,
+            batch=batch,
+            length=int(n),
+            dtype=dtype,
+            shape=(*shape_of(paths), int(n)),
+            input_bytes=batch * dtype_bytes(places) + 4 * dtype_bytes(words),
+            output_bytes=batch * int(n) * dtype_bytes(dtype),
+            facts={"kind": kind},
+        )
+
+    def work(self, call: Call, algorithm: str) -> float:
+        """Numbers; moving a generator to a path costs some 500 of them."""
+        return float(call.batch * (call.length + (500 if algorithm == "streams" else 0)))
+
+    def workspace(self, call: Call, algorithm: str) -> int:
+        """The paths as 64-bit numbers."""
+        return call.batch * 8
+
+    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
+        """Paths, along the longest of their axes first."""
+        axes = [axis for axis in range(-len(call.shape), -1) if call.shape[axis] > 1]
+        for axis in sorted(axes, key=lambda axis: -call.shape[axis]):
+            yield Cut(axis, call.shape[axis], (axis + 1, None))
+
+    def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
+        """Normal numbers of that shape."""
+        *paths, n = shape or (1,)
+        params = {"n": n, "dtype": dtype if dtype in FLOATS else "float64"}
+        return (ArraySpec(tuple(paths), "int32"), ArraySpec((4,), "uint32")), params
+
+    def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """The first paths."""
+        paths, key = arrays
+        return [np.arange(paths.size, dtype=paths.dtype).reshape(paths.shape), key]
+
+    def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
+        """NumPy's generator, path by path, and the transform in extended precision."""
+        call = self.describe(*arrays, **params)
+        paths, key = (np.asarray(array).astype(np.uint64) for array in arrays)
+        pair = np.array([key[0] | key[1] << np.uint64(32), key[2] | key[3] << np.uint64(32)])
+        n = call.length
+        result = np.empty((call.batch, n), np.longdouble)
+        for row, path in zip(result, paths.ravel(), strict=True):
+            counter = np.array([0, path, params.get("stream", 0), 0], np.uint64)
+            words = np.asarray(np.random.Philox(key=pair, counter=counter).random_raw(n + n % 2))
+            if call.facts["kind"] == "uniform":
+                bits = 52 if call.dtype == "float64" else 23
+                row[:] = ((words[:n] >> np.uint64(64 - bits)) + np.longdouble(0.5)) * np.longdouble(2) ** -bits
+                continue
+            radii, angles = (words >> np.uint64(11)).reshape(-1, 2).T.astype(np.longdouble)
+            radius = np.sqrt(-2 * np.log((radii + 1) * np.longdouble(2) ** -53))
+            angle = angles * np.longdouble(2) ** -52 * (4 * np.arctan(np.longdouble(1)))
+            row[:] = np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1).ravel()[:n]
+        return result.reshape(call.shape).astype(call.dtype)
+
+    def cases(self, dtype: str) -> Iterator[Case]:
+        """Both kinds, lengths that no block divides, far paths and streams, memory layouts, nothing at all."""
+        if dtype not in FLOATS:
+            return
+        key = np.array([0x12345678, 0x9ABCDEF0, 0xFFFFFFFF, 0x80000001], np.uint32)
+        paths = np.arange(5, dtype=np.int64)
+
+        def case(name: str, paths: np.ndarray[Any, Any], n: int, **more: Any) -> Case:
+            return Case(name, (paths, key), {"n": n, "dtype": dtype, **more})
+
+        yield case("plain", paths, 64)
+        yield case("uniform", paths, 64, kind="uniform")
+        yield case("odd", paths, 37)
+        yield case("one number", paths, 1)
+        yield case("one path", paths[3, ...], 10)
+        yield case("several blocks", paths[:2], 40_003)
+        yield case("uniform, several blocks", paths[:2], 40_003, kind="uniform")
+        yield case("many paths", np.arange(3000, dtype=np.int64), 5)
+        yield case("batched", np.arange(12, dtype=np.int64).reshape(3, 1, 4), 9)
+        yield case("paths in any order", np.array([4, 1, 1, 0, 3], np.int64), 6)
+        yield case("far paths", np.array([2**31, 2**40 + 3, 2**63 - 1], np.int64), 11)
+        yield case("another stream", paths, 16, stream=2**40 + 7)
+        yield case("no numbers", paths, 0)
+        yield case("no paths", paths[:0], 8)
+        yield case("strided", strided_view(paths), 8)
+        yield case("reversed", reversed_view(paths), 8)
+        yield case("narrow paths", paths.astype(np.uint8), 8)
+        yield Case("wide key", (paths, key.astype(np.int64)), {"n": 8, "dtype": dtype})

@@ -1,0 +1,172 @@
+"""Stationary Gaussian sequences by circulant embedding, and what comes of the same transforms.
+
+The covariance matrix of n steps of a stationary sequence is a corner of a circulant matrix of size 2 m, m >= n, whose
+eigenvalues are the transform of its first row: the autocovariance to lag m, and back. Where none is negative the
+sequence is drawn exactly, by one transform of independent normal numbers [1]_.
+
+References
+----------
+.. [1] R. B. Davies, D. S. Harte, "Tests for Hurst effect", Biometrika 74, 1987; A. T. A. Wood, G. Chan, "Simulation of
+   stationary Gaussian processes in [0, 1]^d", J. Comput. Graph. Statist. 3, 1994.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+from scipy import fft
+
+from hpfracc._arrays import is_tracer, library_of
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.sde.noise.source import RandomSource
+
+__all__ = ["eigenvalues", "multiply", "refuse_negative", "sample", "solve", "to_weights"]
+
+#: Steps of the conjugate gradients below which the residual must have settled; with the preconditioner 10 to 30 do.
+_MOST_STEPS = 200
+
+
+def eigenvalues(covariance: Any) -> Any:
+    """The m + 1 different eigenvalues of the circulant matrix that lags 0 to m of ``covariance`` begin."""
+    library = library_of(covariance)
+    if library == "torch":
+        torch = sys.modules["torch"]
+        return torch.fft.rfft(torch.cat([covariance, covariance[1:-1].flip(0)])).real
+    if library == "jax":
+        numpy = sys.modules["jax"].numpy
+        return numpy.fft.rfft(numpy.concatenate([covariance, covariance[1:-1][::-1]])).real
+    row = np.concatenate([covariance, covariance[-2:0:-1]])
+    return fft.rfft(row).real
+
+
+def refuse_negative(values: Any, words: str) -> None:
+    """Raise where an eigenvalue is negative: the sequence has no such embedding. Nothing is clipped."""
+    if is_tracer(values):
+        return
+    least = float(values.detach().min() if library_of(values) == "torch" else values.min())
+    if not least >= 0:
+        raise InvalidInputError(
+            f"the circulant embedding for {words} has the eigenvalue {least:.3g}; use method='cholesky' (up to 4,096 "
+            "points), or fewer points"
+        )
+
+
+def to_weights(values: Any) -> Any:
+    """Standard deviations of the real and imaginary parts, side by side, of the transform of a real sequence.
+
+    The first and the last frequency are real.
+    """
+    size = 2 * (values.shape[0] - 1)
+    library = library_of(values)
+    if library in ("torch", "jax"):
+        xp = sys.modules["torch"] if library == "torch" else sys.modules["jax"].numpy
+        root = xp.sqrt(values * (0.5 * size))
+        ends = np.ones((values.shape[0], 2))
+        ends[[0, -1]] = math.sqrt(2.0), 0.0
+        factors = xp.asarray(ends) if library == "jax" else xp.from_numpy(ends).to(values.device)
+        return (root[:, None] * factors).reshape(-1)
+    weights = np.repeat(np.sqrt(values * (0.5 * size)), 2)
+    weights[[0, -2]] *= math.sqrt(2.0)
+    weights[[1, -1]] = 0.0
+    return weights
+
+
+def sample(source: RandomSource, weights: Any, n: int, count: int, *, stream: int = 0, sums: bool = False) -> Any:
+    """``n`` steps for each of ``count`` paths, or their sums from 0 on (``n + 1`` points).
+
+    ``weights`` are those of :func:`to_weights`, in double precision; of PyTorch or JAX they may carry a gradient.
+    """
+    if source.library == "numpy":
+        return _sample_numpy(source, np.asarray(weights), n, count, stream, sums)
+    own = weights if library_of(weights) == source.library else source.array(weights)
+    xp = sys.modules["jax"].numpy if source.library == "jax" else sys.modules[source.library]
+    if source.library == "torch":
+        own = own.to(xp.float64 if source.dtype == "float64" else xp.float32)
+    elif source.library == "jax":
+        own = own.astype(source.dtype)
+    parts = [
+        _steps(source, own, source.numbers(low, high - low, weights.shape[0], stream=stream), n, xp, sums)
+        for low, high in source.chunks(count, 2 * weights.shape[0])
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return _steps(source, own, source.numbers(0, 0, weights.shape[0], stream=stream), n, xp, sums)
+    return xp.cat(parts) if source.library == "torch" else xp.concatenate(parts)
+
+
+def _steps(source: RandomSource, weights: Any, normals: Any, n: int, xp: Any, sums: bool) -> Any:
+    count, size = normals.shape
+    scaled = normals * weights
+    if source.library == "torch":
+        spectrum = xp.view_as_complex(scaled.reshape(count, size // 2, 2))
+    elif source.library == "jax":
+        spectrum = sys.modules["jax"].lax.complex(scaled[:, ::2], scaled[:, 1::2])
+    else:
+        spectrum = scaled.view(np.complex64 if source.dtype == "float32" else np.complex128)
+    steps = xp.fft.irfft(spectrum, n=size - 2)[:, :n]
+    if not sums:
+        return steps + 0.0  # not a view of the longer sequence
+    total = xp.cumsum(steps, -1)
+    start = xp.zeros_like(total[:, :1])
+    return xp.cat([start, total], -1) if source.library == "torch" else xp.concatenate([start, total], -1)
+
+
+def _sample_numpy(source: RandomSource, weights: np.ndarray, n: int, count: int, stream: int, sums: bool) -> np.ndarray:
+    narrow = source.dtype == "float32"
+    own = weights.astype(np.float32) if narrow else weights
+    result = np.empty((count, n + sums), source.dtype)
+    for low, high in source.chunks(count, weights.size):
+        normals = source.numbers(low, high - low, weights.size, stream=stream)
+        normals *= own
+        steps = fft.irfft(normals.view(np.complex64 if narrow else np.complex128), weights.size - 2, overwrite_x=True)
+        if sums:
+            result[low:high, 0] = 0.0
+            np.cumsum(steps[:, :n], -1, out=result[low:high, 1:])
+        else:
+            result[low:high] = steps[:, :n]
+    return result
+
+
+def multiply(values: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The Toeplitz matrix whose embedding has these eigenvalues, times the rows of ``x``."""
+    n = x.shape[-1]
+    size = 2 * (values.size - 1)
+    product: np.ndarray = fft.irfft(fft.rfft(x, size, axis=-1) * values, size, axis=-1)[..., :n]
+    return product
+
+
+def solve(covariance: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The rows of ``x`` by the inverse of the symmetric Toeplitz matrix with this first row.
+
+    Conjugate gradients, preconditioned by the nearest circulant matrix (T. Chan, 1988), which is positive definite with
+    the Toeplitz matrix.
+    """
+    n = covariance.size
+    lags = np.arange(n)
+    nearest = fft.rfft(((n - lags) * covariance + lags * np.roll(covariance[::-1], 1)) / n).real
+    values = eigenvalues(np.append(covariance, covariance[-1]))
+
+    def precondition(r: np.ndarray) -> np.ndarray:
+        found: np.ndarray = fft.irfft(fft.rfft(r, axis=-1) / nearest, n, axis=-1)
+        return found
+
+    solution = np.zeros_like(x)
+    residual = x.copy()
+    direction = z = precondition(residual)
+    rho = np.sum(residual * z, -1, keepdims=True)
+    goal = 1e-30 * np.sum(x * x, -1, keepdims=True)
+    for _ in range(min(_MOST_STEPS, 2 * n)):
+        if np.all(np.sum(residual * residual, -1, keepdims=True) <= goal):
+            break
+        image = multiply(values, direction)
+        scale = rho / np.maximum(np.sum(direction * image, -1, keepdims=True), np.finfo(float).tiny)
+        solution = solution + scale * direction
+        residual = residual - scale * image
+        z = precondition(residual)
+        rho, before = np.sum(residual * z, -1, keepdims=True), rho
+        direction = z + rho / np.maximum(before, np.finfo(float).tiny) * direction
+    return solution

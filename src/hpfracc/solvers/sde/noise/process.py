@@ -1,0 +1,288 @@
+"""What a random process can be asked for, and the ways that all Gaussian ones share."""
+
+from __future__ import annotations
+
+import math
+import operator
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from hpfracc._arrays import is_tracer, library_of
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
+
+__all__ = [
+    "MOST_POINTS",
+    "GaussianNoise",
+    "Grid",
+    "LevyNoise",
+    "Noise",
+    "plain_hurst",
+    "read_grid",
+    "read_hurst",
+    "read_positive",
+]
+
+#: Points up to which covariance matrices are factorised: 4,096 take 130 MiB and a second.
+MOST_POINTS = 4096
+#: Paths whose products with a matrix are made together, at fixed places, so that sums run in the same order for any
+#: batch.
+_TOGETHER = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Times, on the host; ``step`` is that of a uniform grid from 0 on, else None."""
+
+    times: np.ndarray
+    step: float | None
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return int(self.times.size) - 1
+
+
+def read_grid(t: Any) -> Grid:
+    """Check times: one axis, finite, increasing, from 0 on or later."""
+    if is_tracer(t):
+        raise InvalidInputError("t is being traced; the times must be known: make them outside the traced function")
+    if library_of(t) == "torch":
+        t = t.detach().cpu().numpy()
+    elif library_of(t) == "cupy":
+        t = t.get()
+    try:
+        times = np.array(t, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"t={t!r}: give an array of times") from None
+    if times.ndim != 1 or not times.size:
+        raise ShapeError(f"t has shape {times.shape}; give the times along one axis, at least one")
+    if not np.all(np.isfinite(times)) or times[0] < 0 or np.any(np.diff(times) <= 0):
+        raise InvalidInputError("t must be finite, increasing, and not begin before 0")
+    step = None
+    if times.size > 1 and times[0] == 0:
+        guess = float(times[-1]) / (times.size - 1)
+        # To the rounding of the times themselves, or of times written with decimals.
+        if np.allclose(times, guess * np.arange(times.size), rtol=1e-12, atol=1e-9 * guess):
+            step = guess
+    return Grid(times, step)
+
+
+def read_hurst(hurst: Any) -> Any:
+    """Check 0 < H < 1; an array of PyTorch or JAX with no axes may carry a gradient."""
+    if library_of(hurst) in ("torch", "jax"):
+        if tuple(hurst.shape) != ():
+            raise ShapeError(f"H has shape {tuple(hurst.shape)}; give one number, and call once for each")
+        if is_tracer(hurst):
+            return hurst
+        value = plain_hurst(hurst)
+    else:
+        try:
+            hurst = value = float(hurst)
+        except (TypeError, ValueError):
+            raise InvalidInputError(f"H={hurst!r}: give a number between 0 and 1") from None
+    if not 0.0 < value < 1.0:
+        raise InvalidInputError(f"H={value}: the Hurst index lies strictly between 0 and 1; 0.5 is Brownian motion")
+    return hurst
+
+
+def plain_hurst(hurst: Any) -> float:
+    """H as a number."""
+    if is_tracer(hurst):
+        raise InvalidInputError("H is being traced, and this needs its value; call it outside the traced function")
+    return float(hurst.detach()) if library_of(hurst) == "torch" else float(hurst)
+
+
+def read_positive(name: str, value: Any) -> float:
+    """``value`` as a positive, finite number."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name}={value!r}: give a positive number") from None
+    if not 0.0 < number < math.inf:
+        raise InvalidInputError(f"{name}={value!r}: give a positive, finite number")
+    return number
+
+
+class Noise(ABC):
+    """A random process that can be sampled at given times."""
+
+    def sample(
+        self,
+        t: Any,
+        size: int | tuple[int, ...] = (),
+        rng: Any = None,
+        *,
+        key: Any = None,
+        first_path: int = 0,
+        dtype: Any = None,
+    ) -> Any:
+        r"""Values at the times ``t``.
+
+        Parameters
+        ----------
+        t : array_like, shape (n,)
+            Increasing times from 0 on. An array of PyTorch, JAX or CuPy makes paths of that library on its device.
+        size : int or tuple of int
+            How many paths.
+        rng : int, numpy.random.Generator, numpy.random.SeedSequence or torch.Generator, optional
+            A seed gives the same paths each time, whatever ``size`` is; a generator gives new ones. A
+            ``torch.Generator`` makes tensors on its device.
+        key : jax key, optional
+            Makes JAX arrays; may be traced.
+        first_path : int
+            Number of the first path: with the same seed, ``size=10, first_path=10`` continues ``size=10``.
+        dtype : str, optional
+            ``"float64"`` or ``"float32"``.
+
+        Returns
+        -------
+        array, shape (\*size, n)
+        """
+        grid = read_grid(t)
+        shape = read_size(size)
+        count = math.prod(shape)
+        source = make_source(rng, key, t, *self._parameters(), dtype=dtype, first_path=first_path, count=count)
+        return self._sample(source, grid, count).reshape(*shape, grid.times.size)
+
+    @abstractmethod
+    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
+        """``count`` paths at the times of the grid, shape ``(count, n)``."""
+
+    def _parameters(self) -> tuple[Any, ...]:
+        """Parameters that may be arrays, and so say whose arrays the paths are."""
+        return ()
+
+    def covariance(self, s: Any, t: Any) -> np.ndarray:
+        """``E X_s X_t`` of a process with mean 0, for arrays that broadcast."""
+        raise InvalidInputError(f"{self!r} has no finite covariance; compare quantiles or characteristic functions")
+
+    def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
+        """Points between those of a path, from the law of the process given the path."""
+        raise InvalidInputError(f"there is no bridge for {self!r} here; sample it on the fine grid and thin that")
+
+
+class LevyNoise(Noise):
+    """A process with independent, stationary increments, from 0 on."""
+
+    @abstractmethod
+    def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
+        """Increments of the paths ``low`` to ``high`` over ``steps``, shape ``(n,)``, or one row for each path."""
+
+    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
+        steps = np.diff(grid.times, prepend=0.0)
+        ranges = list(source.chunks(count, 8 * steps.size)) or [(0, 0)]
+        return source.join([self._increments(source, steps, low, high, 0).cumsum(-1) for low, high in ranges])
+
+
+class GaussianNoise(Noise):
+    """A Gaussian process with mean 0: its covariance says everything."""
+
+    @abstractmethod
+    def covariance(self, s: Any, t: Any) -> np.ndarray:
+        """``E X_s X_t``, for arrays that broadcast."""
+
+    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
+        return self._by_cholesky(source, grid, count)
+
+    def _by_cholesky(self, source: RandomSource, grid: Grid, count: int, stream: int = 0) -> Any:
+        """Exact on any grid, by the factor of the covariance matrix."""
+        times = grid.times
+        random = self.covariance(times, times) > 0  # not the start of a process that begins at 0
+        if np.count_nonzero(random) > MOST_POINTS:
+            raise InvalidInputError(
+                f"{times.size:,} times that are not uniform from 0 on need a matrix of as many rows; use at most "
+                f"{MOST_POINTS:,}, or a uniform grid"
+            )
+        factor = np.zeros((times.size, int(np.count_nonzero(random))))
+        factor[random] = self._factor(times[random])
+        if source.library == "numpy":
+            return _products(source, factor, count, stream)
+        normals = source.numbers(0, count, factor.shape[1], stream=stream)
+        return normals @ source.array(factor.T)
+
+    def _factor(self, times: np.ndarray) -> np.ndarray:
+        matrix = self.covariance(times[:, None], times[None, :])
+        try:
+            return np.asarray(linalg.cholesky(matrix, lower=True))
+        except linalg.LinAlgError:
+            raise InvalidInputError(
+                f"the covariance matrix of {self!r} at these {times.size:,} times is not positive definite in double "
+                "precision; some times are too close together: use fewer"
+            ) from None
+
+    def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
+        """Points between those of a path, from the law of the process given the path.
+
+        A path is drawn on the fine grid and corrected by kriging on the given one, so that fine and coarse path
+        together have exactly the law of the process.
+
+        Parameters
+        ----------
+        path : array_like, shape (..., n)
+            Values at the times ``t``.
+        t : array_like, shape (n,)
+            Increasing times.
+        factor : int
+            Steps that each step is divided into.
+        rng, first_path
+            As in :meth:`sample`; other numbers are drawn than by :meth:`sample` with the same seed.
+
+        Returns
+        -------
+        times : ndarray, shape (factor * (n - 1) + 1,)
+        path : ndarray, shape (..., factor * (n - 1) + 1)
+            Equal to the given path at every ``factor``-th point.
+        """
+        grid = read_grid(t)
+        coarse = np.asarray(path, dtype=np.float64)
+        if coarse.ndim < 1 or coarse.shape[-1] != grid.times.size:
+            raise ShapeError(f"path has shape {coarse.shape} for {grid.times.size:,} times; time is the last axis")
+        try:
+            parts = operator.index(factor)
+        except TypeError:
+            parts = 0
+        if parts < 1:
+            raise InvalidInputError(f"factor={factor!r}: use a whole number of parts, 2 or more")
+        fine = read_grid(_divided(grid.times, parts))
+        rows = coarse.reshape(-1, grid.times.size)
+        source = make_source(rng, None, dtype="float64", first_path=first_path, count=rows.shape[0])
+        result = self._refine(source, rows, grid, fine, parts)
+        result[:, ::parts] = rows
+        return fine.times, result.reshape(*coarse.shape[:-1], fine.times.size)
+
+    def _refine(self, source: RandomSource, rows: np.ndarray, grid: Grid, fine: Grid, parts: int) -> np.ndarray:
+        drawn: np.ndarray = self._by_cholesky(source, fine, rows.shape[0], stream_of(fine))
+        kept = self.covariance(grid.times, grid.times) > 0
+        times = grid.times[kept]
+        given = linalg.cho_factor(self.covariance(times[:, None], times[None, :]), lower=True)
+        gain = linalg.cho_solve(given, self.covariance(times[:, None], fine.times[None, :]))
+        return np.asarray(drawn + (rows - drawn[:, ::parts])[:, kept] @ gain)
+
+
+def stream_of(fine: Grid) -> int:
+    """The stream of refinements to so many points: levels of refinement with one seed are independent."""
+    return 2**32 + int(fine.times.size)
+
+
+def _divided(times: np.ndarray, parts: int) -> np.ndarray:
+    """Each step divided evenly; the given times themselves stay as they are."""
+    shares = np.arange(parts) / parts
+    between = times[:-1, None] + np.diff(times)[:, None] * shares
+    return np.asarray(np.append(between.ravel(), times[-1]))
+
+
+def _products(source: RandomSource, factor: np.ndarray, count: int, stream: int) -> np.ndarray:
+    """``factor @ normals`` for each path; a path has the same place in the same product whatever the batch."""
+    result = np.empty((count, factor.shape[0]), source.dtype)
+    begin = source.first - source.first % _TOGETHER
+    whole = RandomSource("numpy", "cpu", "float64", source.key, begin)
+    for low in range(begin, source.first + count, _TOGETHER):
+        values = whole.numbers(low - begin, _TOGETHER, factor.shape[1], stream=stream) @ factor.T
+        first, last = max(low, source.first), min(low + _TOGETHER, source.first + count)
+        result[first - source.first : last - source.first] = values[first - low : last - low]
+    return result

@@ -1,0 +1,199 @@
+"""Where random numbers come from: a key, the first path, and the library, device and precision of the result.
+
+A number depends on the key, the stream, its path and its place alone. So paths 0 to 999 are the same in one call, in
+ten calls of 100 with ``first_path=``, in chunks of any size, and on several machines.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import device_of, dtype_name, is_tracer, library_of
+from hpfracc.engine.execution.operation import get_operation
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["RandomSource", "make_source", "read_size"]
+
+_random = get_operation("random")
+
+#: Numbers made at a time: on the host they stay in the cache, on a GPU they fill it.
+_CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 17, 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class RandomSource:
+    """Random numbers for the paths ``first``, ``first + 1``, ...
+
+    Attributes
+    ----------
+    library, device, dtype : str
+        Of the numbers.
+    key : array of four 32-bit words
+        A NumPy array, or a JAX array that may be traced.
+    first : int
+        Number of the first path.
+    """
+
+    library: str
+    device: str
+    dtype: str
+    key: Any
+    first: int
+
+    def numbers(self, start: int, count: int, n: int, *, kind: str = "normal", stream: int = 0) -> Any:
+        """``n`` numbers for each of ``count`` paths from ``start`` on, shape ``(count, n)``."""
+        low, high = self.first + start, self.first + start + count
+        if self.library == "numpy":
+            return _random(np.arange(low, high), self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
+        if self.library == "torch":
+            torch = sys.modules["torch"]
+            paths = torch.arange(low, high, device=self.device)
+        elif self.library == "jax":
+            paths = sys.modules["jax"].numpy.arange(low, high)
+        else:
+            cupy = sys.modules["cupy"]
+            with cupy.cuda.Device(int(self.device.rpartition(":")[2])):
+                paths = cupy.arange(low, high)
+        return _random(paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype, backend=self.library)
+
+    def numbers_of(self, paths: np.ndarray, n: int, *, kind: str = "normal", stream: int = 0) -> np.ndarray:
+        """``n`` numbers for each of some paths, counted from the first; on the host."""
+        found: np.ndarray = _random(self.first + paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
+        return found
+
+    def array(self, values: Any) -> Any:
+        """NumPy values as an array of the source's library, device and precision."""
+        host = np.ascontiguousarray(values, dtype=self.dtype)
+        if self.library == "torch":
+            return sys.modules["torch"].from_numpy(host).to(self.device)
+        if self.library == "jax":
+            return sys.modules["jax"].numpy.asarray(host)
+        if self.library == "cupy":
+            return sys.modules["cupy"].asarray(host)
+        return host
+
+    def chunks(self, count: int, n: int) -> Iterator[tuple[int, int]]:
+        """Ranges of paths that are made together, each with ``n`` numbers a path."""
+        most = _CHUNK_ON_HOST if self.device == "cpu" else _CHUNK_ON_GPU
+        rows = count if self.library == "jax" else max(1, most // max(1, n))
+        for low in range(0, count, max(1, rows)):
+            yield low, min(count, low + rows)
+
+    def join(self, parts: list[Any]) -> Any:
+        """Parts of the paths, one after the other."""
+        if self.library == "torch":
+            return sys.modules["torch"].cat(parts)
+        numpy = sys.modules["jax"].numpy if self.library == "jax" else sys.modules[self.library]
+        return numpy.concatenate(parts)
+
+    def on_host(self) -> RandomSource:
+        """The same numbers on the host, in double precision."""
+        if is_tracer(self.key):
+            raise InvalidInputError(
+                "this process is drawn on the host, where a traced key has no value; call it outside"
+            )
+        return RandomSource("numpy", "cpu", "float64", np.asarray(self.key), self.first)
+
+
+def read_size(size: Any) -> tuple[int, ...]:
+    """``size`` as a shape."""
+    try:
+        shape = (operator.index(size),) if not isinstance(size, tuple | list) else tuple(map(operator.index, size))
+    except TypeError:
+        raise InvalidInputError(f"size={size!r}: use a whole number of paths, or a tuple of them") from None
+    if any(side < 0 for side in shape):
+        raise InvalidInputError(f"size={size!r}: a number of paths is not negative")
+    return shape
+
+
+def make_source(rng: Any, key: Any, *like: Any, dtype: Any = None, first_path: int = 0, count: int = 1) -> RandomSource:
+    """The source that ``rng`` or ``key`` names, for results like the arrays among ``like``."""
+    if rng is not None and key is not None:
+        raise InvalidInputError("both rng= and key= were given; use key= for JAX and rng= for everything else")
+    library, device, inherited = _placement(rng, key, like)
+    try:
+        first = operator.index(first_path)
+    except TypeError:
+        first = -1
+    if first < 0 or first + count >= 2**63:
+        raise InvalidInputError(f"first_path={first_path!r}: use a whole number from 0 to 2**63 - 1 less the paths")
+    if library == "jax" and first + count >= 2**31 and not sys.modules["jax"].config.jax_enable_x64:
+        raise InvalidInputError(f"path {first + count:,} needs 64-bit integers; set jax_enable_x64")
+    return RandomSource(library, device, _read_dtype(dtype, inherited, library), _read_key(rng, key), first)
+
+
+def _placement(rng: Any, key: Any, like: tuple[Any, ...]) -> tuple[str, str, str | None]:
+    """Library, device and precision of the result, from the key, the generator or the arrays beside them."""
+    library, device, dtype = "numpy", "cpu", None
+    for value in like:
+        found = library_of(value)
+        if found in ("torch", "jax", "cupy"):
+            library, device, dtype = found, device_of(value), dtype_name(value)
+    if key is not None:
+        if library_of(key) != "jax":
+            raise InvalidInputError(f"key={key!r}: give a key of JAX, as from jax.random.key(0)")
+        if library not in ("numpy", "jax"):
+            raise InvalidInputError(f"key= makes JAX arrays, and the other arguments are of {library}; use rng=")
+        if library == "numpy":
+            library, device = "jax", device_of(key)
+    elif _is_torch_generator(rng):
+        if library not in ("numpy", "torch"):
+            raise InvalidInputError(f"a torch.Generator beside arrays of {library}; use a seed")
+        if library == "numpy":
+            kind = rng.device
+            library, device = "torch", kind.type if kind.index is None else f"{kind.type}:{kind.index}"
+    return library, device, dtype
+
+
+def _is_torch_generator(rng: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(rng, torch.Generator)
+
+
+def _read_dtype(dtype: Any, inherited: str | None, library: str) -> str:
+    if dtype is None:
+        dtype = inherited if inherited in ("float32", "float64") else "float64"
+        if library == "jax" and not sys.modules["jax"].config.jax_enable_x64:
+            dtype = "float32"
+    name = str(dtype).rpartition(".")[2] if not isinstance(dtype, type) else np.dtype(dtype).name
+    if name not in ("float32", "float64"):
+        raise InvalidInputError(f"dtype={dtype!r}: random paths are float64 or float32")
+    return name
+
+
+def _read_key(rng: Any, key: Any) -> Any:
+    """Four 32-bit words."""
+    if key is not None:
+        return _jax_key(key)
+    if _is_torch_generator(rng):
+        torch = sys.modules["torch"]
+        rng = int(torch.randint(2**62, (), generator=rng, device=rng.device))
+    if isinstance(rng, np.random.Generator):
+        return rng.integers(0, 2**32, 4, np.uint32)
+    if isinstance(rng, np.random.RandomState):
+        return rng.randint(0, 2**32, 4, np.uint32)
+    if not isinstance(rng, np.random.SeedSequence):
+        if rng is not None and (isinstance(rng, bool) or not hasattr(rng, "__index__") or operator.index(rng) < 0):
+            raise InvalidInputError(
+                f"rng={rng!r}: use None, a seed that is not negative, a numpy.random.Generator or SeedSequence, or a "
+                "torch.Generator; for JAX give key="
+            )
+        rng = np.random.SeedSequence(None if rng is None else operator.index(rng))
+    return rng.generate_state(4)
+
+
+def _jax_key(key: Any) -> Any:
+    jax = sys.modules["jax"]
+    words = key
+    if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
+        words = jax.random.key_data(key)
+    words = jax.numpy.asarray(words)
+    if words.dtype != np.uint32 or words.ndim != 1 or not 1 <= words.size <= 4:
+        raise InvalidInputError(f"key={key!r}: use one key of jax.random.key; for several, map over them with jax.vmap")
+    return jax.numpy.concatenate([words, jax.numpy.zeros(4 - words.size, np.uint32)])

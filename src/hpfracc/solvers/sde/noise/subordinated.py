@@ -1,0 +1,86 @@
+"""A process run by the clock of an inverse stable subordinator: subdiffusion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.sde.noise.inverse_subordinator import InverseSubordinator
+from hpfracc.solvers.sde.noise.process import MOST_POINTS, GaussianNoise, Grid, LevyNoise, Noise
+from hpfracc.solvers.sde.noise.source import RandomSource
+
+__all__ = ["Subordinated"]
+
+
+@final
+@dataclass(frozen=True)
+class Subordinated(Noise):
+    r"""The process :math:`X_{E_t}`, with the inverse stable subordinator E of index ``alpha``, independent of X.
+
+    With Brownian motion it is subdiffusion: the density of :math:`\sqrt{2} W_{E_t}` solves
+    :math:`D_t^\alpha p = \partial_x^2 p`.
+
+    Parameters
+    ----------
+    process : Noise
+        A Levy process, or a Gaussian one (which takes a matrix for each path).
+    alpha : float
+        Index of the clock, between 0 and 1.
+
+    References
+    ----------
+    .. [1] M. M. Meerschaert, H.-P. Scheffler, "Limit theorems for continuous-time random walks with infinite mean
+       waiting times", J. Appl. Probab. 41, 2004.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpfracc import noise
+    >>> slow = noise.Subordinated(noise.Brownian(), 0.6)
+    >>> slow.sample(np.linspace(0, 1, 11), size=4, rng=1).shape
+    (4, 11)
+    """
+
+    process: Noise
+    alpha: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.process, LevyNoise | GaussianNoise):
+            raise InvalidInputError(
+                f"process={self.process!r}: give a Levy process or a Gaussian one, such as Brownian()"
+            )
+        object.__setattr__(self, "alpha", InverseSubordinator(self.alpha).alpha)
+
+    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
+        host = source.on_host()
+        result = np.empty((count, grid.times.size))
+        for low, high in host.chunks(count, 8 * grid.times.size):
+            part = RandomSource("numpy", "cpu", "float64", host.key, host.first + low)
+            clock = InverseSubordinator(self.alpha)._sample(part, grid, high - low)
+            if isinstance(self.process, LevyNoise):
+                steps = np.diff(clock, prepend=0.0)
+                result[low:high] = self.process._increments(part, steps, 0, high - low, 0).cumsum(-1)
+            elif isinstance(self.process, GaussianNoise):
+                result[low:high] = _gaussian(self.process, part, clock)
+        return source.array(result)
+
+
+def _gaussian(process: GaussianNoise, source: RandomSource, clock: np.ndarray) -> np.ndarray:
+    """Values at each path's own times; a time that stands still keeps its value."""
+    normals = source.numbers(0, clock.shape[0], clock.shape[1])
+    result = np.zeros(clock.shape)
+    if clock.shape[1] > MOST_POINTS:
+        raise InvalidInputError(
+            f"{clock.shape[1]:,} times: {process!r} needs a matrix of as many rows for each path; use at most "
+            f"{MOST_POINTS:,}"
+        )
+    for row, times, numbers in zip(result, clock, normals, strict=True):
+        different, places = np.unique(times, return_inverse=True)
+        random = process.covariance(different, different) > 0
+        values = np.zeros(different.size)
+        values[random] = process._factor(different[random]) @ numbers[: np.count_nonzero(random)]
+        row[:] = values[places]
+    return result

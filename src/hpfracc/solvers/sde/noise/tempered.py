@@ -1,0 +1,121 @@
+"""Tempered stable motion: stable jumps whose large ones are exponentially rare."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.sde.noise.process import LevyNoise, read_positive
+from hpfracc.solvers.sde.noise.source import RandomSource
+from hpfracc.solvers.sde.noise.stable import one_sided, standard_stable
+
+__all__ = ["TemperedStable"]
+
+#: Tempering of a piece, ``rate * scale * step^(1/alpha)``, above alpha = 1 or not: it is accepted with probability 1/e
+#: or more below alpha = 1, and with a third or so above.
+_MOST_TEMPERED = {False: 1.0, True: 0.15}
+#: Pieces of all steps of a path.
+_MOST_PIECES = 1 << 22
+#: Logarithm of the probability that is left out above alpha = 1.
+_LEFT_OUT = 38.0
+
+
+@final
+@dataclass(frozen=True)
+class TemperedStable(LevyNoise):
+    r"""Tempered stable motion with positive jumps of density :math:`\propto x^{-1-\alpha} e^{-\lambda x}`.
+
+    Below :math:`\alpha = 1` it only rises; above, it is compensated to mean 0:
+
+    .. math:: E\,e^{-s X_t} = e^{-t \sigma^\alpha ((s+\lambda)^\alpha - \lambda^\alpha)} \;(\alpha < 1), \qquad
+        E\,e^{-s X_t} = e^{t \sigma^\alpha ((s+\lambda)^\alpha - \lambda^\alpha - s \alpha \lambda^{\alpha-1})}
+        \;(\alpha > 1).
+
+    Parameters
+    ----------
+    alpha : float
+        Stable index, between 0 and 2, not 1.
+    rate : float
+        The tempering :math:`\lambda`.
+    scale : float
+        The scale :math:`\sigma`.
+
+    Notes
+    -----
+    Below 1, stable increments are kept with probability :math:`e^{-\lambda x}`, which is exact. Above 1 increments may
+    be negative; they are kept with probability :math:`e^{-\lambda (x + b)}` [1]_, with b so large that a probability of
+    less than 1e-16 lies below -b. Steps with much tempering are made of several pieces.
+
+    References
+    ----------
+    .. [1] B. Baeumer, M. M. Meerschaert, "Tempered stable Levy motion and transient super-diffusion", J. Comput. Appl.
+       Math. 233, 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpfracc import noise
+    >>> path = noise.TemperedStable(0.7, rate=2.0).sample(np.linspace(0, 1, 11), rng=1)
+    >>> bool(np.all(np.diff(path) > 0))
+    True
+    """
+
+    alpha: float
+    rate: float
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "rate", "scale"):
+            object.__setattr__(self, name, read_positive(name, getattr(self, name)))
+        if self.alpha >= 2.0 or self.alpha == 1.0:
+            raise InvalidInputError(f"alpha={self.alpha}: tempered stable motion has an index between 0 and 2, not 1")
+
+    def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
+        host = source.on_host()
+        above = self.alpha > 1.0
+        tempering = float(np.max(steps, initial=0.0)) * (self.scale * self.rate) ** self.alpha
+        parts = max(1, math.ceil(tempering / _MOST_TEMPERED[above] ** self.alpha))
+        if parts * steps.shape[-1] > _MOST_PIECES:
+            raise InvalidInputError(
+                f"steps of up to {np.max(steps):.3g} with rate={self.rate} take {parts:,} pieces each; the process is "
+                "close to a Gaussian one there: use a smaller interval, or fewer steps"
+            )
+        sizes = np.repeat(self.scale * (steps / parts) ** (1.0 / self.alpha), parts, axis=-1)
+        sizes = np.broadcast_to(sizes, (high - low, sizes.shape[-1]))
+        draw = self._above if above else self._below
+        values = np.empty(sizes.shape)
+        rejected = np.ones(sizes.shape, dtype=bool)
+        attempt = 0
+        while np.any(rejected):
+            rows = np.flatnonzero(rejected.any(-1))
+            uniform = host.numbers_of(low + rows, 3 * sizes.shape[-1], kind="uniform", stream=stream + attempt)
+            angle, wait, chance = uniform[:, ::3], -np.log(uniform[:, 1::3]), uniform[:, 2::3]
+            found, kept = draw(sizes[rows], angle, wait, chance)
+            take = rejected[rows] & kept
+            values[rows] = np.where(take, found, values[rows])
+            rejected[rows] &= ~take
+            attempt += 1
+        total = values.reshape(high - low, -1, parts).sum(-1)
+        if above:
+            total += steps * (self.scale**self.alpha * self.alpha * self.rate ** (self.alpha - 1.0))
+        return source.array(total)
+
+    def _below(
+        self, sizes: np.ndarray, angle: np.ndarray, wait: np.ndarray, chance: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        found = sizes * one_sided(self.alpha, angle, wait)
+        return found, chance <= np.exp(-self.rate * found)
+
+    def _above(
+        self, sizes: np.ndarray, angle: np.ndarray, wait: np.ndarray, chance: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        alpha = self.alpha
+        # E exp(-s S) = exp(s^alpha) has the scale |cos(pi alpha / 2)|^(1/alpha) in S1.
+        unit = abs(math.cos(0.5 * math.pi * alpha)) ** (1.0 / alpha)
+        found = sizes * unit * np.asarray(standard_stable(np, alpha, 1.0, angle, wait))
+        below = sizes * alpha * (_LEFT_OUT / (alpha - 1.0)) ** ((alpha - 1.0) / alpha)
+        return found, chance <= np.exp(-self.rate * np.maximum(found + below, 0.0))

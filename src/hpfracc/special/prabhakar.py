@@ -1,0 +1,127 @@
+"""The three-parameter (Prabhakar) Mittag-Leffler function.
+
+In NumPy if the third parameter g is not an integer. For ``|arg z| >= pi a`` the integrand of
+E = (1/2 pi i) int e^s s^-b (1 - z s^-a)^-g ds is singular only at the origin of the principal sheet, so one parabola is
+enough. At large ``|z|`` the first m terms of the expansion of ``(1 - s^a/z)^-g`` are added in closed form and the
+remainder is integrated. Elsewhere the power series is used. Each method has a bound of its rounding error, and the
+smallest bound decides; if none is small, the function raises an error.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import library_of
+from hpfracc.engine.execution.operation import get_operation
+from hpfracc.engine.numerics.gamma import reciprocal_gammas
+from hpfracc.engine.numerics.mittag_leffler_plan import (
+    check_parameters,
+    choose_parabola,
+    parabola,
+)
+from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
+
+__all__ = ["prabhakar"]
+
+_EPS = 2.0**-53
+#: Maximum relative error bound of a value; beyond it the function raises an error.
+_MAX_ERROR = 1e-8
+_MAX_TERMS = 4000
+Array = np.ndarray[Any, Any]
+
+
+def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any = None) -> Any:
+    """E_{alpha,beta}^gamma(z); see :func:`hpfracc.special.mittag_leffler`."""
+    if not isinstance(gamma, int | float | np.integer | np.floating) or not math.isfinite(gamma):
+        raise InvalidInputError(f"gamma={gamma!r} is not a finite real number; use one")
+    if gamma == int(gamma) and gamma >= 1:
+        # (d/dz)^n E_{a,b} = n! E_{a,b+an}^{n+1}
+        order = int(gamma) - 1
+        derivative = get_operation("mittag_leffler")(
+            z, alpha=alpha, beta=beta - alpha * order, order=order, backend=backend
+        )
+        return derivative / math.factorial(order)
+    check_parameters(alpha, beta)
+    if library_of(z) != "numpy":
+        raise UnsupportedDtypeError(
+            f"gamma={gamma!r} is not an integer, and such values are computed in NumPy only; convert z to a NumPy array"
+        )
+    if backend not in (None, "numpy"):
+        raise InvalidInputError(f"backend={backend!r}, but gamma={gamma!r} is computed in NumPy only; omit backend")
+    points = np.ravel(z).astype(np.complex128)
+    with np.errstate(all="ignore"):
+        value, bound = _series(points, alpha, beta, gamma)
+        if alpha <= 1:
+            inside = np.abs(np.angle(points)) >= math.pi * alpha * (1 - 4 * _EPS)
+            for terms in (0, 1, 2, 4, 8, 16):
+                other, other_bound = _contour(points[inside], alpha, beta, gamma, terms)
+                better = other_bound < bound[inside]
+                where = np.nonzero(inside)[0][better]
+                value[where], bound[where] = other[better], other_bound[better]
+        # Infinity is a valid result only where all terms have the same sign.
+        overflows = np.isinf(value) & (points.real > 0) & (points.imag == 0) & (gamma > 0)
+        bad = ~((bound <= _MAX_ERROR * np.abs(value)) & np.isfinite(value)) & ~overflows & ~np.isnan(points)
+    if bad.any():
+        raise InvalidInputError(
+            f"E with alpha={alpha!r}, beta={beta!r}, gamma={gamma!r} at z={z.ravel()[bad][0]!r} and "
+            f"{int(bad.sum()) - 1} other points cannot be computed accurately; use |arg z| >= pi alpha with "
+            "alpha <= 1, small |z|, or an integer gamma"
+        )
+    result = value if np.iscomplexobj(z) else value.real
+    dtype = z.dtype if z.dtype.kind in "fc" else np.float64
+    return result.reshape(z.shape).astype(dtype)[()]
+
+
+def _series(z: Array, alpha: float, beta: float, gamma: float) -> tuple[Array, Array]:
+    """The power series and a bound of its rounding and truncation error."""
+    count = min(_MAX_TERMS, max(4, int((170.0 - beta) // alpha) + 1))
+    inverse = reciprocal_gammas(alpha, beta, count)
+    total, sizes = np.zeros_like(z), np.zeros(z.shape)
+    power = np.ones_like(z)
+    last = np.full(z.shape, np.inf)
+    for k in range(count):
+        term = inverse[k] * power
+        total += term
+        sizes += np.abs(term)
+        last = np.abs(term)
+        power *= z * ((gamma + k) / (k + 1))
+        if k > 8 and bool((last <= _EPS / 8 * sizes).all()):
+            break
+    return total, 4 * _EPS * sizes + 64 * last
+
+
+def _contour(z: Array, alpha: float, beta: float, gamma: float, terms: int) -> tuple[Array, Array]:
+    """``terms`` terms of the expansion at infinity plus the integral of the remainder, and a bound of the rounding."""
+    mu, step, _ = choose_parabola(math.ceil(4 * max(beta, 0.0)) / 4, 1.0)
+    value, size = np.zeros_like(z), np.zeros(z.shape)
+    scale = (-z) ** -gamma if terms else np.ones_like(z)
+    coefficients = np.cumprod([1.0] + [(gamma + k) / (k + 1) for k in range(terms + 80)])
+    inverse = reciprocal_gammas(-alpha, beta - alpha * gamma, terms + 1)
+    for k in range(terms - 1, -1, -1):
+        term = coefficients[k] * inverse[k] * z ** float(-k)
+        value, size = value + term, size + np.abs(term)
+    nodes, widths = parabola(mu, step, np.arange(math.ceil(12 / step)) + 0.5)
+    for node, width in zip(nodes, widths, strict=True):
+        for s, weight in ((node, width), (node.conjugate(), width.conjugate())):
+            if terms:
+                factor = s ** (alpha * gamma - beta) * _remainder(s**alpha / z, coefficients, gamma, terms)
+            else:
+                factor = s**-beta * (1 - z * s**-alpha) ** -gamma
+            part = weight * np.exp(s) * factor
+            value, size = value + part, size + np.abs(part)
+    return value * scale, 8 * _EPS * size * np.abs(scale)
+
+
+def _remainder(t: Array, coefficients: Array, gamma: float, terms: int) -> Array:
+    """``(1 - t)^-gamma`` without its first terms, by its series where they would cancel."""
+    small = np.where(np.abs(t) < 0.5, t, 0.0)
+    series = np.zeros_like(t)
+    for coefficient in coefficients[: terms - 1 : -1]:
+        series = series * small + coefficient
+    direct = (1 - t) ** -gamma
+    for k in range(terms):
+        direct = direct - coefficients[k] * t**k
+    return np.asarray(np.where(np.abs(t) < 0.5, series * small**terms, direct))

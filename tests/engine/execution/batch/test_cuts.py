@@ -1,0 +1,137 @@
+"""Every cut that a primitive offers gives the result of the whole call, and calls that do not fit are cut so."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpfracc.engine.execution.batch.jobs import Prediction
+from hpfracc.engine.execution.batch.time_blocks import choose_blocks, convolve_block
+from hpfracc.engine.primitives import PRIMITIVES
+from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.engine.primitives.cuts import Cut
+
+
+def piece(array: Any, axis: int | None, begin: int, end: int) -> Any:
+    return array if axis is None else array[(..., slice(begin, end), *(slice(None),) * (-axis - 1))]
+
+
+def put_together(primitive: Any, case: Any, cut: Cut, size: int) -> np.ndarray:
+    parts, sizes = [], []
+    for begin in range(0, cut.length, size):
+        end = min(cut.length, begin + size)
+        low = max(0, begin - cut.before)
+        arrays = [piece(array, axis, low, end) for array, axis in zip(case.arrays, cut.operands, strict=True)]
+        result = primitive.reference(*arrays, **case.params)
+        parts.append(piece(result, cut.axis, begin - low, end - low) if cut.before else result)
+        sizes.append(end - begin)
+    if cut.merges:
+        return primitive.merge(np.stack(parts), tuple(sizes), **case.params)
+    return np.concatenate(parts, axis=cut.axis)
+
+
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_a_cut_changes_nothing(name: str) -> None:
+    """Any axis, pieces of any size, operands that broadcast, vectors, axes that are reduced: every case there is."""
+    for case in PRIMITIVES[name].cases("int64" if name == "bitwise_xor" else "float64"):
+        if max((array.size for array in case.arrays), default=0) <= 1000:
+            check_cuts(name, case)
+
+
+def check_cuts(name: str, case: Any) -> None:
+    primitive = PRIMITIVES[name]
+    call = primitive.describe(*case.arrays, **case.params)
+    whole = primitive.reference(*case.arrays, **case.params)
+    for cut in primitive.cuts(call, *case.arrays, **case.params):
+        assert cut.length > 1
+        if name == "mittag_leffler" and cut.length > 100:
+            continue
+        if cut.before and len(case.arrays) > 2:
+            continue  # starting weights are added when all of time is there: test_chunked.py
+        for size in {1, -(-cut.length // 3)} if cut.length < 50 else {-(-cut.length // 3)}:
+            found = put_together(primitive, case, cut, size)
+            assert found.shape == whole.shape and found.dtype == whole.dtype
+            np.testing.assert_allclose(found, whole, rtol=1e-12, atol=1e-12, err_msg=f"{case.name}, {cut}")
+
+
+def test_every_large_call_can_be_cut() -> None:
+    """A primitive whose calls have rows offers at least one cut."""
+    for name, primitive in PRIMITIVES.items():
+        arrays, params = primitive.example((50, 60), "float64")
+        if name == "stencil_relax":  # all of the shape is one lattice; its rows are maps
+            arrays = (arrays[0], ArraySpec((3, 50, 60)))
+        call = primitive.describe(*arrays, **params)
+        assert list(primitive.cuts(call, *arrays, **params)), name
+
+
+@pytest.mark.parametrize(("length", "taps"), [(100, 100), (100, 7), (50, 90), (1, 1), (64, 64), (97, 31)])
+def test_blocks_of_time_and_parts_of_weights_are_the_sum(length: int, taps: int) -> None:
+    """Whatever their sizes, every output is there once."""
+    for block, part in [(1, 1), (7, 3), (10, 10), (5, 40), (200, 200), (40, 2)]:
+        check_blocks(length, taps, block, part)
+
+
+def check_blocks(length: int, taps: int, block: int, part: int) -> None:
+    random = np.random.default_rng(0)
+    w, x = random.standard_normal(taps), random.standard_normal(length)
+    result = np.full(length, np.nan)
+    used = min(taps, length)
+    for begin in range(0, length, block):
+        end = min(length, begin + block)
+        total: Any = None
+        for start, some in convolve_block(lambda a, b, _: np.convolve(a, b)[: b.size], w, x, begin, end, part, used):
+            if total is None:
+                assert (start, some.size) == (begin, end - begin)
+                total = some
+            else:
+                total[start - begin :] += some
+        result[begin:end] = total
+    np.testing.assert_allclose(result, np.convolve(w, x)[:length], atol=1e-12)
+
+
+def limited(most: int) -> Any:
+    """Transforms of at most so many points fit; for more, the sum itself does, which is slow."""
+
+    def predict(weights: int, samples: int) -> Prediction:
+        fast = weights + samples <= most
+        return Prediction(1e-8 * (weights + samples) if fast else 1e-9 * weights * samples, not fast)
+
+    return predict
+
+
+def test_blocks_are_chosen_by_predicted_time() -> None:
+    """All weights at once where there is room for that; otherwise parts; on a slow arm only where nothing else fits."""
+    plan = choose_blocks(100_000, 100, limited(10_000))
+    assert plan is not None and plan.quick and plan.parts == 1 and 100 + plan.block + 99 <= 10_000
+    plan = choose_blocks(100_000, 100_000, limited(10_000))
+    assert plan is not None and plan.quick and plan.parts > 1 and 2 * plan.part + plan.block - 1 <= 10_000
+    half = choose_blocks(100_000, 100, limited(10_000), scale=0.5)
+    assert half is not None and half.block <= 5000
+    slow = choose_blocks(1000, 10, limited(0))
+    assert slow is not None and not slow.quick
+    assert choose_blocks(10_000, 100, lambda weights, samples: Prediction(math.inf)) is None
+
+
+def test_what_nearly_fits_is_hardly_slower_in_blocks() -> None:
+    """Room for nine tenths of the whole transform costs a third more time at most, not a multiple."""
+    whole = choose_blocks(1_000_000, 1_000_000, limited(2_000_000))
+    nearly = choose_blocks(1_000_000, 1_000_000, limited(1_800_000))
+    assert whole is not None and whole.blocks * whole.parts == 1
+    assert nearly is not None and nearly.quick and nearly.seconds < 1.34 * whole.seconds
+
+
+def test_few_questions_are_asked() -> None:
+    """A question is a decision of the engine: some dozens find the best of all sizes of blocks and parts."""
+    for most in (10_000_000, 100_000, 1000, 0):
+        asked = []
+        predict = limited(most)
+
+        def counted(weights: int, samples: int, asked: list[int] = asked, predict: Any = predict) -> Prediction:
+            asked.append(weights)
+            return predict(weights, samples)
+
+        choose_blocks(12_000_000, 12_000_000, counted)
+        assert len(asked) < 80

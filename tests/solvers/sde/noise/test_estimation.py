@@ -1,0 +1,66 @@
+"""The Hurst index from paths: right on average, and inside the interval as often as it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.errors import InvalidInputError, ShapeError
+
+
+@pytest.mark.parametrize("index", [0.15, 0.5, 0.85])
+@pytest.mark.parametrize("method", ["whittle", "variations"])
+def test_estimates_and_their_intervals(index: float, method: str) -> None:
+    """Of 200 paths of 400 steps: little bias, the spread that is told, and 95 % of the intervals cover H."""
+    found = hf.hurst(hf.fbm(400, index, size=200, rng=3), method=method)
+    spread = found.H.std()
+    assert abs(found.H.mean() - index) < 4 * spread / np.sqrt(200) + 0.005
+    assert found.standard_error.mean() == pytest.approx(spread, rel=0.2)
+    covered = np.mean((found.interval[0] < index) & (index < found.interval[1]))
+    assert covered > 0.95 - 3.5 * np.sqrt(0.95 * 0.05 / 200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["whittle", "variations"])
+def test_coverage_of_many_paths(method: str) -> None:
+    """Of 2,000 paths of 1,000 steps at H = 0.3, 93 to 97 % of the intervals cover H."""
+    low, high = hf.hurst(hf.fbm(1000, 0.3, size=2000, rng=4), method=method).interval
+    assert 0.93 < np.mean((low < 0.3) & (high > 0.3)) < 0.97
+
+
+def test_neither_scale_nor_trend_matters() -> None:
+    """A factor leaves both estimates, a line that of the variations."""
+    path = hf.fbm(2000, 0.4, rng=5)
+    line = 3.0 * np.linspace(0, 1, path.size)
+    for method in ("whittle", "variations"):
+        one, two = hf.hurst(path, method=method).H, hf.hurst(1e6 * path, method=method).H
+        assert one == pytest.approx(two, abs=1e-5)
+    plain, tilted = (hf.hurst(p, method="variations").H for p in (path, path + line))
+    assert plain == pytest.approx(tilted, abs=1e-9)
+
+
+def test_increments_may_be_given() -> None:
+    """The noise instead of the motion gives the same numbers; one path gives floats."""
+    path = hf.fbm(500, 0.6, rng=6)
+    for method in ("whittle", "variations"):
+        motion, noise = hf.hurst(path, method=method), hf.hurst(np.diff(path), method=method, increments=True)
+        assert pytest.approx(motion.H, abs=2e-3) == noise.H
+        assert isinstance(motion.H, float) and isinstance(motion.interval[0], float)
+    narrow, wide = (hf.hurst(path, confidence=p).interval for p in (0.5, 0.99))
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+def test_refuses() -> None:
+    """Too few points, constants, gaps, and options that are none."""
+    path = hf.fbm(100, 0.6, rng=7)
+    with pytest.raises(ShapeError, match="32 values"):
+        hf.hurst(path[:20])
+    with pytest.raises(InvalidInputError, match="constant"):
+        hf.hurst(np.ones(100))
+    with pytest.raises(InvalidInputError, match="not finite"):
+        hf.hurst(np.where(np.arange(101) == 5, np.nan, path))
+    with pytest.raises(InvalidInputError, match="confidence=1"):
+        hf.hurst(path, confidence=1.0)
+    with pytest.raises(InvalidInputError, match="'whittle' or 'variations'"):
+        hf.hurst(path, method="rs")  # type: ignore[arg-type]

@@ -1,0 +1,189 @@
+"""Stable and tempered stable motion, and the inverse subordinator: distributions and moments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from hpfracc import noise
+from hpfracc.errors import InvalidInputError
+from tests.helpers.law import mean_error
+
+COUNT = 20_000
+
+
+def characteristic(alpha: float, beta: float, scale: float, t: float, u: np.ndarray) -> np.ndarray:
+    """That of S1, as in the docstring."""
+    if alpha == 1.0:
+        return np.exp(-t * scale * np.abs(u) * (1 + 1j * beta * 2 / np.pi * np.sign(u) * np.log(np.abs(u))))
+    skew = 1j * beta * np.sign(u) * np.tan(0.5 * np.pi * alpha)
+    return np.exp(-t * np.abs(scale * u) ** alpha * (1 - skew))
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.5, 1.0), (0.7, -0.3), (1.0, 0.0), (1.0, 0.6), (1.5, 0.0), (1.9, 1.0)])
+def test_characteristic_function(alpha: float, beta: float) -> None:
+    """Of the values at two times that are no multiples of a step, within 4.5 standard errors at 6 frequencies."""
+    process = noise.StableLevy(alpha, beta, scale=1.3)
+    t = np.array([0.3, 1.7])
+    paths = process.sample(t, COUNT, rng=1)
+    u = np.array([-1.0, -0.3, 0.2, 0.5, 1.0, 2.0])
+    for column, time in zip(paths.T, t, strict=True):
+        waves = np.exp(1j * u[:, None] * column)
+        error = waves.mean(-1) - characteristic(alpha, beta, 1.3, time, u)
+        assert np.max(np.abs(error)) < 4.5 / np.sqrt(COUNT)
+
+
+@pytest.mark.parametrize(
+    ("process", "law"),
+    [
+        (noise.StableLevy(1.0), stats.cauchy()),
+        (noise.StableLevy(2.0), stats.norm(scale=np.sqrt(2.0))),
+        (noise.StableLevy(0.5, 1.0), stats.levy()),
+    ],
+    ids=["cauchy", "normal", "levy"],
+)
+def test_kolmogorov_smirnov(process: noise.StableLevy, law: object) -> None:
+    """The three stable laws with a closed form."""
+    values = process.sample([1.0], COUNT, rng=2)[:, 0]
+    assert stats.kstest(values, law.cdf).pvalue > 1e-3  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("alpha", "beta"), [(1.5, 0.0), (0.8, 0.5)])
+def test_kolmogorov_smirnov_by_quadrature(alpha: float, beta: float) -> None:
+    """Others against SciPy's distribution function."""
+    values = noise.StableLevy(alpha, beta).sample([1.0], 300, rng=3)[:, 0]
+    assert stats.kstest(values, stats.levy_stable(alpha, beta).cdf).pvalue > 1e-3
+
+
+def test_fractional_moment() -> None:
+    """E |X|^0.5 of the symmetric stable law with index 1.5."""
+    values = np.abs(noise.StableLevy(1.5).sample([1.0], 10 * COUNT, rng=4)[:, 0]) ** 0.5
+    assert abs(mean_error(values, 1.080429797374515)) < 4
+
+
+@pytest.mark.parametrize(("alpha", "rate"), [(0.4, 0.5), (0.7, 3.0), (1.3, 0.4), (1.7, 0.5)])
+def test_tempered_laplace_transform(alpha: float, rate: float) -> None:
+    """At two times, within 4 standard errors; above alpha = 1 the mean is 0 and the variance that of the formula."""
+    process = noise.TemperedStable(alpha, rate, scale=0.8)
+    t = np.array([0.4, 1.0])
+    paths = process.sample(t, COUNT, rng=5)
+    for column, time in zip(paths.T, t, strict=True):
+        for s in (0.3, 1.0):
+            grown = (s + rate) ** alpha - rate**alpha
+            drift = s * alpha * rate ** (alpha - 1) if alpha > 1 else 0.0
+            exact = np.exp(np.sign(alpha - 1) * time * 0.8**alpha * (grown - drift))
+            assert abs(mean_error(np.exp(-s * column), exact)) < 4
+        if alpha > 1:
+            variance = time * 0.8**alpha * alpha * (alpha - 1) * rate ** (alpha - 2)
+            assert abs(mean_error(column, 0.0)) < 4
+            assert abs(mean_error(column**2, variance)) < 4.5
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.7, 0.95])
+def test_moments_of_the_inverse_subordinator(alpha: float) -> None:
+    """k! t^(k alpha) / Gamma(1 + k alpha), at the last of several times."""
+    clock = noise.InverseSubordinator(alpha).sample([0.2, 0.5, 1.0], COUNT, rng=6)
+    assert np.all(np.diff(clock) >= 0)
+    for time, column in zip((0.2, 0.5, 1.0), clock.T, strict=True):
+        for k in (1, 2):
+            exact = special.factorial(k) * time ** (k * alpha) / special.gamma(1 + k * alpha)
+            assert abs(mean_error(column**k, exact)) < 4
+    if alpha == 0.7:
+        assert special.factorial(2) / special.gamma(2.4) == pytest.approx(1.610086425694325, rel=1e-14)
+
+
+def test_joint_law_of_the_inverse_subordinator() -> None:
+    """E E_s E_t by its double integral, which a product of independent times would not give."""
+    alpha, s, t = 0.6, 0.5, 1.0
+    clock = noise.InverseSubordinator(alpha).sample([0.1, s, t], 2 * COUNT, rng=7)
+    # E E_s E_t = 1/(Gamma(1+a) Gamma(a)) int_0^s ((t-r)^a + (s-r)^a) r^(a-1) dr.
+    beta = special.beta(alpha, alpha + 1)
+    nodes, weights = special.roots_jacobi(200, 0.0, alpha - 1)
+    r = 0.5 * s * (nodes + 1)
+    first = (0.5 * s) ** alpha * np.sum(weights * (t - r) ** alpha)
+    exact = (first + s ** (2 * alpha) * beta) / (special.gamma(1 + alpha) * special.gamma(alpha))
+    assert abs(mean_error(clock[:, 1] * clock[:, 2], exact)) < 4
+
+
+def test_subordinated_brownian_motion_is_subdiffusion() -> None:
+    """E X^2 = t^alpha / Gamma(1 + alpha), and the density of sqrt(2) W(E_1) at x = 1 and 2 is the M-Wright function."""
+    from hpfracc import m_wright
+
+    alpha = 0.6
+    paths = noise.Subordinated(noise.Brownian(), alpha).sample([0.3, 1.0], COUNT, rng=8)
+    for time, column in zip((0.3, 1.0), paths.T, strict=True):
+        assert abs(mean_error(column**2, time**alpha / special.gamma(1 + alpha))) < 4
+    clock = noise.InverseSubordinator(alpha).sample([1.0], COUNT, rng=9)[:, 0]
+    for x in (1.0, 2.0):
+        density = np.exp(-(x**2) / (4 * clock)) / np.sqrt(4 * np.pi * clock)
+        assert abs(mean_error(density, 0.5 * float(m_wright(x, 0.5 * alpha)))) < 4
+
+
+def test_subordinated_fractional_and_stable_motion() -> None:
+    """E B(E_t)^2 = E E_t^(2H); a clock that stands still holds the path; E cos X of stable motion on such a clock."""
+    alpha, index = 0.8, 0.3
+    slow = noise.Subordinated(noise.FractionalBrownian(index), alpha)
+    paths = slow.sample([0.5, 0.500000001, 1.0], 3000, rng=10)
+    exact = special.gamma(1 + 2 * index) / special.gamma(1 + 2 * index * alpha)
+    assert abs(mean_error(paths[:, 2] ** 2, exact)) < 4
+    assert np.mean(paths[:, 0] == paths[:, 1]) > 0.95
+    heavy = noise.Subordinated(noise.StableLevy(1.2), alpha).sample([1.0], COUNT, rng=11)[:, 0]
+    clock = noise.InverseSubordinator(alpha).sample([1.0], COUNT, rng=12)[:, 0]
+    assert abs(np.cos(heavy).mean() - np.exp(-clock).mean()) < 4 * np.sqrt(0.7 / COUNT)
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        noise.StableLevy(1.5, 0.5),
+        noise.TemperedStable(0.7, 2.0),
+        noise.TemperedStable(1.4, 0.5),
+        noise.InverseSubordinator(0.6),
+        noise.Subordinated(noise.Brownian(), 0.7),
+        noise.Subordinated(noise.FractionalBrownian(0.3), 0.7),
+        noise.FractionalOU(0.3, 2.0),
+    ],
+    ids=lambda process: repr(process)[:40],
+)
+def test_paths_do_not_depend_on_the_batch(process: noise.Noise) -> None:
+    """To the bit: all at once, and from the middle on."""
+    t = np.linspace(0.0, 1.0, 12)
+    whole = process.sample(t, 40, rng=13)
+    np.testing.assert_array_equal(process.sample(t, 7, rng=13, first_path=20), whole[20:27])
+    assert np.all(np.isfinite(whole))
+
+
+def test_tensors() -> None:
+    """Paths of PyTorch are those of NumPy to rounding, for each process."""
+    torch = pytest.importorskip("torch")
+    t = np.linspace(0.0, 1.0, 8)
+    for process in (noise.StableLevy(1.5, 0.5), noise.TemperedStable(0.7, 2.0), noise.InverseSubordinator(0.6)):
+        found = process.sample(torch.as_tensor(t), 5, rng=14)
+        assert isinstance(found, torch.Tensor)
+        np.testing.assert_allclose(found.numpy(), process.sample(t, 5, rng=14), rtol=1e-11, atol=1e-13)
+
+
+def test_refuses() -> None:
+    """Indices outside their range, and what a law does not have, with the remedy."""
+    for alpha in (0.0, -1.0, 2.5, np.nan):
+        with pytest.raises(InvalidInputError, match="alpha"):
+            noise.StableLevy(alpha)
+    with pytest.raises(InvalidInputError, match="beta=2"):
+        noise.StableLevy(1.5, 2.0)
+    for alpha in (1.0, 2.0):
+        with pytest.raises(InvalidInputError, match="not 1"):
+            noise.TemperedStable(alpha, 1.0)
+    with pytest.raises(InvalidInputError, match="rate"):
+        noise.TemperedStable(0.5, 0.0)
+    with pytest.raises(InvalidInputError, match="0 < alpha < 1"):
+        noise.InverseSubordinator(1.0)
+    with pytest.raises(InvalidInputError, match="Levy process"):
+        noise.Subordinated(noise.InverseSubordinator(0.5), 0.5)
+    with pytest.raises(InvalidInputError, match="no finite covariance"):
+        noise.StableLevy(1.5).covariance(0.5, 1.0)
+    with pytest.raises(InvalidInputError, match="no bridge"):
+        noise.StableLevy(1.5).refine(np.zeros(2), [0.0, 1.0])
+    with pytest.raises(InvalidInputError, match="pieces"):
+        noise.TemperedStable(0.5, 1e16).sample([0.0, 1.0])
