@@ -35,7 +35,7 @@ class RiccatiSolution(NamedTuple):
     right_side : ndarray
         :math:`\int_0^T (c + b h + g h^2) dt`, which equals :math:`I^{1-a} h(T)`.
     error : ndarray
-        Valuation of the absolute error of ``weights @ (integral, right_side)``.
+        Estimate of the absolute error of ``weights @ (integral, right_side)``.
     """
 
     integral: np.ndarray[Any, Any]
