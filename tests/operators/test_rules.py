@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.operators import _values
+from hpfracc.operators.core import values
 from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.registry import definitions
 from tests.helpers.convergence import measured_order, observed_order
@@ -229,13 +229,13 @@ def test_too_few_samples_are_refused_by_every_rule():
 def test_a_rule_is_one_sum_with_the_factor_in_its_weights(monkeypatch, operator, method, operands):
     """One engine call on the samples as they are, a second time too; starting weights are its third operand."""
     x, calls = np.cos(np.arange(40.0)), []
-    whole = _values.causal_convolution
+    whole = values.causal_convolution
 
     def watched(*arrays, **params):
         calls.append(arrays)
         return whole(*arrays, **params)
 
-    monkeypatch.setattr(_values, "causal_convolution", watched)
+    monkeypatch.setattr(values, "causal_convolution", watched)
     first, *later = (operator(0.4, method)(x, step=0.125) for _ in range(4))
     assert [len(arrays) for arrays in calls[:2]] == [operands, operands]
     assert all(arrays[1] is x for arrays in calls)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc._xp import NUMPY
-from hpfracc.operators._sequences import power_differences, second_differences, tangent_defects
-from hpfracc.operators._weights import kept_weights
+from hpfracc.operators.core.sequences import power_differences, second_differences, tangent_defects
+from hpfracc.operators.core.weights import kept_weights
 
 __all__ = ["kept", "rectangle_weights", "trapezoid_weights"]
 
