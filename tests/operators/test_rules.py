@@ -12,6 +12,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.operators.core import values
 from hpfracc.operators.core.base import FractionalOperator
+from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.registry import definitions
 from tests.helpers.convergence import measured_order, observed_order
 from tests.helpers.definitions import OPERATORS, orders_of
@@ -209,7 +210,7 @@ def test_too_few_samples_are_refused_by_every_rule():
         for name, rule in operator.rules.items():
             for alpha in orders_of(operator, 0.5, 1.5):
                 sign = -1 if operator.kind == "integral" and name.startswith("cq") else 1
-                least = rule.least_points(hf.operators._order.read_order(sign * alpha))
+                least = rule.least_points(read_order(sign * alpha))
                 made = operator(alpha, method=name)  # type: ignore[call-arg]
                 assert made(np.ones(least), step=0.1).shape == (least,)
                 if least > 1:
