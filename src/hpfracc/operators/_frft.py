@@ -110,7 +110,7 @@ def frft(
 
 
 def _whole(values: Any, quarters: int, backend: Any) -> Any:
-    """So many quarter turns, exactly."""
+    """The signal after ``quarters`` quarter turns, exactly."""
     n = values.shape[-1]
     if quarters == 0 or not n:
         return _as_complex(values)
@@ -180,7 +180,7 @@ def _by_chirps(values: Any, order: Order, backend: Any) -> Any:
 
 
 def _fine(values: Any, quarters: int, backend: Any) -> Any:
-    """The signal after so many quarter turns, at half the spacing: 2N points, the centre at ``2 (N // 2)``."""
+    """The signal after ``quarters`` quarter turns, at half the spacing: 2N points, the centre at ``2 (N // 2)``."""
     n = values.shape[-1]
     centre = n // 2
     if quarters % 2:

@@ -102,7 +102,7 @@ def _observe(plan: Plan, option: Option, calls: int, seconds: float) -> None:
 
 
 def _review(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int = 0) -> None:
-    """Choose the plan's arm anew; one that stays is kept for ``at_least`` so many calls."""
+    """Choose the plan's arm anew; one that stays is kept for at least ``at_least`` calls."""
     before = plan.bound.arm
     try:
         verdict, bound = choose_and_bind(plan.request, plan.knowledge, arrays, bound=plan.bound)

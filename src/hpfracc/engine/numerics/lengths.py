@@ -56,7 +56,7 @@ def largest_factor(number: int) -> int:
 
 @lru_cache(maxsize=1024)
 def row_scratch(points: int, dtype: str) -> int:
-    """Bytes that a row of so many points takes of its own while a library of the host transforms it.
+    """Bytes of scratch that a host library takes while it transforms one row of ``points``.
 
     It goes to and fro between its place and a buffer. With a prime factor larger than its root it becomes a convolution
     of at least twice as many points, by Bluestein.

@@ -28,7 +28,7 @@ __all__ = [
 
 #: Steps of a stretch where the step is uniform: the matrix of a stretch then costs as much as some hundred terms.
 _STRETCH = 128
-#: Up to so many stretches the states are carried one by one.
+#: Up to this number of stretches the states are carried one by one.
 FEW_STRETCHES = 16
 #: The highest degree of an input within a step: the recursion of :func:`arrival` loses a digit more with each.
 MOST_DEGREE = 4

@@ -57,7 +57,7 @@ class SpectralAxes(NamedTuple):
 
 
 def plan_axes(axes: Any, kinds: Any, ndim: int) -> SpectralAxes:
-    """Check ``axes`` and ``kinds`` for a signal of so many axes."""
+    """Check ``axes`` and ``kinds`` for a signal with ``ndim`` axes."""
     name = SpectralMultiply.name
     chosen = list(axes) if isinstance(axes, Sequence) else [axes]
     named = [kinds] * len(chosen) if isinstance(kinds, str) else list(kinds)

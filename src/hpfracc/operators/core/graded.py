@@ -30,9 +30,9 @@ _MOST_PANELS = 2000
 _CHUNK = 256
 #: How far f may be from a panel's polynomial between its nodes, in units of what is left out.
 _ALIKE = 100.0
-#: A mesh graded over more than so many halvings tells how f behaves at the origin.
+#: A mesh whose first step is below this share of its length tells how f behaves at the origin.
 _DEEP = 2.0**-10
-#: Coefficients above so many times what is left out say something of f.
+#: Coefficients above this multiple of the truncated terms say something about f.
 _TOLD = 1e3
 #: Shares of the integral that do not fall below this part, over all those halvings, do not fall.
 _FALLING = 0.9

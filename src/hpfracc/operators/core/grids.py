@@ -291,7 +291,7 @@ def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
     return step
 
 
-#: Points that are uniform but for their rounding: at least so many, so that it is no accident, rounded to a whole part
+#: Points that are uniform but for their rounding: at least this number, so that it is no accident, rounded to a whole part
 #: of the step such as a millisecond at 60 Hz.
 _LEAST_ROUNDED, _MOST_ROUNDED = 32, 0.1
 #: Dates may be rounded to a part of a second and counted in minutes, hours or days.

@@ -65,7 +65,7 @@ def derivative_matrix(count: int, times: int) -> np.ndarray[Any, Any]:
 
 
 def end_derivatives(count: int, times: int) -> np.ndarray[Any, Any]:
-    """The derivatives of so many Legendre polynomials at -1."""
+    """The derivatives of the first ``count`` Legendre polynomials at -1."""
     found = []
     for j in range(count):
         size = math.prod(range(j - times + 1, j + times + 1)) / (2.0**times * math.factorial(times))

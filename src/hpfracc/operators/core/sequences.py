@@ -116,7 +116,7 @@ def _reciprocal_powers() -> np.ndarray[Any, Any]:
 
 
 def tangent_defect(xp: Namespace, p: Any, k: np.ndarray[Any, Any], terms: int) -> Any:
-    """The same at given k >= 8, by so many terms of the binomial series."""
+    """The same at given k >= 8, by ``terms`` terms of the binomial series."""
     return xp.power(k, p) * power_sum(xp, 1.0 / k, binomial_coefficients(xp, p, terms + 2)[2:]) * xp.array(1.0 / k**2)
 
 
@@ -130,7 +130,7 @@ def trapezoid_defects(xp: Namespace, p: Any, n: int) -> Any:
 
 
 def trapezoid_defect(xp: Namespace, p: Any, k: np.ndarray[Any, Any], terms: int) -> Any:
-    """The same at given k >= 1, by so many terms of a series.
+    """The same at given k >= 1, by ``terms`` terms of a series.
 
     Around the middle ``c = k + 1/2``, with ``z = 1 / (2c)``, it is ``-c^p sum_j binom(p, 2j) 2j/(2j+1) z^(2j)``, whose
     terms all have one sign.

@@ -20,9 +20,9 @@ from hpfracc.operators.core.values import as_values, constant, join, move_axis
 
 __all__ = ["read_rate", "tempered_function"]
 
-#: Wanted points within so many time constants are found together: their values differ by e^4 at most.
+#: Wanted points within this number of time constants are found together: their values differ by e^4 at most.
 _TOGETHER = 4.0
-#: What lies so many time constants back has faded to 3e-20.
+#: What lies this number of time constants back has faded to 3e-20.
 _FADED = 45.0
 #: Groups of wanted points at most; each takes a polynomial of its own.
 _MOST_GROUPS = 1000

@@ -25,7 +25,7 @@ _GROWTH = 1e4
 
 
 def slopes(x: Any, points: Array, m: int) -> Any:
-    """The m-th derivative at every point, from the last ``m + 4`` samples; at the first points from the first so many.
+    """The m-th derivative at every point, from the last ``m + 4`` samples; at the first points from the first ones.
 
     Order 4 on grids whose neighbouring steps are of one size; across a gap from fewer, see :func:`near_weights`.
     """

@@ -31,7 +31,7 @@ __all__ = ["FIRST", "LineOrParabola", "bends_of", "exponential_mean", "exponenti
 FIRST = 8
 #: Chebyshev points of a block [L, 2L]: the error falls like 5.8^-20.
 _POINTS = 20
-#: Beyond so many points of a block the polynomial is summed by Clenshaw's scheme, which needs no table.
+#: Beyond this number of points in a block the polynomial is summed by Clenshaw's scheme, which needs no table.
 _TABLE = 4096
 #: Terms of the series of the tilt: enough below z = 2.
 _TERMS = 9

@@ -17,7 +17,7 @@ from hpfracc.operators.rules.increments import increments
 
 __all__ = ["ExponentialRule"]
 
-#: After so many time constants nothing is left, in double precision.
+#: After this number of time constants nothing is left, in double precision.
 _GONE = 700.0
 
 

@@ -34,7 +34,7 @@ __all__ = [
     "whole_at_origin",
 ]
 
-#: A slope at the origin is told from 0 above so many times the polynomial's last term, and is not below that term.
+#: A slope at the origin counts as nonzero above this multiple of the polynomial's last term, and as 0 below that term.
 _CLEAR = 50.0
 #: How many times as far as the points that must be used others may be, on any grid.
 _REACH = 100.0

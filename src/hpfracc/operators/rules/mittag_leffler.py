@@ -38,7 +38,7 @@ _WIDTH, _LEAST_POINTS, _POINTS = 3.6, 512, 110.0
 #: Terms of the expansion at order 1: enough for derivatives up to the third there.
 _ORDERS_AT_ONE = 4
 #: More points are not taken; below the least order that is prepared for, a series is taken up to this argument, with
-#: so many terms.
+#: this number of terms.
 _MOST_POINTS = 2**16
 _SMALL, _TERMS = 0.5, 56
 #: The least order that a traced one may have, its value being unknown when the points are chosen.

@@ -126,7 +126,7 @@ class Probe:
 
 
 def _cut(operands: Sequence[ArraySpec], elements: int) -> list[tuple[int, ...]]:
-    """Shapes in which the longest axis of the largest operand is cut, wherever it occurs, to leave so many elements."""
+    """Shapes in which the longest axis of the largest operand is cut, wherever it occurs, to leave ``elements``."""
     largest = max(operands, key=lambda operand: operand.size)
     longest = max(largest.shape)
     times = largest.shape.count(longest)

@@ -105,7 +105,7 @@ class StackedOperation:
         )
 
     def _fits(self, first: tuple[Any, ...], count: int, total: int) -> bool:
-        """Whether so many fit together, beside the results of all and, on the host, the buffer they are laid out in."""
+        """Whether ``count`` items fit together, beside all results and, on the host, the buffer they are stacked in."""
         specs = self._specs(first, count)
         whole = self._job.request.call.output_bytes
         reserved = whole - whole * count // max(1, total)

@@ -54,7 +54,7 @@ def choose_blocks(
     """The blocks that are predicted to be quickest, or None where not even one sample with one weight fits.
 
     Sizes of blocks and of parts halve. They are asked about in the order of the points they transform, until those that
-    are left transform so many more that they cannot be quicker.
+    are left transform too many points to be quicker.
 
     Parameters
     ----------

@@ -149,7 +149,7 @@ def corrected(
     state: Any,
     corrections: int,
 ) -> Any:
-    """``y_n = S_0[n]``, then ``y_n = S_1[n] + w_1[0] f(t_n, y_n)`` so many times."""
+    """``y_n = S_0[n]``, then ``y_n = S_1[n] + w_1[0] f(t_n, y_n)``, repeated."""
     t0, h = grid
     begin, first, stop = span
     y, f, sums = data

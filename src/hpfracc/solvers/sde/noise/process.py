@@ -265,7 +265,7 @@ class GaussianNoise(Noise):
 
 
 def stream_of(fine: Grid) -> int:
-    """The stream of refinements to so many points: levels of refinement with one seed are independent."""
+    """The stream of refinements to this number of points: levels of refinement with one seed are independent."""
     return 2**32 + int(fine.times.size)
 
 

@@ -12,7 +12,7 @@ from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_vol
 
 __all__ = ["Smile", "Valuation", "check_parameters", "plot_smile", "price_of", "read_strikes", "volatility_of"]
 
-#: Strikes of a plotted smile lie within so many standard deviations.
+#: Strikes of a plotted smile lie within this number of standard deviations.
 _WIDTH = 3.0
 _STRIKES = 41
 

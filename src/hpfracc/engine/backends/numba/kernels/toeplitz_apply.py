@@ -18,7 +18,7 @@ __all__ = ["KERNELS"]
 #: Outputs of a tile.
 _TILE = 1024
 _CONTRACT = ToeplitzApply()
-#: Distances whose products are added plainly; sums of so many are added to the output, which keeps rounding small.
+#: Products added plainly before their sum is added to the output, which keeps rounding small.
 _TAPS = 64
 
 # "reassoc" and "contract" do not assume that numbers are finite. Indices are unsigned, or nothing is vectorised.
