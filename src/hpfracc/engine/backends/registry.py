@@ -120,7 +120,7 @@ def unavailable(name: str) -> str | None:
 
 
 #: Seconds until a library is tried again that could not be imported for a reason that may pass.
-_TRY_AGAIN = 30.0
+_RETRY_AFTER = 30.0
 
 
 def mark_broken(name: str, error: BaseException) -> None:
@@ -130,7 +130,7 @@ def mark_broken(name: str, error: BaseException) -> None:
     """
     with _registry._lock:
         if isinstance(error, ImportDelayedError):
-            _registry.delayed[name] = time.monotonic() + _TRY_AGAIN, f"not imported yet: {describe_failure(error)}"
+            _registry.delayed[name] = time.monotonic() + _RETRY_AFTER, f"not imported yet: {describe_failure(error)}"
             return
         _registry.broken[name] = f"cannot be imported: {describe_failure(error)}"
         _registry.arms.clear()

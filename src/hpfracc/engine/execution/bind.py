@@ -20,7 +20,7 @@ from hpfracc.engine.selection.request import Placement
 from hpfracc.profiling.recorder import shared as spans
 from hpfracc.profiling.spans import Span
 
-__all__ = ["Bound", "TransferLog", "bind", "compilation_span", "queue_of"]
+__all__ = ["BoundArm", "TransferLog", "bind", "compilation_span", "queue_of"]
 
 Converter = Callable[[Any], Any]
 
@@ -32,7 +32,7 @@ class TransferLog(Protocol):
         """The context of a copy of ``size`` bytes along ``route``."""
 
 
-class Bound:
+class BoundArm:
     """An arm bound to one kind of call.
 
     ``run(*arrays, **params)`` does the work; ``run(..., weights_key=key)`` uses the cached transform of the operand
@@ -158,7 +158,7 @@ def bind(
     *,
     keyed: bool = False,
     plain: bool = False,
-) -> Bound:
+) -> BoundArm:
     """Bind ``arm`` to calls whose operands look like ``arrays``; loads the kernel, which may import its library.
 
     ``keyed`` calls come with the ``weights_key`` of a prepared operand, ``plain`` ones without parameters.
@@ -181,7 +181,7 @@ def bind(
         # A cached transform carries no derivative: it serves only where none flows through its operand.
         index = None
     kind = None if index is None or not keyed else (np.shape(arrays[index]), dtype_name(arrays[index]))
-    return Bound(kernel, arm, call, converters, giver, scope, index, keyed, _moves(arm, placement), kind)
+    return BoundArm(kernel, arm, call, converters, giver, scope, index, keyed, _moves(arm, placement), kind)
 
 
 def _moves(arm: Arm, placement: Placement) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.bind import Bound, compilation_span
+from hpfracc.engine.execution.bind import BoundArm, compilation_span
 from hpfracc.engine.execution.peaks import read_marks, record_peak
 from hpfracc.engine.execution.plan import LOOK, MAX_CALLS_BETWEEN_LOOKS, REVIEW, Plan, choose_and_bind, learns
 from hpfracc.engine.execution.recover import RECHECK, recover
@@ -86,7 +86,7 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     return result
 
 
-def _run_and_recheck(plan: Plan, bound: Bound, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
+def _run_and_recheck(plan: Plan, bound: BoundArm, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Run the call and choose anew without learning: after a failure, to see whether the arm works again."""
     try:
         result = bound.run(*arrays, **params)

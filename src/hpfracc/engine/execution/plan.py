@@ -20,7 +20,7 @@ from hpfracc._config import current_context
 from hpfracc._frames import refuse_tables
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.execution.bind import Bound, bind
+from hpfracc.engine.execution.bind import BoundArm, bind
 from hpfracc.engine.execution.timing import log_transfer
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Primitive
@@ -124,7 +124,7 @@ class Plan:
     )
 
     def __init__(
-        self, request: Request, knowledge: Knowledge, bound: Bound, decision: Decision, option: Option, version: int
+        self, request: Request, knowledge: Knowledge, bound: BoundArm, decision: Decision, option: Option, version: int
     ) -> None:
         self.request = request
         self.knowledge = knowledge
@@ -147,7 +147,7 @@ class Plan:
         self.fresh = False
         self.adopt(bound, decision, option)
 
-    def adopt(self, bound: Bound, decision: Decision, option: Option, expected: float = math.nan) -> None:
+    def adopt(self, bound: BoundArm, decision: Decision, option: Option, expected: float = math.nan) -> None:
         """Use another arm (or the same one, bound anew); a call is ``expected`` to take that many seconds."""
         self.expected = expected
         self.run_seconds = 0.0
@@ -323,8 +323,8 @@ def learns(request: Request) -> bool:
 
 
 def choose_and_bind(
-    request: Request, knowledge: Knowledge, arrays: Sequence[Any], bound: Bound | None = None
-) -> tuple[Selection, Bound]:
+    request: Request, knowledge: Knowledge, arrays: Sequence[Any], bound: BoundArm | None = None
+) -> tuple[Selection, BoundArm]:
     """Choose an arm and bind it. An automatic choice whose library cannot be imported is dropped and chosen anew.
 
     ``bound`` is in use now, and is returned if its arm is chosen again.

@@ -11,7 +11,7 @@ from typing import Any
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.bind import Bound
+from hpfracc.engine.execution.bind import BoundArm
 from hpfracc.engine.execution.plan import Plan, choose_and_bind, learns, without
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure.ladder import ladder
@@ -93,7 +93,7 @@ def describe_shortage(error: BaseException) -> str:
     return str(error) if isinstance(error, HpfraccError) else registry.describe_failure(error)
 
 
-def recover(plan: Plan, bound: Bound, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception) -> Any:
+def recover(plan: Plan, bound: BoundArm, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception) -> Any:
     """Do a call that failed on another arm, or in pieces if memory ran out, or raise.
 
     ``bound`` is what failed: another thread may have changed the plan since.
@@ -117,7 +117,9 @@ def recover(plan: Plan, bound: Bound, arrays: tuple[Any, ...], params: dict[str,
         return result
 
 
-def try_other_arms(plan: Plan, bound: Bound, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception) -> Any:
+def try_other_arms(
+    plan: Plan, bound: BoundArm, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception
+) -> Any:
     """Do the call on another arm, or raise: the caller's own mistake and a forced backend's error unchanged.
 
     Where memory ran out and the next arm would be much slower, the call is done in pieces if the plan can and that is

@@ -20,7 +20,7 @@ from hpfracc.engine.cgroups import Group, find_groups, own_groups_text, read_tex
 if sys.platform != "win32":
     import resource
 
-__all__ = ["Bound", "HostMemory", "HostProbe", "free_heap_bytes", "resident_bytes", "thread_bytes"]
+__all__ = ["HostMemory", "HostProbe", "MemoryLimit", "free_heap_bytes", "resident_bytes", "thread_bytes"]
 
 #: Version 1 writes "no limit" as the largest whole number of pages that fits 63 bits.
 _UNLIMITED = 1 << 60
@@ -29,7 +29,7 @@ _USUAL_STACK, _ARENA = 8 << 20, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class MemoryLimit:
     """One limit on this process's memory: its name, its size and what is used of it, in bytes."""
 
     name: str
@@ -50,7 +50,7 @@ class Bound:
 class HostMemory:
     """One reading of the host's memory; at least the machine's RAM is among the bounds."""
 
-    bounds: tuple[Bound, ...]
+    bounds: tuple[MemoryLimit, ...]
 
     @property
     def limit(self) -> int:
@@ -68,7 +68,7 @@ class HostMemory:
         return max(min(1.0, bound.used / bound.limit) if bound.limit else 1.0 for bound in self.bounds)
 
     @property
-    def tightest(self) -> Bound:
+    def tightest(self) -> MemoryLimit:
         """The limit that would be hit first."""
         return min(self.bounds, key=lambda bound: bound.free)
 
@@ -109,7 +109,7 @@ class HostProbe:
         return self._groups[1]
 
 
-def _ram(root: Path) -> Bound:
+def _ram(root: Path) -> MemoryLimit:
     text = read_text(root / "proc/meminfo")
     total, available = _field(text, "MemTotal:", 1024), _field(text, "MemAvailable:", 1024)
     if total is None or available is None:  # not Linux
@@ -117,10 +117,10 @@ def _ram(root: Path) -> Bound:
 
         memory = psutil.virtual_memory()
         total, available = int(memory.total), int(memory.available)
-    return Bound("RAM", total, total - available)
+    return MemoryLimit("RAM", total, total - available)
 
 
-def _group_bound(group: Group) -> Bound | None:
+def _group_bound(group: Group) -> MemoryLimit | None:
     """The limit of one control group, or None where it sets none."""
     if group.version == 2:
         # Above memory.high nothing fails, but the kernel slows every allocation down until it no longer matters.
@@ -136,10 +136,10 @@ def _group_bound(group: Group) -> Bound | None:
         return None
     # File pages that nobody uses count as use, but are given back when memory is asked for.
     used = (_number(group.read(use)) or 0) - (_field(group.read("memory.stat"), idle_cache) or 0)
-    return Bound(f"cgroup {group.folder}", min(known), max(0, used))
+    return MemoryLimit(f"cgroup {group.folder}", min(known), max(0, used))
 
 
-def _process_bounds(root: Path) -> list[Bound]:
+def _process_bounds(root: Path) -> list[MemoryLimit]:
     """The process's own ``ulimit``: its address space, and its private writable memory."""
     if sys.platform == "win32":
         return []
@@ -157,7 +157,7 @@ def _process_bounds(root: Path) -> list[Bound]:
 
         everything = int(psutil.Process().memory_info().vms)
         used = {name: everything if size is None else size for name, size in used.items()}
-    return [Bound(name, limit, used[name] or 0) for name, limit in limits.items()]
+    return [MemoryLimit(name, limit, used[name] or 0) for name, limit in limits.items()]
 
 
 def thread_bytes() -> int:

@@ -291,8 +291,8 @@ def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
     return step
 
 
-#: Points that are uniform but for their rounding: at least this number, so that it is no accident, rounded to a whole part
-#: of the step such as a millisecond at 60 Hz.
+#: Points that are uniform but for their rounding: at least this number, so that it is no accident, rounded to a whole
+#: part of the step such as a millisecond at 60 Hz.
 _LEAST_ROUNDED, _MOST_ROUNDED = 32, 0.1
 #: Dates may be rounded to a part of a second and counted in minutes, hours or days.
 _SECONDS = (1.0, 60.0, 3600.0, 86400.0)

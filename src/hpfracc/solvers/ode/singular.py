@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc.solvers.ode.fixed.grid import initial_part
 from hpfracc.solvers.ode.problem import Problem
 
-__all__ = ["Growth", "GrowthError", "read_growth", "singular_powers"]
+__all__ = ["GrowthError", "PowerLaw", "read_growth", "singular_powers"]
 
 Array = np.ndarray[Any, Any]
 
@@ -30,7 +30,7 @@ class GrowthError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class PowerLaw:
     """``|f(t, T(t))|`` is about ``size (t - t0)^power`` near t0, T being that of the initial data; ``power > -1``."""
 
     power: float
@@ -44,7 +44,7 @@ class Growth:
         return math.exp(max(math.log(share * data * exponent / self.size) / exponent, -700.0))
 
 
-def read_growth(problem: Problem) -> Growth:
+def read_growth(problem: Problem) -> PowerLaw:
     """Look at the right-hand side near the start, or raise :class:`GrowthError`."""
     length = problem.t1 - problem.t0
     for scales in _SCALES:
@@ -61,7 +61,7 @@ def read_growth(problem: Problem) -> Growth:
     slopes = np.diff(logs, axis=1) / np.diff(np.log(times))
     seen = np.all(values > 0.0, axis=1)
     if not seen.any():
-        return Growth(0.0, 0.0)
+        return PowerLaw(0.0, 0.0)
     slopes, last = slopes[seen], values[seen, -1]
     steep = slopes[:, 1] < -1e-3
     if np.any(np.abs(slopes[steep, 0] - slopes[steep, 1]) > _STEADY):
@@ -76,10 +76,10 @@ def read_growth(problem: Problem) -> Growth:
             f"near t0 the right-hand side grows like (t - t0)^{power:.3g}, which has no integral: with this y0 the "
             "Riemann-Liouville problem has no solution; give y0 = 0, or a right-hand side that grows more slowly with y"
         )
-    return Growth(power, float(np.max(last * times[-1] ** -power)))
+    return PowerLaw(power, float(np.max(last * times[-1] ** -power)))
 
 
-def singular_powers(problem: Problem, growth: Growth, bound: float) -> set[float]:
+def singular_powers(problem: Problem, growth: PowerLaw, bound: float) -> set[float]:
     """Powers below ``bound`` that ``f(t, y(t))`` is made of near t0.
 
     The solution begins with the powers of its initial data; each power of f comes back in the solution, raised by the

@@ -40,14 +40,14 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
     def finish(result: FODEResult) -> FODEResult:
         """The solution with ``steps`` steps in the requested form."""
         if options.events and not result.stats.get("interrupted"):
-            again = method.solve(
+            second = method.solve(
                 problem, dataclasses.replace(options, step=length / steps, progress=False, estimate=False)
             )
-            counts[0], counts[1] = counts[0] + again.nfev, counts[1] + again.njev
-            again.error_estimate = result.error_estimate
+            counts[0], counts[1] = counts[0] + second.nfev, counts[1] + second.njev
+            second.error_estimate = result.error_estimate
             if not result.success:
-                again.success, again.message = False, result.message
-            result = again
+                second.success, second.message = False, result.message
+            result = second
         else:
             _as_asked(result, problem, options)
         result.nfev, result.njev = counts

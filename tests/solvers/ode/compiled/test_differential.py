@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpfracc.solvers.ode.compiled.reading import Bound, read_function
+from hpfracc.solvers.ode.compiled.reading import BoundSource, read_function
 
 SHAPE = (3,)
 ARGS = (0.75, np.float64(-1.25), 2)
@@ -242,7 +242,7 @@ EXACT = {
 }
 
 
-def interpreter(bound: Bound, noise: random.Random | None) -> Any:
+def interpreter(bound: BoundSource, noise: random.Random | None) -> Any:
     """The generated source, run by Python on NumPy's numbers; ``noise`` disturbs the last digits."""
 
     def loose(function: Any) -> Any:

@@ -20,7 +20,7 @@ import hpfracc as hf
 from examples import fractional_brusselator
 from hpfracc.errors import ShapeError
 from hpfracc.solvers.ode import problems
-from hpfracc.solvers.ode.compiled.reading import Bound, read_function
+from hpfracc.solvers.ode.compiled.reading import BoundSource, read_function
 from hpfracc.solvers.ode.compiled.source import NoSourceError, syntax_of
 from hpfracc.solvers.ode.fixed import solve as fixed_solve
 from hpfracc.solvers.ode.fixed import switching
@@ -47,7 +47,7 @@ EQUATIONS = {
 RATE, TABLE, LIST, STATE = 1.0, np.array([1.0, 2.0]), [1.0], {"rate": 1.0}
 
 
-def read(fun: Any, args: tuple[Any, ...] = (), d: int = 2) -> Bound | str:
+def read(fun: Any, args: tuple[Any, ...] = (), d: int = 2) -> BoundSource | str:
     return read_function(fun, args, (d,), (d,), np.float64)
 
 
@@ -59,8 +59,10 @@ def test_the_library_s_problems_are_compiled(name: str):
     """Right-hand side and Jacobian of each; and the solve says so."""
     equation = EQUATIONS[name]
     d = equation.y0.size
-    assert isinstance(read(equation.fun, (), d), Bound)
-    assert equation.jac is not None and isinstance(read_function(equation.jac, (), (d,), (d, d), np.float64), Bound)
+    assert isinstance(read(equation.fun, (), d), BoundSource)
+    assert equation.jac is not None and isinstance(
+        read_function(equation.jac, (), (d,), (d, d), np.float64), BoundSource
+    )
 
 
 @pytest.mark.parametrize("method", ["pece", pytest.param("implicit_trapezoid", marks=pytest.mark.slow)])
@@ -81,7 +83,7 @@ def test_those_of_benchmarks_and_examples_are_compiled(monkeypatch: pytest.Monke
     benchmark = importlib.import_module("ode")
     functions = {name: entry[0] for name, entry in benchmark.ADAPTIVE.items()}
     functions["example"] = fractional_brusselator.brusselator
-    assert {name for name, fun in functions.items() if not isinstance(read(fun), Bound)} == set()
+    assert {name for name, fun in functions.items() if not isinstance(read(fun), BoundSource)} == set()
 
 
 def documented() -> dict[str, tuple[Any, int]]:
@@ -113,7 +115,9 @@ def test_those_of_the_documentation_are_compiled(tmp_path: Path):
     path.write_text("\n".join(lines) + "\n")
     space: dict[str, Any] = {"__name__": "documented_functions"}
     exec(compile(path.read_text(), str(path), "exec"), space)
-    refused = {key for key, (_, d) in documented().items() if not isinstance(read(space[names[key]], (), d), Bound)}
+    refused = {
+        key for key, (_, d) in documented().items() if not isinstance(read(space[names[key]], (), d), BoundSource)
+    }
     assert len(names) > 8 and all("matrix" in key or "table" in key or "np.pad" in key for key in refused), refused
 
 
@@ -128,7 +132,7 @@ def changing(t: float, y: Any) -> Any:
 def test_arrays_made_inside_may_be_written():
     """Loops of known length, elements set one by one, conditions."""
     bound = read(changing)
-    assert isinstance(bound, Bound)
+    assert isinstance(bound, BoundSource)
 
 
 def test_captured_numbers_are_parameters():
@@ -138,7 +142,7 @@ def test_captured_numbers_are_parameters():
         return lambda t, y: -rate * y
 
     one, other = read(made(1.0)), read(made(2.0))
-    assert isinstance(one, Bound) and isinstance(other, Bound)
+    assert isinstance(one, BoundSource) and isinstance(other, BoundSource)
     assert one.source == other.source and (one.parameters, other.parameters) == ((1.0,), (2.0,))
 
 
@@ -239,7 +243,7 @@ def test_what_might_differ_stays_in_python(case: str):
 def test_arguments_that_might_change_stay_in_python(args: tuple[Any, ...]):
     """Floats, integers and tuples of them are taken; integers are known then."""
     assert isinstance(read(lambda t, y, more: -y, args), str)
-    assert isinstance(read(lambda t, y, a, b: -y * a ** b[1], (2.0, (1.0, 3))), Bound)
+    assert isinstance(read(lambda t, y, a, b: -y * a ** b[1], (2.0, (1.0, 3))), BoundSource)
 
 
 def test_source_that_changed_is_not_trusted(tmp_path: Path):

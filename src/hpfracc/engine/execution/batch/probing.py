@@ -15,7 +15,7 @@ from hpfracc._arrays import library_of
 from hpfracc.engine.backends import registry
 from hpfracc.engine.primitives.base import ArraySpec
 
-__all__ = ["Line", "Probe", "fit_line", "measure_peak"]
+__all__ = ["LinearFit", "Probe", "fit_line", "measure_peak"]
 
 logger = logging.getLogger("hpfracc.memory")
 
@@ -26,7 +26,7 @@ _MOST_LINES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LinearFit:
     """Bytes as ``base + slope * size``."""
 
     base: float
@@ -73,12 +73,12 @@ def measure_peak(run: Callable[[], Any], device: str = "cpu", library: str = "nu
             tracemalloc.stop()
 
 
-def fit_line(small: float, small_bytes: float, large: float, large_bytes: float) -> Line | None:
+def fit_line(small: float, small_bytes: float, large: float, large_bytes: float) -> LinearFit | None:
     """The line through two trials; None where it would fall: then something else was measured."""
     if large <= small or large_bytes < small_bytes:
         return None
     slope = (large_bytes - small_bytes) / (large - small)
-    return Line(small_bytes - slope * small, slope)
+    return LinearFit(small_bytes - slope * small, slope)
 
 
 class Probe:
@@ -92,7 +92,7 @@ class Probe:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._lines: dict[Any, Line | None] = {}
+        self._lines: dict[Any, LinearFit | None] = {}
 
     def bytes_for(self, operands: Sequence[ArraySpec], params: Mapping[str, Any]) -> float | None:
         """Bytes that a call takes in all; None where the trials failed, or say nothing."""
@@ -106,7 +106,7 @@ class Probe:
         line = self._lines[key]
         return None if line is None else size + line(size)
 
-    def _try(self, operands: Sequence[ArraySpec], params: Mapping[str, Any]) -> Line | None:
+    def _try(self, operands: Sequence[ArraySpec], params: Mapping[str, Any]) -> LinearFit | None:
         try:
             small, large = (self._measure(operands, params, elements) for elements in (_SMALL, _LARGE))
         except Exception as error:  # ones may be no argument for it, or axes belong together that were cut apart

@@ -14,7 +14,7 @@ from hpfracc.solvers.ode.compiled.source import syntax_of
 from hpfracc.solvers.ode.compiled.values import Known, RefusedError, Scalar, Value
 from hpfracc.solvers.ode.compiled.vocabulary import FUNCTIONS
 
-__all__ = ["Bound", "Captures", "Lookup", "Same", "find_captured", "is_listed", "signature_of"]
+__all__ = ["BoundSource", "Captures", "Lookup", "Same", "find_captured", "is_listed", "signature_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def is_listed(value: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundSource:
     """The source of a function with the numbers of one solve.
 
     Attributes

@@ -18,7 +18,7 @@ from numba import types
 from hpfracc._shielded import run_shielded
 from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel
 from hpfracc.solvers.ode.compiled.kernels import call
-from hpfracc.solvers.ode.compiled.reading import Bound
+from hpfracc.solvers.ode.compiled.reading import BoundSource
 from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
 
 __all__ = ["CompiledFunction", "compare", "compile_as_given", "compile_bound"]
@@ -41,7 +41,7 @@ class CompiledFunction:
         What Numba made; its code lives as long as this.
     parameters : array
         Numbers that it reads at each call, followed by a 0: there is always something to point at.
-    bound : Bound or None
+    bound : BoundSource or None
         What it was read from; None where it was compiled as it is.
     fresh : bool
         Whether it was compiled just now, and not found where it was kept.
@@ -49,7 +49,7 @@ class CompiledFunction:
 
     compiled: Any
     parameters: Array
-    bound: Bound | None = None
+    bound: BoundSource | None = None
     fresh: bool = True
 
     @property
@@ -126,7 +126,7 @@ def _signature(kind: str) -> Any:
     return types.void(types.float64, pointer, pointer, types.CPointer(types.float64))
 
 
-def compile_bound(bound: Bound, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> CompiledFunction:
+def compile_bound(bound: BoundSource, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> CompiledFunction:
     """A function that was read, for a state of ``shape``."""
     parameters = np.array([*bound.parameters, 0.0])
     key = (bound.source, math.prod(shape), math.prod(out_shape), parameters.size)

@@ -26,13 +26,21 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.compiled.captures import Bound, Captures, Lookup, Same, find_captured, is_listed, signature_of
+from hpfracc.solvers.ode.compiled.captures import (
+    BoundSource,
+    Captures,
+    Lookup,
+    Same,
+    find_captured,
+    is_listed,
+    signature_of,
+)
 from hpfracc.solvers.ode.compiled.emitting import Emitter, ForkError
 from hpfracc.solvers.ode.compiled.source import NoSourceError
 from hpfracc.solvers.ode.compiled.values import Array, BailError, Known, RefusedError, Scalar, Truth, Value
 from hpfracc.solvers.ode.compiled.vocabulary import FUNCTIONS, attribute, method
 
-__all__ = ["Bound", "read_function"]
+__all__ = ["BoundSource", "read_function"]
 
 #: Components of a state up to which each is written out, lines of all paths together, and calls within calls.
 _MOST_COMPONENTS, _MOST_LINES, _MOST_DEPTH = 128, 6000, 8
@@ -56,7 +64,7 @@ class _Reading:
     source: str = ""
     captured: list[tuple[Lookup, Any]] = field(default_factory=list)  # with their signatures
 
-    def bind(self, function: types.FunctionType, more: list[float]) -> Bound | str | None:
+    def bind(self, function: types.FunctionType, more: list[float]) -> BoundSource | str | None:
         """For the captured values of now; None where they are of another kind than those it was read with."""
         floats, objects = list(more), []
         for lookup, signature in self.captured:
@@ -66,7 +74,7 @@ class _Reading:
             objects.append((lookup, signature if isinstance(signature, Same) else value))
         if self.refusal:
             return self.refusal
-        return Bound(self.source, tuple(floats), function, function.__code__, tuple(objects))
+        return BoundSource(self.source, tuple(floats), function, function.__code__, tuple(objects))
 
 
 _readings: weakref.WeakKeyDictionary[types.CodeType, list[tuple[Any, _Reading]]] = weakref.WeakKeyDictionary()
@@ -74,7 +82,7 @@ _readings: weakref.WeakKeyDictionary[types.CodeType, list[tuple[Any, _Reading]]]
 
 def read_function(
     function: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, ...], out_shape: tuple[int, ...], dtype: Any
-) -> Bound | str:
+) -> BoundSource | str:
     """``function(t, y, *args)`` for real ``y`` of ``shape``, with a result of ``out_shape``; or why not, in words."""
     if not isinstance(function, types.FunctionType):
         return f"it is no plain function, but a {type(function).__name__}"

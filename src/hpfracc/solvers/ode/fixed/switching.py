@@ -34,7 +34,7 @@ _MOST_COMPONENTS = 64
 _MOST_REPAIRS = 3
 
 
-class Stepper(Protocol):
+class SteppingProtocol(Protocol):
     """Walks through a block."""
 
     def run(self, begin: int, first: int, stop: int) -> int:
@@ -147,7 +147,7 @@ class SwitchingStepper:
         if self._stepper is None:
             self._stepper = self._uncompiled(left)
 
-    def _uncompiled(self, left: int) -> Stepper:
+    def _uncompiled(self, left: int) -> SteppingProtocol:
         """Steps around a function in Python: compiled where that was asked for, or pays."""
         kind, dtype = self.scheme.kind, self.tableau.y.dtype
         few = self.tableau.y.shape[0] <= _MOST_COMPONENTS  # for more, NumPy's own loops do the work

@@ -14,7 +14,7 @@ from hpfracc.solvers.ode.method import Method, refuse_plain, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.tensors.rule import Rule
+from hpfracc.solvers.ode.tensors.rule import TensorRule
 from hpfracc.solvers.ode.tensors.solve import refuse_tensors, solve_tensors
 
 __all__ = ["ExplicitRectangle"]
@@ -53,7 +53,7 @@ class ExplicitRectangle(Method):
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One sum over the past for each step."""
         if problem.library != "numpy":
-            return solve_tensors(problem, options, Rule(self.name))
+            return solve_tensors(problem, options, TensorRule(self.name))
         return solve_fixed(problem, options, Scheme("explicit", _weights, _start), self.name, "asked for")
 
 

@@ -15,7 +15,7 @@ from hpfracc.solvers.ode.method import Method, refuse_plain, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.tensors.rule import Rule
+from hpfracc.solvers.ode.tensors.rule import TensorRule
 from hpfracc.solvers.ode.tensors.solve import refuse_tensors, solve_tensors
 
 __all__ = ["ImplicitRectangle"]
@@ -68,7 +68,7 @@ class ImplicitRectangle(Method):
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One sum over the past, and one system of equations, for each step."""
         if problem.library != "numpy":
-            return solve_tensors(problem, options, Rule(self.name))
+            return solve_tensors(problem, options, TensorRule(self.name))
         if starts_infinite(problem):
             return solve_multistep(self, problem, options, _BOUND)
         return solve_fixed(problem, options, Scheme("implicit", _weights, _start), self.name, "asked for")

@@ -14,7 +14,7 @@ from hpfracc.solvers.ode.method import Method, refuse_plain, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.tensors.rule import Rule
+from hpfracc.solvers.ode.tensors.rule import TensorRule
 from hpfracc.solvers.ode.tensors.solve import refuse_tensors, solve_tensors
 
 __all__ = ["ImplicitTrapezoid"]
@@ -60,7 +60,7 @@ class ImplicitTrapezoid(Method):
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One sum over the past, and one system of equations, for each step."""
         if problem.library != "numpy":
-            return solve_tensors(problem, options, Rule(self.name))
+            return solve_tensors(problem, options, TensorRule(self.name))
         return solve_fixed(problem, options, Scheme("implicit", _weights, _start), self.name, "asked for")
 
 

@@ -15,7 +15,7 @@ from hpfracc.solvers.ode.method import Method, refuse_plain, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.tensors.rule import Rule
+from hpfracc.solvers.ode.tensors.rule import TensorRule
 from hpfracc.solvers.ode.tensors.solve import refuse_tensors, solve_tensors
 
 __all__ = ["PECE"]
@@ -78,7 +78,7 @@ class PECE(Method):
     ) -> FODEResult:
         """Two sums over the past for each step, which share the transforms of ``f``."""
         if problem.library != "numpy":
-            return solve_tensors(problem, options, Rule(self.name, self.corrections))
+            return solve_tensors(problem, options, TensorRule(self.name, self.corrections))
         scheme = Scheme("corrected", _weights, _start, self.corrections)
         return solve_fixed(problem, options, scheme, self.name, reason, guard=guard)
 

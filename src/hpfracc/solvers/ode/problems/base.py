@@ -83,7 +83,7 @@ class TestEquation:
     def __reduce_ex__(self, protocol: Any) -> Any:
         """One of the library's is made again by its function: its own functions are closures, which do not travel."""
         made_by = self.__dict__.get("_made_by")
-        return super().__reduce_ex__(protocol) if made_by is None else (_make_again, made_by)
+        return super().__reduce_ex__(protocol) if made_by is None else (_rebuild_equation, made_by)
 
     def known(self) -> tuple[Array, Array]:
         """Times after the start, and the solution there: of the closed form, or the stored ones."""
@@ -111,7 +111,7 @@ def equation(make: Maker) -> Maker:
     return cast(Maker, made)
 
 
-def _make_again(make: Callable[..., TestEquation], args: tuple[Any, ...], params: dict[str, Any]) -> TestEquation:
+def _rebuild_equation(make: Callable[..., TestEquation], args: tuple[Any, ...], params: dict[str, Any]) -> TestEquation:
     return make(*args, **params)
 
 

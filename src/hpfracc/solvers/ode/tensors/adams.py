@@ -20,7 +20,7 @@ __all__ = [
     "Error",
     "Judged",
     "Past",
-    "Rule",
+    "StepArrays",
     "correct",
     "initial_polynomial",
     "judge",
@@ -62,7 +62,7 @@ class Past(NamedTuple):
     states: Any
 
 
-class Rule(NamedTuple):
+class StepArrays(NamedTuple):
     """The small arrays of a step.
 
     Attributes
@@ -90,7 +90,7 @@ class Rule(NamedTuple):
     row: Any
 
 
-def make_rule(xp: Any, order: Any, rgamma: Any, lengths: Any, step: Any, count: Any, degree: Any) -> Rule:
+def make_rule(xp: Any, order: Any, rgamma: Any, lengths: Any, step: Any, count: Any, degree: Any) -> StepArrays:
     """The rule of a step.
 
     Parameters
@@ -124,7 +124,7 @@ def make_rule(xp: Any, order: Any, rgamma: Any, lengths: Any, step: Any, count: 
     weights = _tensordot(coefficients.T, inverse) * scale
     row = xp.minimum(degree + 1, count)
     chosen = differences[row]
-    return Rule(weights, -chosen[1:] / chosen[0], coefficients, differences, integrals, polynomials[row], row)
+    return StepArrays(weights, -chosen[1:] / chosen[0], coefficients, differences, integrals, polynomials[row], row)
 
 
 def _tensordot(matrix: Any, columns: Any) -> Any:
@@ -132,7 +132,9 @@ def _tensordot(matrix: Any, columns: Any) -> Any:
     return (matrix.reshape(*matrix.shape, *(1,) * (columns.ndim - 1)) * columns[None]).sum(1)
 
 
-def correct(xp: Any, fun: Function, memory: Memory, past: Past, rule: Rule, step: Any, end: Any, start: Any) -> Any:
+def correct(
+    xp: Any, fun: Function, memory: Memory, past: Past, rule: StepArrays, step: Any, end: Any, start: Any
+) -> Any:
     """The state at the end of a step, f there, and the change that the last correction made.
 
     ``start`` is the polynomial of the initial values at ``end``.
@@ -146,7 +148,9 @@ def correct(xp: Any, fun: Function, memory: Memory, past: Past, rule: Rule, step
     return y, f, y - before
 
 
-def push(xp: Any, memory: Memory, past: Past, rule: Rule, step: Any, y: Any, f: Any, integrals: Any = None) -> Past:
+def push(
+    xp: Any, memory: Memory, past: Past, rule: StepArrays, step: Any, y: Any, f: Any, integrals: Any = None
+) -> Past:
     """The past after the step."""
     values = xp.concatenate([f[None], past.values])
     coefficients = product(xp, rule.coefficients[: HIGHEST + 1], values)
@@ -167,7 +171,7 @@ def sizes(xp: Any, changes: Any, scale: Any) -> Any:
     return xp.amax(xp.sqrt(xp.mean(ratios * ratios, -1)).reshape(changes.shape[0], -1), 1)
 
 
-def terms_of(xp: Any, rule: Rule, past: Past, f: Any) -> tuple[Any, Any]:
+def terms_of(xp: Any, rule: StepArrays, past: Past, f: Any) -> tuple[Any, Any]:
     """The divided differences of the values, and what each adds to the integral over the step."""
     differences = product(xp, rule.differences, xp.concatenate([f[None], past.values]))
     missing = differences.ndim - rule.integrals.ndim
@@ -176,7 +180,7 @@ def terms_of(xp: Any, rule: Rule, past: Past, f: Any) -> tuple[Any, Any]:
 
 
 def propagate(
-    xp: Any, fun: Function, memory: Memory, error: Error, rule: Rule, step: Any, end: Any, y: Any, f: Any,
+    xp: Any, fun: Function, memory: Memory, error: Error, rule: StepArrays, step: Any, end: Any, y: Any, f: Any,
     difference: Any, term: Any, integrals: Any,
 ) -> tuple[Any, Error]:  # fmt: skip
     """The estimated global error after a step, from its defect, the past's errors, and f's response to them."""

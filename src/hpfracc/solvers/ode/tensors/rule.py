@@ -16,7 +16,7 @@ from hpfracc._arrays import library_of
 from hpfracc._xp import NUMPY, Namespace, namespace_of
 from hpfracc.operators.core.sequences import power_difference, second_difference
 
-__all__ = ["Rule", "Sums", "Weights", "convert", "make_weights"]
+__all__ = ["Sums", "TensorRule", "Weights", "convert", "make_weights"]
 
 
 class Weights(NamedTuple):
@@ -56,7 +56,7 @@ class Sums(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class TensorRule:
     """How a method steps.
 
     Attributes

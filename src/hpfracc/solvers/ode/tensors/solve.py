@@ -17,7 +17,7 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import Report, progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors.between import states_at
-from hpfracc.solvers.ode.tensors.rule import Rule, Sums, make_weights
+from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule, make_weights
 
 __all__ = [
     "check_jax_functions",
@@ -61,7 +61,7 @@ def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
     return None
 
 
-def solve_tensors(problem: Problem, options: Options, rule: Rule) -> FODEResult:
+def solve_tensors(problem: Problem, options: Options, rule: TensorRule) -> FODEResult:
     """Solve with the step of ``options``."""
     started = time.perf_counter()
     assert options.step is not None
@@ -117,7 +117,7 @@ def order_of(problem: Problem) -> Any:
     return np.asarray(problem.orders.known if problem.orders.single is None else problem.orders.single)
 
 
-def _run(problem: Problem, grid: UniformGrid, sums: Sums, rule: Rule, report: Report, calls: list[int]) -> Any:
+def _run(problem: Problem, grid: UniformGrid, sums: Sums, rule: TensorRule, report: Report, calls: list[int]) -> Any:
     """All states; ``calls`` counts evaluations where they can be seen."""
     initial = [problem.y0, *problem.dy0]
     if problem.library == "torch":

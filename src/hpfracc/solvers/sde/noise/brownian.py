@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.solvers.sde.noise.process import GaussianNoise, Grid, LevyNoise, stream_of
+from hpfracc.solvers.sde.noise.process import GaussianNoise, LevyNoise, TimeGrid, stream_of
 from hpfracc.solvers.sde.noise.source import RandomSource
 
 __all__ = ["Brownian"]
@@ -35,10 +35,10 @@ class Brownian(GaussianNoise, LevyNoise):
     def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
         return source.numbers(low, high - low, steps.shape[-1], stream=stream) * source.array(np.sqrt(steps))
 
-    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
+    def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         return LevyNoise._sample(self, source, grid, count)
 
-    def _refine(self, source: RandomSource, rows: np.ndarray, grid: Grid, fine: Grid, parts: int) -> np.ndarray:
+    def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
         """A bridge within each step, on its own."""
         steps = np.diff(fine.times, prepend=0.0)
         drawn: np.ndarray = self._increments(source, steps, 0, rows.shape[0], stream_of(fine)).cumsum(-1)

@@ -18,7 +18,7 @@ from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance, noise_
 from hpfracc.solvers.sde.noise.process import (
     MOST_POINTS,
     GaussianNoise,
-    Grid,
+    TimeGrid,
     plain_hurst,
     read_hurst,
     read_positive,
@@ -105,7 +105,7 @@ class FractionalBrownian(GaussianNoise):
         factor = 2 * hurst / (hurst + 0.5) * special.hyp2f1(0.5 - hurst, 1.0, hurst + 1.5, ratio)
         return np.asarray(factor * ratio ** (hurst + 0.5) * high ** (2 * hurst))
 
-    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
+    def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         if grid.step is None or (self.kind == "volterra" and grid.steps <= MOST_POINTS):
             if library_of(self.H) != "python" and _tracks(self.H):
                 raise InvalidInputError(
@@ -116,7 +116,7 @@ class FractionalBrownian(GaussianNoise):
             return sample_hybrid(source, plain_hurst(self.H), grid.steps, grid.step, count)
         return _sums(source, self.H, grid.steps, grid.step, count)
 
-    def _refine(self, source: RandomSource, rows: np.ndarray, grid: Grid, fine: Grid, parts: int) -> np.ndarray:
+    def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
         """On uniform grids by kriging of the steps, whose covariances are Toeplitz matrices."""
         if self.kind == "volterra" or grid.step is None or fine.step is None:
             return super()._refine(source, rows, grid, fine, parts)
@@ -282,4 +282,4 @@ def _read(
 
 def _by_cholesky(source: RandomSource, hurst: Any, n: int, count: int) -> Any:
     times = np.arange(n + 1, dtype=np.float64)
-    return FractionalBrownian(hurst)._by_cholesky(source, Grid(times, None), count)
+    return FractionalBrownian(hurst)._by_cholesky(source, TimeGrid(times, None), count)

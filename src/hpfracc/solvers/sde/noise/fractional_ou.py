@@ -12,7 +12,14 @@ from scipy import special
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise import circulant
-from hpfracc.solvers.sde.noise.process import MOST_POINTS, GaussianNoise, Grid, plain_hurst, read_hurst, read_positive
+from hpfracc.solvers.sde.noise.process import (
+    MOST_POINTS,
+    GaussianNoise,
+    TimeGrid,
+    plain_hurst,
+    read_hurst,
+    read_positive,
+)
 from hpfracc.solvers.sde.noise.source import RandomSource
 
 __all__ = ["FractionalOU"]
@@ -79,7 +86,7 @@ class FractionalOU(GaussianNoise):
         lags = self.theta * np.abs(np.asarray(t, float) - np.asarray(s, float))
         return np.asarray(self.sigma**2 * self.theta ** (-2.0 * self.H) * _unit_covariance(self.H, lags))
 
-    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
+    def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         if grid.step is None:
             return self._by_cholesky(source, grid, count)
         points = grid.steps + 1

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.process import Grid, Noise, read_positive
+from hpfracc.solvers.sde.noise.process import Noise, TimeGrid, read_positive
 from hpfracc.solvers.sde.noise.source import RandomSource
 from hpfracc.solvers.sde.noise.stable import kanter
 
@@ -63,7 +63,7 @@ class InverseSubordinator(Noise):
         if self.alpha >= 1.0:
             raise InvalidInputError(f"alpha={self.alpha}: an inverse stable subordinator has 0 < alpha < 1")
 
-    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
+    def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         host = source.on_host()
         result = np.empty((count, grid.times.size))
         for low in range(0, count, _TOGETHER):

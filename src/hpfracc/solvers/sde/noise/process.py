@@ -18,9 +18,9 @@ from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_siz
 __all__ = [
     "MOST_POINTS",
     "GaussianNoise",
-    "Grid",
     "LevyNoise",
     "Noise",
+    "TimeGrid",
     "plain_hurst",
     "read_grid",
     "read_hurst",
@@ -35,7 +35,7 @@ _TOGETHER = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class TimeGrid:
     """Times, on the host; ``step`` is that of a uniform grid from 0 on, else None."""
 
     times: np.ndarray
@@ -47,7 +47,7 @@ class Grid:
         return int(self.times.size) - 1
 
 
-def read_grid(t: Any) -> Grid:
+def read_grid(t: Any) -> TimeGrid:
     """Check times: one axis, finite, increasing, from 0 on or later."""
     if is_tracer(t):
         raise InvalidInputError("t is being traced; the times must be known: make them outside the traced function")
@@ -69,7 +69,7 @@ def read_grid(t: Any) -> Grid:
         # To the rounding of the times themselves, or of times written with decimals.
         if np.allclose(times, guess * np.arange(times.size), rtol=1e-12, atol=1e-9 * guess):
             step = guess
-    return Grid(times, step)
+    return TimeGrid(times, step)
 
 
 def read_hurst(hurst: Any) -> Any:
@@ -150,7 +150,7 @@ class Noise(ABC):
         return self._sample(source, grid, count).reshape(*shape, grid.times.size)
 
     @abstractmethod
-    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
+    def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         """``count`` paths at the times of the grid, shape ``(count, n)``."""
 
     def _parameters(self) -> tuple[Any, ...]:
@@ -173,7 +173,7 @@ class LevyNoise(Noise):
     def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
         """Increments of the paths ``low`` to ``high`` over ``steps``, shape ``(n,)``, or one row for each path."""
 
-    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
+    def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         steps = np.diff(grid.times, prepend=0.0)
         ranges = list(source.chunks(count, 8 * steps.size)) or [(0, 0)]
         return source.join([self._increments(source, steps, low, high, 0).cumsum(-1) for low, high in ranges])
@@ -186,10 +186,10 @@ class GaussianNoise(Noise):
     def covariance(self, s: Any, t: Any) -> np.ndarray:
         """``E X_s X_t``, for arrays that broadcast."""
 
-    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
+    def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         return self._by_cholesky(source, grid, count)
 
-    def _by_cholesky(self, source: RandomSource, grid: Grid, count: int, stream: int = 0) -> Any:
+    def _by_cholesky(self, source: RandomSource, grid: TimeGrid, count: int, stream: int = 0) -> Any:
         """Exact on any grid, by the factor of the covariance matrix."""
         times = grid.times
         random = self.covariance(times, times) > 0  # not the start of a process that begins at 0
@@ -255,7 +255,7 @@ class GaussianNoise(Noise):
         result[:, ::parts] = rows
         return fine.times, result.reshape(*coarse.shape[:-1], fine.times.size)
 
-    def _refine(self, source: RandomSource, rows: np.ndarray, grid: Grid, fine: Grid, parts: int) -> np.ndarray:
+    def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
         drawn: np.ndarray = self._by_cholesky(source, fine, rows.shape[0], stream_of(fine))
         kept = self.covariance(grid.times, grid.times) > 0
         times = grid.times[kept]
@@ -264,7 +264,7 @@ class GaussianNoise(Noise):
         return np.asarray(drawn + (rows - drawn[:, ::parts])[:, kept] @ gain)
 
 
-def stream_of(fine: Grid) -> int:
+def stream_of(fine: TimeGrid) -> int:
     """The stream of refinements to this number of points: levels of refinement with one seed are independent."""
     return 2**32 + int(fine.times.size)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.inverse_subordinator import InverseSubordinator
-from hpfracc.solvers.sde.noise.process import MOST_POINTS, GaussianNoise, Grid, LevyNoise, Noise
+from hpfracc.solvers.sde.noise.process import MOST_POINTS, GaussianNoise, LevyNoise, Noise, TimeGrid
 from hpfracc.solvers.sde.noise.source import RandomSource
 
 __all__ = ["Subordinated"]
@@ -54,7 +54,7 @@ class Subordinated(Noise):
             )
         object.__setattr__(self, "alpha", InverseSubordinator(self.alpha).alpha)
 
-    def _sample(self, source: RandomSource, grid: Grid, count: int) -> Any:
+    def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         host = source.on_host()
         result = np.empty((count, grid.times.size))
         for low, high in host.chunks(count, 8 * grid.times.size):

@@ -48,8 +48,8 @@ def sum_direct(
     parts = []
     for low, high in output_blocks(n, _HISTORY_BLOCK[x.is_cpu], _HISTORY_ROWS):
         inputs = (kernel, scaled, times, operand, low, high, *options)
-        again = keeps and n > 256
-        parts.append(checkpoint(_block, *inputs, use_reentrant=False) if again else _block(*inputs))
+        recomputed = keeps and n > 256
+        parts.append(checkpoint(_block, *inputs, use_reentrant=False) if recomputed else _block(*inputs))
     seen = torch.cumsum(~torch.isfinite(x.detach()), -1) > 0
     return torch.where(seen, math.nan, torch.cat(parts, -1)).to(kind)
 

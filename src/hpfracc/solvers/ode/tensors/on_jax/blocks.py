@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from hpfracc.solvers.ode.tensors.on_jax.newton import solve_step
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
-from hpfracc.solvers.ode.tensors.rule import Rule, Sums
+from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
 __all__ = ["solve_blocks"]
 
@@ -28,7 +28,7 @@ LONGEST_PRODUCT = 2048
 def solve_blocks(
     fun: Callable[..., Any],
     jacobian: Callable[..., Any] | None,
-    rule: Rule,
+    rule: TensorRule,
     t0: float,
     step: float,
     steps: int,
@@ -43,7 +43,7 @@ def solve_blocks(
 def _solve(
     functions: tuple[Callable[..., Any], Callable[..., Any] | None],
     steps: int,
-    rule: Rule,
+    rule: TensorRule,
     t0: Any,
     step: Any,
     initial: tuple[Any, ...],
@@ -91,7 +91,7 @@ def _padded(weights: Any, length: int) -> Any:
 def _block(
     fun: Callable[..., Any],
     jacobian: Callable[..., Any] | None,
-    rule: Rule,
+    rule: TensorRule,
     block: int,
     begin: Any,
     given: Any,

@@ -283,7 +283,7 @@ def _choose(
     if not globally:
         return pass_over(whole, jnp.inf)
 
-    def again(carried: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    def refine(carried: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         share, number, _ = carried
         mesh = pass_over(share, jnp.where(number + 1 >= MOST_PASSES, jnp.inf, 4.0))
         return share * jnp.clip(0.5 / mesh.ratio, 0.02, 0.7), number + 1, mesh
@@ -295,7 +295,7 @@ def _choose(
     # From a mesh that is none, so that the pass is one program.
     shapes = jax.eval_shape(pass_over, whole, whole)
     nothing = jax.tree_util.tree_map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
-    found: Mesh = jax.lax.while_loop(too_large, again, (whole, jnp.zeros((), jnp.int32), nothing))[2]
+    found: Mesh = jax.lax.while_loop(too_large, refine, (whole, jnp.zeros((), jnp.int32), nothing))[2]
     return found
 
 

@@ -13,7 +13,7 @@ from hpfracc._arrays import tracks_gradient
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums
 from hpfracc.solvers.ode.tensors.on_torch.newton import solve_step
-from hpfracc.solvers.ode.tensors.rule import Rule, Sums
+from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
 __all__ = ["solve_blocks"]
 
@@ -24,7 +24,7 @@ BLOCK = 64
 def solve_blocks(
     fun: Callable[[float, torch.Tensor], torch.Tensor],
     jacobian: Callable[[float, torch.Tensor], torch.Tensor] | None,
-    rule: Rule,
+    rule: TensorRule,
     t0: float,
     step: float,
     steps: int,
@@ -137,7 +137,7 @@ class _Block:
         self,
         fun: Callable[[float, torch.Tensor], torch.Tensor],
         jacobian: Callable[[float, torch.Tensor], torch.Tensor] | None,
-        rule: Rule,
+        rule: TensorRule,
         t0: float,
         step: float,
         initial: list[torch.Tensor],

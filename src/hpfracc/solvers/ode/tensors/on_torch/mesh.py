@@ -111,11 +111,11 @@ def _stretches(count: int) -> Iterator[tuple[int, int]]:
         yield first, min(first + BLOCK, count)
 
 
-def _tensors(rule: adams.Rule, like: torch.Tensor) -> adams.Rule:
+def _tensors(rule: adams.StepArrays, like: torch.Tensor) -> adams.StepArrays:
     """The small arrays of a step on the device of the state."""
     real = like.real if like.is_complex() else like
     made = [torch.as_tensor(each, dtype=real.dtype, device=real.device) for each in rule[:-1]]
-    return adams.Rule._make([*made, rule.row])
+    return adams.StepArrays._make([*made, rule.row])
 
 
 class _Search:
@@ -170,7 +170,7 @@ class _Search:
             step = min(max(step * (0.3 / max(error, 1e-12)) ** (0.5 / least), self.tolerance.shortest), most)
         return step
 
-    def attempt(self, step: float, end: float) -> tuple[adams.Judged, Callable[[], adams.Rule]]:
+    def attempt(self, step: float, end: float) -> tuple[adams.Judged, Callable[[], adams.StepArrays]]:
         """Try a step; whether it is good, and how it is taken."""
         rule = adams.make_rule(
             np, self.order, self.rgamma, self.lengths, np.float64(step), self.count, np.int64(self.degree)
@@ -188,7 +188,7 @@ class _Search:
             np, factor * np.array(errors), moved, np.int64(self.degree), self.count, self.previous, self.least
         )
 
-        def take() -> adams.Rule:
+        def take() -> adams.StepArrays:
             integrals = moments(torch, self.memory, step)
             error, self.error = adams.propagate(
                 torch, self.fun, self.memory, self.error, small, step, t, y, f, differences[rule.row],
@@ -215,7 +215,7 @@ def choose_mesh(
     stops: Array,
     tolerance: Tolerance,
     report: Report,
-) -> tuple[Chosen, torch.Tensor, list[adams.Rule]]:
+) -> tuple[Chosen, torch.Tensor, list[adams.StepArrays]]:
     """Steps that meet the tolerance and end at each of ``stops``; the states there, and the rule of each step."""
     share, passes = tolerance.share, MOST_PASSES if tolerance.globally else 1
     for number in range(1, passes + 1):
@@ -232,9 +232,9 @@ def choose_mesh(
 
 def _pass(
     search: _Search, stops: Array, most_ratio: float, report: Report
-) -> tuple[Chosen, torch.Tensor, list[adams.Rule]]:
+) -> tuple[Chosen, torch.Tensor, list[adams.StepArrays]]:
     tolerance, length = search.tolerance, float(stops[-1])
-    rules: list[adams.Rule] = []
+    rules: list[adams.StepArrays] = []
     degrees: list[int] = []
     states, taus = [search.past.y], [0.0]
     message, hopeless, rejected, unsettled, at = None, False, 0, 0, 0
@@ -307,7 +307,7 @@ def replay(
         past, found = adams.Past(*carried), []
         for n in range(first, stop):
             step, end = float(lengths[n]), float(taus[n + 1])
-            rule = adams.Rule(weights[n], ahead[n], shapes[n], None, None, None, None)
+            rule = adams.StepArrays(weights[n], ahead[n], shapes[n], None, None, None, None)
             start = adams.initial_polynomial(end, initial)
             y, f, _ = adams.correct(torch, fun, memory, past, rule, step, t0 + end, start)
             past = adams.push(torch, memory, past, rule, step, y, f)
