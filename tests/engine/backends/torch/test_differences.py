@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from hpfracc.engine.backends.torch.starting import differences  # noqa: E402
+from hpfracc.engine.backends.torch.kernels.causal_convolution import differences  # noqa: E402
 
 
 def _plain(x):
