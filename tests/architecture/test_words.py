@@ -38,8 +38,6 @@ CLASHES = {
 #: Folders whose underscored modules are still imported from outside. No entry may be added.
 OPEN_FOLDERS = {
     "operators",
-    "solvers.ode",
-    "solvers.ode.methods",
 }
 
 #: Words that only this library ever used, and what to write.

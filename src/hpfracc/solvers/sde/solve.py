@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
-from hpfracc.solvers.sde.methods import METHODS
+from hpfracc.solvers.sde.methods import METHODS, caputo_euler
+from hpfracc.solvers.sde.methods.caputo_euler import integrate_caputo, newest_integrals, read_order
 from hpfracc.solvers.sde.noise import Brownian, Noise, StableLevy
 from hpfracc.solvers.sde.noise.process import GaussianNoise
 from hpfracc.solvers.sde.noise.source import make_source
@@ -31,6 +32,7 @@ def solve_fsde(
     y0: Any,
     *,
     step: float,
+    alpha: float = 1.0,
     noise: Noise | None = None,
     paths: int = 1,
     rng: Any = None,
@@ -41,6 +43,8 @@ def solve_fsde(
     antithetic: bool = False,
 ) -> FSDEResult:
     r"""Simulate :math:`dX = f(t, X)\,dt + g(t, X)\,dZ`, driven by fractional Brownian motion, or by a Levy process.
+
+    With ``alpha`` below 1 it is Caputo's equation with white noise, :math:`D^\alpha X = f(t, X) + g(t, X)\,\dot W`.
 
     Parameters
     ----------
@@ -56,6 +60,9 @@ def solve_fsde(
         Initial values.
     step : float
         Length of a step; the last one ends at the end of the interval, all are equal.
+    alpha : float
+        Order of the derivative, above 1/2 and at most 1. Below 1 the noise is Brownian, in Ito's sense, and the method
+        is Euler and Maruyama's, of strong order ``alpha - 1/2``, with a memory that costs the same at every step.
     noise : Noise, optional
         ``noise.Brownian()``, by default, ``noise.FractionalBrownian(H)``, or a Levy process.
     paths : int
@@ -106,7 +113,8 @@ def solve_fsde(
     start = _read_start(y0, count)
     process = Brownian() if noise is None else noise
     problem = read_problem(drift, diffusion, float(t[0]), start, process, interpretation)
-    chosen = _choose(problem, method)
+    order = read_order(alpha)
+    chosen = _choose(problem, method) if order == 1.0 else _choose_caputo(problem, method)
     if antithetic and not (
         isinstance(process, GaussianNoise) or (isinstance(process, StableLevy) and not process.beta)
     ):
@@ -119,8 +127,18 @@ def solve_fsde(
     rows = max(2, _CHUNK // (t.size * (problem.dimension + problem.noises)) // 2 * 2)
     for low in range(0, count, rows):
         high = min(count, low + rows)
-        driving = _noise_paths(problem, t - t[0], low, high, first_path, seed, antithetic)
-        y = integrate(problem, chosen, t, h, np.broadcast_to(start, (count, start.shape[1]))[low:high], driving)
+        begin = np.broadcast_to(start, (count, start.shape[1]))[low:high]
+        sets = 1 if order == 1.0 else 2  # below order 1 the newest step takes a second number
+        driving = _noise_paths(problem, t - t[0], low, high, first_path, seed, antithetic, sets)
+        if order == 1.0:
+            y = integrate(problem, chosen, t, h, begin, driving)
+        else:
+            increments = np.diff(driving)
+            driving, normals = driving[:, : problem.noises], increments[:, problem.noises :] / math.sqrt(h)
+            increments = increments[:, : problem.noises]
+            newest = newest_integrals(order, h, increments, normals)
+            y = integrate_caputo(problem, order, t, h, begin, increments, newest)
+        _refuse_infinite(t, y)
         if save == "all":
             kept.append(y)
             noises.append(driving)
@@ -145,25 +163,34 @@ def integrate(
         if y.shape != start.shape:
             raise ShapeError(f"a step gave shape {y.shape} for {start.shape[0]:,} paths; drift must give {start.shape}")
         result[:, :, index + 1] = y
-    bad = ~np.isfinite(result[:, :, -1]).all(-1)
-    if np.any(bad):
-        first = int(np.flatnonzero(bad)[0])
-        where = int(np.flatnonzero(~np.isfinite(result[first]).all(0))[0])
-        raise SolveError(
-            f"{int(bad.sum()):,} of {start.shape[0]:,} paths are not finite, the first from t={t[where]:.6g} on; use a "
-            "smaller step, or look whether the solution explodes"
-        )
     return result
 
 
+def _refuse_infinite(t: np.ndarray, y: np.ndarray) -> None:
+    bad = ~np.isfinite(y[:, :, -1]).all(-1)
+    if np.any(bad):
+        first = int(np.flatnonzero(bad)[0])
+        where = int(np.flatnonzero(~np.isfinite(y[first]).all(0))[0])
+        raise SolveError(
+            f"{int(bad.sum()):,} of {y.shape[0]:,} paths are not finite, the first from t={t[where]:.6g} on; use a "
+            "smaller step, or look whether the solution explodes"
+        )
+
+
 def _noise_paths(
-    problem: NoisyProblem, t: np.ndarray, low: int, high: int, first_path: int, seed: np.ndarray, antithetic: bool
+    problem: NoisyProblem,
+    t: np.ndarray,
+    low: int,
+    high: int,
+    first_path: int,
+    seed: np.ndarray,
+    antithetic: bool,
+    sets: int,
 ) -> np.ndarray:
-    """The driving noise of the paths ``low`` to ``high``, shape ``(paths, m, n)``."""
-    share = 2 if antithetic else 1
-    size = ((high - low) // share, problem.noises)
-    first = (first_path + low) // share * problem.noises
-    found: np.ndarray = problem.noise.sample(t, size, _Seed(seed), first_path=first)
+    """The driving noise of the paths ``low`` to ``high``, shape ``(paths, sets * m, n)``."""
+    share, number = 2 if antithetic else 1, sets * problem.noises
+    first = (first_path + low) // share * number
+    found: np.ndarray = problem.noise.sample(t, ((high - low) // share, number), _Seed(seed), first_path=first)
     if not antithetic:
         return found
     both = np.empty((high - low, *found.shape[1:]))
@@ -203,6 +230,15 @@ def _choose(problem: NoisyProblem, method: str) -> str:
     if reason is not None:
         raise InvalidInputError(reason)
     return method
+
+
+def _choose_caputo(problem: NoisyProblem, method: str) -> str:
+    if method not in ("auto", "euler"):
+        raise InvalidInputError(f"method={method!r} with alpha below 1; use 'auto' or 'euler'")
+    reason = caputo_euler.refuses(problem)
+    if reason is not None:
+        raise InvalidInputError(reason)
+    return "euler"
 
 
 def _read_times(t_span: Any, step: Any) -> tuple[np.ndarray, float]:
