@@ -1,4 +1,4 @@
-"""An account of memory: limits and what they leave, GPUs and who uses them, predictions against what calls took."""
+"""The memory report: limits and what they leave, GPUs, predicted against measured peaks; and limits of one's own."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from hpfracc.engine import hardware
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure.pool import staging_pool
-from hpfracc.engine.memory.budget import HOST, get_budget
+from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes
 from hpfracc.engine.memory.buffers import PoolStats, host_buffers
 from hpfracc.engine.memory.forecast import ForecastRow, forecasts
 from hpfracc.engine.memory.host import HostMemory, HostProbe
 from hpfracc.engine.memory.staging import RingStats, staging_stats
-from hpfracc.engine.memory.units import parse_bytes
 from hpfracc.engine.selection.explain import as_text
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_bytes
