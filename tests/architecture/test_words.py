@@ -23,26 +23,21 @@ INTENDED_PAIRS = {
 #: Names that still have several meanings. No entry may be added.
 CLASHES = {
     "Bound",
-    "Context",
     "ExponentialMemory",
     "Grid",
     "Growth",
     "Kernel",
     "L1",
-    "Line",
     "MittagLeffler",
     "Options",
-    "Outcome",
     "Plan",
     "Price",
-    "Row",
     "Rule",
     "Spectrum",
     "Stepper",
 }
 #: Folders whose underscored modules are still imported from outside. No entry may be added.
 OPEN_FOLDERS = {
-    "engine.backends.cupy.kernels",
     "operators",
     "solvers.ode",
     "solvers.ode.methods",

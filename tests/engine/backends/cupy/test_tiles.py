@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpfracc.engine.backends.cupy.kernels._tiles import THREADS, plan_tiles, relax_by_tiles, tile_source
+from hpfracc.engine.backends.cupy.tiles import THREADS, plan_tiles, relax_by_tiles, tile_source
 from hpfracc.engine.backends.numpy.kernels.stencil_relax import by_csgraph
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.stencil_relax import read_periodic

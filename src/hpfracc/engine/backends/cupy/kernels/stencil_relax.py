@@ -1,7 +1,7 @@
 """Shortest distances on a lattice in CuPy: rounds over the points that changed in the round before, or over tiles.
 
 By points, one thread takes a point of the frontier and lowers its neighbours; those that fall form the next frontier.
-By tiles, a block lowers 1,024 points until nothing in them changes (``_tiles.py``). Counters stay on the device: the
+By tiles, a block lowers 1,024 points until nothing in them changes (``tiles.py``). Counters stay on the device: the
 host queues rounds and looks only now and then whether there is nothing left to do.
 """
 
@@ -14,7 +14,7 @@ import cupy
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.cupy.kernels._tiles import THREADS, plan_tiles, relax_by_tiles, tile_source
+from hpfracc.engine.backends.cupy.tiles import THREADS, plan_tiles, relax_by_tiles, tile_source
 from hpfracc.engine.numerics.stencils import forward_offsets
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
