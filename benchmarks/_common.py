@@ -1,4 +1,4 @@
-"""What the benchmarks share: the machine in words, timing in rounds, a table and its JSON."""
+"""Shared by the benchmarks: description of the machine, timing in rounds, tables and JSON files."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def heading(title: str) -> str:
 
 
 def quarter(values: Sequence[float]) -> float:
-    """The 25th percentile: what undisturbed runs take on a machine that others use too."""
+    """The 25th percentile, an estimate of undisturbed runs on a shared machine."""
     return sorted(values)[len(values) // 4]
 
 
 def timed_in_rounds(
     contestants: Mapping[str, Callable[[], Any]], seconds: float, synchronize: Callable[[], None] | None = None
 ) -> dict[str, float]:
-    """Seconds a call of each contestant, all taking turns so that a disturbance hits them alike.
+    """Seconds per call of each contestant. They take turns, so that a disturbance affects all of them.
 
-    A turn begins with a call that does not count: what ran before leaves caches cold and a GPU's clock low. Those
-    more than ten times slower than the quickest get one turn: they would only make the others cold.
+    A turn starts with a call that is not counted, because the previous turn leaves cold caches and a low GPU clock.
+    Contestants more than ten times slower than the fastest get one turn, because they would only cool the caches.
     """
     found: dict[str, list[float]] = {}
     for name, run in contestants.items():
@@ -65,10 +65,10 @@ def timed_in_rounds(
 def ratio_in_rounds(
     one: Callable[[], Any], other: Callable[[], Any], seconds: float, synchronize: Callable[[], None] | None = None
 ) -> tuple[float, float, float]:
-    """Seconds a call of either, and the median of the ratios of neighbouring turns.
+    """Seconds per call of both, and the median ratio of adjacent turns.
 
-    What disturbs a machine for longer than a turn disturbs both of a pair, and cancels in their ratio; who comes first
-    changes from pair to pair.
+    A disturbance that lasts longer than a turn affects both of a pair and cancels in their ratio. The order alternates
+    from pair to pair.
     """
     pair = (one, other)
     quickest = [min(_run(run, 3, synchronize) for _ in range(2)) for run in pair]
@@ -93,7 +93,7 @@ def _run(run: Callable[[], Any], times: int, synchronize: Callable[[], None] | N
 
 
 def show(seconds: float) -> str:
-    """A time with a unit that fits it."""
+    """Format a time with a suitable unit."""
     if not math.isfinite(seconds):
         return "-"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
@@ -103,7 +103,7 @@ def show(seconds: float) -> str:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Aligned columns."""
+    """Print a table with aligned columns."""
     text = [list(map(str, head)), *[list(map(str, row)) for row in rows]]
     widths = [max(len(row[column]) for row in text) for column in range(len(head))]
     for number, row in enumerate(text):
@@ -113,7 +113,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def write_json(name: str, data: Mapping[str, Any]) -> None:
-    """Keep the figures beside the printed table."""
+    """Write figures to ``benchmarks/results/<name>.json``."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     write_whole(path, [(json.dumps(data, indent=1) + "\n").encode()])

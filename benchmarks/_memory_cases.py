@@ -1,4 +1,4 @@
-"""Calls whose predicted memory is compared with what they take: every primitive, in one row and in many."""
+"""Calls whose predicted and measured memory are compared: every primitive, with one row and with many."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class MemoryCase:
-    """One call: shapes of its operands, the dtype of those that may have any, and its parameters."""
+    """One call: shapes of its operands, their dtype where it is free, and its parameters."""
 
     name: str
     shapes: tuple[Shape, ...]
@@ -21,18 +21,18 @@ class MemoryCase:
 
     @property
     def operands(self) -> str:
-        """Shapes and dtype in words."""
+        """Shapes and dtype as text."""
         shapes = " ".join("x".join(map(str, shape)) or "1" for shape in self.shapes)
         return f"{shapes} {self.dtype}"
 
     @property
     def call(self) -> str:
-        """The primitive and what variant of it."""
+        """The primitive and its variant."""
         words = [self.name, *(str(self.params[key]) for key in ("kind", "kernel", "kinds") if key in self.params)]
         return " ".join([*words, *(key for key in ("edges", "final", "differences") if self.params.get(key))])
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
-        """Operands of which a call makes what it makes of any."""
+        """Typical operands."""
         random = np.random.default_rng(0)
         return [np.asarray(self._operand(number, shape, random)) for number, shape in enumerate(self.shapes)]
 
@@ -60,7 +60,7 @@ class MemoryCase:
 
 
 def cases(size: int) -> list[MemoryCase]:
-    """Calls whose operands take about ``size`` bytes, or whose workspace does."""
+    """Calls whose operands or workspace take about ``size`` bytes."""
     n = size // 16
     side = int(n**0.5)
     formula = {"expression": "x*y + sin(x)", "names": ("x", "y")}
@@ -103,7 +103,7 @@ def cases(size: int) -> list[MemoryCase]:
 
 
 def more_cases(size: int) -> list[MemoryCase]:
-    """Calls of other shapes, dtypes and parameters, as many again."""
+    """A second set of calls, with other shapes, dtypes and parameters."""
     n = size // 16
     side = int(n**0.5)
     table = {"kernel": "tabulated"}
@@ -138,7 +138,7 @@ def more_cases(size: int) -> list[MemoryCase]:
 
 
 def held_out(size: int) -> list[MemoryCase]:
-    """Calls of yet other shapes, at which no model was ever corrected."""
+    """A third set of calls, with shapes that were not used to fit the models."""
     n = size // 16
     side = int(n**0.5)
     moore = {"neighbourhood": "moore", "edges": True}

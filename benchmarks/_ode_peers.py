@@ -1,4 +1,4 @@
-"""One solve by another library, run by the interpreter that has it: prints seconds and the solution's end as JSON.
+"""One solve by another library, run by an interpreter that has it. Prints seconds and the final state as JSON.
 
 ``python _ode_peers.py LIBRARY PROBLEM STEPS``
 """
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 END = 10.0
-#: Processor seconds after which no further round is begun.
+#: CPU seconds after which no further round is started.
 PATIENCE = 1.0
 PROBLEMS: dict[str, tuple[float, list[float]]] = {"relaxation": (0.6, [1.0]), "brusselator": (0.8, [1.2, 2.8])}
 
@@ -88,7 +88,7 @@ def with_fdeint(problem: str, steps: int) -> list[float]:
 
 
 def with_fodeint(problem: str, steps: int) -> list[float]:
-    """The explicit rectangle rule, of first order: all that it has."""
+    """The explicit rectangle rule of first order, its only method."""
     from fodeint import fodeint
 
     alpha, y0 = PROBLEMS[problem]

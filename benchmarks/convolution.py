@@ -1,10 +1,9 @@
-"""Causal convolution from 16 to 1e7 points: what ``auto`` chose, and its time over the best arm's time.
+"""Causal convolution from 16 to 1e7 points: the engine's choice, and the ratio of its time to the best arm's.
 
-Host arrays on every machine, arrays resident on the GPU where there is one, and beside them the bare library call.
-An arm is called as a user would call it if the choice were fixed: through the same operation, with a plan that never
-thinks again; the ratio is the median over pairs of neighbouring turns. What the operation itself adds to a bare kernel
-stands in the column "kernel" and in ``benchmarks/overhead.py``. Run with ``python benchmarks/convolution.py [--largest
-10000000] [--seconds 1.0]``.
+Measures host arrays, arrays resident on the GPU if there is one, and the bare library call. An arm is called as a user
+would call it with a fixed choice: through the same operation, with a fixed plan. The ratio is the median over pairs of
+adjacent turns. The column "kernel" and ``benchmarks/overhead.py`` show what the operation adds to a bare kernel.
+Run with ``python benchmarks/convolution.py [--largest 10000000] [--seconds 1.0]``.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ from hpfracc.engine.selection.candidates import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 
 SIZES = (16, 64, 256, 1000, 4000, 10_000, 100_000, 1_000_000, 10_000_000)
-#: Arms whose work is this much more than the least are left out: they would take minutes and cannot win.
+#: Arms with this many times the minimum work are skipped: they would take minutes and cannot be the best.
 HOPELESS = 100.0
-#: Calls and seconds after which ``auto`` counts as settled: alternatives are asked again after 256 calls and may take a
-#: hundredth of the time that has gone by; but no longer than the last, unless it had hardly any calls by then.
+#: Calls and seconds after which the engine's choice counts as settled: alternatives are tried again after 256 calls and
+#: may take 1 % of the elapsed time. The maximum of seconds applies unless there were very few calls by then.
 SETTLED, AT_LEAST, AT_MOST, FEWEST = 600, 1.0, 4.0, 150
 
 
 def contestants(weights: Any, signal: Any, key: str) -> tuple[dict[str, Callable[[], Any]], dict[str, Any]]:
-    """Every arm that the masks allow and that is not hopeless, warm: through a call of its own, and its bare kernel."""
+    """Every allowed arm that is not hopeless, warmed up: as a call with a fixed arm, and as a bare kernel."""
     operation = hf.causal_convolution
     request = make_request(operation.primitive, (weights, signal), {}, prepared=True)
     knowledge = knowledge_for(request.settings)
@@ -61,7 +60,7 @@ def contestants(weights: Any, signal: Any, key: str) -> tuple[dict[str, Callable
 
 
 def measure(weights: Any, signal: Any, seconds: float, synchronize: Callable[[], None] | None) -> dict[str, Any]:
-    """Settle ``auto``, then time it and every arm in turns."""
+    """Let the engine's choice settle, then time it and every arm in turns."""
     key = f"benchmark-{signal.shape}-{type(signal).__name__}"
     arms, kernels = contestants(weights, signal, key)
     calls, begin, spent = 0, time.perf_counter(), 0.0
@@ -94,7 +93,7 @@ def measure(weights: Any, signal: Any, seconds: float, synchronize: Callable[[],
 
 
 def bare_pair(weights: Any, signal: Any) -> Callable[[], Any]:
-    """The least a PyTorch user could write: two transforms, the weights' one kept."""
+    """The minimal PyTorch code: two transforms, with the transform of the weights cached."""
     import torch
 
     n = signal.shape[-1]
@@ -104,7 +103,7 @@ def bare_pair(weights: Any, signal: Any) -> Callable[[], Any]:
 
 
 def report(title: str, rows: list[dict[str, Any]]) -> None:
-    """One line a size."""
+    """Print one line per size."""
     print(f"\n{title}")
     print_table(
         ("points", "auto chose", "auto", "best arm", "best", "auto/best", "kernel", "worst arm tried"),
@@ -125,7 +124,7 @@ def report(title: str, rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Both tables, and the bars."""
+    """Print both tables and the targets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--largest", type=int, default=10_000_000)
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each size")

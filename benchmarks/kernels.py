@@ -1,4 +1,4 @@
-"""Every kernel by itself, against the bare library call: operands where the kernel wants them, no engine around it.
+"""Every kernel without the engine, compared with the bare library call. Operands are already on the kernel's device.
 
 Run with ``python benchmarks/kernels.py [--operation causal_convolution] [--backend numba] [--seconds 0.5]``.
 """
@@ -45,7 +45,7 @@ def setting(operation: str, n: int) -> Setting:
 
 
 def runner(arm: Arm, call: Call, arrays: tuple[np.ndarray, ...], params: dict[str, Any]) -> Callable[[], Any]:
-    """The kernel on operands that lie where it works; waits for it where the library would not."""
+    """The kernel on operands that are on its device; waits for the result if the library is asynchronous."""
     adapter = registry.adapter(arm.backend)
     kernel = registry.kernel(call.operation, arm.backend, arm.algorithm).run
     placed = tuple(adapter.cast(adapter.from_host(array, arm.device), call.dtype) for array in arrays)
@@ -61,7 +61,7 @@ def runner(arm: Arm, call: Call, arrays: tuple[np.ndarray, ...], params: dict[st
 
 
 def measure(operation: str, n: int, seconds: float, backends: list[str]) -> dict[str, float]:
-    """Seconds of the plain call and of every arm that takes it."""
+    """Seconds of the plain call and of every arm that supports it."""
     arrays, params, plain = setting(operation, n)
     call = PRIMITIVES[operation].describe(*arrays, **params)
     contestants: dict[str, Callable[[], Any]] = {"plain NumPy": plain}
@@ -70,7 +70,7 @@ def measure(operation: str, n: int, seconds: float, backends: list[str]) -> dict
         if arm.backend in backends and call.dtype in arm.spec.dtypes and not refused:
             contestants[arm.name] = runner(arm, call, arrays, params)
     if operation == "causal_convolution" and n > 10_000:
-        # NumPy's direct sum of 65,536 points takes 16 s, and everybody knows how it grows.
+        # Skipped: NumPy's direct sum of 65,536 points takes 16 s.
         contestants = {
             name: run for name, run in contestants.items() if name not in ("plain NumPy", "numpy:direct@cpu")
         }
@@ -78,7 +78,7 @@ def measure(operation: str, n: int, seconds: float, backends: list[str]) -> dict
 
 
 def main() -> None:
-    """Print one table an operation and keep the figures."""
+    """Print one table per operation and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     operations = ["causal_convolution", "matmul", "fft", "elementwise", "reduction", "bitwise_xor"]
     parser.add_argument("--operation", action="append", choices=operations, help="only this one (may be repeated)")

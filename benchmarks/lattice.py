@@ -1,11 +1,10 @@
-"""Lattices beside igraph, rustworkx, networkx and SciPy, answers compared, and the bars they are held to.
+"""Lattices compared with igraph, rustworkx, networkx and SciPy, in results and times, with targets.
 
-    python benchmarks/lattice.py                  build, paths, pairs, analysis, mazes; some two minutes
+    python benchmarks/lattice.py                  build, paths, pairs, analysis, mazes; about two minutes
     python benchmarks/lattice.py --device cuda    the distance map of an 8192 x 8192 maze and the fractional Laplacian
                                                   on 512^3 points, on the GPU and on the host
 
-Every library gets the graph in the form it likes best, built before the clock starts; what building takes stands in a
-row of its own.
+Every library gets the graph in its preferred form, built before the timing starts; building has a row of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Rows = list[list[str]]
 
 
 def best(run: Callable[[], Any], seconds: float = 1.0, most: int = 50) -> tuple[float, Any]:
-    """The shortest of several times, and the last answer."""
+    """The shortest of several times, and the last result."""
     times: list[float] = []
     deadline = time.perf_counter() + seconds
     while not times or (time.perf_counter() < deadline and len(times) < most):
@@ -39,7 +38,7 @@ def best(run: Callable[[], Any], seconds: float = 1.0, most: int = 50) -> tuple[
 
 
 class Table:
-    """Times of one task by library, and whether its bar is met."""
+    """Times of tasks by library, and whether each target is met."""
 
     def __init__(self) -> None:
         self.rows: Rows = []
@@ -49,10 +48,10 @@ class Table:
     def task(
         self, name: str, ours: tuple[float, Any], others: dict[str, tuple[float, Any]], same: Callable[..., bool]
     ) -> None:
-        """Add a row; ``same(our answer, another's)`` must hold for all."""
+        """Add a row; ``same(our result, another's)`` must hold for all libraries."""
         for library, (_, answer) in others.items():
             if not same(ours[1], answer):
-                sys.exit(f"{name}: {library} has another answer")
+                sys.exit(f"{name}: {library} has a different result")
         self.data[name] = {"hpfracc": ours[0], **{library: seconds for library, (seconds, _) in others.items()}}
         quickest = min(others, key=lambda library: others[library][0])
         ratio = others[quickest][0] / ours[0]
@@ -150,7 +149,7 @@ def plain_lattice(table: Table) -> None:
 
 
 def maze(side: int, least: float = 1.0, most: float = 10.0) -> tuple[Lattice, int]:
-    """30 % obstacles, random weights, and an open point near the middle that is not walled in."""
+    """Maze with 30 % obstacles and random weights, and an open point near the middle that is connected."""
     generator = np.random.default_rng(0)
     closed = generator.random((side, side)) < 0.3
     lattice = Lattice((side, side), weights=generator.uniform(least, most, (side, side)), obstacles=closed)
@@ -193,7 +192,7 @@ def mazes(table: Table) -> None:
 
 
 def large_maze(table: Table, name: str, least: float, most: float) -> None:
-    """2048 x 2048, in turns with SciPy so that others on this machine disturb both alike."""
+    """Distance maps of 2048 x 2048 points, alternating with SciPy so that a disturbance affects both."""
     lattice, source = maze(2048, least, most)
     csr, graph = lattice.to_csr(), lattice.to_igraph()
 
@@ -215,7 +214,7 @@ def large_maze(table: Table, name: str, least: float, most: float) -> None:
 
 
 def pairs(table: Table, side: int = 1024) -> Rows:
-    """One pair by A* and from both ends, on lattices with a good and a poor bound for what is left; both answers equal.
+    """One pair by A* and by bidirectional search, on lattices with good and poor bounds; both results must be equal.
 
     From a point at a quarter of each side to one at three quarters, or from corner to corner.
     """
@@ -315,7 +314,7 @@ def on_the_gpu() -> Rows:
 
 
 def by_torch(algorithm: str, tensors: tuple[Any, ...]) -> Any:
-    """One kernel of PyTorch's, to its end."""
+    """One PyTorch kernel, synchronised."""
     import torch
 
     from hpfracc.engine.backends.torch.kernels.stencil_relax import KERNELS
@@ -331,7 +330,7 @@ def cube(periodic: bool, kind: str) -> Rows:
 
     fractional = Lattice((512,) * 3, periodic).fractional(1.5)
     field = np.random.default_rng(0).standard_normal((512,) * 3, dtype=np.float32)
-    # Once, as on the GPU: making the symbol counts on both.
+    # Once, as on the GPU, so that both times include computing the symbol.
     with hf.config(never={"spectral_multiply": ["torch", "jax", "cupy"]}):
         seconds, truth = best(lambda: fractional.apply(field), 0.0)
     where = hf.last_decision().arm

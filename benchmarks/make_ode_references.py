@@ -1,4 +1,4 @@
-"""Reference solutions of the nonlinear problems in ``hpfracc.solvers.ode.problems``, by another method than ours.
+"""Reference solutions of the nonlinear problems in ``hpfracc.solvers.ode.problems``, by an independent method.
 
 Collocation of the Volterra equation y = T + I^alpha f by piecewise polynomials: f is a polynomial of degree p - 1 on
 each interval of a mesh that is geometric towards 0 and uniform later, and the equation holds at p Gauss points of each.
@@ -42,7 +42,7 @@ def barycentric(nodes: Array) -> Array:
 
 
 def interpolation(nodes: Array, x: Array) -> Array:
-    """Matrix from values at ``nodes`` to values of their polynomial at ``x``."""
+    """Matrix that maps values at ``nodes`` to values of the interpolating polynomial at ``x``."""
     weights = barycentric(nodes)
     difference = x[:, None] - nodes
     exact = np.abs(difference) < 1e-300
@@ -55,7 +55,7 @@ def interpolation(nodes: Array, x: Array) -> Array:
 
 
 class Collocation:
-    """One order, one mesh, one degree: matrices from values of f to values of I^alpha f."""
+    """Matrices that map values of f to values of I^alpha f, for one order, mesh and degree."""
 
     def __init__(self, alpha: float, edges: Array, degree: int) -> None:
         self.alpha, self.edges = alpha, edges
@@ -79,7 +79,7 @@ class Collocation:
         near, far = t - right, t - left
         if near <= 0.0:  # t is the right edge itself
             return self.end * (right - left) ** self.alpha
-        # Of the uniform part, the weights depend on the distance alone.
+        # On the uniform part the weights depend on the distance only.
         alike = abs(right - left - self.uniform) < 1e-9 * self.uniform
         key = round(near / self.uniform, 7)
         if alike and key in self.known:
@@ -97,7 +97,7 @@ def solve(problem: Any, t_out: Array, widest: float, degree: int) -> Array:
     """The solution at ``t_out``, shape (d, n)."""
     y0 = problem.y0
     orders = problem.alpha if isinstance(problem.alpha, tuple) else (problem.alpha,) * y0.size
-    # On the first interval f is c + O(t^alpha), which a polynomial misses: the solution is then wrong by t^(2 alpha).
+    # On the first interval f is c + O(t^alpha), which is not a polynomial: the error is then of order t^(2 alpha).
     edges = mesh(problem.t_span[1], widest, first=10.0 ** (-8.0 / min(orders)))
     rules = {order: Collocation(order, edges, degree) for order in set(orders)}
     nodes = rules[orders[0]].nodes
@@ -128,7 +128,7 @@ def solve(problem: Any, t_out: Array, widest: float, degree: int) -> Array:
             if np.abs(change).max() <= 3e-15 * max(1.0, np.abs(y).max()):
                 break
         else:
-            # Newton at rounding level wanders by a few units; anything more is a failure.
+            # At rounding level Newton's iterates vary by a few units; anything more is a failure.
             assert np.abs(change).max() <= 1e-12 * np.abs(y).max(), f"{problem.name}: Newton failed at t = {times[0]}"
         values.append(np.stack([problem.fun(t, row) for t, row in zip(times, y, strict=True)]))
 
@@ -159,7 +159,7 @@ CASES: list[tuple[Any, float]] = [
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", help="entries whose name and orders contain this")
+    parser.add_argument("--only", help="only entries whose name and orders contain this text")
     options = parser.parse_args()
     table = json.loads(TABLE.read_text(encoding="utf-8"))
     for problem, widest in CASES:

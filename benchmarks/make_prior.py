@@ -1,8 +1,8 @@
-"""Measures the prior that is packaged with the library: what to expect on a machine nobody has calibrated yet.
+"""Measures the prior that is packaged with the library: predictions for machines that are not calibrated.
 
-Runs a thorough calibration with nothing known before and merges what it finds into
-``src/hpfracc/engine/selection/prior.json``. What other machines measured of other arms is kept, so the processor's part
-and the GPUs' part can come from two machines: ``--only cpu`` or ``--only gpus`` says which part this one is for.
+Runs a thorough calibration without earlier measurements and merges the result into
+``src/hpfracc/engine/selection/prior.json``. Times of other arms from other machines are kept, so the CPU part and the
+GPU part can come from two machines: ``--only cpu`` or ``--only gpus`` selects the part.
 
     python benchmarks/make_prior.py [--budget SECONDS] [--passes N] [--only cpu|gpus] [--operation NAME] [--out FILE]
 """
@@ -30,13 +30,13 @@ from hpfracc.engine.selection import knowledge
 from hpfracc.engine.selection.knowledge import general_name
 
 PACKAGED = Path(knowledge.__file__).with_name("prior.json")
-#: Knots kept of one arm: those between which straight lines are closest to all that was measured.
+#: Knots per arm: those whose interpolation is closest to all measurements.
 MOST_KNOTS = 10
-#: A knot that moves the curve by less than this (a ratio) says nothing.
+#: Knots that change the curve by less than this ratio are dropped.
 NEGLIGIBLE = 1.03
-#: First calls shorter than this are no reason to avoid an arm.
+#: First calls shorter than this are not recorded.
 LEAST_COMPILE = 0.01
-#: Backends of which any kernel compiles; the others' first calls are long for reasons of their own.
+#: Backends with kernels that compile. Long first calls of other backends have other causes.
 COMPILERS = ("numba", "jax", "cupy")
 DIGITS = 3
 
@@ -46,7 +46,7 @@ Knots = dict[str, dict[str, dict[str, dict[str, list[list[float]]]]]]
 def main() -> None:
     arguments = parse()
     with tempfile.TemporaryDirectory() as folder, hf.config(wisdom=folder):
-        # What was compiled on this machine before is not compiled on the next one.
+        # Ignore existing compilation caches, which another machine does not have.
         os.environ["NUMBA_CACHE_DIR"] = folder
         measure = partial(calibrate, arguments.operation, thorough=True, budget_seconds=arguments.budget, progress=show)
         report = measure()
@@ -75,8 +75,10 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budget", type=float, default=75.0, metavar="SECONDS", help="of one pass (default: 75)")
-    parser.add_argument("--passes", type=int, default=2, help="so often, the best times count (default: 2)")
+    parser.add_argument(
+        "--budget", type=float, default=75.0, metavar="SECONDS", help="budget of one pass (default: 75)"
+    )
+    parser.add_argument("--passes", type=int, default=2, help="number of passes; the best times count (default: 2)")
     parser.add_argument("--only", choices=("cpu", "gpus"), help="the part of the prior that this machine measures")
     parser.add_argument("--operation", action="append", metavar="NAME", help="only this one (may be repeated)")
     parser.add_argument("--out", type=Path, default=PACKAGED)
@@ -89,7 +91,7 @@ def show(step: Step) -> None:
 
 
 def take_better(report: CalibrationReport, other: CalibrationReport) -> None:
-    """Put the other pass's times where they are better; a disturbance seldom hits the same place twice."""
+    """Take the better time of two passes; a disturbance rarely affects the same measurement twice."""
     for series, sizes in other.timings.items():
         for shape, row in sizes.items():
             for timing in row.values():
@@ -126,7 +128,7 @@ def collect_knots(report: CalibrationReport, only: str | None) -> Knots:
 
 
 def curves(report: CalibrationReport) -> Iterator[tuple[Series, str, str, list[tuple[float, float]]]]:
-    """Each arm's times along its work. An arm on a GPU is told by operands that lie there: copies are priced apart."""
+    """Times of each arm by work. An arm on a GPU is timed with operands on the GPU: copies are predicted separately."""
     for series, sizes in report.timings.items():
         points: dict[str, dict[float, float]] = {}
         for row in sizes.values():
@@ -141,7 +143,7 @@ def curves(report: CalibrationReport) -> Iterator[tuple[Series, str, str, list[t
 
 
 def undisturbed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The times with none above that of a larger call: there something else was running."""
+    """Make the times monotonic: a time above that of a larger call was disturbed."""
     found: list[tuple[float, float]] = []
     least = math.inf
     for x, seconds in reversed(points):
@@ -151,7 +153,7 @@ def undisturbed(points: Sequence[tuple[float, float]]) -> list[tuple[float, floa
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The knots without those that straight lines on log-log paper between the others reproduce."""
+    """Drop knots that log-log interpolation between the others reproduces."""
     kept = [(math.log(max(x, 1.0)), math.log(seconds), x, seconds) for x, seconds in points]
     while len(kept) > 2:
         errors = []
@@ -166,7 +168,7 @@ def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def collect_compiles(report: CalibrationReport, only: str | None) -> dict[str, float]:
-    """First calls to expect, by pattern of arm names: the median of those seen, of each algorithm and then of all."""
+    """Expected first-call times by pattern of arm names: medians by algorithm, then by backend."""
     exact: dict[str, list[float]] = {}
     general: dict[str, list[float]] = {}
     for series, _, timing in report.compiles():
@@ -186,7 +188,7 @@ def collect_compiles(report: CalibrationReport, only: str | None) -> dict[str, f
 
 
 def collect_transfers(report: CalibrationReport) -> dict[str, list[float]]:
-    """Latency and bytes a second of each kind of route: the smallest copy's time, and the rate of the largest."""
+    """Latency and bandwidth of each kind of transfer, from the smallest and the largest copy."""
     found: dict[str, list[float]] = {}
     routes: dict[str, list[tuple[int, float]]] = {}
     for route, size, seconds in report.transfers:
@@ -200,7 +202,7 @@ def collect_transfers(report: CalibrationReport) -> dict[str, list[float]]:
 
 
 def merge(known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """``known`` with what was found now in place of what it said of the same things."""
+    """``known`` updated with the new measurements."""
     part = found["made"][0]["part"]
     made = [entry for entry in known.get("made", []) if entry.get("part") != part] + found["made"]
     knots: Knots = {**known.get("knots", {})}
@@ -213,7 +215,7 @@ def merge(known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
         "version": 1,
         "made": made,
         "knots": {operation: dict(sorted(arms.items())) for operation, arms in sorted(knots.items())},
-        # First calls are kept by kernel, not by operation: those of some operations only add to what is known.
+        # First calls are stored by kernel, not by operation, so new ones are added to the known ones.
         "compile": by_precision(
             {**found["compile"], **known.get("compile", {})}
             if ":" in part
@@ -224,12 +226,12 @@ def merge(known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
 
 
 def by_precision(patterns: dict[str, float]) -> dict[str, float]:
-    """Patterns of one algorithm before those of a whole backend: the first that fits counts."""
+    """Sort patterns of one algorithm before those of a whole backend: the first match counts."""
     return dict(sorted(patterns.items(), key=lambda item: (":*" in item[0], item[0])))
 
 
 def dump(data: dict[str, Any]) -> str:
-    """JSON with one line for each row of knots: small, and changes can be read in a comparison."""
+    """JSON with one line for each row of knots, which is small and gives readable diffs."""
     rows: list[str] = []
 
     def mark(value: Any) -> Any:

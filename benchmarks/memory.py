@@ -1,7 +1,7 @@
-"""Memory: predictions against peaks, a guard that costs nothing, a process that may have less than its data, a GPU.
+"""Memory: predictions and peaks, cost of the memory check, a process limited to less memory than its data, a GPU.
 
 Run with ``python benchmarks/memory.py`` for the tables of this host; ``--showcase full`` convolves 4 GiB of samples
-under a limit of 2 GiB; ``--device cuda`` runs what needs a GPU.
+under a limit of 2 GiB; ``--device cuda`` runs the parts that need a GPU.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from _common import heading, print_table, quarter, show, write_json
 from _memory_predictions import SETS, predictions, status
 
 MIB = 2**20
-#: Name: limit of private memory in MiB (0: so much more than the process begins with), samples, weights.
+#: Name: limit of private memory in MiB (0: relative to the memory at the start), samples, weights.
 SHOWCASES = {"small": (48, 2**23, 2**14), "full": (2048, 2**29, 2**20)}
 
 
-# A process that may have less memory than its data takes.
+# A process that is limited to less memory than its data.
 
 
 def showcase(name: str, folder: Path, keep: bool = True) -> None:
-    """Start the limited process, with files of its own."""
+    """Start the limited process, with its own files."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         command = [sys.executable, __file__, "--limited", name, "--folder", place]
         command += [] if keep else ["--no-json"]
@@ -94,7 +94,7 @@ def limited(name: str, folder: Path, keep: bool) -> None:
 
 
 def worst_error(weights: np.ndarray, signal: np.ndarray, result: np.ndarray, random: Any) -> float:
-    """Sampled outputs, those around block edges among them, against sums in extended precision."""
+    """Compare sampled outputs, including those at block edges, with sums in extended precision."""
     points, taps = signal.size, weights.size
     chosen = {0, 1, taps - 1, taps, points - 1, *random.integers(0, points, 12).tolist()}
     scale = float(np.max(np.abs(result[:: max(1, points // 4096)])))
@@ -114,7 +114,7 @@ def worst_error(weights: np.ndarray, signal: np.ndarray, result: np.ndarray, ran
 
 
 def guard() -> None:
-    """What it costs a large call to ask whether there is room."""
+    """Cost of the memory check of a large call."""
     import hpfracc as hf
 
     x = np.ones(300_000)
@@ -181,7 +181,7 @@ def batches(device: str) -> None:
 
 
 def on_gpu(device: str) -> None:
-    """A job ten times its budget, a thousand random ones, and a GPU that somebody else has filled."""
+    """A job ten times its budget, a thousand random jobs, and a GPU that another process has filled."""
     import hpfracc as hf
     from hpfracc import memory
 
@@ -247,7 +247,7 @@ sys.stdin.read()
 
 
 def filled(device: str) -> None:
-    """Another process takes 95 % of the GPU; what the engine does, and what it says."""
+    """Run a call while another process holds 95 % of the GPU, and show the decision."""
     import hpfracc as hf
 
     rows, n = 64, 2**22
@@ -270,16 +270,16 @@ def filled(device: str) -> None:
 
 
 def main() -> None:
-    """Run what was asked for."""
+    """Run the requested parts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--showcase", choices=SHOWCASES)
     parser.add_argument("--limited", choices=SHOWCASES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--bytes", type=float, default=1e8, help="of the operands, for the predictions")
-    parser.add_argument("--predictions", choices=SETS, help="this table alone")
+    parser.add_argument("--bytes", type=float, default=1e8, help="bytes of the operands, for the predictions")
+    parser.add_argument("--predictions", choices=SETS, help="only this table")
     parser.add_argument("--only", default="", help="rows of the predictions whose kernel and call contain this text")
-    parser.add_argument("--no-json", action="store_true", help="do not keep the figures of a showcase")
+    parser.add_argument("--no-json", action="store_true", help="do not write the figures of a showcase")
     options = parser.parse_args()
     if options.limited:
         return limited(options.limited, options.folder, not options.no_json)

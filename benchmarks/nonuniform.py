@@ -1,8 +1,8 @@
-"""Grids that are not uniform: time and error of the direct sum and of the fast memory, and how time grows with points.
+"""Non-uniform grids: time and error of the direct sum and of the fast method, and how time scales with points.
 
-The half-derivative of sqrt(t), graded so that every point has the order of smooth samples, from 1e3 to 1e6 points; then
-a stream of the same operator, in chunks. Slopes are those of ``log(time)`` over ``log(points)`` from 1e4 points on: 2
-for the direct sum, 1 and a little for the fast one, whose terms grow with the logarithm of the points.
+The half-derivative of sqrt(t) on graded grids, on which every point has the order of smooth samples, from 1e3 to 1e6
+points; then a stream of the same operator, in chunks. Slopes are those of ``log(time)`` over ``log(points)`` from 1e4
+points on: 2 for the direct sum, slightly above 1 for the fast method, whose number of terms grows logarithmically.
 Run with ``python benchmarks/nonuniform.py [--largest 1000000] [--direct 20000] [--backend numba] [--device cuda]``.
 """
 
@@ -25,7 +25,7 @@ ALPHA, GRADING = 0.5, 2.0
 
 
 def best_time(run: Callable[[], Any], synchronize: Callable[[], None], rounds: int) -> tuple[float, Any]:
-    """The shortest of some calls after one that does not count, and what it gave."""
+    """The shortest time of some calls after a warm-up call, and the result."""
     run()
     found, value = math.inf, None
     for _ in range(rounds):
@@ -42,7 +42,7 @@ def to_numpy(value: Any) -> np.ndarray:
 
 
 def slope(rows: list[dict[str, Any]], method: str) -> float:
-    """How the time grows: the exponent of the number of points, from 1e4 on."""
+    """Exponent of the time as a function of the number of points, from 1e4 on."""
     long = [(row["n"], row["seconds"]) for row in rows if row["method"] == method and row["n"] >= 10_000]
     if len(long) < 2:
         return math.nan
@@ -53,9 +53,9 @@ def main() -> None:
     """Measure, print the tables and write their JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--largest", type=int, default=1_000_000)
-    parser.add_argument("--direct", type=int, default=20_000, help="most points for the direct sum")
+    parser.add_argument("--direct", type=int, default=20_000, help="maximum points for the direct sum")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--backend", default=None, help="one backend for all sizes, so that the slope is its own")
+    parser.add_argument("--backend", default=None, help="use one backend for all sizes, for a meaningful slope")
     parser.add_argument("--device", default="cpu", help="cpu for NumPy arrays, cuda for tensors on the GPU")
     arguments = parser.parse_args()
     place, synchronize = (lambda array: array), (lambda: None)

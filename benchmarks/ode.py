@@ -1,10 +1,9 @@
-"""Fixed-step solvers beside other libraries: error, time and slope.
+"""Fixed-step solvers compared with other libraries: error, time and slope.
 
 Run with ``python benchmarks/ode.py``; ``--peers PYTHON`` names an interpreter that has pycaputo, numfracpy, FDEint and
-fodeint, which are then run in processes of their own. Times are processor time, so that a busy machine does not spoil
-them.
-``--adaptive`` shows what a step costs whose length adapts, ``--tuning`` where the constants of the blockwise history
-come from, ``--stability`` where explicit steps stop being stable.
+fodeint, which are then run in separate processes. Times are CPU times, so that a busy machine affects them little.
+``--adaptive`` measures the cost of an adaptive step, ``--tuning`` the constants of the blockwise history, and
+``--stability`` the stability limit of explicit steps.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def solve(problem: str, steps: int, method: str = "pece", **options: Any) -> Any
 
 
 def timed(problem: str, steps: int, method: str = "pece", *, rounds: int = 3, **options: Any) -> tuple[float, Any]:
-    """The quickest of a few rounds, weights made anew in each."""
+    """The fastest of a few rounds, with weights recomputed in each."""
     best, result = math.inf, None
     for _ in range(rounds):
         kept_weights.clear()
@@ -63,7 +62,7 @@ def timed(problem: str, steps: int, method: str = "pece", *, rounds: int = 3, **
 
 
 def reference(problem: str) -> np.ndarray[Any, Any]:
-    """The end of the solution: exact, or extrapolated from two fine solutions of second order."""
+    """Final state of the solution: exact, or extrapolated from two fine solutions of second order."""
     if problem == "relaxation":
         return np.array([float(mittag_leffler(-(END**0.6), 0.6))])
     coarse, fine = (solve(problem, steps, "newton_gregory").y[:, -1] for steps in (100_000, 200_000))
@@ -71,7 +70,7 @@ def reference(problem: str) -> np.ndarray[Any, Any]:
 
 
 def ask_peer(python: str, library: str, problem: str, steps: int, patience: float) -> dict[str, Any] | None:
-    """Seconds and the end of its solution; None where it took too long, and nothing where it is not there."""
+    """Seconds and final state of a peer's solution; None if it took too long, and empty if it is not installed."""
     command = [python, str(PEERS), library, problem, str(steps)]
     try:
         child = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
@@ -138,7 +137,7 @@ def compare(arguments: argparse.Namespace) -> None:
 
 
 def beside_peers(problem: str, found: dict[str, dict[int, tuple[float, float]]], end: Any) -> None:
-    """For each solve of a peer our quickest one that is at least as exact, whatever its method and steps."""
+    """For each solve of a peer, our fastest solve that is at least as accurate, with any method and steps."""
     ours = [
         (*pair, f"{who.removeprefix('hpfracc ')}, {steps:,} steps")
         for who, table in found.items()
@@ -163,7 +162,7 @@ def beside_peers(problem: str, found: dict[str, dict[int, tuple[float, float]]],
 
 
 def python_side(problem: str, steps: int = 10_000, rounds: int = 15) -> dict[str, float]:
-    """What a right-hand side that stays in Python costs beyond its bare evaluations and the compiled solver.
+    """Overhead of a right-hand side in Python beyond its evaluations and the compiled solver.
 
     The three take turns, and each round makes a ratio of its own, of which the median is told: a machine that is busy
     for a while slows numerator and denominator alike.
@@ -204,7 +203,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def adaptive(rounds: int = 5) -> dict[str, Any]:
-    """Microseconds of one adaptive step, tried or taken, in the median of rounds in which the ways take turns."""
+    """Microseconds per adaptive step, accepted or rejected: the median of alternating rounds."""
     print(heading("Adaptive steps, rtol = 1e-6: microseconds a step"))
     rows, figures = [], {}
     for problem, (fun, alpha, y0) in ADAPTIVE.items():
@@ -223,10 +222,10 @@ def adaptive(rounds: int = 5) -> dict[str, Any]:
 
 
 def tuning() -> None:
-    """Blocks of other lengths, and the steps from which FFT beats the direct sum."""
+    """Times with other block lengths, and the number of steps from which FFT beats the direct sum."""
     from hpfracc.solvers.ode import _fixed
 
-    print(heading("Blockwise history: length of the blocks, and where it begins to pay (PECE, relaxation)"))
+    print(heading("Blockwise history: block length, and the number of steps from which it pays off (PECE, relaxation)"))
     block, below = _fixed.BLOCK, _fixed.DIRECT_BELOW
     rows = []
     for length in (64, 128, 256, 512, 1024):
@@ -281,11 +280,13 @@ def main() -> None:
     parser.add_argument(
         "--peers", metavar="PYTHON", help="an interpreter that has pycaputo, numfracpy, FDEint, fodeint"
     )
-    parser.add_argument("--long", action="store_true", help="let the peers try 100,000 steps too")
-    parser.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help="for one solve of a peer")
-    parser.add_argument("--most", type=int, default=10**6, metavar="STEPS", help="of our own solves")
-    parser.add_argument("--problem", choices=PROBLEMS, help="only this one; no figures are written then")
-    parser.add_argument("--adaptive", action="store_true", help="only what an adaptive step costs")
+    parser.add_argument("--long", action="store_true", help="run the peers with 100,000 steps too")
+    parser.add_argument(
+        "--patience", type=float, default=60.0, metavar="SECONDS", help="time limit for one solve of a peer"
+    )
+    parser.add_argument("--most", type=int, default=10**6, metavar="STEPS", help="maximum steps of our own solves")
+    parser.add_argument("--problem", choices=PROBLEMS, help="only this problem; writes no figures")
+    parser.add_argument("--adaptive", action="store_true", help="only the cost of an adaptive step")
     parser.add_argument("--tuning", action="store_true")
     parser.add_argument("--stability", action="store_true")
     arguments = parser.parse_args()

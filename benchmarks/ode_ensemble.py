@@ -1,11 +1,11 @@
-"""An ensemble of Brusselators on an accelerator beside the host: trajectories a second, and the gradient in the order.
+"""An ensemble of Brusselators on a GPU and on the host: trajectories per second, and the gradient in the order.
 
-    python benchmarks/ode_ensemble.py                                # small, on this machine's processor
+    python benchmarks/ode_ensemble.py                                # small, on the CPU
     python benchmarks/ode_ensemble.py --device cuda --members 65536 --steps 4096 --json
 
-Every member has its own initial value and its own mu. The host runs the same call on fewer members (the time of one
-grows in proportion), so that both columns are rates. The gradient of a loss in the order, through all steps, is set
-beside a central difference.
+Every member has its own initial value and its own mu. The host runs the same call on fewer members (its time is
+proportional to their number), so that both columns are rates. The gradient of a loss with respect to the order, through
+all steps, is compared with a central difference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import hpfracc as hf
 from benchmarks import _common
 
-#: Of all runs: 4096 steps reach t = 20, some three cycles.
+#: Options of all runs: 4096 steps reach t = 20, about three cycles.
 STEP = 20.0 / 4096
 ALPHA = 0.8
 
@@ -88,7 +88,7 @@ class OnJax:
         return self.jax.device_put(np.asarray(values), self.device)
 
     def wait(self) -> None:
-        """Every call waits for its answer."""
+        """Synchronised call."""
 
     @staticmethod
     def fun(t: Any, y: Any, mu: Any) -> Any:
@@ -118,7 +118,7 @@ class OnJax:
 
 
 def timed(run: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, float]:
-    """Seconds of the first call, with what it compiles, and of the next."""
+    """Seconds of the first call, including compilation, and of the second."""
     seconds = []
     for _ in range(2):
         begin = time.perf_counter()
@@ -131,7 +131,7 @@ def timed(run: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:<index>")
-    parser.add_argument("--library", default="torch,jax", help="one or both, with a comma")
+    parser.add_argument("--library", default="torch,jax", help="comma-separated list")
     parser.add_argument("--members", type=int, default=256)
     parser.add_argument("--steps", type=int, default=512)
     parser.add_argument("--host-members", type=int, default=64)

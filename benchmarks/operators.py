@@ -1,8 +1,8 @@
-"""Caputo derivatives: beside other libraries, beside the bare FFT pair, and on a GPU.
+"""Caputo derivatives: compared with other libraries and with the bare FFT pair, and on a GPU.
 
 ``python benchmarks/operators.py [--peers PYTHON] [--device cuda [--only-device] [--only-resident]]``. ``PYTHON`` is an
-interpreter whose environment has differint, pycaputo and numfracpy; without it their columns are left out. The bare
-pair is what any method by FFT must pay: one transform of the samples, one back, the transform of the weights kept
+interpreter whose environment has differint, pycaputo and numfracpy; without it their columns are omitted. The bare pair
+is the minimum for any FFT method: one transform of the samples and one inverse, with a cached transform of the weights
 (SciPy on the host, the library's own transforms on a GPU).
 """
 
@@ -38,7 +38,7 @@ REACH = {
 
 
 def ours(n: int, method: str) -> dict[str, Any]:
-    """Error and time of one method, with the bare pair beside it."""
+    """Error and time of one method, and the time of the bare pair."""
     t = np.linspace(0.0, 1.0, n)
     samples = t**3
     exact = math.gamma(4.0) / math.gamma(4.0 - ALPHA) * t ** (3.0 - ALPHA)
@@ -64,7 +64,7 @@ def ours(n: int, method: str) -> dict[str, Any]:
 
 
 def peers(python: str) -> list[dict[str, Any]]:
-    """What the others' own environment says."""
+    """Results of the other libraries, from their own environment."""
     jobs = [(name, n, ALPHA) for name, reach in REACH.items() for n in SIZES if n <= reach]
     script = Path(__file__).parent / "peers" / "derivatives.py"
     found = subprocess.run([python, str(script), json.dumps(jobs)], capture_output=True, text=True, check=True)
@@ -72,7 +72,7 @@ def peers(python: str) -> list[dict[str, Any]]:
 
 
 def host(python: str | None) -> dict[str, Any]:
-    """The tables of this machine's processor."""
+    """Print the tables of the CPU."""
     rows = [ours(n, method) for n in SIZES for method in ("l1-2", "l1")]
     print(f"\nCaputo derivative of order {ALPHA} of t^3 on [0, 1], NumPy in and out; error over the largest value")
     print_table(
@@ -99,7 +99,7 @@ def host(python: str | None) -> dict[str, Any]:
             if "failure" in other:
                 table.append((f"{other['n']:,}", other["name"], other["failure"][:60], "", "", ""))
                 continue
-            # Of ours, those at least as exact with the same samples; the fastest of them.
+            # The fastest of our methods that are at least as accurate with the same samples.
             same = [row for row in rows if row["n"] == other["n"] and row["error"] <= 1.02 * other["error"]]
             best = min(same, key=lambda row: row["seconds"], default=None)
             table.append(
@@ -112,14 +112,14 @@ def host(python: str | None) -> dict[str, Any]:
                     "" if best is None else f"{other['seconds'] / best['seconds']:,.0f}x",
                 )
             )
-        print("\nother libraries, same samples; beside each our fastest method that is at least as exact")
+        print("\nother libraries, same samples; compared with our fastest method that is at least as accurate")
         print_table(("points", "peer", "error", "peer takes", "ours", "ours is faster by"), table)
         data["peers"] = others
     return data
 
 
 def gpu(device: str) -> dict[str, Any]:
-    """Resident tensors: forward, and forward with backward, beside the bare pair with autograd."""
+    """Resident tensors: forward, and forward with backward, compared with the bare pair with autograd."""
     import torch
 
     rows = []
@@ -300,11 +300,11 @@ def _jax_parts(n: int) -> tuple[dict[str, Callable[[], Any]], Callable[[], None]
 
 
 def main() -> None:
-    """The tables asked for."""
+    """Print the requested tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", help="an interpreter that has differint, pycaputo and numfracpy")
     parser.add_argument("--device", help="also measure tensors resident there, such as cuda")
-    parser.add_argument("--only-device", action="store_true", help="leave the host's tables out")
+    parser.add_argument("--only-device", action="store_true", help="omit the tables of the host")
     parser.add_argument("--only-resident", action="store_true", help="of the device only 1e5 and 1e6 resident points")
     options = parser.parse_args()
     print(heading("Caputo derivatives"))

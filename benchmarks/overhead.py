@@ -1,8 +1,8 @@
-"""What the engine costs: a cached decision and a whole call at 16 points, and a settled derivative of samples.
+"""Overhead of the engine: a cached decision and a whole call at 16 points, and a warm derivative of samples.
 
-Run with ``python benchmarks/overhead.py``. The derivative is ``hf.caputo(samples, t, 0.5)``; beside it stands what any
-method by FFT must pay, the bare SciPy pair: rfft of the samples padded to a fast length of 2n, times the kept
-transform, irfft, cut.
+Run with ``python benchmarks/overhead.py``. The derivative is ``hf.caputo(samples, t, 0.5)``, compared with the minimum
+for any FFT method, the bare SciPy pair: rfft of the samples padded to a fast length of 2n, multiplication by the cached
+transform, irfft, and truncation.
 """
 
 from __future__ import annotations

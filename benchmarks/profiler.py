@@ -1,8 +1,8 @@
-"""Cost of a span beside other tools, and what the comparison of profiles makes of noise.
+"""Cost of a span compared with other tools, and the false positives of the comparison of profiles.
 
-Spans off and on against viztracer, PyTorch's record_function, cProfile and OpenTelemetry, in one run. Run with
+Spans off and on, viztracer, PyTorch's record_function, cProfile and OpenTelemetry are measured in one run. Run with
 ``python benchmarks/profiler.py``; ``--device cuda`` adds spans with CUDA events, ``--comparisons 200`` compares a
-workload with itself that often, and with one that is 20 % slower. Contestants that are not installed are left out.
+workload 200 times with itself and with one that is 20 % slower. Tools that are not installed are skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hpfracc.profiling.breakdown import calibrate
 ROUNDS, SPANS = 120, 200
 #: Repeats of either side in a comparison of a workload with itself; twice as many to find a slowdown.
 REPEATS = 12
-#: Nanoseconds that a span may cost.
+#: Maximum nanoseconds per span.
 BARS = {"hpfracc, off": 500, "hpfracc, on": 2500, "hpfracc, decorator off": 500, "hpfracc, on, CUDA events": 12_000}
 
 Loop = Callable[[int], None]
@@ -40,7 +40,7 @@ def spans_of(make: Callable[[], Any]) -> Loop:
 
 
 def nothing() -> None:
-    """What cProfile and viztracer see as a call."""
+    """An empty function, for cProfile and viztracer."""
 
 
 def calls(count: int) -> None:
@@ -51,7 +51,7 @@ def calls(count: int) -> None:
 
 @contextlib.contextmanager
 def switched(begin: Callable[[], Any], end: Callable[[], Any]) -> Iterator[None]:
-    """Something that is on for the length of a block."""
+    """Context manager that keeps a tool active."""
     begin()
     try:
         yield
@@ -60,7 +60,7 @@ def switched(begin: Callable[[], Any], end: Callable[[], Any]) -> Iterator[None]
 
 
 def contestants(device: str) -> dict[str, tuple[Loop, Callable[[], Any]]]:
-    """Each with its loop and what has to be on around it."""
+    """Each tool with its loop and the context manager that activates it."""
     plain = contextlib.nullcontext
     off, on, memory = Profiler(enabled=False), Profiler(), Profiler(memory=True)
     decorated = off.profile_function(operation="x")(nothing)
@@ -90,7 +90,7 @@ def contestants(device: str) -> dict[str, tuple[Loop, Callable[[], Any]]]:
         if device == "cuda":
             torch.zeros(1, device="cuda")
             events, counted = Profiler(), Profiler(memory="device")
-            # Marks are read when the profile is: what that takes stands on a line of its own.
+            # Events are read with the profile; that cost is on a line of its own.
             found["hpfracc, on, CUDA events"] = (
                 spans_of(lambda: events.profile("x", device="gpu")),
                 lambda: switched(events.reset, events.get_summary),
@@ -117,7 +117,7 @@ def contestants(device: str) -> dict[str, tuple[Loop, Callable[[], Any]]]:
 
 
 def measure(device: str) -> dict[str, float]:
-    """Nanoseconds a span, in rounds that take turns, less what the empty loop takes."""
+    """Nanoseconds per span in alternating rounds, minus the empty loop."""
     racing = contestants(device)
     taken: dict[str, list[float]] = {name: [] for name in racing}
     empty: list[float] = []
@@ -139,7 +139,7 @@ def measure(device: str) -> dict[str, float]:
 
 
 def reading() -> float:
-    """Nanoseconds a span that reading its CUDA events takes, with the summary made of them."""
+    """Nanoseconds per span for reading its CUDA events and computing the summary."""
     profiler, plain = Profiler(), Profiler()
     taken = []
     for one, device in ((profiler, "gpu"), (plain, None)) * 5:
@@ -154,7 +154,7 @@ def reading() -> float:
 
 
 def workload(slower: float) -> None:
-    """Some work in a few spans: one of them may be slower."""
+    """Some work in a few spans, one of which may be slower."""
     for size in (3000, 3000 * slower, 6000):
         total = 0
         for number in range(int(size)):
@@ -162,7 +162,7 @@ def workload(slower: float) -> None:
 
 
 def compare_once(repeats: int, slower: float) -> Any:
-    """Two profiles recorded in turns, compared."""
+    """Compare two profiles recorded in turns."""
     sides = Profiler(), Profiler()
     for _ in range(repeats):
         for profiler, factor in zip(sides, (1.0, slower), strict=True):
@@ -177,7 +177,7 @@ def compare_once(repeats: int, slower: float) -> Any:
 
 
 def judge(comparisons: int) -> dict[str, Any]:
-    """How often noise was called a change, and a slowdown of 20 % was found."""
+    """How often noise was reported as a change, and how often a slowdown of 20 % was detected."""
     alarms = sum(
         any(row.verdict != "inconclusive" for row in compare_once(REPEATS, 1.0).rows) for _ in range(comparisons)
     )
@@ -192,7 +192,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--comparisons", type=int, default=200, help="self-comparisons that are measured; 0 for none")
+    parser.add_argument("--comparisons", type=int, default=200, help="number of self-comparisons; 0 for none")
     arguments = parser.parse_args()
     print(heading("Cost of a span, in nanoseconds"))
     found = measure(arguments.device)

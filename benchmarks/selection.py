@@ -1,7 +1,7 @@
-"""How well the engine chooses: measured tables replayed with its real rule on a simulated clock.
+"""Quality of the engine's choices: measured tables replayed with its actual policy on a simulated clock.
 
-Run with ``python benchmarks/selection.py``; with ``--table FILE ...`` any table of the same form is replayed, with
-``--live`` one that is measured here first.
+Run with ``python benchmarks/selection.py``; ``--table FILE ...`` replays other tables of the same form, ``--live`` a
+table measured on this machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ settled calls of sizes that were not calibrated; slow calls: over 10 % slower th
 
 
 def main() -> int:
-    """Replay, print, and with ``--check`` fail if a bar was missed."""
+    """Replay and print; with ``--check``, fail if a target is missed."""
     arguments = _parser().parse_args()
     try:
         tables = [read_table(path) for path in arguments.table or sorted(DATA.glob("timings-*.json"))]
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--calls", type=_count, default=2000, help="calls per operation (default: %(default)s)")
     parser.add_argument("--repeats", type=_count, default=5, help="replays that are pooled (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first replay (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first replay (default: %(default)s)")
     parser.add_argument(
         "--workloads",
         default=",".join(WORKLOADS),
@@ -90,14 +90,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--live", action="store_true", help="measure a table of this machine and replay that too")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is missed")
+    parser.add_argument("--check", action="store_true", help="exit with status 1 if a target is missed")
     return parser
 
 
 def _count(text: str) -> int:
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not a number of things; use at least 1")
+        raise argparse.ArgumentTypeError(f"{number} is not a count; use at least 1")
     return number
 
 

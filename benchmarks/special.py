@@ -1,7 +1,7 @@
-"""Mittag-Leffler: real and complex points a second on one core (or on a GPU), and errors against mpmath's table.
+"""Mittag-Leffler function: points per second on one core (or on a GPU), and errors against a table by mpmath.
 
-Run with ``python benchmarks/special.py [--points 200000] [--device cuda]``. The bar for real points is 1e6 a second on
-one core, and a relative error of 1e-13 max(1, kappa/100), kappa = abs(z E'(z)/E(z)), at every point of the table.
+Run with ``python benchmarks/special.py [--points 200000] [--device cuda]``. The targets are 1e6 real points per second
+on one core, and a relative error of 1e-13 max(1, kappa/100), kappa = abs(z E'(z)/E(z)), at every point of the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from _common import heading, print_table, write_json
 from hpfracc.engine.backends import registry
 
 TABLE = Path(__file__).parent.parent / "tests" / "special" / "data" / "mittag_leffler.json"
-#: Parameters and the interval (for complex points the ring) that z is drawn from.
+#: Parameters, and the interval (for complex points the annulus) of z.
 SETTINGS = [
     (0.3, 1.0, -100.0, 2.0),
     (0.5, 1.0, -100.0, 5.0),
@@ -36,7 +36,7 @@ BAR = 1e6
 
 
 def kernel(backend: str, device: str) -> tuple[Callable[..., Any], Callable[[np.ndarray], Any], Callable[[], None]]:
-    """The kernel itself, the way points get to it, and how to wait for it."""
+    """The kernel, a function that moves points to its device, and a function that waits for it."""
     run = registry.kernel("mittag_leffler", backend, "contour").run
     adapter = registry.adapter(backend)
     return run, lambda array: adapter.from_host(array, device), lambda: adapter.synchronize(device)
@@ -44,7 +44,7 @@ def kernel(backend: str, device: str) -> tuple[Callable[..., Any], Callable[[np.
 
 @contextlib.contextmanager
 def one_core(backends: list[str]) -> Iterator[None]:
-    """PyTorch on one thread, for rates are a core's."""
+    """Limit PyTorch to one thread, because rates are per core."""
     if "torch" not in backends:
         yield
         return
@@ -59,7 +59,7 @@ def one_core(backends: list[str]) -> Iterator[None]:
 
 
 def rate(backend: str, device: str, z: np.ndarray, alpha: float, beta: float) -> float:
-    """Points a second: of processor time on the host, which others who use it do not lengthen much."""
+    """Points per second; on the host of CPU time, which a busy machine affects little."""
     run, place, wait = kernel(backend, device)
     placed = place(z)
     clock = time.thread_time if device == "cpu" else time.perf_counter
@@ -73,7 +73,7 @@ def rate(backend: str, device: str, z: np.ndarray, alpha: float, beta: float) ->
 
 
 def worst(backend: str, device: str, as_complex: bool) -> dict[str, Any]:
-    """The largest error of the table over its bar, the median error, and where the largest is."""
+    """The largest error relative to its target, the median error, and the location of the largest."""
     run, place, _ = kernel(backend, device)
     adapter = registry.adapter(backend)
     errors, ratios, places = [], [], []
@@ -93,7 +93,7 @@ def worst(backend: str, device: str, as_complex: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Both tables, and the bars."""
+    """Print both tables and the targets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=200_000)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")

@@ -1,7 +1,7 @@
-"""Stiff problems at fixed and adaptive steps, beside a plain full Newton iteration without any safeguard.
+"""Stiff problems with fixed and adaptive steps, compared with a plain Newton iteration without safeguards.
 
-The reference steps the implicit product trapezoid with an undamped Newton iteration, a new Jacobian by differences for
-each iterate and up to 50 of them. Counts do not depend on the machine; seconds do.
+The reference is the implicit product trapezoid with an undamped Newton iteration, a new Jacobian by differences for
+each iterate, and up to 50 iterates. Counts do not depend on the machine; seconds do.
 
     python benchmarks/stiff.py [--write]
 """
@@ -58,7 +58,7 @@ METHODS = ("implicit_rectangle", "implicit_trapezoid", "bdf2", "l1", "auto")
 
 
 def full_newton(fun: Any, end: float, y0: list[float], alpha: float, steps: int) -> dict[str, Any]:
-    """The implicit product trapezoid with a plain full Newton iteration."""
+    """The implicit product trapezoid with a plain Newton iteration."""
     h, counts = end / steps, {"nfev": 0, "njev": 0}
 
     def f(t: float, y: Any) -> Any:
@@ -103,7 +103,7 @@ def row(name: str, step: Any, method: str, good: bool, nfev: int, njev: int, sec
 def main() -> None:
     """Print the table, and write it with ``--write``."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="into benchmarks/results/stiff.txt")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/stiff.txt")
     arguments = parser.parse_args()
     lines = [
         f"Stiff problems, {datetime.date.today()}, 2-core host (other work on it at the same time).",

@@ -1,7 +1,7 @@
-"""Copies between the host and the GPU: the engine's staged ones beside PyTorch's and CuPy's plain ones, in GB/s.
+"""Copies between host and GPU: the engine's staged copies and the plain ones of PyTorch and CuPy, in GB/s.
 
-Run with ``python benchmarks/transfers.py [--largest 10000000] [--seconds 0.5] [--chunk-mib 2 4 8] [--slots 3 4]``; with
-``--chunk-mib`` or ``--slots`` the ring is tried in those forms too.
+Run with ``python benchmarks/transfers.py [--largest 10000000] [--seconds 0.5] [--chunk-mib 2 4 8] [--slots 3 4]``;
+``--chunk-mib`` and ``--slots`` also measure other ring configurations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEVICE = "cuda:0"
 
 
 def ways(adapter: Adapter, array: np.ndarray) -> tuple[dict[str, Callable[[], Any]], dict[str, Callable[[], Any]]]:
-    """Each way in and each way out, for one array; every one of them is complete when it returns."""
+    """All copies to and from the GPU for one array; each is complete when it returns."""
 
     def send() -> None:
         adapter.from_host(array, DEVICE)
@@ -67,7 +67,7 @@ def ways(adapter: Adapter, array: np.ndarray) -> tuple[dict[str, Callable[[], An
 
 
 def ring_out(resident: Any) -> Callable[[], Any]:
-    """The way out when no more pinned memory may be handed out: through the ring into fresh memory."""
+    """The copy to the host without pinned results: through the ring into newly allocated memory."""
     from hpfracc.engine.backends.torch import transfers
 
     lane = transfers.lane(resident.device)
@@ -84,7 +84,7 @@ def ring_out(resident: Any) -> Callable[[], Any]:
 
 
 def try_ring(chunk: int, slots: int) -> None:
-    """Give PyTorch's lane a ring of another form."""
+    """Replace PyTorch's ring by one of another configuration."""
     import torch
 
     from hpfracc.engine.backends.torch import transfers
@@ -94,7 +94,7 @@ def try_ring(chunk: int, slots: int) -> None:
 
 
 def measure(adapter: Adapter, sizes: list[int], seconds: float) -> list[dict[str, Any]]:
-    """Times of every way at every size."""
+    """Times of all copies at all sizes."""
     rows = []
     for n in sizes:
         into, out = ways(adapter, np.random.default_rng(0).standard_normal(n))
@@ -105,7 +105,7 @@ def measure(adapter: Adapter, sizes: list[int], seconds: float) -> list[dict[str
 
 
 def report(title: str, rows: list[dict[str, Any]]) -> None:
-    """One line a size and direction."""
+    """Print one line per size and direction."""
     print(f"\n{title}")
     for way in ("in", "out"):
         names = list(rows[0][way])
@@ -122,7 +122,7 @@ def report(title: str, rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """A table for each library that sees a GPU."""
+    """Print a table for each library that sees a GPU."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--largest", type=int, default=SIZES[-1])
     parser.add_argument("--seconds", type=float, default=0.5, help="time for each size and direction")
@@ -134,7 +134,7 @@ def main() -> None:
     data: dict[str, Any] = {}
     for name in ("torch", "cupy"):
         if not is_installed(name) or DEVICE not in registry.adapter(name).devices():
-            print(f"\n{name}: no {DEVICE} here, nothing to measure")
+            print(f"\n{name}: no device {DEVICE}, nothing to measure")
             continue
         adapter = registry.adapter(name)
         data[name] = measure(adapter, sizes, options.seconds)

@@ -1,8 +1,8 @@
-"""The parts of the reference that the code itself declares.
+"""Generates the parts of the reference that come from the code.
 
 A part stands in a page between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->``. ``python docs/_generate.py``
-writes all of them, a test holds that they are up to date, and Sphinx makes them anew with their drawings. So a kernel,
-an operation or an option of the command line is declared once, in the code, and cannot be forgotten here.
+writes all of them, a test checks that they are up to date, and Sphinx generates them again, with their drawings. So a
+kernel, an operation or a command-line option is declared once, in the code.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 __all__ = ["GENERATED", "fill", "setup"]
 
 _PLACE = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end of \1 -->$", re.MULTILINE | re.DOTALL)
-#: Where a drawing goes, which only the built pages have.
+#: Placeholder of a drawing, which only the built pages have.
 _DRAWING = re.compile(r"^<!-- drawing: (\w+) -->$", re.MULTILINE)
 
-#: Groups of dtypes that have a short name; the page says what they mean.
+#: Groups of dtypes with a short name, which the page explains.
 _GROUPS = {"floating": INEXACT, "integer": INTEGERS, "floating, integer": INEXACT | INTEGERS}
-#: What a kernel compiles for, in words.
+#: How often a kernel is compiled, in words.
 _COMPILES = {"never": "-", "signature": "per signature", "shape": "per shape"}
-#: Options that every command has, and columns of the usage.
+#: Options that every command has, and the width of the usage.
 _COMMON, _WIDTH = ("help", "json"), 88
-#: Where each backend can work; to ask an adapter would import its library.
+#: Devices of each backend. Not read from the adapters, because that would import the libraries.
 _WHERE = {"numpy": "host", "numba": "host", "torch": "host, GPU", "jax": "host, GPU", "cupy": "GPU"}
 
 
@@ -60,7 +60,7 @@ def _dtypes(names: frozenset[str]) -> str:
 
 
 def _call(name: str) -> str:
-    """How a user calls the operation."""
+    """Signature of the operation."""
     signature = inspect.signature(getattr(hpfracc, name))
     plain = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
     return f"hpfracc.{name}{inspect.Signature(plain)}"
@@ -94,33 +94,33 @@ def _operation(name: str, primitive: Primitive) -> Iterator[str]:
     yield f"(operation-{name})=\n## {name}"
     words = inspect.cleandoc(type(primitive).__doc__ or "")
     if inspect.isfunction(public):
-        # It has a face of its own in front of the primitive: both have something to say.
-        text = f".. autofunction:: hpfracc.{name}\n\nWhat its kernels keep to:\n\n{words}"
+        # A public function wraps the primitive: document both.
+        text = f".. autofunction:: hpfracc.{name}\n\nContract of its kernels:\n\n{words}"
     else:
         body = "\n".join(f"   {line}".rstrip() for line in words.splitlines())
         text = f".. py:function:: {_call(name)}\n\n{body}"
     yield f"```{{eval-rst}}\n{text}\n```"
-    head = ("backend", "algorithm", "dtypes", "compiles", "gradient", "our threads")
+    head = ("backend", "algorithm", "dtypes", "compiles", "gradient", "engine threads")
     yield _table(head, [_kernel_row(backend, spec) for backend, spec in _kernels(name)])
     yield "\n".join(
         (
-            f'- `hf.explain("{name}", shape=...)` imagines: {_sentence(primitive.example)}',
-            f"- Counted as work: {_sentence(primitive.work)}",
-            f"- Workspace, of which kernels hold some copies: {_sentence(primitive.workspace)}",
-            f"- The answer that kernels are tested against: {_sentence(primitive.reference)}",
+            f'- Operands of `hf.explain("{name}", shape=...)`: {_sentence(primitive.example)}',
+            f"- Work: {_sentence(primitive.work)}",
+            f"- Workspace (a kernel may hold several copies): {_sentence(primitive.workspace)}",
+            f"- Reference in tests: {_sentence(primitive.reference)}",
         )
     )
 
 
 def operations() -> str:
-    """A section for each operation: how it is called, its contract, and every kernel that serves it."""
+    """A section for each operation: its signature, its contract, and its kernels."""
     parts = [text for name, primitive in _public() for text in _operation(name, primitive)]
-    note = "[^declines]: Declines some calls, by their size; `hf.explain` then shows the reason in words."
+    note = "[^declines]: Declines some calls because of their size; `hf.explain` then shows the reason."
     return "\n\n".join([*parts, note])
 
 
 def overview() -> str:
-    """Operations against backends, with the algorithms that each has."""
+    """Table of operations and backends, with the algorithms of each."""
 
     def cell(name: str, backend: str) -> str:
         found = dict.fromkeys(f"`{spec.algorithm}`" for other, spec in _kernels(name) if other == backend)
@@ -141,7 +141,7 @@ def commands() -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """The parser that ``hpfracc`` builds, caught where it would begin to read arguments."""
+    """The parser of ``hpfracc``, intercepted before it reads arguments."""
     caught: list[argparse.ArgumentParser] = []
 
     def catch(parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
@@ -198,7 +198,7 @@ def functions() -> str:
 
 
 def names() -> str:
-    """Every operation with the first words of its contract."""
+    """Every operation with the first sentence of its contract."""
 
     def words(name: str, primitive: Primitive) -> str:
         public = getattr(hpfracc, name)
@@ -208,22 +208,26 @@ def names() -> str:
     return _table(("name", "what it computes"), rows)
 
 
-def rooms() -> str:
-    """Public names of the floors above the engine, by the room they live in."""
+#: Headings of packages whose name is not one.
+_HEADINGS = {"ml": "Machine learning", "special": "Special functions"}
+
+
+def packages() -> str:
+    """Public names outside the engine, by package."""
     found: dict[str, list[str]] = {}
     for name in hpfracc.__all__:
-        room = hpfracc._HOMES.get(name, "").split(".")[1:2]
-        if room and room[0] not in ("engine", "_config", "_explain") and name not in PRIMITIVES:
+        package = hpfracc._HOMES.get(name, "").split(".")[1:2]
+        if package and package[0] not in ("engine", "_config", "_explain") and name not in PRIMITIVES:
             kind = "class" if inspect.isclass(getattr(hpfracc, name)) else "function"
-            found.setdefault(room[0], []).append(f".. auto{kind}:: hpfracc.{name}")
+            found.setdefault(package[0], []).append(f".. auto{kind}:: hpfracc.{name}")
     return "\n\n".join(
-        "\n\n".join((f"## {room.replace('_', ' ').capitalize()}", "```{eval-rst}", *entries, "```"))
-        for room, entries in sorted(found.items())
+        "\n\n".join((f"## {_HEADINGS.get(package, package.capitalize())}", "```{eval-rst}", *entries, "```"))
+        for package, entries in sorted(found.items())
     )
 
 
 def _neighbour(name: str) -> ModuleType:
-    """Another module of this folder, which is no package."""
+    """Import another module of this folder, which is not a package."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -233,7 +237,7 @@ def _neighbour(name: str) -> ModuleType:
 
 
 def profile_fields() -> str:
-    """The fields of an exported profile, from its own schema."""
+    """The fields of an exported profile, from its schema."""
     schema = read_schema()
     defined = schema["$defs"]
     parts = [
@@ -261,7 +265,7 @@ def _fields(part: dict[str, Any], defined: dict[str, Any]) -> str:
     return _table(("field", "type", "there", "meaning"), rows)
 
 
-#: What a page can ask for.
+#: The parts that a page can contain.
 GENERATED: dict[str, Callable[[], str]] = {
     "commands": commands,
     "functions": functions,
@@ -271,12 +275,12 @@ GENERATED: dict[str, Callable[[], str]] = {
     "operators_overview": lambda: str(_neighbour("_operators").operators_overview()),
     "overview": overview,
     "profile_fields": profile_fields,
-    "rooms": rooms,
+    "packages": packages,
 }
 
 
 def fill(text: str) -> str:
-    """The page with every part as the code has it now."""
+    """The page with all parts regenerated."""
     return _PLACE.sub(
         lambda found: f"<!-- generated: {found[1]} -->\n\n{_part(found[1])}\n\n<!-- end of {found[1]} -->", text
     )
@@ -296,19 +300,19 @@ def _read(_app: Sphinx, _page: str, source: list[str]) -> None:
 
 
 def _outdated(app: Sphinx, env: Any, _added: set[str], _changed: set[str], _removed: set[str]) -> list[str]:
-    """Pages whose text comes from the code: read again at every build, for the code may have changed."""
+    """Pages with generated parts, which are read again at every build because the code may have changed."""
     return [page for page in env.found_docs if _PLACE.search(env.doc2path(page).read_text(encoding="utf-8"))]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Let Sphinx use it."""
+    """Register the extension with Sphinx."""
     app.connect("source-read", _read)
     app.connect("env-get-outdated", _outdated)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def main() -> None:
-    """Write every part into the pages of the repository."""
+    """Write all parts into the pages of the repository."""
     for path in sorted(Path(__file__).parent.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
         if _PLACE.search(text):

@@ -1,4 +1,4 @@
-"""The reference of the operators: each from its own declaration, run once to see what it stands on and what it does."""
+"""Generates the reference of the operators from their declarations and from one call of each."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hpfracc.operators.core.rule import Rule
 
 __all__ = ["operators", "operators_overview", "plot"]
 
-#: Orders that are drawn; an operator that does not take one leaves it out.
+#: Orders that are drawn, if the operator supports them.
 _ORDERS = (0.25, 0.5, 0.75, 1.0, 1.5)
 _COLOURS = ("#2f63c9", "#42856a", "#a96a12", "#bf2450", "#6a3cc0")
-#: What an operator needs beside its order to be shown.
+#: Further parameters that an operator requires.
 _NEEDS: dict[str, dict[str, Any]] = {
     "psi_caputo": {"psi": np.square},
     "tempered": {"rate": 1.0},
@@ -38,7 +38,7 @@ def _make(kind: type[FractionalOperator], alpha: float, method: str = "auto") ->
 
 
 def _samples(kind: type[FractionalOperator]) -> tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """A function in words, points that suit the operator, and its values there."""
+    """A test function as text, points that suit the operator, and its values there."""
     if kind.definition in ("hadamard", "caputo_hadamard"):
         t = np.geomspace(1.0, 8.0, _POINTS)
         return "sin(3 log t)", t, np.sin(3.0 * np.log(t))
@@ -58,12 +58,12 @@ def _curves(kind: type[FractionalOperator]) -> Iterator[tuple[str, np.ndarray[An
         try:
             value = np.asarray(_make(kind, alpha)(f, t))
         except hpfracc.errors.HpfraccError:
-            continue  # not an order of this definition
+            continue  # not supported by this definition
         yield f"{alpha:g}", value
 
 
 def plot(name: str) -> str:
-    """The test function and what the operator called ``definition_kind`` makes of it, as a small drawing."""
+    """Drawing of the test function and of the operator ``definition_kind`` applied to it."""
     kind = next(kind for kind in all_operators() if f"{kind.definition}_{kind.kind}" == name)
     what, t, f = _samples(kind)
     curves = [("f", f), *_curves(kind)]
@@ -102,7 +102,7 @@ def plot(name: str) -> str:
         dash = ' stroke-dasharray="4 3"' if number == 0 else ""
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.8"{dash}/>')
         ends.append((float(ys[good][-1]), name, colour))
-    # Names at the right end, moved apart so that none hides another.
+    # Labels at the right end, moved apart so that they do not overlap.
     last = 0.0
     for y, name, colour in sorted(ends):
         last = max(y + 4.0, last + 14.0)
@@ -114,7 +114,7 @@ def plot(name: str) -> str:
 
 
 def _backends(kind: type[FractionalOperator]) -> tuple[list[str], list[str]]:
-    """The operations that a call of it makes, seen by making one, and the backends that serve all of them."""
+    """The operations that a call makes, found by making one, and the backends that have all of them."""
     _, t, f = _samples(kind)
     with composite() as decisions:
         _make(kind, 0.5)(f, t)
@@ -124,7 +124,7 @@ def _backends(kind: type[FractionalOperator]) -> tuple[list[str], list[str]]:
 
 
 def _accuracy(rule: Rule, served: list[str]) -> str:
-    """The order at two orders of the operator, of those that it serves."""
+    """Order of accuracy at two orders of the operator, if it supports them."""
     found = []
     for alpha in (0.5, 1.5):
         if f"{alpha:g}" in served:
@@ -136,7 +136,7 @@ def _accuracy(rule: Rule, served: list[str]) -> str:
 
 
 def _words(kind: type[FractionalOperator]) -> str:
-    """The first sentence of the class, as Markdown."""
+    """First paragraph of the class docstring, as Markdown."""
     text = " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
     return re.sub(r":math:`([^`]*)`", r"$\1$", text)
 
@@ -160,10 +160,10 @@ def _section(kind: type[FractionalOperator]) -> Iterator[str]:
     names = ", ".join(f'`"{name}"`' for name in (kind.definition, *kind.short_names))
     yield "\n".join(
         (
-            f"- `hf.{factory}(alpha, definition)` knows it as {names}.",
-            f"- Grids: {', '.join(kind.grids)}. Callables too.",
-            f"- Stands on {', '.join(f'[{op}](operations.md#operation-{op})' for op in operations)}; "
-            f"served by {', '.join(serving)}, each with the caller's own arrays.",
+            f"- Names in `hf.{factory}(alpha, definition)`: {names}.",
+            f"- Grids: {', '.join(kind.grids)}. Also callables.",
+            f"- Uses {', '.join(f'[{op}](operations.md#operation-{op})' for op in operations)}; "
+            f"backends: {', '.join(serving)}.",
         )
     )
     served = [name for name, _ in _curves(kind)]
@@ -178,12 +178,12 @@ def _section(kind: type[FractionalOperator]) -> Iterator[str]:
 
 
 def operators() -> str:
-    """A section for each operator: formula, names, grids, backends, order and cost of methods, a place to draw."""
+    """A section for each operator: formula, names, grids, backends, order and cost of methods, and a drawing."""
     return "\n\n".join(text for kind in all_operators() for text in _section(kind))
 
 
 def operators_overview() -> str:
-    """Which operators there are, in a line each."""
+    """Table of all operators."""
     rows = [(f"`{kind.definition}`", kind.kind, _words(kind), ", ".join(kind.grids)) for kind in all_operators()]
-    head = ("definition", "kind", "in a line", "grids")
+    head = ("definition", "kind", "summary", "grids")
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, tuple("---" for _ in head), *rows))

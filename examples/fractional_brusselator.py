@@ -1,7 +1,7 @@
-"""A chemical clock with memory: its orbit for three orders, when it turns, and how long a million steps take.
+"""The fractional Brusselator: orbits and turning points for three orders, and the time of a million steps.
 
 Run with ``python examples/fractional_brusselator.py``; ``--plot FILE`` draws the orbits (needs the extra ``plot``),
-``--long`` takes the million steps (needs the extra ``numba``).
+``--long`` runs a million steps (needs the extra ``numba``).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import hpfracc as hf
 
 # [start]
 def brusselator(t, y):
-    """Two substances that feed on each other."""
+    """Right-hand side for the two concentrations."""
     return np.array([1.0 - 4.0 * y[0] + y[0] ** 2 * y[1], 3.0 * y[0] - y[0] ** 2 * y[1]])
 
 
 def turn(t, y):
-    """Zero where the first substance is at a maximum or minimum of its classical rate."""
+    """Zero where the rate of the first concentration vanishes."""
     return 1.0 - 4.0 * y[0] + y[0] ** 2 * y[1]
 
 
@@ -28,7 +28,7 @@ turn.direction = -1
 
 
 def orbit(alpha, step=0.01):
-    """The solution over forty units of time, with the times of its turns."""
+    """The solution up to t = 40, with the times of its turning points."""
     return hf.solve_fode(brusselator, (0.0, 40.0), [1.2, 2.8], alpha, step=step, events=turn)
 
 
@@ -36,7 +36,7 @@ def orbit(alpha, step=0.01):
 
 
 def main() -> None:
-    """Show the turns of three orders."""
+    """Print the turning points for three orders."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plot", metavar="FILE")
     parser.add_argument("--long", action="store_true")
@@ -44,7 +44,9 @@ def main() -> None:
     orbits = {alpha: orbit(alpha) for alpha in (0.7, 0.8, 1.0)}
     for alpha, solution in orbits.items():
         times = solution.t_events[0]
-        print(f"alpha = {alpha}: {len(times)} turns, the last at t = {times[-1]:.3f}; {solution.decision.method}")
+        print(
+            f"alpha = {alpha}: {len(times)} turning points, the last at t = {times[-1]:.3f}; {solution.decision.method}"
+        )
     if arguments.plot:
         axes = None
         for solution in orbits.values():

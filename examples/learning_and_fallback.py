@@ -14,19 +14,19 @@ data = np.random.default_rng(1).standard_normal(200_000)
 
 
 def smooth() -> np.ndarray:
-    """Two engine calls: they run on whatever backend the selector is trying."""
+    """Two engine calls, which run on the backend that the selector tries."""
     return hf.elementwise("tanh(x)", x=hf.causal_convolution(np.ones(32) / 32.0, data))
 
 
 def unreliable(backend: hf.BackendType) -> float:
-    """A function that takes the backend by itself, and that NumPy alone can do."""
+    """A function that takes the backend, and works with NumPy only."""
     if backend is not hf.BackendType.NUMPY:
-        raise RuntimeError(f"no kernel for {backend.value} today")
+        raise RuntimeError(f"no kernel for {backend.value}")
     return float(data.std())
 
 
 def main() -> None:
-    """Run both under a selector, then look at what it recorded."""
+    """Run both under a selector, then print its records."""
     selector = hf.IntelligentBackendSelector()
     for backend in (hf.BackendType.NUMPY, hf.BackendType.NUMBA):
         for _ in range(3):
@@ -36,7 +36,7 @@ def main() -> None:
     deviation = selector.execute_with_monitoring(
         "deviation", hf.BackendType.NUMBA, unreliable, workload, fallback_backends=[hf.BackendType.NUMPY]
     )
-    print(f"standard deviation {deviation:.4f}, after falling back")
+    print(f"standard deviation {deviation:.4f}, after a fallback")
 
     for (backend, operation), row in selector.get_performance_summary()["operation_stats"].items():
         runs = f"{row['count']} runs, {row['failures']} failures"

@@ -1,4 +1,4 @@
-"""Your own operation on the engine: ten lines give it selection, learning, fallback and explanations.
+"""An operation of your own: ten lines give it selection, learning, fallback and explanations.
 
 Run with ``python examples/own_operation.py``.
 """
@@ -13,7 +13,7 @@ import hpfracc as hf
 # [start]
 @hf.operation(work=lambda x: x.size)
 def root_mean_square(x):
-    """The root of the mean of squares along the last axis."""
+    """Root mean square along the last axis."""
     return np.sqrt(np.mean(x * x, axis=-1))
 
 
@@ -26,7 +26,7 @@ def _(x):
 
 
 def main() -> None:
-    """Call it, and ask why it ran where it did."""
+    """Call the operation, and explain the choice."""
     signal = np.random.default_rng(2).standard_normal((8, 4096))
     print(root_mean_square(signal))
     print(hf.explain(root_mean_square, signal))

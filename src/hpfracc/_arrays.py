@@ -1,7 +1,6 @@
-"""Whose array is this? Library, dtype, device and gradient, told from the object alone.
+"""Library, dtype, device and gradient of an array, without importing array libraries.
 
-Nothing here imports an array library: an array of a library that was never imported cannot exist, so
-``sys.modules`` and the type's own module name are enough.
+The library of an existing array is already imported, so ``sys.modules`` and the module name of its type are enough.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 
-#: The library a type belongs to, remembered per type: subclasses are looked up once through their bases.
+#: Cached library of each type. Subclasses are looked up through their bases once.
 _LIBRARY_OF_TYPE: dict[type, str] = {
     np.ndarray: "numpy",
     float: "python",
@@ -49,13 +48,13 @@ def _find_library(kind: type, value: Any) -> str:
         if library is not None and hasattr(value, "dtype"):
             return library
     array = getattr(sys.modules.get("jax"), "Array", None)  # None too while another thread imports JAX
-    if array is not None and isinstance(value, array):  # registered virtually: not among the bases
+    if array is not None and isinstance(value, array):  # a virtual subclass, so not among the bases
         return "jax"
     return "python"
 
 
 def refuse_masked(value: Any, name: str, beside: str = "") -> None:
-    """Refuse a masked array, whose mask would be lost; ``beside`` is what has to lose the same entries."""
+    """Raise an error for a masked array, whose mask would be lost; ``beside`` names an array with matching entries."""
     if isinstance(value, np.ma.MaskedArray):
         rest = f" and {beside}[keep]" if beside else ""
         times = " with their times" if beside == "t" else ""
@@ -66,12 +65,12 @@ def refuse_masked(value: Any, name: str, beside: str = "") -> None:
 
 
 def is_array(value: Any) -> bool:
-    """Whether ``value`` is an array of a library we know (a NumPy scalar counts)."""
+    """Whether ``value`` is an array of a known library. NumPy scalars count."""
     return library_of(value) != "python"
 
 
 def device_of(value: Any) -> str:
-    """``"cpu"``, or ``"cuda:<index>"`` for an array that lives on an accelerator."""
+    """``"cpu"``, or ``"cuda:<index>"`` for an array on a GPU."""
     library = library_of(value)
     if library == "torch":
         device = value.device
@@ -88,18 +87,18 @@ def device_of(value: Any) -> str:
 
 
 def is_tracer(value: Any) -> bool:
-    """Whether ``value`` stands for an array while JAX traces (jit, grad, vmap)."""
+    """Whether ``value`` is a JAX tracer (under jit, grad or vmap)."""
     tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
     return tracer is not None and isinstance(value, tracer)
 
 
 def is_dense(tensor: Any) -> bool:
-    """Whether every element of a PyTorch tensor has a place of its own in memory."""
+    """Whether a PyTorch tensor is dense (strided)."""
     return tensor.layout is sys.modules["torch"].strided
 
 
 def tracks_gradient(value: Any) -> bool:
-    """Whether a derivative flows through ``value``: autograd, ``torch.func`` transforms, forward mode, tracers."""
+    """Whether ``value`` tracks a gradient: autograd, ``torch.func``, forward mode, or a JAX tracer."""
     library = library_of(value)
     if library == "torch" and value.requires_grad:
         return True
@@ -107,7 +106,7 @@ def tracks_gradient(value: Any) -> bool:
 
 
 def is_transformed(value: Any) -> bool:
-    """Whether a transform stands between the value and its array: ``torch.func``, forward mode, a JAX tracer."""
+    """Whether ``value`` is wrapped by a transform: ``torch.func``, forward mode, or a JAX tracer."""
     library = library_of(value)
     if library == "torch":
         return _is_functorch(value) or _is_dual(value)
@@ -179,10 +178,10 @@ def _torch_levels() -> tuple[Callable[[], Any], Any]:
 
 
 def all_alike(values: Sequence[Any]) -> bool:
-    """Whether all of these arrays agree in all that decides whether they can be stacked, told from raw attributes.
+    """Whether these arrays can be stacked, from their attributes, without a Python loop.
 
-    For arrays of NumPy and PyTorch, or one object many times; False for others, and for tensors while a transform is at
-    work: those are to be looked at one by one. No loop of Python's runs over them.
+    True only for NumPy arrays and tensors that agree, or for one object repeated. False for other libraries, and for
+    tensors while a transform is active: those must be checked one by one.
     """
     first = values[0]
     if values[-1] is first and len(set(map(id, values))) == 1:
@@ -212,22 +211,22 @@ _DTYPE_NAMES: dict[Any, str] = {}
 
 
 def dtype_name(value: Any) -> str:
-    """The dtype's name without the library's prefix, as ``"float64"``."""
+    """Name of the dtype without the library's prefix, such as ``"float64"``."""
     dtype = getattr(value, "dtype", None)
     if dtype is None:
         return str(np.asarray(value).dtype)
     try:
         name = _DTYPE_NAMES.get(dtype)
         if name is None:
-            # Asked for at every call, and writing it out takes microseconds.
+            # Cached, because this runs in every call and formatting takes microseconds.
             name = _DTYPE_NAMES[dtype] = str(dtype).removeprefix("torch.")
         return name
-    except TypeError:  # something that only looks like an array
+    except TypeError:  # not hashable: not a real dtype
         return str(dtype).removeprefix("torch.")
 
 
 def nbytes(value: Any) -> int:
-    """Bytes of the array's elements (not of what a view keeps alive)."""
+    """Bytes of the array's elements, not of the buffer that a view keeps alive."""
     size = value.numel() if library_of(value) == "torch" else value.size
     return int(size) * itemsize(value)
 

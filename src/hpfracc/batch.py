@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 from hpfracc._config import get_settings
-from hpfracc.engine.execution.batching.large import convolve_blocks as causal_convolution
-from hpfracc.engine.execution.batching.large import evaluate_blocks as elementwise
-from hpfracc.engine.execution.batching.run import run
+from hpfracc.engine.execution.batch.out_of_core import convolve_blocks as causal_convolution
+from hpfracc.engine.execution.batch.out_of_core import evaluate_blocks as elementwise
+from hpfracc.engine.execution.batch.run import run
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["calculate_optimal_batch_size", "causal_convolution", "elementwise", "run"]

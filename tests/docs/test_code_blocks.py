@@ -1,4 +1,4 @@
-"""Every Python block of the README and the documentation runs, so that what is shown is what is."""
+"""Every Python block of the README and the documentation runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.operation import all_operations, unregister
 from tests.helpers.source import REPOSITORY
 
-#: Languages of blocks that are not run: shell, its output, and data. A Python block has one name, so that none escapes.
+#: Languages of blocks that are not run: shell, its output, and data. Python has one name, so that no block is missed.
 NOT_RUN = {"bash", "console", "text", "json", "toml", "yaml", "html", "make"}
-#: Stands above a block of shell output, to say that it was copied from a terminal.
+#: Marks a block of output that was copied from a terminal.
 MARKER = "<!-- no-run -->"
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>[^`\n]*)$")
 
@@ -28,7 +28,7 @@ PAGES = [
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: its language, the line on which its text begins, and whether the marker stands above it."""
+    """A fenced block: its language, the first line of its text, and whether the marker precedes it."""
 
     language: str
     line: int
@@ -59,10 +59,10 @@ def find_blocks(page: str) -> list[Block]:
 
 
 def problems(blocks: list[Block]) -> list[str]:
-    """Blocks that would slip by without being run."""
+    """Errors in blocks that would otherwise not be run."""
     found = []
     for block in blocks:
-        # A directive of the documentation, as ```{toctree}, is no code.
+        # A directive such as ```{toctree} is not code.
         if block.language not in NOT_RUN | {"python"} and not block.language.startswith("{"):
             found.append(f"line {block.line}: unknown language {block.language!r}; use python, or one of {NOT_RUN}")
         if block.marked and block.language not in {"console", "text"}:
@@ -71,11 +71,11 @@ def problems(blocks: list[Block]) -> list[str]:
 
 
 def run_blocks(blocks: list[Block], path: Path) -> dict[str, object]:
-    """Run the Python blocks of a page one after the other in one namespace, and give that namespace back."""
+    """Run the Python blocks of a page in order in one namespace, and return that namespace."""
     namespace: dict[str, object] = {"__name__": "__page__", "__file__": str(path)}
     for block in blocks:
         if block.language == "python":
-            # Moved down to its own line, so that tracebacks and `inspect.getsource` point into the page.
+            # Padded with lines, so that tracebacks and `inspect.getsource` refer to lines of the page.
             code = compile("\n" * (block.line - 1) + block.text, str(path), "exec", dont_inherit=True)
             exec(code, namespace)
     return namespace
@@ -83,7 +83,7 @@ def run_blocks(blocks: list[Block], path: Path) -> dict[str, object]:
 
 @pytest.fixture
 def forget_operations() -> Iterator[None]:
-    """Operations that a page registers are gone after it."""
+    """Removes the operations that a page registers."""
     before = set(all_operations())
     yield
     for name in set(all_operations()) - before:
@@ -94,7 +94,7 @@ def forget_operations() -> Iterator[None]:
 @pytest.mark.usefixtures("forget_operations")
 @pytest.mark.parametrize("path", PAGES, ids=[str(path.relative_to(REPOSITORY)) for path in PAGES])
 def test_every_block_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The page's Python blocks run in order, in an empty folder, and no block is written so as not to be run."""
+    """The page's Python blocks run in order, in an empty folder, and no block is excluded by mistake."""
     blocks = find_blocks(path.read_text(encoding="utf-8"))
     assert problems(blocks) == []
     monkeypatch.chdir(tmp_path)
@@ -102,7 +102,7 @@ def test_every_block_runs(path: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_page_with_python_was_found():
-    """There is something to run: the README's quick start at least."""
+    """The README has Python blocks."""
     assert "python" in {block.language for block in find_blocks(PAGES[0].read_text(encoding="utf-8"))}
 
 
@@ -135,7 +135,7 @@ $ rm x
 
 
 def test_blocks_share_a_namespace_and_nothing_else_runs(tmp_path: Path):
-    """A later block sees an earlier one's names, in a list too; quoted fences and shell blocks are left alone."""
+    """Later blocks see names of earlier ones, also inside lists; nested fences and shell blocks are not run."""
     blocks = find_blocks(PAGE)
     assert [(block.language, block.line) for block in blocks] == [
         ("python", 4),
@@ -148,7 +148,7 @@ def test_blocks_share_a_namespace_and_nothing_else_runs(tmp_path: Path):
 
 
 def test_an_error_points_into_the_page(tmp_path: Path):
-    """A failing block fails the page, with the page's own line number."""
+    """A failing block fails the page, with the line number in the page."""
     with pytest.raises(ZeroDivisionError) as caught:
         run_blocks(find_blocks("text\n\n```python\nx = 1\nx / 0\n```\n"), tmp_path / "page.md")
     assert caught.traceback[-1].lineno + 1 == 5
@@ -156,5 +156,5 @@ def test_an_error_points_into_the_page(tmp_path: Path):
 
 @pytest.mark.parametrize("block", ["```py\nx\n```", "```\nx\n```", "<!-- no-run -->\n```python\nx\n```"])
 def test_a_block_that_would_escape_is_noticed(block: str):
-    """Another name for Python, no name at all, and a marked Python block are reported."""
+    """Another name for Python, no language, and a marked Python block are errors."""
     assert len(problems(find_blocks(block))) == 1

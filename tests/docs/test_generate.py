@@ -1,4 +1,4 @@
-"""What the reference takes from the code is complete, and what it says by hand leaves nothing out."""
+"""The reference is complete, in its generated parts and in those written by hand."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def generate() -> ModuleType:
 
 
 def test_every_part_that_a_page_asks_for_exists(generate: ModuleType):
-    """No page asks for a part that is not made, and no part is made for nobody."""
-    asked = {
+    """Every part in a page can be generated, and every generated part is in a page."""
+    used = {
         name
         for path in DOCS.rglob("*.md")
         for name in re.findall(r"^<!-- generated: (\w+) -->$", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    assert asked == set(generate.GENERATED)
+    assert used == set(generate.GENERATED)
 
 
 @pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: path.stem)
 def test_every_part_in_the_repository_is_up_to_date(generate: ModuleType, path: Path):
-    """A page as it is in the repository can be read without building it: `python docs/_generate.py` writes it."""
+    """The pages in the repository are those that `python docs/_generate.py` writes."""
     text = path.read_text(encoding="utf-8")
     assert generate.fill(text) == text
 
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_kernel_has_a_row(generate: ModuleType, name: str):
-    """Each algorithm that an adapter declares stands in the section of its operation."""
+    """Each algorithm that an adapter declares is in the section of its operation."""
     section = generate.operations().partition(f"## {name}\n")[2].partition("\n## ")[0]
     for backend in BACKENDS:
         for spec in registry.adapter(backend).specs.get(name, ()):
@@ -61,7 +61,7 @@ def test_every_kernel_has_a_row(generate: ModuleType, name: str):
 
 
 def test_signatures_are_those_of_the_contract(generate: ModuleType):
-    """Operands by position, parameters by keyword with their defaults, and a key only where it is taken."""
+    """Operands are positional, parameters are keywords with defaults, and ``weights_key`` appears where accepted."""
     text = generate.operations()
     assert "hpfracc.causal_convolution(weights, signal, starts=None, *, differences=False, starts_from=0, " in text
     assert "starts_from=0, backend=None, weights_key=None)\n" in text
@@ -84,7 +84,7 @@ def test_every_command_has_a_section(generate: ModuleType):
 
 
 def test_every_environment_variable_is_described():
-    """Each ``HPFRACC_*`` name in the source stands on the page, those of the backends one by one."""
+    """Each ``HPFRACC_*`` name in the source is on the page, including those of every backend."""
     source = "".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
     names = set(re.findall(r"HPFRACC_[A-Z_]*[A-Z]", source)) - {"HPFRACC_FORCE", "HPFRACC_DISABLE"}
     names |= {f"HPFRACC_{verb}_{backend.upper()}" for verb in ("FORCE", "DISABLE") for backend in BACKENDS}
@@ -93,21 +93,21 @@ def test_every_environment_variable_is_described():
 
 
 def test_every_error_is_described():
-    """Each class of ``hpfracc.errors`` has a row, but for the two that only gather others."""
+    """Each class of ``hpfracc.errors`` has a row, except the two base classes."""
     text = page("reference/errors")
     named = {name for name in errors.__all__ if f"| `{name}` |" in text}
     assert set(errors.__all__) - named == {"HpfraccError", "BackendError"}
 
 
 def test_every_public_name_is_in_the_reference(generate: ModuleType):
-    """Each name of ``hpfracc.__all__`` is documented: by hand, as an operation, or with the room it lives in."""
-    text = page("reference/api") + generate.names() + generate.rooms() + page("reference/errors")
+    """Each name of ``hpfracc.__all__`` is documented: by hand, as an operation, or in its package's section."""
+    text = page("reference/api") + generate.names() + generate.packages() + page("reference/errors")
     for name in hpfracc.__all__:
         assert name == "__version__" or f"hpfracc.{name}" in text or f"hf.{name}`" in text
 
 
 def test_every_operator_has_a_section_with_its_methods_and_a_drawing(generate: ModuleType):
-    """Formula, names, order and cost of each method, from the declarations of the classes."""
+    """Each section has the formula, the drawing, and a row for each method."""
     from hpfracc.operators.core.registry import all_operators
 
     text = generate.draw(page("reference/operators"))

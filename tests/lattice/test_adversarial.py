@@ -22,8 +22,8 @@ EACH = pytest.mark.parametrize(("shape", "periodic", "neighbourhood"), KINDS, id
 
 @EACH
 @thinned(one_in=3)
-def test_closed_forms_are_the_graph_s(shape, periodic, neighbourhood):
-    """Neighbours, distances, paths, their exact number, degrees and all measures, from the graph's matrix alone."""
+def test_closed_forms_agree_with_the_graph(shape, periodic, neighbourhood):
+    """Neighbours, distances, paths, numbers of paths, degrees and measures equal those from the graph's matrix."""
     lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)
     graph, size = lattice.to_networkx(), lattice.size
     links = (lattice.to_csr().toarray() > 0).astype(np.int64)
@@ -62,8 +62,8 @@ def test_closed_forms_are_the_graph_s(shape, periodic, neighbourhood):
 
 @EACH
 @thinned(one_in=3)
-def test_spectra_and_diffusion_are_the_matrix_s(shape, periodic, neighbourhood):
-    """Eigenvalues, the fractional Laplacian and the heat kernel of the dense matrix, where there is a closed form."""
+def test_spectra_and_diffusion_agree_with_the_matrix(shape, periodic, neighbourhood):
+    """Eigenvalues, fractional Laplacian and heat kernel equal those of the dense matrix, where closed forms exist."""
     lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)
     links = (lattice.to_csr().toarray() > 0).astype(float)
     laplacian = np.diag(links.sum(1)) - links
@@ -99,8 +99,8 @@ WALKS = [
 
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize(("shape", "periodic", "neighbourhood"), WALKS)
-def test_walks_land_where_their_chances_say(shape, periodic, neighbourhood, steps):
-    """The chi-square of 30,000 walkers, more than fit into a buffer of NumPy's, is not out of the question."""
+def test_walks_follow_their_distribution(shape, periodic, neighbourhood, steps):
+    """30,000 walkers, more than NumPy's buffer holds, pass a chi-square test."""
     fractional = Lattice(shape, periodic, neighbourhood=neighbourhood).fractional(1.2)
     size, walkers = math.prod(shape), 30_000
     for start in (0, size // 2):
@@ -112,8 +112,8 @@ def test_walks_land_where_their_chances_say(shape, periodic, neighbourhood, step
         assert stats.chisquare(counts[possible], expected).pvalue > 1e-4
 
 
-def test_sizes_that_no_array_holds():
-    """1e9 and 1e24 points: what has a closed form is known at once and exactly; what has not is refused, not tried."""
+def test_lattices_larger_than_any_array():
+    """With 1e9 and 1e24 points, closed forms are immediate and exact; everything else raises an error."""
     cube, line, vast = Lattice((1000,) * 3), Lattice((10**9,)), Lattice((10**6,) * 4)
     assert cube.distance(0, cube.size - 1) == 2997
     assert cube.count_shortest_paths(0, cube.size - 1) == math.factorial(2997) // math.factorial(999) ** 3
@@ -137,7 +137,7 @@ def test_sizes_that_no_array_holds():
 
 
 def test_mean_distances_of_moore_lattices():
-    """The sum over radii in one go, against every pair."""
+    """The closed sum over radii equals the sum over all pairs."""
     for shape in [(7, 3), (2, 6, 3), (9, 2), (1, 1, 8), (5, 5)]:
         for periodic in (False, True, tuple(axis % 2 == 0 for axis in range(len(shape)))):
             lattice = Lattice(shape, periodic, neighbourhood="moore")
@@ -174,13 +174,13 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_values_are_typed_errors(name):
-    """With words, and before anything was computed in vain."""
+    """Invalid arguments raise typed errors before anything is computed."""
     with pytest.raises((InvalidInputError, ShapeError)):
         BAD[name]()
 
 
-def test_odd_values_that_are_fine():
-    """Costs of 0, minus 0, whole numbers and the least there are; a source named twice pays the lower price."""
+def test_unusual_but_valid_values():
+    """Costs of 0, -0, integers and denormals are valid; a repeated source has the lower price."""
     for weights in ([1, -0.0, 1], np.array([3, 1, 2], np.uint8), [1e-310, 5e-324, 1e-310], np.array([1, 2, 3], ">f4")):
         lattice = Lattice((3,), weights=weights)
         truth = np.concatenate([[0.0], np.cumsum(np.asarray(weights, float)[1:])])
@@ -216,8 +216,8 @@ def layouts(array: np.ndarray) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_exclusive_or_of_any_layout(dtype):
-    """Its own inverse with the same dtype, order of bytes and shape, alone and in a batch; data stay as they were."""
+def test_xor_of_any_layout(dtype):
+    """xor is its own inverse and keeps dtype, byte order and shape, alone and in a batch; data are not modified."""
     lattice = UnifiedCatalyticLattice(2, 2)
     batch = create_batch([lattice])
     kinds = layouts(np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 120, (4, 6)).astype(dtype))
@@ -236,8 +236,8 @@ def test_exclusive_or_of_any_layout(dtype):
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("library", ["torch", "jax"])
 @thinned(lambda library, dtype: library == "torch" or dtype in ("int8", "uint64"))
-def test_exclusive_or_of_tensors(library, dtype):
-    """Of 64 bits too, and of views, with keys made or given."""
+def test_xor_of_tensors(library, dtype):
+    """Holds for 64 bits and for views, with generated and given keys."""
     module = pytest.importorskip(library)
     lattice = UnifiedCatalyticLattice(2, 2)
     array = np.random.default_rng(1).integers(0, 2 if dtype == "bool" else 120, (4, 6)).astype(dtype)
@@ -256,8 +256,8 @@ def test_exclusive_or_of_tensors(library, dtype):
         assert lattice.xor_transform(data, 1).dtype == data.dtype
 
 
-def test_what_is_no_integer_has_no_exclusive_or():
-    """Text, floats, objects and times: an error with the dtype's name."""
+def test_xor_needs_integers():
+    """Text, floats, objects and times raise an error with the dtype."""
     for data in ("text", np.ones(3), np.array([1, None]), np.array(["2020"], "M8[Y]"), np.ones(2, complex), None):
         with pytest.raises(UnsupportedDtypeError, match="dtype"):
             UnifiedCatalyticLattice(2, 2).xor_transform(data)

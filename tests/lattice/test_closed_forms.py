@@ -38,8 +38,8 @@ def all_distances(lattice: Lattice) -> np.ndarray:
 
 @EACH
 @thinned(one_in=3)
-def test_distances_and_measures_are_igraph_s(shape, periodic, neighbourhood):
-    """Edges, degrees, all distances, eccentricity, diameter, radius, clustering, density, bipartiteness."""
+def test_distances_and_measures_agree_with_igraph(shape, periodic, neighbourhood):
+    """Edges, degrees, distances, eccentricity, diameter, radius, clustering, density and bipartiteness agree."""
     lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)
     graph = lattice.to_igraph()
     assert graph.is_simple()
@@ -66,8 +66,8 @@ def test_distances_and_measures_are_igraph_s(shape, periodic, neighbourhood):
 
 @EACH
 @thinned(one_in=3)
-def test_spectra_are_those_of_the_matrices(shape, periodic, neighbourhood):
-    """Every eigenvalue, and so the trace."""
+def test_spectra_agree_with_the_matrices(shape, periodic, neighbourhood):
+    """All eigenvalues agree, and so does the trace."""
     lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)
     matrix = lattice.to_csr().toarray()
     np.testing.assert_allclose(
@@ -85,8 +85,8 @@ def test_spectra_are_those_of_the_matrices(shape, periodic, neighbourhood):
 
 @EACH
 @thinned(one_in=3)
-def test_number_of_shortest_paths_is_networkx_s(shape, periodic, neighbourhood):
-    """Exact integers, ties round even sides and walls beside diagonal steps included; and find_all_paths has them."""
+def test_number_of_shortest_paths_agrees_with_networkx(shape, periodic, neighbourhood):
+    """Numbers are exact integers, including ties around even rings and walls; find_all_paths yields as many."""
     lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)
     graph = lattice.to_igraph()
     generator = np.random.default_rng(3)
@@ -99,7 +99,7 @@ def test_number_of_shortest_paths_is_networkx_s(shape, periodic, neighbourhood):
 
 @pytest.mark.parametrize(("shape", "periodic", "neighbourhood"), [((5, 6), p, n) for p, n in KINDS])
 def test_many_paths_at_once_are_paths(shape, periodic, neighbourhood):
-    """Each begins and ends where it should, steps from neighbour to neighbour, and is as long as the distance."""
+    """Each path has the right ends, steps between neighbours, and the length of the distance."""
     lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)
     starts, ends = np.divmod(np.arange(lattice.size**2), lattice.size)
     batch = lattice.shortest_paths(starts, ends)
@@ -114,7 +114,7 @@ def test_many_paths_at_once_are_paths(shape, periodic, neighbourhood):
 @QUICK
 @given(lattices(), st.data())
 def test_distances_are_a_metric(lattice, data):
-    """Zero exactly to itself, the same both ways, and no detour is shorter."""
+    """Distances are zero only to the point itself, symmetric, and satisfy the triangle inequality."""
     points = st.integers(0, lattice.size - 1)
     a, b, c = (data.draw(points) for _ in range(3))
     assert (lattice.distance(a, b) == 0) == (a == b)
@@ -125,7 +125,7 @@ def test_distances_are_a_metric(lattice, data):
 @QUICK
 @given(lattices(), st.data())
 def test_closed_forms_equal_searches(lattice, data):
-    """A search with costs of 1 finds what the formula says: one pair, a map, several sources."""
+    """A search with costs of 1 agrees with the closed form: for one pair, a map, and several sources."""
     sources = data.draw(st.lists(st.integers(0, lattice.size - 1), min_size=1, max_size=3))
     ones = Lattice(
         lattice.shape, lattice.periodic, np.ones(lattice.shape), neighbourhood=lattice.geometry.neighbourhood
@@ -139,14 +139,14 @@ def test_closed_forms_equal_searches(lattice, data):
 @QUICK
 @given(lattices())
 def test_spectra_sum_to_the_trace(lattice):
-    """Adjacency to 0, Laplacian to twice the edges."""
+    """Adjacency eigenvalues sum to 0, Laplacian eigenvalues to twice the number of edges."""
     assert lattice.adjacency_spectrum().sum() == pytest.approx(0.0, abs=1e-9)
     if lattice.geometry.neighbourhood == "von_neumann":
         assert lattice.laplacian_spectrum().sum() == pytest.approx(2 * lattice.edges, abs=1e-9)
 
 
-def test_a_billion_points_cost_nothing():
-    """Formulae hold for lattices that would fill memory, exactly."""
+def test_a_billion_points_take_no_memory():
+    """Closed forms are exact for lattices that would not fit into memory."""
     lattice = Lattice((1000, 1000, 1000))
     assert lattice.size == 10**9
     assert lattice.edges == 3 * 1000**2 * 999
@@ -156,7 +156,7 @@ def test_a_billion_points_cost_nothing():
 
 
 def test_conversions_of_points():
-    """Indices are row-major both ways, one point or many; others are refused with the reason."""
+    """Indices are row-major in both directions, for one point or many; invalid points raise an error."""
     lattice = Lattice((3, 4, 5))
     truth = np.stack(np.unravel_index(np.arange(60), (3, 4, 5)), -1)
     np.testing.assert_array_equal(lattice.index_to_coordinates(np.arange(60)), truth)
@@ -175,15 +175,15 @@ def test_conversions_of_points():
 @pytest.mark.parametrize(
     "arguments", [((),), ((0, 3),), (("a",),), (3.5,), ((3, 3), (True,)), ((3, 3), False, None, None, "hexagonal")]
 )
-def test_what_is_no_lattice_is_refused(arguments):
-    """Shapes, boundaries and neighbourhoods that mean nothing."""
+def test_invalid_lattices(arguments):
+    """Invalid shapes, boundaries and neighbourhoods raise an error."""
     with pytest.raises((InvalidInputError, TypeError)):
         Lattice(*arguments)
 
 
 @pytest.mark.parametrize(("periodic", "neighbourhood"), KINDS)
 def test_eigenvector_centrality_is_the_leading_eigenvector(periodic, neighbourhood):
-    """In closed form, of length 1."""
+    """The closed form is the leading eigenvector with norm 1."""
     lattice = Lattice((4, 5), periodic, neighbourhood=neighbourhood)
     vector = np.linalg.eigh(lattice.to_csr().toarray())[1][:, -1]
     np.testing.assert_allclose(lattice.calculate_centrality("eigenvector").reshape(-1), np.abs(vector), atol=1e-12)

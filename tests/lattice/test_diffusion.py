@@ -25,7 +25,7 @@ ALPHAS = [0.5, 1.0, 1.7, 2.0]
 
 
 def power(lattice: Lattice, alpha: float) -> np.ndarray:
-    """``L ** (alpha/2)`` by eigenvectors of the dense matrix."""
+    """``L ** (alpha/2)`` from the eigenvectors of the dense matrix."""
     matrix = lattice.to_csr().toarray()
     values, vectors = np.linalg.eigh(np.diag(matrix.sum(0)) - matrix)
     values[0] = 0.0  # exactly: a small power makes much of a rounding
@@ -35,8 +35,8 @@ def power(lattice: Lattice, alpha: float) -> np.ndarray:
 @EACH
 @pytest.mark.parametrize("alpha", ALPHAS)
 @thinned(lambda alpha: alpha in (0.5, 1.7))
-def test_power_and_heat_are_those_of_the_matrix(lattice, alpha):
-    """Applied to fields with leading axes; degrees are the diagonal; the heat kernel is the exponential."""
+def test_powers_and_heat_kernel_agree_with_the_matrix(lattice, alpha):
+    """Holds for fields with leading axes; degrees are the diagonal; the heat kernel is the matrix exponential."""
     dense, fractional = power(lattice, alpha), lattice.fractional(alpha)
     field = np.random.default_rng(1).standard_normal((2, *lattice.shape))
     truth = field.reshape(2, -1) @ dense
@@ -51,7 +51,7 @@ def test_power_and_heat_are_those_of_the_matrix(lattice, alpha):
 @pytest.mark.parametrize("alpha", ALPHAS)
 @thinned(lambda alpha: alpha in (0.5, 1.7))
 def test_walks_follow_the_rows(lattice, alpha):
-    """Rows are chances and those of Riascos and Mateos; steps are products with them; so are returns."""
+    """Rows are the transition probabilities of Riascos and Mateos; steps and returns are products with them."""
     dense, fractional = power(lattice, alpha), lattice.fractional(alpha)
     chances = np.eye(lattice.size) - dense / np.diag(dense)[:, None]
     row = fractional.transition_row(2).reshape(-1)
@@ -64,8 +64,8 @@ def test_walks_follow_the_rows(lattice, alpha):
 
 
 @EACH
-def test_sampled_walks_have_those_chances(lattice):
-    """Frequencies of the second step from everywhere, by chi squared; no walker stays where he is."""
+def test_sampled_walks_follow_the_rows(lattice):
+    """Frequencies of the second step pass a chi-square test; no walker stays in place."""
     fractional = lattice.fractional(1.2)
     walks = fractional.sample(1, 2, walkers=20_000, rng=5)
     assert walks.shape == (20_000, 3) and (walks[:, 0] == 1).all()
@@ -81,7 +81,7 @@ def test_sampled_walks_have_those_chances(lattice):
 
 
 def test_walks_can_be_repeated_and_jump_far():
-    """The same seed gives the same walk, and a Levy flight makes jumps that a plain walk cannot."""
+    """The same seed gives the same walk, and a Lévy flight makes longer jumps than an ordinary walk."""
     lattice = Lattice((64, 64), periodic=True)
     walks = lattice.fractional(0.8).sample((0, 0), 300, rng=1)
     np.testing.assert_array_equal(walks, lattice.fractional(0.8).sample((0, 0), 300, rng=1))
@@ -93,7 +93,7 @@ def test_walks_can_be_repeated_and_jump_far():
 
 @pytest.mark.parametrize("library", ["torch", "jax"])
 def test_differentiable_in_the_order_and_in_the_field(library):
-    """Against differences, through the spectral primitive; the result is of the caller's library."""
+    """Gradients agree with finite differences; the result is of the caller's library."""
     lattice = Lattice((4, 5), periodic=(True, False))
     field = np.random.default_rng(2).standard_normal((4, 5))
     row = lambda a: float((np.asarray(lattice.fractional(a).transition_row((1, 2))) * field).sum())  # noqa: E731
@@ -121,7 +121,7 @@ def test_differentiable_in_the_order_and_in_the_field(library):
 
 
 def test_goes_through_the_engine():
-    """One spectral multiplication, kept for the next call; complex and single precision fields as they are."""
+    """One spectral multiplication with a cached symbol; complex and single-precision fields keep their dtype."""
     fractional = Lattice((6, 6)).fractional(1.1)
     field = np.ones((6, 6), np.float32)
     assert fractional.apply(field).dtype == np.float32
@@ -130,7 +130,7 @@ def test_goes_through_the_engine():
 
 
 def test_bad_orders_and_fields_are_refused():
-    """Orders, shapes, times, and lattices without a closed spectrum."""
+    """Invalid orders, shapes and times, and lattices without a closed spectrum, raise errors."""
     lattice = Lattice((4, 4))
     for alpha in (0.0, -1.0, float("nan"), "x"):
         with pytest.raises(InvalidInputError):

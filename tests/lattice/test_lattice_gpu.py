@@ -26,7 +26,7 @@ def on_gpu(library: str, array: np.ndarray) -> Any:
 @pytest.mark.parametrize("library", ["torch", "cupy"])
 @pytest.mark.parametrize(("neighbourhood", "periodic"), [("von_neumann", False), ("moore", True)])
 def test_maps_of_weights_on_the_gpu(library: str, neighbourhood: str, periodic: bool):
-    """The map of the host, on the GPU."""
+    """Maps on the GPU equal those on the host."""
     generator = np.random.default_rng(0)
     weights, closed = generator.uniform(0.1, 5, (150, 170)), generator.random((150, 170)) < 0.3
     closed[0] = False
@@ -38,7 +38,7 @@ def test_maps_of_weights_on_the_gpu(library: str, neighbourhood: str, periodic: 
 
 @pytest.mark.parametrize("library", ["torch", "cupy"])
 def test_data_and_fields_on_the_gpu(library: str):
-    """Exclusive or with a key made there, and the fractional Laplacian of both kinds of axes."""
+    """xor with a generated key, and the fractional Laplacian with bounded and periodic axes, stay on the GPU."""
     data = np.arange(12, dtype=np.int16).reshape(3, 4)
     lattice = UnifiedCatalyticLattice(2, 8)
     hidden, key = lattice.xor_transform(on_gpu(library, data), return_key=True)
@@ -57,7 +57,7 @@ def test_data_and_fields_on_the_gpu(library: str):
 @pytest.mark.parametrize(("neighbourhood", "periodic"), [("von_neumann", False), ("moore", True)])
 @pytest.mark.parametrize("shape", [(5000,), (200, 333), (20, 33, 40)])
 def test_maps_of_many_tiles(algorithm: str, dtype: str, edges: bool, neighbourhood: str, periodic: bool, shape: Any):
-    """Each kernel on lattices of several tiles, some cut short, with two maps: the host's answer."""
+    """Each kernel agrees with the host on lattices of several tiles, some of them partial, with two maps."""
     cupy = pytest.importorskip("cupy")
     from hpfracc.engine.backends.cupy.kernels.stencil_relax import KERNELS
     from hpfracc.engine.backends.numba.kernels.stencil_relax import by_distance

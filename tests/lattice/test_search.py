@@ -30,8 +30,8 @@ def maze(weights: str, periodic, neighbourhood: str, shape=(7, 8), seed: int = 0
 
 
 @EACH
-def test_maps_and_pairs_are_scipy_s(weights, periodic, neighbourhood):
-    """The distance to every point, by map and by pair, and the path found costs that much."""
+def test_maps_and_pairs_agree_with_scipy(weights, periodic, neighbourhood):
+    """Distances by map and by pair agree with SciPy, and the path has that cost."""
     lattice = maze(weights, periodic, neighbourhood)
     matrix = lattice.to_csr()
     truth = csgraph.dijkstra(matrix, indices=0)
@@ -57,8 +57,8 @@ SHAPES = [(1, 40), (40, 1, 1), (2, 9), (3, 14), (7, 6), (3, 3, 5), (2, 3, 1, 7),
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("neighbourhood", ["von_neumann", "moore"])
 @thinned(one_in=4)
-def test_pairs_by_either_search_are_scipy_s(method, shape, periodic, neighbourhood):
-    """Costs of points and of edges, with free steps, closed ones and equal ones: cost and path of SciPy's Dijkstra."""
+def test_both_searches_agree_with_scipy(method, shape, periodic, neighbourhood):
+    """Cost and path agree with SciPy's Dijkstra for weights of points and edges, including 0, infinity and ties."""
     pytest.importorskip("numba")
     generator = np.random.default_rng(math.prod(shape))
     directions = len(Lattice(shape, neighbourhood=neighbourhood).directions)
@@ -87,7 +87,7 @@ def test_pairs_by_either_search_are_scipy_s(method, shape, periodic, neighbourho
 
 
 def test_infinite_weights_are_obstacles():
-    """A point that costs infinitely much can be neither entered nor left, whoever asks: searches, maps and graphs."""
+    """A point of infinite weight can be neither entered nor left, in searches, maps and graphs."""
     weights = np.ones((3, 4))
     weights[1, 1] = np.inf
     lattice, named = Lattice((3, 4), weights=weights), Lattice((3, 4), obstacles=[(1, 1)])
@@ -116,7 +116,7 @@ def _pairs(library, graph):
 
 
 def test_the_search_follows_the_costs(monkeypatch):
-    """A* where the least cost is near the mean, else from both ends; and both look at less than everything."""
+    """A* is used if the minimum cost is close to the mean, else bidirectional search."""
     pytest.importorskip("numba")
     used = []
     for name, run in list(search._COMPILED.items()):
@@ -131,8 +131,8 @@ def test_the_search_follows_the_costs(monkeypatch):
     assert used == ["astar", "astar", "bidirectional"]
 
 
-def test_searches_look_at_little():
-    """On an open plain A* goes straight to the goal, and two searches meet halfway: most points are never reached."""
+def test_searches_visit_few_points():
+    """Without obstacles A* goes straight to the goal, and two searches meet halfway: most points are not visited."""
     pytest.importorskip("numba")
     from hpfracc.lattice.compiled.astar import astar
     from hpfracc.lattice.compiled.bidirectional import bidirectional
@@ -165,8 +165,8 @@ def test_compiled_search_agrees(weights, periodic, neighbourhood):
 
 
 @EACH
-def test_all_cheapest_paths_are_networkx_s(weights, periodic, neighbourhood):
-    """The generator gives each of them once, and no other."""
+def test_all_cheapest_paths_agree_with_networkx(weights, periodic, neighbourhood):
+    """The generator yields each cheapest path once, and no other."""
     networkx = pytest.importorskip("networkx")
     lattice = maze(weights, periodic, neighbourhood, (4, 5), 5)
     graph = lattice.to_networkx()
@@ -179,8 +179,8 @@ def test_all_cheapest_paths_are_networkx_s(weights, periodic, neighbourhood):
     assert sorted(lattice.find_all_paths(0, lattice.size - 1)) == truth
 
 
-def test_all_paths_up_to_a_length_are_networkx_s():
-    """Simple paths, with an obstacle; the first one comes without waiting for the others."""
+def test_all_paths_up_to_a_length_agree_with_networkx():
+    """All simple paths are yielded, with an obstacle; the first one comes without computing the others."""
     networkx = pytest.importorskip("networkx")
     lattice = Lattice((3, 4), obstacles=[(1, 1)])
     truth = sorted(networkx.all_simple_paths(lattice.to_networkx(), 0, 11, cutoff=7))
@@ -191,7 +191,7 @@ def test_all_paths_up_to_a_length_are_networkx_s():
 
 
 def test_several_sources_and_prices():
-    """A map is the least over the sources of price and distance."""
+    """A map is the minimum over the sources of price plus distance."""
     lattice = maze("points", False, "von_neumann")
     sources = [(0, 0), (6, 7)]
     maps = [lattice.distance_map(source) for source in sources]
@@ -218,8 +218,8 @@ def test_maps_are_of_the_weights_own_library(library):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba", "torch", "jax"])
-def test_every_backend_maps_alike(backend):
-    """The arms of the primitive give the same map of a larger maze."""
+def test_all_backends_agree(backend):
+    """All backends compute the same map of a larger maze."""
     pytest.importorskip(backend)
     generator = np.random.default_rng(8)
     lattice = Lattice((60, 70), weights=generator.uniform(0.1, 1, (60, 70)), obstacles=generator.random((60, 70)) < 0.3)
@@ -240,14 +240,14 @@ def test_every_backend_maps_alike(backend):
         (None, np.zeros((3, 3), int), InvalidInputError),
     ],
 )
-def test_costs_that_are_none_are_refused(weights, obstacles, error):
-    """Shapes and values, when the lattice is made."""
+def test_invalid_costs(weights, obstacles, error):
+    """Invalid shapes and values raise an error when the lattice is created."""
     with pytest.raises(error):
         Lattice((3, 3), weights=weights, obstacles=obstacles)
 
 
 def test_closed_forms_are_refused_where_they_do_not_hold():
-    """With obstacles the formulae would lie; each names what to use."""
+    """With obstacles, methods that need closed forms raise an error that names an alternative."""
     lattice = Lattice((3, 3), obstacles=[(1, 1)])
     for call in (
         lambda: lattice.diameter,
@@ -263,7 +263,7 @@ def test_closed_forms_are_refused_where_they_do_not_hold():
 
 
 def test_structure_with_obstacles():
-    """Counted, not computed: edges, degrees, components."""
+    """Edges, degrees and components are counted on the graph."""
     lattice = Lattice((3, 3), obstacles=[(0, 1), (1, 0)])
     found = lattice.analyze_structure()
     assert found["edges"] == lattice.edges == 12 - 6
@@ -273,7 +273,7 @@ def test_structure_with_obstacles():
 
 
 def test_conversions_are_the_same_graph():
-    """Distances agree between the four libraries, costs of points and of edges."""
+    """Distances agree between the four libraries, with weights of points and of edges."""
     igraph, rustworkx = pytest.importorskip("igraph"), pytest.importorskip("rustworkx")
     networkx = pytest.importorskip("networkx")
     assert igraph.Graph.Lattice([3, 4, 5], circular=False).isomorphic(Lattice((3, 4, 5)).to_igraph())
@@ -289,8 +289,8 @@ def test_conversions_are_the_same_graph():
 
 @pytest.mark.parametrize("kind", ["degree", "closeness", "betweenness"])
 @pytest.mark.parametrize("weights", ["free", "none", "points", "edges"])
-def test_centrality_is_networkx_s(kind, weights):
-    """With and without costs, through whichever library is there."""
+def test_centrality_agrees_with_networkx(kind, weights):
+    """Centralities agree with and without costs, for both graph libraries."""
     networkx = pytest.importorskip("networkx")
     lattice = Lattice((4, 5)) if weights == "free" else maze(weights, False, "von_neumann", (4, 5))
     graph = lattice.to_networkx()
@@ -306,8 +306,8 @@ def test_centrality_is_networkx_s(kind, weights):
 
 
 @pytest.mark.parametrize("method", ["louvain", "label_propagation"])
-def test_communities_share_all_points_out(method):
-    """Each point is in one group, and the groups are better than chance."""
+def test_communities_partition_the_points(method):
+    """Each point is in one community, and the modularity is positive."""
     networkx = pytest.importorskip("networkx")
     lattice = Lattice((8, 8))
     groups = lattice.find_communities(method, seed=1)
@@ -319,7 +319,7 @@ def test_communities_share_all_points_out(method):
 
 @pytest.mark.parametrize("edges", [False, True])
 def test_a_map_for_each_source(edges):
-    """One behind the other, each as it is alone; under a limit of memory in pieces, and refused nowhere."""
+    """Stacked maps equal single ones; under a memory limit they are computed in chunks."""
     generator = np.random.default_rng(3)
     weights = generator.uniform(0.5, 3, (2, 40, 50) if edges else (40, 50))
     lattice = Lattice((40, 50), (True, False), weights)

@@ -20,7 +20,7 @@ def lattice() -> UnifiedCatalyticLattice:
 
 
 def test_contract_of_the_plain_grid(lattice):
-    """Formulae of the contract, and (path, milliseconds)."""
+    """The values of the contract, and the pair (path, milliseconds)."""
     assert isinstance(lattice, Lattice) and lattice.build_lattice() is lattice
     found = lattice.analyze_structure()
     assert found["nodes"] == 10**4 and found["edges"] == 4 * 10**3 * 9
@@ -35,7 +35,7 @@ def test_contract_of_the_plain_grid(lattice):
 
 @pytest.mark.parametrize("arguments", [(0, 3), (3, 0), (1.5, 3), ("a", 3)])
 def test_bad_sizes_are_refused(arguments):
-    """Both are whole numbers above 0."""
+    """Both sizes must be positive integers."""
     with pytest.raises(InvalidInputError):
         UnifiedCatalyticLattice(*arguments)
 
@@ -43,8 +43,8 @@ def test_bad_sizes_are_refused(arguments):
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4), (2, 0, 3)])
 @pytest.mark.parametrize("dtype", INTEGERS)
 @thinned(one_in=2)
-def test_xor_undoes_itself(lattice, dtype, shape):
-    """Every width keeps its dtype and shape, with a key made, given back, or a number; empty and without axes too."""
+def test_xor_is_its_own_inverse(lattice, dtype, shape):
+    """dtype and shape are kept, with generated, given and scalar keys, also for empty and 0-d arrays."""
     data = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
     hidden, key = lattice.xor_transform(data, return_key=True)
     assert isinstance(hidden, np.ndarray)
@@ -68,7 +68,7 @@ def test_xor_of_bytes(lattice, data):
 
 @pytest.mark.parametrize("library", ["torch", "jax"])
 def test_xor_of_tensors(lattice, library):
-    """Of the caller's library, key and all."""
+    """Result and key are of the caller's library."""
     module = pytest.importorskip(library)
     values = np.arange(6, dtype=np.int32).reshape(2, 3)
     data = module.as_tensor(values) if library == "torch" else module.numpy.asarray(values)
@@ -77,8 +77,8 @@ def test_xor_of_tensors(lattice, library):
     np.testing.assert_array_equal(np.asarray(lattice.xor_transform(hidden, key)), values)
 
 
-def test_xor_refuses_what_it_cannot_undo(lattice):
-    """Floats, keys that do not fit, empty keys."""
+def test_xor_refuses_what_it_cannot_invert(lattice):
+    """Floats, keys that do not fit, and empty keys raise errors."""
     with pytest.raises(UnsupportedDtypeError):
         lattice.xor_transform(np.ones(3))
     with pytest.raises(InvalidInputError, match="does not fit"):
@@ -95,7 +95,7 @@ def test_xor_refuses_what_it_cannot_undo(lattice):
 )
 @pytest.mark.parametrize("constant", [False, True])
 def test_transformations_have_inverses(lattice, kind, parameters, constant):
-    """Each is undone with what it kept, or with parameters that are given."""
+    """Each transformation is inverted with its stored parameters, or with given ones."""
     data = np.full(7, 3) if constant else np.arange(-3, 4) ** 3
     if kind != "xor":
         data = data.astype(float)
@@ -112,7 +112,7 @@ def test_transformations_have_inverses(lattice, kind, parameters, constant):
 
 
 def test_bad_transformations_are_refused(lattice):
-    """Unknown ones, unknown parameters, and factors that cannot be undone."""
+    """Unknown kinds, unknown parameters and factors without inverse raise errors."""
     for kind, parameters in (("fold", {}), ("scale", {}), ("scale", {"factor": 0}), ("normalize", {"how": 1})):
         with pytest.raises(InvalidInputError):
             lattice.apply_transformation(np.ones(3), kind, **parameters)
@@ -121,7 +121,7 @@ def test_bad_transformations_are_refused(lattice):
 
 
 def test_routing_is_obeyed():
-    """Without smart routing NumPy computes; without a GPU no library that may go there does."""
+    """Without smart routing NumPy is used; without GPUs no backend that could use one is chosen."""
     plain = UnifiedCatalyticLattice(2, 8, enable_smart_routing=False)
     plain.xor_transform(np.arange(10))
     assert hf.last_decision().backend == "numpy"
@@ -133,7 +133,7 @@ def test_routing_is_obeyed():
 
 
 def test_batches_are_stacked():
-    """Seven arrays of one kind and one of another in stacks of four: three launches, each result its own."""
+    """Seven arrays of one shape and one of another, in batches of four, take three launches."""
     batch = create_batch([UnifiedCatalyticLattice(2, 4) for _ in range(8)], max_batch_size=4)
     data = [np.arange(5) + i for i in range(7)] + [np.arange(3, dtype=np.uint8)]
     hidden = batch.batch_xor_transform(data)
@@ -151,8 +151,8 @@ def test_batches_are_stacked():
     np.testing.assert_allclose(batch.batch_element_wise(list(zip(a, b, strict=True)), "multiply")[4], a[4] * b[4])
 
 
-def test_batches_go_in_pieces_that_fit():
-    """Under a limit of memory arrays go fewer together than allowed; results stay, in order, with their kinds."""
+def test_batches_fit_into_memory():
+    """Under a memory limit batches are smaller than allowed; results keep their order and types."""
     batch = create_batch([UnifiedCatalyticLattice(2, 4, enable_smart_routing=False)], max_batch_size=1000)
     data = [np.full(20_000, i) for i in range(100)] + [b"bytes", np.array(7, np.int16)]
     whole = batch.batch_xor_transform(data, [5] * 101 + [3])
@@ -168,7 +168,7 @@ def test_batches_go_in_pieces_that_fit():
 
 
 def test_a_bad_item_is_named():
-    """Which one of the batch it was, and what was wrong with it."""
+    """The error has the position of the item and the reason."""
     batch = create_batch([UnifiedCatalyticLattice(2, 4)])
     with pytest.raises(BatchItemError, match="item 1 of 2") as caught:
         batch.batch_matrix_operations([np.eye(2), np.eye(3)], [np.eye(2), np.eye(2)])
@@ -179,7 +179,7 @@ def test_a_bad_item_is_named():
 
 @pytest.mark.parametrize("library", ["torch", "jax"])
 def test_batches_of_several_libraries(library):
-    """Each item comes back as what it was, beside others on the host that NumPy was asked to compute."""
+    """Each result has the type of its item, also mixed with host arrays that NumPy computes."""
     module = pytest.importorskip(library)
     batch = create_batch([UnifiedCatalyticLattice(2, 4, enable_smart_routing=False)])
     make = module.tensor if library == "torch" else module.numpy.asarray
@@ -192,7 +192,7 @@ def test_batches_of_several_libraries(library):
 
 
 def test_batch_paths(capsys):
-    """Free lattices of one shape in one go, others each on their own; coordinates and indices as they are given."""
+    """Free lattices of one shape share a launch, others have their own; results use the form of the starts."""
     maze = Lattice((3, 3), obstacles=[(0, 1), (1, 1)])
     batch = create_batch([Lattice((3, 3)), maze, Lattice((3, 3))])
     paths = batch.batch_find_shortest_paths([0, (0, 0), 8], [8, (0, 2), 0])
@@ -208,13 +208,13 @@ def test_batch_paths(capsys):
 
 @pytest.mark.parametrize("arguments", [([],), ([3],), ([Lattice((2,))], 0)])
 def test_bad_batches_are_refused(arguments):
-    """No lattices, things that are none, no room."""
+    """No lattices, objects that are not lattices, and invalid batch sizes raise errors."""
     with pytest.raises(InvalidInputError):
         create_batch(*arguments)
 
 
-def test_the_item_that_fails_is_named_by_its_place():
-    """Singles and pairs go through the engine apart; an error counts as the caller does."""
+def test_errors_use_the_position_in_the_batch():
+    """Single arrays and pairs use separate engine calls; the error has the position among all items."""
     x = np.ones(3)
     with pytest.raises(BatchItemError, match=r"item 2 of 3: .*'y'") as caught:
         create_batch([Lattice((4,))]).batch_element_wise([(x, x), (x, x), x], "x*y")

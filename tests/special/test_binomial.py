@@ -15,14 +15,14 @@ from hpfracc.errors import InvalidInputError
 
 @pytest.mark.parametrize("alpha", [0.5, -0.5, 1.7, 3.0, -3.0, 0.0, 12.25])
 def test_binomials_agree_with_mpmath(alpha):
-    """Whole k, also for whole and negative alpha."""
+    """Integer k agree with mpmath, also for integer and negative alpha."""
     k = np.array([0, 1, 2, 3, 7, 40])
     right = [float(mp.binomial(alpha, int(n))) for n in k]
     np.testing.assert_allclose(special.generalized_binomial(alpha, k), right, rtol=1e-14, atol=1e-300)
 
 
 def test_binomials_broadcast():
-    """Arrays of alpha and k; k that is no whole number; negative k give 0."""
+    """Arrays of alpha and k broadcast; k may be fractional; negative integers give 0."""
     value = special.generalized_binomial(np.array([[0.5], [2.0]]), np.array([0, 1, 2]))
     np.testing.assert_allclose(value, [[1, 0.5, -0.125], [1, 2, 1]])
     assert special.generalized_binomial(2.0, 1.5) == pytest.approx(float(mp.binomial(2, 1.5)), rel=1e-13)
@@ -31,7 +31,7 @@ def test_binomials_broadcast():
 
 @pytest.mark.parametrize("alpha", [0.3, 0.9, 1.5, -0.4])
 def test_weights_keep_their_digits(alpha):
-    """A hundred thousand of them: the last has the size its asymptotics say, to twelve digits of mpmath's."""
+    """The last of 100,000 weights agrees with mpmath to twelve digits."""
     weights = special.grunwald_weights(alpha, 100_001)
     with mp.workdps(40):
         for k in (10, 1000, 100_000):
@@ -40,7 +40,7 @@ def test_weights_keep_their_digits(alpha):
 
 
 def test_weights_of_whole_orders():
-    """Order 2 is the second difference and then exactly nothing; no weights is an answer too."""
+    """Order 2 is the second difference followed by exact zeros; n = 0 gives an empty array."""
     assert special.grunwald_weights(2.0, 6).tolist() == [1, -2, 1, 0, 0, 0]
     assert special.grunwald_weights(0.5, 0).shape == (0,)
     assert special.grunwald_weights(0.5, 1).tolist() == [1]
@@ -67,6 +67,6 @@ def test_weights_carry_the_gradient_of_alpha_in_jax():
 
 @pytest.mark.parametrize("call", [(0.5, -1), (0.5, 1.5), (np.nan, 3), (0.5, True)])
 def test_bad_weights_are_refused(call):
-    """A number of weights that is none, an order that is no number."""
+    """Invalid counts and orders raise an error."""
     with pytest.raises(InvalidInputError):
         special.grunwald_weights(*call)

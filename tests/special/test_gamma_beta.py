@@ -28,14 +28,14 @@ IDS = ["gamma", "digamma", "beta", "incomplete_beta"]
 
 @pytest.mark.parametrize(("ours", "theirs", "operands", "rtol"), CALLS, ids=IDS)
 def test_numpy_is_scipy(ours, theirs, operands, rtol):
-    """Outside PyTorch and JAX it is SciPy's value to the bit."""
+    """NumPy arrays get SciPy's values, bit for bit."""
     assert np.array_equal(ours(*operands), theirs(*operands))
 
 
 @NEEDS_TORCH
 @pytest.mark.parametrize(("ours", "theirs", "operands", "rtol"), CALLS, ids=IDS)
 def test_tensors_are_computed_by_torch(ours, theirs, operands, rtol):
-    """A tensor comes back, with the right value and sign."""
+    """The result is a tensor with the right value and sign."""
     torch = importlib.import_module("torch")
     value = ours(*operands[:-1], torch.tensor(operands[-1]))
     assert isinstance(value, torch.Tensor)
@@ -46,7 +46,7 @@ def test_tensors_are_computed_by_torch(ours, theirs, operands, rtol):
 @pytest.mark.parametrize(("ours", "theirs", "operands", "rtol"), CALLS, ids=IDS)
 @thinned(one_in=2)
 def test_jax_arrays_are_computed_by_jax(ours, theirs, operands, rtol):
-    """A JAX array comes back, also from under jit."""
+    """The result is a JAX array, also under jit."""
     jax = importlib.import_module("jax")
     with jax.enable_x64(True):
         last = jax.numpy.asarray(operands[-1])
@@ -65,7 +65,7 @@ def gamma_of(library: str, z: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("library", [pytest.param("torch", marks=NEEDS_TORCH), pytest.param("jax", marks=NEEDS_JAX)])
 def test_gamma_keeps_its_digits_and_signs(library: str):
-    """Within 5 units of rounding of mpmath's values from -170 to the end of the range, signs included."""
+    """Values agree with mpmath within 5 units of rounding from -170 to overflow, including the sign."""
     z = np.concatenate([np.linspace(-169.87, 171.6, 700), [1e-300, -1e-8, -3.0000001, 15.999999, 16.0, -16.000001]])
     right = np.array([float(mpmath.gamma(mpmath.mpf(float(point)))) for point in z])
     np.testing.assert_allclose(gamma_of(library, z), right, rtol=5 * 2.3e-16)
@@ -75,7 +75,7 @@ def test_gamma_keeps_its_digits_and_signs(library: str):
 
 @NEEDS_TORCH
 def test_gradients_in_torch():
-    """Gamma twice, beta in both operands, incomplete beta in x; its a and b are refused."""
+    """Gradients of gamma to second order, of beta in both operands, of incomplete beta in x; a and b raise an error."""
     torch = importlib.import_module("torch")
     z = torch.tensor([2.5, -1.3, 7.0], dtype=torch.float64, requires_grad=True)
     x = torch.tensor([0.2, 0.7, 0.5], dtype=torch.float64, requires_grad=True)
@@ -104,7 +104,7 @@ def test_objects_of_the_contract():
 
 @NEEDS_TORCH
 def test_complex_tensors_are_refused():
-    """PyTorch has no complex Gamma; the error says what to do."""
+    """PyTorch has no complex gamma function; the error says what to do."""
     torch = importlib.import_module("torch")
     with pytest.raises(UnsupportedDtypeError, match="convert the tensor to NumPy"):
         special.gamma(torch.tensor([1j]))

@@ -38,7 +38,7 @@ def by_series(matrix: np.ndarray, alpha: float, beta: float) -> np.ndarray:
 @pytest.mark.parametrize(("alpha", "beta"), [(0.7, 1.0), (0.9, 0.9), (1.5, 2.0)])
 @thinned(lambda alpha: alpha == 0.7)
 def test_agrees_with_the_series(name, alpha, beta):
-    """mpmath's sum of the power series, also for Jordan blocks and close eigenvalues; real in, real out."""
+    """Agrees with mpmath's power series, also for Jordan blocks and close eigenvalues; real in, real out."""
     matrix = MATRICES[name]
     value, right = special.mittag_leffler_matrix(matrix, alpha, beta), by_series(matrix, alpha, beta)
     assert value.dtype == matrix.dtype
@@ -46,13 +46,13 @@ def test_agrees_with_the_series(name, alpha, beta):
 
 
 def test_is_expm_at_alpha_one():
-    """E_{1,1} of a matrix is its exponential, each of a batch."""
+    """E_{1,1} of a matrix is its exponential, for each matrix of a batch."""
     batch = GENERATOR.standard_normal((3, 4, 4))
     np.testing.assert_allclose(special.mittag_leffler_matrix(batch, 1.0), linalg.expm(batch), rtol=1e-11, atol=1e-12)
 
 
 def test_small_matrices():
-    """A 1 x 1 matrix is a number; a 0 x 0 one has an answer of its own shape."""
+    """1 x 1 and 0 x 0 matrices are valid."""
     assert special.mittag_leffler_matrix([[-1.0]], 0.5)[0, 0] == special.mittag_leffler(-1.0, 0.5)
     assert special.mittag_leffler_matrix(np.zeros((0, 0)), 0.5).shape == (0, 0)
 
@@ -67,6 +67,6 @@ def test_small_matrices():
     ],
 )
 def test_bad_matrices_are_refused(matrix, error):
-    """What is not square, finite and numeric has no function."""
-    with pytest.raises(error, match="has no function"):
+    """Matrices must be square, finite and numeric."""
+    with pytest.raises(error, match="which is not"):
         special.mittag_leffler_matrix(matrix, 0.5)

@@ -1,4 +1,4 @@
-"""Derivatives of the Mittag-Leffler function in its parameters."""
+"""Derivatives of the Mittag-Leffler function with respect to its parameters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def slope_of_reciprocal_gamma(x: mpmath.mpf) -> mpmath.mpf:
 
 
 def slopes(alpha: float, beta: float, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The derivatives in alpha and beta, their power series summed by mpmath in 90 digits."""
+    """Derivatives with respect to alpha and beta, from power series summed by mpmath with 90 digits."""
     with mpmath.workdps(90):
         steps = range(int(110 / alpha) + 30)
         terms = [slope_of_reciprocal_gamma(mpmath.mpf(alpha) * k + mpmath.mpf(beta)) for k in steps]
@@ -46,7 +46,7 @@ def ours(alpha: float, beta: float, z: np.ndarray) -> tuple[np.ndarray, np.ndarr
 @pytest.mark.parametrize(("alpha", "beta"), PAIRS)
 @thinned(one_in=3)
 def test_slopes_agree_with_mpmath(alpha: float, beta: float):
-    """Relative error at most 1e-11, on the real axis and around the plane, through every band of |z|."""
+    """The relative error is at most 1e-11 on the real axis and in the complex plane, for all ranges of |z|."""
     radii = np.linspace(0.05, 14.0, 16) ** alpha
     for z in (np.concatenate([-radii, radii[:12]]), radii * np.exp(1j * np.linspace(-3.1, 3.1, radii.size))):
         for found, right in zip(ours(alpha, beta, z), slopes(alpha, beta, z), strict=True):
@@ -55,7 +55,7 @@ def test_slopes_agree_with_mpmath(alpha: float, beta: float):
 
 @pytest.mark.parametrize(("alpha", "beta"), [(0.5, 1.0), (0.8, 0.8), (1.0, 1.0), (1.6, 2.0)])
 def test_slopes_far_out(alpha: float, beta: float):
-    """At large negative z the expansion in 1/z, differentiated by mpmath, with its exponentials."""
+    """At large negative z the slopes agree with the expansion in 1/z, differentiated by mpmath."""
     for z in (-300.0, -9e3):
         with mpmath.workdps(40):
 
@@ -76,7 +76,7 @@ def test_slopes_far_out(alpha: float, beta: float):
 @NEEDS_TORCH
 @pytest.mark.parametrize(("alpha", "beta"), [(0.7, 1.0), (1.0, 1.0), (1.5, 0.8)])
 def test_gradients_in_torch(alpha: float, beta: float):
-    """gradcheck in z, alpha and beta, real and complex, forwards too; second derivatives at one pair."""
+    """gradcheck in z, alpha and beta, real and complex, in forward mode too; second derivatives at one pair."""
     torch = importlib.import_module("torch")
     z = torch.tensor(Z, requires_grad=True)
     w = torch.tensor([-2 + 1j, 0.3 - 0.5j], dtype=torch.complex128, requires_grad=True)
@@ -92,7 +92,7 @@ def test_gradients_in_torch(alpha: float, beta: float):
 
 @NEEDS_TORCH
 def test_learning_alpha_in_torch():
-    """Single precision stays single; vmap takes a row of alphas; the third derivative is refused."""
+    """Single precision is kept; vmap works over alpha; the third derivative raises an error."""
     torch = importlib.import_module("torch")
     alphas = torch.tensor([0.5, 0.7])
     rows = torch.func.vmap(torch.func.grad(lambda a: hf.mittag_leffler(torch.tensor(-1.0), a)))(alphas)
@@ -105,7 +105,7 @@ def test_learning_alpha_in_torch():
 
 @NEEDS_JAX
 def test_gradients_in_jax():
-    """grad and hessian, under jit and vmap, with alpha traced; nan outside the definition."""
+    """grad and hessian work under jit and vmap with traced alpha; nan outside the supported range."""
     jax = importlib.import_module("jax")
 
     def total(a, b):
@@ -138,14 +138,14 @@ def test_gradients_in_jax():
     ],
 )
 def test_bad_parameters_are_named(alpha, options, error, words):
-    """As for plain numbers, a typed error with the value."""
+    """Invalid tensors raise a typed error with the value, like plain numbers."""
     torch = importlib.import_module("torch")
     with pytest.raises(error, match=words):
         hf.mittag_leffler(-1.0, torch.tensor(alpha, dtype=torch.float64), **options)
 
 
 def test_parameters_broadcast_with_z():
-    """Arrays of alpha and beta in NumPy: each element is the value of its own pair; no element, no value."""
+    """Each element of the result belongs to its own pair of NumPy parameters; empty arrays give empty results."""
     alpha, beta = np.array([0.3, 0.7, 1.0])[:, None, None], np.array([[1.0], [0.8]])
     value = hf.mittag_leffler(Z, alpha, beta)
     assert value.shape == (3, 2, 5)
@@ -164,7 +164,7 @@ def test_parameters_broadcast_with_z():
 
 @NEEDS_TORCH
 def test_gradients_of_arrays_of_parameters_in_torch():
-    """gradcheck and its second derivative; a parameter that is broadcast gets the sum; vmap over rows of pairs."""
+    """gradcheck to second order; a broadcast parameter gets the summed gradient; vmap works over rows of pairs."""
     torch = importlib.import_module("torch")
     z, a, b = (
         torch.tensor(one, dtype=torch.float64, requires_grad=True)
@@ -184,7 +184,7 @@ def test_gradients_of_arrays_of_parameters_in_torch():
 
 @NEEDS_JAX
 def test_gradients_of_arrays_of_parameters_in_jax():
-    """Under jit and vmap: the same values as one by one, and their slopes; outside the definition nan."""
+    """Under jit and vmap, values and slopes equal those of single calls; nan outside the supported range."""
     jax = importlib.import_module("jax")
     alpha = np.array([0.4, 0.7, 1.2])
     with jax.enable_x64(True):
@@ -199,7 +199,7 @@ def test_gradients_of_arrays_of_parameters_in_jax():
 
 
 def test_numbers_in_numbers_out():
-    """Every special function of plain numbers is a NumPy number, real or complex; tensors without axes stay tensors."""
+    """Special functions of plain numbers return NumPy scalars; 0-d tensors stay tensors."""
     special = hf.special
     for value in (-1.0, -1, np.float64(-1.0), np.array(-1.0)):
         assert type(hf.mittag_leffler(value, 0.5)) is np.float64

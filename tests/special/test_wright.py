@@ -41,7 +41,7 @@ def by_series(lam: float, mu: float, z: complex) -> complex:
     ],
 )
 def test_agrees_with_the_series(lam, mu, z):
-    """mpmath's sum of the power series in 200 digits."""
+    """Agrees with mpmath's power series, summed with 200 digits."""
     value = special.wright(z, lam, mu)
     assert value == pytest.approx(by_series(lam, mu, z), rel=3e-13)
     assert np.iscomplexobj(value) == isinstance(z, complex)
@@ -56,7 +56,7 @@ def test_is_bessel():
 
 
 def test_m_wright_known_cases():
-    """nu = 1/2 is a Gaussian, relative to its own size however far out; nu = 1/3 is Airy's function."""
+    """nu = 1/2 is a Gaussian, accurate even where it is tiny; nu = 1/3 is an Airy function."""
     x = np.linspace(0, 30, 61)
     np.testing.assert_allclose(special.m_wright(x, 0.5), np.exp(-(x**2) / 4) / np.sqrt(np.pi), rtol=1e-12)
     x = np.linspace(0, 20, 41)
@@ -67,7 +67,7 @@ def test_m_wright_known_cases():
 @pytest.mark.parametrize("nu", [0.1, 0.25, 0.6, 0.75])
 @thinned(one_in=2)
 def test_m_wright_is_a_density(nu):
-    """Positive, and its integral over the half line is 1; its first moment is 1/Gamma(1 + nu)."""
+    """M is positive, its integral over the half line is 1, and its first moment is 1/Gamma(1 + nu)."""
     x = np.linspace(0, 40 if nu < 0.5 else 12, 6001)
     density = special.m_wright(x, nu)
     assert (density >= 0).all()
@@ -75,12 +75,12 @@ def test_m_wright_is_a_density(nu):
     assert np.trapezoid(x * density, x) == pytest.approx(1 / scipy_special.gamma(1 + nu), abs=1e-5)
 
 
-def test_digits_that_are_not_there_are_refused():
-    """Where everything cancels there is an error, not a number; so for parameters outside the definition."""
+def test_inaccurate_values_are_errors():
+    """An error is raised where cancellation leaves no accuracy, and for invalid parameters."""
     with pytest.raises(InvalidInputError, match="lost in cancellation"):
         special.wright(60.0, -1 / 3, 2 / 3)
     for lam in (-1.0, np.nan, 1e3):
-        with pytest.raises(InvalidInputError, match="takes -1 < lam"):
+        with pytest.raises(InvalidInputError, match="use -1 < lam"):
             special.wright(1.0, lam, 1.0)
     with pytest.raises(InvalidInputError, match="nu=1"):
         special.m_wright(1.0, 1.0)

@@ -25,8 +25,8 @@ __all__ = ["build_parser", "main"]
 _COMMANDS = {
     "demo": "run equations, convolutions, derivatives and lattices, and write an HTML report",
     "info": "show the hardware, the backends, the stored measurements and the settings",
-    "calibrate": "time every arm on this machine, within a time budget",
-    "explain": "show which arm a call would use, and why",
+    "calibrate": "time every arm (backend, algorithm, device) on this machine",
+    "explain": "show which arm (backend, algorithm, device) a call would use, and why",
     "bench": "compare the engine's choices with the fastest arms",
     "wisdom": "show, export, import or clear stored measurements",
     "profile": "profile a script, render a profile as a page, or compare profiles",
@@ -131,6 +131,8 @@ def build_parser() -> argparse.ArgumentParser:
     for name, summary in _COMMANDS.items():
         module = import_module(f"{__name__}.{name}")
         module.add_command(commands, summary, common)
+        text = (module.__doc__ or "").partition(": ")[2]
+        commands.choices[name].description = text[:1].upper() + text[1:]
     return parser
 
 

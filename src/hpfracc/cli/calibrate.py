@@ -1,4 +1,4 @@
-"""``hpfracc calibrate``: time every arm on this machine, within a time budget, and store the times."""
+"""``hpfracc calibrate``: time every arm (backend, algorithm, device) on this machine, and store the times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["add_command"]
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
     """Add this command to the parser."""
-    parser = commands.add_parser("calibrate", help=summary, description=__doc__, parents=[common], allow_abbrev=False)
+    parser = commands.add_parser("calibrate", help=summary, parents=[common], allow_abbrev=False)
     parser.add_argument(
         "--thorough",
         action="store_true",

@@ -1,4 +1,4 @@
-"""``hpfracc explain``: show which arm a call would use, and why, without running it."""
+"""``hpfracc explain``: show which arm (backend, algorithm, device) a call would use, and why, without running it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["add_command", "parse_shape"]
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
     """Add this command to the parser."""
-    parser = commands.add_parser("explain", help=summary, description=__doc__, parents=[common], allow_abbrev=False)
+    parser = commands.add_parser("explain", help=summary, parents=[common], allow_abbrev=False)
     parser.add_argument(
         "--op", required=True, metavar="NAME", help="operation or operator, such as causal_convolution or caputo"
     )

@@ -17,7 +17,7 @@ __all__ = ["add_command", "collect"]
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
     """Add this command to the parser."""
-    parser = commands.add_parser("info", help=summary, description=__doc__, parents=[common], allow_abbrev=False)
+    parser = commands.add_parser("info", help=summary, parents=[common], allow_abbrev=False)
     parser.set_defaults(run=run)
 
 
@@ -156,7 +156,7 @@ def _knowledge(data: dict[str, Any]) -> RenderableType:
         ("state", wisdom["state"]),
         ("records", f"{wisdom['records']} ({kinds}), {_bytes(wisdom['bytes'])} on disk"),
     ]
-    settings = [(name, _setting(value)) for name, value in data["settings"].items()]
+    settings = [(name, _setting(value)) for name, value in data["settings"].items() if name != "version"]
     parts = [
         Text("Wisdom", style="bold"),
         _grid(rows),

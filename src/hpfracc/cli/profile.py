@@ -21,7 +21,7 @@ _REGRESSION = 1
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
     """Add this command and its actions to the parser."""
-    parser = commands.add_parser("profile", help=summary, description=__doc__, allow_abbrev=False)
+    parser = commands.add_parser("profile", help=summary, allow_abbrev=False)
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
 
     def add(name: str, run: Any, words: str) -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc.engine.execution.api import bitwise_xor, matmul
-from hpfracc.engine.execution.batching.run import run
+from hpfracc.engine.execution.batch.run import run
 from hpfracc.engine.execution.operation import Operation, get_operation
 from hpfracc.engine.workers import run_items
 from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError

@@ -1,4 +1,4 @@
-"""Special functions of fractional calculus. Each name is loaded when it is first used."""
+"""Special functions of fractional calculus. Names are loaded on first use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 
-# Hidden from type checkers, for which any name would otherwise be an attribute.
+# Hidden from type checkers, which would otherwise accept any attribute.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

@@ -13,11 +13,11 @@ from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters
 from hpfracc.engine.numerics.mittag_leffler_values import pairs_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError
-from hpfracc.special._prabhakar import prabhakar
+from hpfracc.special.prabhakar import prabhakar
 
 __all__ = ["mittag_leffler", "mittag_leffler_derivative"]
 
-#: What may hold several parameters.
+#: Types that can hold several parameters.
 _SEVERAL = (np.ndarray, list, tuple)
 
 
@@ -30,34 +30,34 @@ def mittag_leffler(z: Any, alpha: Any, beta: Any = 1.0, gamma: float = 1.0, *, b
     Parameters
     ----------
     z : array_like
-        Real or complex, of any shape and library; derivatives flow through it.
+        Real or complex, of any shape and library; differentiable.
     alpha : float or array_like
-        ``0 < alpha <= 150``. Arrays of alpha and beta broadcast with ``z``. A tensor or JAX array carries its
-        derivative, also under jit and vmap; derivatives in alpha and beta together go to the second.
+        ``0 < alpha <= 150``. Arrays of alpha and beta broadcast with ``z``. A tensor or JAX array may have a gradient,
+        also under jit and vmap; derivatives with respect to alpha and beta are available up to the second.
     beta : float or array_like, default 1
         From -150 to 150; otherwise as ``alpha``.
     gamma : float, default 1
-        The third parameter (Prabhakar). Any value for ``0 < alpha <= 1`` and ``|arg z| >= pi alpha``, whole numbers
-        for all alpha and z; elsewhere as far as the power series keeps its digits.
+        The third parameter (Prabhakar). Any value for ``0 < alpha <= 1`` and ``|arg z| >= pi alpha``, integers for all
+        alpha and z; elsewhere as far as the power series is accurate.
     backend : str, optional
-        Where to compute it, for ``gamma = 1`` or another whole number. Where a parameter is an array, its own library
-        does it (JAX through a callback to NumPy, for its tables need the parameter's value).
+        Backend to compute it on, for integer ``gamma``. Parameters that are arrays are computed by their own library
+        (JAX uses a callback to NumPy, because the tables depend on the parameter's value).
 
     Returns
     -------
     array or scalar
-        In the dtype and library of ``z`` (that of the parameters, where only they have one) and the shape to which all
-        broadcast, a number for numbers; real for real z. Beyond the range of the dtype it is inf.
+        In the dtype and library of ``z`` (or of the parameters, if z is a number) and the broadcast shape; a scalar for
+        scalars, and real for real z. Infinite beyond the range of the dtype.
 
     Notes
     -----
-    Each pair of parameters takes tables of its own, some 10 ms to make: many points for few pairs are quick, a pair of
-    its own for each of 1,000 points takes seconds.
+    Each pair of parameters needs its own tables, which take about 10 ms: many points for a few pairs are fast, a
+    separate pair for each of 1,000 points takes seconds.
 
-    The argument order is the one of Garrappa's MATLAB function. For ``gamma = 1`` the relative error is below
-    1e-13 max(1, kappa/100), kappa = abs(z E'(z)/E(z)): near a zero the value cannot be better than z itself. Compiled,
-    a real point takes 0.05 to 0.3 microseconds. An integral along a fixed parabola, with the poles' part exact: see
-    R. Garrappa, SIAM J. Numer. Anal. 53 (2015) 1350-1369 for integrals of this kind.
+    The argument order is that of Garrappa's MATLAB function. For ``gamma = 1`` the relative error is below
+    1e-13 max(1, kappa/100), kappa = abs(z E'(z)/E(z)): near a zero the accuracy is limited by that of z. Compiled, a
+    real point takes 0.05 to 0.3 microseconds. The method is an integral along a fixed parabola with exact residues of
+    the poles; for integrals of this kind see R. Garrappa, SIAM J. Numer. Anal. 53 (2015) 1350-1369.
 
     Examples
     --------
@@ -83,18 +83,18 @@ def mittag_leffler(z: Any, alpha: Any, beta: Any = 1.0, gamma: float = 1.0, *, b
 
 
 def mittag_leffler_derivative(z: Any, alpha: float, beta: float = 1.0, order: int = 1, *, backend: Any = None) -> Any:
-    """The ``order``-th derivative of the two-parameter Mittag-Leffler function in z.
+    """The ``order``-th derivative with respect to z of the two-parameter Mittag-Leffler function.
 
     Parameters
     ----------
     z : array_like
         Real or complex.
     alpha, beta : float or array_like
-        As in :func:`mittag_leffler`, of NumPy.
+        As in :func:`mittag_leffler`; numbers or NumPy arrays.
     order : int, default 1
-        0 or more.
+        Order of the derivative, at least 0.
     backend : str, optional
-        Where to compute it.
+        Backend to compute it on.
 
     Returns
     -------
@@ -103,8 +103,8 @@ def mittag_leffler_derivative(z: Any, alpha: float, beta: float = 1.0, order: in
 
     Notes
     -----
-    Relative errors, away from zeros: some 1e-14 up to the third derivative; they grow to 1e-10 at the sixth where
-    a pole is close to the contour.
+    Away from zeros the relative error is about 1e-14 up to the third derivative; it grows to 1e-10 at the sixth if a
+    pole is close to the contour.
 
     Examples
     --------
@@ -122,9 +122,11 @@ def mittag_leffler_derivative(z: Any, alpha: float, beta: float = 1.0, order: in
 
 
 def _of_pairs(z: Any, alpha: Any, beta: Any, call: Callable[[Any, float, float], Any]) -> Any:
-    """NumPy parameters, one call for each pair of different ones."""
+    """Evaluate with NumPy arrays of parameters: one call for each distinct pair."""
     if library_of(z) not in ("numpy", "python"):
-        raise InvalidInputError(f"arrays of parameters with z of {library_of(z)}; convert them to one library")
+        raise InvalidInputError(
+            f"the parameters are arrays of NumPy and z is of {library_of(z)}; convert them to one library"
+        )
     z = np.asarray(_as_array(z))
     if z.dtype.kind not in "fc":
         z = z.astype(np.float64)
@@ -133,8 +135,8 @@ def _of_pairs(z: Any, alpha: Any, beta: Any, call: Callable[[Any, float, float],
         points, first, second = np.broadcast_arrays(z, *numbers)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
-            f"alpha of shape {np.shape(alpha)}, beta of shape {np.shape(beta)} and z of shape {z.shape}: {error}; give "
-            "real numbers in shapes that broadcast"
+            f"alpha has shape {np.shape(alpha)}, beta {np.shape(beta)} and z {z.shape}: {error}; use real numbers in "
+            "shapes that broadcast"
         ) from None
     result = np.empty(points.shape, points.dtype)
     for (a, b), where in pairs_of(first, second):
@@ -143,18 +145,20 @@ def _of_pairs(z: Any, alpha: Any, beta: Any, call: Callable[[Any, float, float],
 
 
 def _of_parameters(z: Any, alpha: Any, beta: Any, gamma: Any, backend: Any, owners: set[str]) -> Any:
-    """Parameters that are arrays: their library's own function, so that their derivatives are kept."""
+    """Evaluate with tensors or JAX arrays as parameters by their own library, which keeps gradients."""
     owners = owners | ({library_of(z)} - {"numpy", "python"})
     if len(owners) > 1:
         raise InvalidInputError(f"arrays of {' and '.join(sorted(owners))} in one call; convert them to one library")
     (library,) = owners
     for name, value in (("alpha", alpha), ("beta", beta)):
         if "complex" in str(getattr(value, "dtype", "")):
-            raise InvalidInputError(f"{name} has dtype {value.dtype}: the Mittag-Leffler function takes real ones here")
+            raise InvalidInputError(f"{name} has dtype {value.dtype}; use real numbers")
     if gamma != 1:
-        raise InvalidInputError(f"gamma={gamma!r} with parameters that are arrays; give alpha and beta as numbers")
+        raise InvalidInputError(f"gamma={gamma!r} is not supported if parameters are arrays; use numbers for them")
     if backend not in (None, "auto", library):
-        raise PinnedBackendError(f"backend={backend!r} for parameters of {library}; use that, or give them as numbers")
+        raise PinnedBackendError(
+            f"backend={backend!r}, but the parameters are of {library}; use that backend, or numbers for the parameters"
+        )
     module = importlib.import_module(f"hpfracc.engine.backends.{library}.mittag_leffler_function")
     return module.of_parameters(_as_array(z), alpha, beta)
 

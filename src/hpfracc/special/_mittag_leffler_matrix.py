@@ -1,8 +1,8 @@
 """The Mittag-Leffler function of a matrix, by the Schur-Parlett method with derivatives.
 
-R. Garrappa, M. Popolizio, J. Sci. Comput. 77 (2018) 129-153; the blocking is that of P. I. Davies and N. J. Higham,
-SIAM J. Matrix Anal. Appl. 25 (2003) 464-485: eigenvalues that are close share a diagonal block, whose function is a
-Taylor series about their mean; the blocks above the diagonal follow from Sylvester equations.
+R. Garrappa, M. Popolizio, J. Sci. Comput. 77 (2018) 129-153, with the blocking of P. I. Davies and N. J. Higham,
+SIAM J. Matrix Anal. Appl. 25 (2003) 464-485: close eigenvalues share a diagonal block, whose function is a Taylor
+series about their mean; the blocks above the diagonal follow from Sylvester equations.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["mittag_leffler_matrix"]
 
-#: Eigenvalues closer than this share a block: Davies and Higham's choice.
+#: Eigenvalues closer than this share a block (the value of Davies and Higham).
 _CLOSE = 0.1
-_MOST_DERIVATIVES = 80
+#: Maximum terms of a block's Taylor series.
+_MAX_DERIVATIVES = 80
 Array = np.ndarray[Any, Any]
 
 
 def mittag_leffler_matrix(a: Any, alpha: float, beta: float = 1.0) -> Array:
-    """E_{alpha,beta} of a square matrix.
+    """The Mittag-Leffler function E_{alpha,beta} of a square matrix.
 
     Parameters
     ----------
@@ -51,11 +52,11 @@ def mittag_leffler_matrix(a: Any, alpha: float, beta: float = 1.0) -> Array:
     """
     a = np.asarray(a)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ShapeError(f"a matrix of shape {a.shape} has no function; give square ones, (..., n, n)")
+        raise ShapeError(f"a has shape {a.shape}, which is not square; use matrices of shape (..., n, n)")
     if a.dtype.kind not in "biufc":
-        raise InvalidInputError(f"a matrix of dtype {a.dtype} has no function; convert it to float64 or complex128")
+        raise InvalidInputError(f"a has dtype {a.dtype}, which is not numeric; convert it to float64 or complex128")
     if not np.isfinite(a).all():
-        raise InvalidInputError("a matrix with nan or inf in it has no function; remove them")
+        raise InvalidInputError("a contains nan or inf, which is not supported; remove them")
     real = a.dtype.kind != "c"
     result = np.empty(a.shape, np.float64 if real else np.complex128)
     for index in np.ndindex(a.shape[:-2]):
@@ -65,7 +66,7 @@ def mittag_leffler_matrix(a: Any, alpha: float, beta: float = 1.0) -> Array:
 
 
 def _scalar(z: Array, alpha: float, beta: float, order: int = 0) -> Array:
-    # In NumPy: a few values each time, which no other backend would do sooner.
+    # NumPy, which is the fastest backend for a few values.
     return np.asarray(get_operation("mittag_leffler")(z, alpha=alpha, beta=beta, order=order, backend="numpy"))
 
 
@@ -89,7 +90,7 @@ def _function(a: Array, alpha: float, beta: float) -> Array:
 
 
 def _blocks(eigenvalues: Array) -> Array:
-    """A number for each eigenvalue: equal for those that can be reached from each other by small steps."""
+    """Labels of the eigenvalues: equal for those connected by a chain of close ones."""
     labels = np.arange(eigenvalues.size)
     for i, value in enumerate(eigenvalues):
         close = np.unique(labels[np.abs(eigenvalues - value) <= _CLOSE])
@@ -98,7 +99,7 @@ def _blocks(eigenvalues: Array) -> Array:
 
 
 def _reorder(triangle: Array, basis: Array, labels: Array) -> tuple[Array, Array, list[int]]:
-    """Bring eigenvalues of one block next to each other; the edges of the blocks come with it."""
+    """Reorder the Schur form so that eigenvalues of a block are adjacent; also returns the edges of the blocks."""
     swap = linalg.get_lapack_funcs("trexc", (triangle, basis))
     order = list(labels)
     edges, position = [0], 0
@@ -110,7 +111,7 @@ def _reorder(triangle: Array, basis: Array, labels: Array) -> tuple[Array, Array
                     triangle, basis, info = swap(triangle, basis, source + 1, position + 1)
                     if info:
                         raise InvalidInputError(
-                            "eigenvalues too close to be told apart could not be reordered; scale the matrix"
+                            "eigenvalues that are too close could not be reordered; scale the matrix"
                         )
                     order.insert(position, order.pop(source))
                 position += 1
@@ -119,7 +120,7 @@ def _reorder(triangle: Array, basis: Array, labels: Array) -> tuple[Array, Array
 
 
 def _atomic(block: Array, alpha: float, beta: float) -> Array:
-    """A block of close eigenvalues: the Taylor series about their mean."""
+    """Function of a block of close eigenvalues, by the Taylor series about their mean."""
     size = block.shape[0]
     centre = np.diag(block).mean()
     if size == 1:
@@ -128,22 +129,22 @@ def _atomic(block: Array, alpha: float, beta: float) -> Array:
     power = np.eye(size, dtype=complex)
     total = np.zeros_like(block)
     small = 0
-    for order in range(_MOST_DERIVATIVES):
+    for order in range(_MAX_DERIVATIVES):
         term = power * (complex(_scalar(np.array(centre), alpha, beta, order)) / math.factorial(order))
         total = total + term
-        # Powers of a block vanish, or nearly, only from its size on.
+        # The powers of a block become negligible only from its size on.
         negligible = np.abs(term).max() <= 2.0**-54 * np.abs(total).max()
         small = small + 1 if negligible else 0
         if small >= 2 and (order >= size or not power.any()):
             return total
         power = power @ shifted
     raise InvalidInputError(
-        f"a cluster of {size} eigenvalues around {centre:.6g} is too wide for its series; scale the matrix"
+        f"a cluster of {size} eigenvalues around {centre:.6g} is too wide for a Taylor series; scale the matrix"
     )
 
 
 def _fill(triangle: Array, function: Array, parts: list[slice], row: int, column: int) -> None:
-    """Solve for one block above the diagonal, those between it and the diagonal being known."""
+    """Solve for one block above the diagonal; the blocks between it and the diagonal are known."""
     i, j = parts[row], parts[column]
     between = slice(parts[row].stop, parts[column].start)
     right = function[i, i] @ triangle[i, j] - triangle[i, j] @ function[j, j]

@@ -1,9 +1,9 @@
 """The Wright function and its M-Wright (Mainardi) case, in NumPy.
 
-W(z) = (1/2 pi i) int exp(s + z s^-lambda) s^-mu ds along a contour around the negative axis. We take the parabola
-through the saddle points of the exponent, so that nothing large cancels, and halve the trapezoid rule's step until
-nothing changes (such contours: Aceto and Durastante, ESAIM M2AN 56 (2022) 2181-2196). Near zero there is the power
-series. Each way bounds its own error, and the least decides.
+W(z) = (1/2 pi i) int exp(s + z s^-lambda) s^-mu ds along a contour around the negative axis. The contour is a parabola
+through the saddle points of the exponent, which avoids cancellation, and the step of the trapezoid rule is halved until
+the value no longer changes (for such contours see Aceto and Durastante, ESAIM M2AN 56 (2022) 2181-2196). Near zero the
+power series is used. Each method has an error bound, and the smallest bound decides.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 __all__ = ["m_wright", "wright"]
 
 _EPS = 2.0**-53
-_WORST = 1e-8
+#: Maximum relative error bound of a value; beyond it the function raises an error.
+_MAX_ERROR = 1e-8
 _TINY = 1e-290
-_LARGEST_GAMMA = 150.0
-_MOST_NODES = 8192
-#: Where the integrand is looked for: both sides of the parabola's vertex.
-_LOOK = np.concatenate([-np.geomspace(60.0, 1e-4, 160), [0.0], np.geomspace(1e-4, 60.0, 160)])
+_MAX_GAMMA = 150.0
+_MAX_NODES = 8192
+#: Points at which the size of the integrand is sampled, on both sides of the parabola's vertex.
+_SAMPLED = np.concatenate([-np.geomspace(60.0, 1e-4, 160), [0.0], np.geomspace(1e-4, 60.0, 160)])
 Array = np.ndarray[Any, Any]
 
 
@@ -52,11 +53,12 @@ def wright(z: Any, lam: float, mu: float) -> Any:
     Raises
     ------
     InvalidInputError
-        Where neither series nor integral has eight digits: for ``lam < 0`` far out on the side where W oscillates.
+        If neither the series nor the integral is accurate to eight digits: for ``lam < 0`` and large z on the side
+        where W oscillates.
 
     Notes
     -----
-    Relative errors are some 1e-14 where W does not vanish; near a zero they are relative to its surroundings.
+    The relative error is about 1e-14 away from zeros; near a zero it is relative to the surrounding values.
 
     Examples
     --------
@@ -66,10 +68,10 @@ def wright(z: Any, lam: float, mu: float) -> Any:
     """
     if library_of(z) not in ("numpy", "python"):
         raise UnsupportedDtypeError(
-            f"the Wright function is computed in NumPy only; convert z, a {type(z).__name__}, first"
+            f"the Wright function is computed in NumPy only; convert z, which is a {type(z).__name__}, to NumPy"
         )
     if not (-1 < lam <= 100 and abs(mu) <= 100):
-        raise InvalidInputError(f"lam={lam!r}, mu={mu!r}: the Wright function takes -1 < lam <= 100 and |mu| <= 100")
+        raise InvalidInputError(f"lam={lam!r}, mu={mu!r} is out of range; use -1 < lam <= 100 and |mu| <= 100")
     z = np.asarray(z)
     if z.dtype.kind not in "biufc":
         raise UnsupportedDtypeError(f"z has dtype {z.dtype}; convert it to float64 or complex128")
@@ -81,11 +83,11 @@ def wright(z: Any, lam: float, mu: float) -> Any:
             other, other_bound = _contour(complex(points[i]), lam, mu)
             if not bound[i] <= other_bound:
                 value[i], bound[i] = other, other_bound
-        bad = ~(bound <= _WORST * np.abs(value) + _TINY) & np.isfinite(points)
+        bad = ~(bound <= _MAX_ERROR * np.abs(value) + _TINY) & np.isfinite(points)
     if bad.any():
         raise InvalidInputError(
             f"W with lam={lam!r}, mu={mu!r} at z={z.ravel()[bad][0]!r} and {int(bad.sum()) - 1} other points is lost "
-            "in cancellation, its value too small beside its terms; take smaller |z|"
+            "in cancellation: its value is too small compared with its terms; use smaller |z|"
         )
     value = np.where(np.isfinite(points), value, np.nan)
     result = value.real if real else value
@@ -97,7 +99,8 @@ def m_wright(x: Any, nu: float) -> Any:
 
     .. math:: M_\nu(x) = W_{-\nu,1-\nu}(-x) = \sum_{k=0}^{\infty} \frac{(-x)^k}{k!\, \Gamma(-\nu k + 1 - \nu)}
 
-    The density of the solution of the time-fractional diffusion equation: ``M_{1/2}(x) = exp(-x^2/4)/sqrt(pi)``.
+    It is the density of the fundamental solution of the time-fractional diffusion equation;
+    ``M_{1/2}(x) = exp(-x^2/4)/sqrt(pi)``.
 
     Parameters
     ----------
@@ -109,7 +112,7 @@ def m_wright(x: Any, nu: float) -> Any:
     Returns
     -------
     numpy.ndarray or scalar
-        In the shape of ``x``; real for real x. For x > 0 its relative error stays small however small it is.
+        In the shape of ``x``; real for real x. For x > 0 the relative error stays small even for tiny values.
 
     Examples
     --------
@@ -118,16 +121,16 @@ def m_wright(x: Any, nu: float) -> Any:
     0.20755374871
     """
     if not 0 < nu < 1:
-        raise InvalidInputError(f"nu={nu!r}: the M-Wright function takes 0 < nu < 1")
+        raise InvalidInputError(f"nu={nu!r} is out of range; use 0 < nu < 1")
     if library_of(x) == "python":
         x = np.asarray(x)
     return wright(-x, -nu, 1.0 - nu)
 
 
 def _series(z: Array, lam: float, mu: float) -> tuple[Array, Array]:
-    count = 400 if lam == 0 else int(min(400, max(4, (_LARGEST_GAMMA - abs(mu)) / abs(lam))))
+    count = 400 if lam == 0 else int(min(400, max(4, (_MAX_GAMMA - abs(mu)) / abs(lam))))
     inverse = reciprocal_gammas(lam, mu, count)
-    # A change of the argument by half an ulp, as rgamma's own error, tells more the larger the argument is.
+    # The effect of half an ulp in the argument, and rgamma's own error, grow with the argument.
     slack = 2.0 + np.abs(lam * np.arange(count) + mu) / 8
     total, sizes, power = np.zeros_like(z), np.zeros(z.shape), np.ones_like(z)
     last = np.full(z.shape, np.inf)
@@ -143,7 +146,7 @@ def _series(z: Array, lam: float, mu: float) -> tuple[Array, Array]:
 
 
 def _contour(z: complex, lam: float, mu: float) -> tuple[complex, float]:
-    """The integral and a bound of its error."""
+    """The contour integral and a bound of its error."""
     width = max(0.5, mu, _saddle(z, lam))
 
     def exponent(u: Array) -> Array:
@@ -152,10 +155,10 @@ def _contour(z: complex, lam: float, mu: float) -> tuple[complex, float]:
         logs = 2 * np.log(turn) + math.log(width)
         return np.asarray(s + z * np.exp(-lam * logs) - mu * logs + np.log(turn))
 
-    sizes = exponent(_LOOK).real
+    sizes = exponent(_SAMPLED).real
     top = float(sizes.max())
     used = np.nonzero(sizes > top - 42.0)[0]
-    low, high = _LOOK[max(used[0] - 1, 0)], _LOOK[min(used[-1] + 1, _LOOK.size - 1)]
+    low, high = _SAMPLED[max(used[0] - 1, 0)], _SAMPLED[min(used[-1] + 1, _SAMPLED.size - 1)]
     scale = cmath.exp(complex(min(top, 700.0))) * width / math.pi
     before, nodes = complex(np.inf), 32
     while True:
@@ -164,9 +167,9 @@ def _contour(z: complex, lam: float, mu: float) -> tuple[complex, float]:
         value = complex(parts.sum()) * step
         rounding = 4 * _EPS * float(np.abs(parts).sum()) * step * (1 + abs(top) / 8)
         change = abs(value - before)
-        # The error after a halving is about the square of the change; so small a change is the last.
-        if change <= rounding or nodes >= _MOST_NODES:
-            return value * scale, (rounding + (change if nodes >= _MOST_NODES else 0.0)) * abs(scale)
+        # The error after a halving is about the square of the change, so a change at rounding level is final.
+        if change <= rounding or nodes >= _MAX_NODES:
+            return value * scale, (rounding + (change if nodes >= _MAX_NODES else 0.0)) * abs(scale)
         before, nodes = value, 2 * nodes
 
 

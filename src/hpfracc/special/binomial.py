@@ -1,4 +1,4 @@
-"""Generalised binomial coefficients, and the Grünwald-Letnikov weights made of them."""
+"""Generalised binomial coefficients and Grünwald-Letnikov weights."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["generalized_binomial", "grunwald_weights"]
 
-#: Longest table that whole k are looked up in.
-_MOST_ENTRIES = 1 << 22
+#: Maximum length of the table for integer k.
+_MAX_ENTRIES = 1 << 22
 
 
 def generalized_binomial(alpha: Any, k: Any) -> Any:
@@ -25,8 +25,8 @@ def generalized_binomial(alpha: Any, k: Any) -> Any:
     alpha : float or array_like
         Any real numbers.
     k : array_like
-        Whole numbers are served by the recurrence, to about ``sqrt(k)`` units in the last place, and 0 where they are
-        negative; others by SciPy's quotient of Gamma functions.
+        Integers use the recurrence, with an error of about ``sqrt(k)`` units in the last place, and give 0 if negative;
+        other values use SciPy's quotient of Gamma functions.
 
     Returns
     -------
@@ -49,8 +49,8 @@ def generalized_binomial(alpha: Any, k: Any) -> Any:
         where = alpha == order
         whole = k[where].astype(np.int64)
         longest = int(whole.max(initial=0))
-        if longest >= _MOST_ENTRIES:
-            raise InvalidInputError(f"k={longest} of a binomial coefficient; use k below {_MOST_ENTRIES}")
+        if longest >= _MAX_ENTRIES:
+            raise InvalidInputError(f"k={longest} is too large for a binomial coefficient; use k below {_MAX_ENTRIES}")
         table = grunwald_weights(float(order), longest + 1)
         values[where] = np.where(whole < 0, 0.0, table[np.maximum(whole, 0)] * np.where(whole % 2, -1.0, 1.0))
     return values[()]
@@ -59,15 +59,15 @@ def generalized_binomial(alpha: Any, k: Any) -> Any:
 def grunwald_weights(alpha: Any, n: int) -> Any:
     r"""The first ``n`` coefficients of :math:`(1-x)^\alpha`, :math:`w_k = (-1)^k \binom{\alpha}{k}`.
 
-    By the recurrence :math:`w_k = (1 - (\alpha+1)/k)\, w_{k-1}`, never by quotients of Gamma functions.
+    Computed by the recurrence :math:`w_k = (1 - (\alpha+1)/k)\, w_{k-1}`.
 
     Parameters
     ----------
     alpha : float, tensor or JAX array
-        The order, one number. A tensor or a JAX array, traced or not, gives weights of its library that carry its
-        gradient.
+        The order, a scalar. For a tensor or a JAX array, traced or not, the weights are of the same library and
+        differentiable.
     n : int
-        How many, 0 or more.
+        Number of weights, at least 0.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def grunwald_weights(alpha: Any, n: int) -> Any:
     [1.0, -0.5, -0.125, -0.0625]
     """
     if isinstance(n, bool) or n != int(n) or n < 0:
-        raise InvalidInputError(f"n={n!r} weights; use a whole number, 0 or more")
+        raise InvalidInputError(f"n={n!r} is not a number of weights; use an integer of at least 0")
     library = library_of(alpha)
     if library == "torch":
         torch = sys.modules["torch"]
@@ -95,5 +95,5 @@ def grunwald_weights(alpha: Any, n: int) -> Any:
         return jnp.cumprod(factors)[:n]
     order = float(alpha)
     if not np.isfinite(order):
-        raise InvalidInputError(f"alpha={alpha!r} of Grünwald-Letnikov weights; use a finite number")
+        raise InvalidInputError(f"alpha={alpha!r} is not finite; use a finite order")
     return np.cumprod(np.concatenate([[1.0], 1.0 - (order + 1.0) / np.arange(1.0, max(n, 1))]))[:n]

@@ -1,6 +1,6 @@
-"""Gamma, digamma, beta and incomplete beta functions on the caller's own arrays.
+"""Gamma, digamma, beta and incomplete beta functions for the caller's arrays.
 
-A tensor is computed by PyTorch, a JAX array by JAX, each with its gradient; all else by SciPy.
+Tensors are computed by PyTorch and JAX arrays by JAX, with gradients; everything else by SciPy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def gamma(z: Any) -> Any:
     Parameters
     ----------
     z : array_like
-        Real or complex (real only in PyTorch and JAX). Poles give inf or nan as the library has it.
+        Real or complex (real only in PyTorch and JAX). Poles give inf or nan, depending on the library.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def incomplete_beta(a: Any, b: Any, x: Any) -> Any:
     a, b : array_like
         Positive.
     x : array_like
-        From 0 to 1; in PyTorch and JAX the gradient flows through it.
+        From 0 to 1; in PyTorch and JAX differentiable.
 
     Returns
     -------
@@ -101,7 +101,7 @@ class GammaFunction:
     """
 
     def compute(self, z: Any) -> Any:
-        """Gamma(z), by the library that ``z`` belongs to."""
+        """Gamma(z), computed by the library of ``z``."""
         return gamma(z)
 
     def __call__(self, z: Any) -> Any:
@@ -114,7 +114,7 @@ class BetaFunction:
     """The beta function as an object: ``BetaFunction().compute(a, b)`` is :func:`beta`."""
 
     def compute(self, a: Any, b: Any) -> Any:
-        """B(a, b), by the library that ``a`` or ``b`` belongs to."""
+        """B(a, b), computed by the library of ``a`` and ``b``."""
         return beta(a, b)
 
     def __call__(self, a: Any, b: Any) -> Any:
@@ -132,10 +132,12 @@ def _call(name: str, *operands: Any) -> Any:
             return _SCIPY[name](*(np.asarray(operand)[()] for operand in operands))
     if len(libraries) > 1:
         raise UnsupportedDtypeError(
-            f"{name}: operands of {' and '.join(sorted(libraries))} together; convert them to one"
+            f"{name}: the operands are of {' and '.join(sorted(libraries))}; convert them to one library"
         )
     (library,) = libraries
     if library not in ("torch", "jax"):
-        raise UnsupportedDtypeError(f"{name} knows no {library} arrays; convert the operands to NumPy, PyTorch or JAX")
+        raise UnsupportedDtypeError(
+            f"{name} does not support {library} arrays; convert the operands to NumPy, PyTorch or JAX"
+        )
     module = importlib.import_module(f"hpfracc.engine.backends.{library}.gamma_functions")
     return getattr(module, name)(*operands)

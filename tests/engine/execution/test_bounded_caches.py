@@ -11,7 +11,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.engine.execution import bind
-from hpfracc.engine.execution.batching import probing
+from hpfracc.engine.execution.batch import probing
 from hpfracc.engine.execution.prepared import MOST_ENTRIES, PreparedOperands, prepared_operands
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection import rent_or_buy

@@ -23,7 +23,7 @@ _SCRIPT = Path("benchmarks") / "selection.py"
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
     """Add this command and its subjects to the parser."""
-    parser = commands.add_parser("bench", help=summary, description=__doc__, allow_abbrev=False)
+    parser = commands.add_parser("bench", help=summary, allow_abbrev=False)
     subjects = parser.add_subparsers(dest="subject", metavar="subject", required=True)
     selection = subjects.add_parser(
         "selection", help="the engine's choices against the best arms", description=_DESCRIPTION, parents=[common]

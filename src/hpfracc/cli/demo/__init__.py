@@ -18,7 +18,7 @@ __all__ = ["add_command"]
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
     """Add this command to the parser."""
-    parser = commands.add_parser("demo", help=summary, description=__doc__, parents=[common], allow_abbrev=False)
+    parser = commands.add_parser("demo", help=summary, parents=[common], allow_abbrev=False)
     parser.add_argument("--quick", action="store_true", help="fewer sizes, shorter measurements")
     parser.add_argument(
         "--out", type=Path, default=Path("report"), metavar="FOLDER", help="folder for the report (default: report)"

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpfracc._config import check_backend
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.batching.items import by_name
+from hpfracc.engine.execution.batch.items import by_name
 from hpfracc.engine.execution.custom import OwnOperation, operation
 from hpfracc.engine.execution.decision_log import composite, dry_run, last_decision, unlogged
 from hpfracc.engine.execution.operation import Operation, get_operation

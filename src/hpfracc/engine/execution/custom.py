@@ -12,7 +12,7 @@ from hpfracc._arrays import library_of
 from hpfracc._config import check_backend
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Compiles, Kernel, KernelSpec
-from hpfracc.engine.execution.batching.probing import Probe
+from hpfracc.engine.execution.batch.probing import Probe
 from hpfracc.engine.execution.operation import Operation, register
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive, dtype_of
 from hpfracc.engine.primitives.cuts import Cut

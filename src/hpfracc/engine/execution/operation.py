@@ -20,7 +20,7 @@ import numpy as np
 
 from hpfracc._arrays import PAIR_KINDS, library_of, quick_kind
 from hpfracc._config import check_backend, current_context, state
-from hpfracc.engine.execution.batching.chunked import run_in_chunks
+from hpfracc.engine.execution.batch.in_memory import run_in_chunks
 from hpfracc.engine.execution.decision_log import current, record
 from hpfracc.engine.execution.learn import run_and_learn
 from hpfracc.engine.execution.plan import Plan, as_array, hashable_options, make_plan, make_request

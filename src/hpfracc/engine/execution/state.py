@@ -6,8 +6,8 @@ from hpfracc import _config
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.batching.sizes import remembered_sizes
-from hpfracc.engine.execution.batching.stacked import remembered_kernels
+from hpfracc.engine.execution.batch.driver import remembered_sizes
+from hpfracc.engine.execution.batch.stacked import remembered_kernels
 from hpfracc.engine.execution.operation import all_operations
 from hpfracc.engine.execution.plan import LOOK, REVIEW
 from hpfracc.engine.execution.prepared import prepared_operands

@@ -1,4 +1,4 @@
-"""What a function takes for one more item, from two small trials."""
+"""The memory of a function of the user's, measured by two small trials of it."""
 
 from __future__ import annotations
 

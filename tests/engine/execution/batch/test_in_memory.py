@@ -15,7 +15,7 @@ import hpfracc as hf
 from hpfracc import memory
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.execution.batching import ways
+from hpfracc.engine.execution.batch import chunk_plans
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import OutOfMemoryError
@@ -176,7 +176,7 @@ def test_a_slow_way_is_logged_and_a_very_slow_one_refused(
         np.testing.assert_allclose(found, 40_000.0)
         assert "toeplitz_apply (40000,): only a slower arm fits into memory" in caplog.text and "MiB" in caplog.text
 
-        monkeypatch.setattr(ways, "REFUSED_SECONDS", 1e-3)
+        monkeypatch.setattr(chunk_plans, "REFUSED_SECONDS", 1e-3)
         with pytest.raises(OutOfMemoryError, match=r"take .* m?s; .*fft@cpu.* would take .* needs .*MiB"):
             hf.toeplitz_apply(w, x)
         with pytest.raises(OutOfMemoryError, match=r"use smaller arrays .*hpfracc\.config\(allow_slow=True\)"):

@@ -1,7 +1,7 @@
-"""Ways to do a call that does not fit as a whole, compared by predicted time.
+"""Plans for a call that does not fit as a whole, compared by predicted time.
 
-Pieces of each axis, in sizes that halve, on whichever arm is quickest for that size; pieces of one row that are cut
-further; blocks of time. Where only a slow way fits, that is logged, and a very slow one is refused.
+Chunks of each axis, in sizes that halve, on whichever arm is quickest for that size; chunks of one row that are cut
+further; blocks of time. Where only a slow plan fits, that is logged, and a very slow one is refused.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpfracc.engine.execution.batching.overlap import BlockPlan, choose_blocks
-from hpfracc.engine.execution.batching.pieces import Job, as_spec
-from hpfracc.engine.execution.batching.sizes import PIECE_SECONDS, Prediction, round_size
+from hpfracc.engine.execution.batch.driver import round_size
+from hpfracc.engine.execution.batch.jobs import Job, Prediction, as_spec
+from hpfracc.engine.execution.batch.time_blocks import CHUNK_SECONDS, TimeBlocks, choose_blocks
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
@@ -25,45 +25,45 @@ from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Selectio
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.formats import format_bytes, format_seconds
 
-__all__ = ["Way", "check_speed", "choose_way", "ideal_verdict", "is_time", "time_plan"]
+__all__ = ["ChunkPlan", "check_speed", "choose_plan", "ideal_selection", "is_time", "time_plan"]
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: A way within this factor of what the call takes with memory enough is good: no other one is looked for.
+#: A plan within this factor of what the call takes with memory enough ends the search.
 _GOOD = 1.5
-#: A way that takes this many times as long as with memory enough is logged; above so many seconds it is refused.
+#: A plan that takes this many times as long as with memory enough is logged; above this many seconds it is refused.
 SLOW, REFUSED_SECONDS = 10.0, 60.0
-#: Below so many seconds a slow way is no warning.
+#: Below this many seconds a slow plan is logged without a warning.
 _WORTH_A_WARNING = 1.0
 #: A cut within a cut within a cut: more than a call has axes.
 _DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """One way to do a call, with its predicted time.
+class ChunkPlan:
+    """How a call is done in chunks, with the predicted time.
 
     Attributes
     ----------
     seconds : float
-        What all of it is predicted to take.
+        Predicted for the whole call.
     cut : Cut or None
         How it is cut; None for the whole call on one arm.
     count : int
-        Points of the axis in a piece.
-    blocks : BlockPlan or None
+        Points of the axis in a chunk.
+    blocks : TimeBlocks or None
         Blocks of time and parts of the weights, for a cut of time.
-    inner : Way or None
-        How each piece is cut further.
+    inner : ChunkPlan or None
+        How each chunk is cut further.
     slow : bool
-        Whether an arm without room for such a piece would be much quicker.
+        Whether an arm without room for such a chunk would be much quicker.
     """
 
     seconds: float
     cut: Cut | None = None
     count: int = 0
-    blocks: BlockPlan | None = None
-    inner: Way | None = None
+    blocks: TimeBlocks | None = None
+    inner: ChunkPlan | None = None
     slow: bool = False
 
     def __str__(self) -> str:
@@ -76,12 +76,14 @@ class Way:
 
 
 def is_time(primitive: Primitive, cut: Cut) -> bool:
-    """Whether pieces along this cut need what came before them."""
+    """Whether chunks along this cut need the samples before them."""
     return primitive.name == "causal_convolution" and cut.axis == -1
 
 
-def choose_way(job: Job, arrays: tuple[Any, ...], ideal: Selection | None, whole: float | None = None) -> Way | None:
-    """The way of a call that is predicted to be quickest, or None where none fits.
+def choose_plan(
+    job: Job, arrays: tuple[Any, ...], ideal: Selection | None, whole: float | None = None
+) -> ChunkPlan | None:
+    """The plan that is predicted to be quickest, or None where none fits.
 
     Parameters
     ----------
@@ -90,7 +92,7 @@ def choose_way(job: Job, arrays: tuple[Any, ...], ideal: Selection | None, whole
     arrays : tuple
         Its operands, or specs of them.
     ideal : Selection or None
-        What would be decided with memory enough: a way that is nearly as quick ends the search.
+        What would be decided with memory enough: a plan that is nearly as quick ends the search.
     whole : float, optional
         Seconds that the call is predicted to take whole, inf where it cannot be done so; asked for if not given.
     """
@@ -100,8 +102,7 @@ def choose_way(job: Job, arrays: tuple[Any, ...], ideal: Selection | None, whole
     within = _quickest(job, specs, beside, enough, whole) if _has_room(job, beside) else None
     if within is not None and within.seconds <= enough:
         return within
-    # The caller asked for the result whatever it takes: beside one that leaves too little room, pieces are kept small
-    # by themselves.
+    # The caller asked for the result whatever it takes. Where it leaves too little room, only the chunks are bounded.
     alone = _quickest(job, specs, 0, enough, whole)
     if within is None or alone is None:
         return within or alone
@@ -110,20 +111,20 @@ def choose_way(job: Job, arrays: tuple[Any, ...], ideal: Selection | None, whole
 
 
 def _has_room(job: Job, size: int) -> bool:
-    """Whether so many bytes are allowed where the operands are."""
+    """Whether ``size`` bytes are allowed where the operands are."""
     device, library = job.request.placement.device, job.request.placement.library
     on_host = device == HOST
     share = HOST_SHARE if on_host else job.request.settings.gpu_memory_limit
     return get_budget().fits(size, device, share, None if on_host else library)
 
 
-def ideal_verdict(job: Job, arrays: tuple[Any, ...]) -> Selection | None:
+def ideal_selection(job: Job, arrays: tuple[Any, ...]) -> Selection | None:
     """What would be decided for the whole call if there were room."""
-    return job.verdict(arrays, ignore_memory=True)
+    return job.select(arrays, ignore_memory=True)
 
 
 def check_speed(job: Job, ideal: Selection | None, seconds: float, words: str, times: int = 1) -> None:
-    """Log a way that is slow for want of memory; refuse one that is very slow, unless it was asked for.
+    """Log a plan that is slow for want of memory; refuse one that is very slow, unless it was asked for.
 
     Parameters
     ----------
@@ -132,9 +133,9 @@ def check_speed(job: Job, ideal: Selection | None, seconds: float, words: str, t
     ideal : Selection or None
         What would be decided with memory enough.
     seconds : float
-        What the way is predicted to take.
+        Predicted for the plan.
     words : str
-        The way in words.
+        The plan in words.
     times : int
         How many such calls there are to do.
 
@@ -165,44 +166,44 @@ def check_speed(job: Job, ideal: Selection | None, seconds: float, words: str, t
 
 def _quickest(
     job: Job, specs: tuple[Any, ...], reserved: int, enough: float, whole: float | None, depth: int = 0
-) -> Way | None:
-    best: Way | None = None
-    for way in _ways(job, specs, reserved, enough, whole, depth):
-        if way.seconds < (math.inf if best is None else best.seconds):
-            best = way
+) -> ChunkPlan | None:
+    best: ChunkPlan | None = None
+    for plan in _plans(job, specs, reserved, enough, whole, depth):
+        if plan.seconds < (math.inf if best is None else best.seconds):
+            best = plan
         if best is not None and best.cut is not None and best.seconds <= enough:
             break
     return best
 
 
-def _ways(
+def _plans(
     job: Job, specs: tuple[Any, ...], reserved: int, enough: float, whole: float | None, depth: int
-) -> Iterator[Way]:
+) -> Iterator[ChunkPlan]:
     if whole is None:
         found = job.predict(specs, reserved)
-        yield Way(found.seconds, slow=found.slow)
+        yield ChunkPlan(found.seconds, slow=found.slow)
     else:
-        yield Way(whole)
+        yield ChunkPlan(whole)
     call = job.primitive.describe(*specs, **job.params)
     for cut in job.primitive.cuts(call, *specs, **job.params):
         if is_time(job.primitive, cut):
-            plan = time_plan(job, specs, reserved, whole=False)
-            if plan is not None:
-                yield Way(plan.seconds, cut, plan.block, plan, slow=not plan.quick)
+            blocks = time_plan(job, specs, reserved, whole=False)
+            if blocks is not None:
+                yield ChunkPlan(blocks.seconds, cut, blocks.block, blocks, slow=not blocks.quick)
             continue
         beside = 0 if cut.merges else reserved
         yield _along(job, specs, cut, beside)
         if depth < _DEEPEST:
-            inner = _quickest(job, _piece_specs(specs, cut, 1), beside, enough / cut.length, math.inf, depth + 1)
+            inner = _quickest(job, _chunk_specs(specs, cut, 1), beside, enough / cut.length, math.inf, depth + 1)
             if inner is not None:
-                yield Way(cut.length * inner.seconds, cut, 1, inner=inner, slow=inner.slow)
+                yield ChunkPlan(cut.length * inner.seconds, cut, 1, inner=inner, slow=inner.slow)
 
 
-def _along(job: Job, specs: tuple[Any, ...], cut: Cut, reserved: int) -> Way:
-    """The best size of pieces along one axis: sizes halve, and the best is compared with half as much again."""
-    best = Way(math.inf, cut, 1)
+def _along(job: Job, specs: tuple[Any, ...], cut: Cut, reserved: int) -> ChunkPlan:
+    """The best size of chunks along one axis: sizes halve, and the best is compared with one half larger."""
+    best = ChunkPlan(math.inf, cut, 1)
     count = round_size(cut.length - 1)
-    while count >= 1 and best.seconds * count >= cut.length * PIECE_SECONDS:
+    while count >= 1 and best.seconds * count >= cut.length * CHUNK_SECONDS:
         best = _better(best, job, specs, cut, reserved, count)
         count //= 2
     if best.seconds < math.inf and best.count + best.count // 2 < cut.length:
@@ -210,13 +211,13 @@ def _along(job: Job, specs: tuple[Any, ...], cut: Cut, reserved: int) -> Way:
     return replace(best, count=round_size(max(1, int(best.count * relief.chunk_scale()))))
 
 
-def _better(best: Way, job: Job, specs: tuple[Any, ...], cut: Cut, reserved: int, count: int) -> Way:
-    found = job.predict(_piece_specs(specs, cut, count), reserved)
-    seconds = -(-cut.length // count) * (found.seconds + PIECE_SECONDS)
-    return Way(seconds, cut, count, slow=found.slow) if seconds < best.seconds else best
+def _better(best: ChunkPlan, job: Job, specs: tuple[Any, ...], cut: Cut, reserved: int, count: int) -> ChunkPlan:
+    found = job.predict(_chunk_specs(specs, cut, count), reserved)
+    seconds = -(-cut.length // count) * (found.seconds + CHUNK_SECONDS)
+    return ChunkPlan(seconds, cut, count, slow=found.slow) if seconds < best.seconds else best
 
 
-def _piece_specs(specs: tuple[Any, ...], cut: Cut, count: int) -> tuple[Any, ...]:
+def _chunk_specs(specs: tuple[Any, ...], cut: Cut, count: int) -> tuple[Any, ...]:
     found = []
     for spec, axis in zip(specs, cut.operands, strict=True):
         if axis is None:
@@ -228,7 +229,7 @@ def _piece_specs(specs: tuple[Any, ...], cut: Cut, count: int) -> tuple[Any, ...
     return tuple(found)
 
 
-def time_plan(job: Job, arrays: tuple[Any, ...], reserved: int = 0, *, whole: bool = True) -> BlockPlan | None:
+def time_plan(job: Job, arrays: tuple[Any, ...], reserved: int = 0, *, whole: bool = True) -> TimeBlocks | None:
     """The blocks of time that are predicted to be quickest; the first two operands are weights and signal.
 
     ``whole`` says whether one block with all weights counts.

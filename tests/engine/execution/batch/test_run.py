@@ -12,9 +12,9 @@ import torch
 
 import hpfracc as hf
 from hpfracc import batch, memory
-from hpfracc.engine.execution.batching.parallel import calls_together
-from hpfracc.engine.execution.batching.pieces import Job
-from hpfracc.engine.execution.batching.probing import fit_line, measure_peak
+from hpfracc.engine.execution.batch.jobs import Job
+from hpfracc.engine.execution.batch.probing import fit_line, measure_peak
+from hpfracc.engine.execution.batch.run import calls_together
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.errors import BatchItemError, InvalidInputError, OutOfMemoryError
 from tests.helpers.own_operations import own_operation

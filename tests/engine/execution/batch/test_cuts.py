@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpfracc.engine.execution.batching.overlap import choose_blocks, convolve_block
-from hpfracc.engine.execution.batching.sizes import Prediction
+from hpfracc.engine.execution.batch.jobs import Prediction
+from hpfracc.engine.execution.batch.time_blocks import choose_blocks, convolve_block
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.primitives.cuts import Cut

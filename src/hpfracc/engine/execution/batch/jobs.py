@@ -1,45 +1,44 @@
-"""One piece of a larger call: whether it fits, and running it as a call of its own, chosen as any other."""
+"""One call in chunks: whether a chunk fits, what it is predicted to take, and running it as a call of its own."""
 
 from __future__ import annotations
 
 import math
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.batching.sizes import Prediction
+from hpfracc.engine.execution.batch.driver import ChunkTooLargeError
 from hpfracc.engine.execution.plan import Plan, learns, make_plan, make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.recover import Failure, classify, drop_frames, try_other_arms
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.decide import WORTH_CUTTING, Selection, decide
-from hpfracc.engine.selection.decision import Decision
+from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import Request
 from hpfracc.errors import BackendUnavailableError, OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["Job", "PieceTooLargeError", "as_spec"]
+__all__ = ["Job", "Prediction", "as_spec", "decision_in_chunks"]
 
-#: How much slower than an arm without room the one that is taken may be; else smaller pieces give that arm room.
+#: How much slower than an arm without room the chosen one may be; beyond that, smaller chunks give that arm room.
 _HARDLY_SLOWER = 1.5
 
 
-class PieceTooLargeError(Exception):
-    """A piece for which there was no room; only seen inside the engine.
+class Prediction(NamedTuple):
+    """Seconds that a chunk is predicted to take: inf where no arm has room for it, 0 where nothing is known.
 
-    ``slow`` says that an arm has room, and that one without room would be much quicker.
+    ``slow`` says that an arm without room for it would be much quicker.
     """
 
-    def __init__(self, message: str, *, slow: bool = False) -> None:
-        super().__init__(message)
-        self.slow = slow
+    seconds: float
+    slow: bool = False
 
 
 class Job:
-    """One call in pieces: what every piece shares, how many were run, and what was decided for the last.
+    """One call in chunks: what they share, how many were run, and what was decided for the last.
 
     Parameters
     ----------
@@ -50,7 +49,7 @@ class Job:
     request : Request
         The whole call.
     limit : int, optional
-        Bytes that one piece may take in all.
+        Bytes that one chunk may take in all.
     """
 
     def __init__(
@@ -62,15 +61,15 @@ class Job:
         self.request = request
         self.backend = None if request.preference is None else request.preference.backend
         self.limit = limit
-        #: The kernel that all pieces run on, as ``"numpy:fft"``, where that is fixed.
+        #: The kernel that all chunks run on, as ``"numpy:fft"``, where that is fixed.
         self.kernel: str | None = None
         #: Whether the call is cut because memory is short.
         self.short = False
-        self.pieces = 0
+        self.chunks = 0
         self.decision: Decision | None = None
 
-    def verdict(self, operands: tuple[Any, ...], reserved: int = 0, *, ignore_memory: bool = False) -> Selection | None:
-        """What would be decided for this piece beside ``reserved`` bytes; None where no arm takes it."""
+    def select(self, operands: tuple[Any, ...], reserved: int = 0, *, ignore_memory: bool = False) -> Selection | None:
+        """What would be decided for a chunk beside ``reserved`` bytes; None where no arm takes it."""
         specs = tuple(as_spec(array) for array in operands)
         made = make_request(
             self.primitive,
@@ -89,35 +88,35 @@ class Job:
             return None
 
     def predict(self, operands: tuple[Any, ...], reserved: int = 0) -> Prediction:
-        """What this piece would take beside ``reserved`` bytes."""
-        verdict = self.verdict(operands, reserved)
-        if verdict is None:
+        """What a chunk would take beside ``reserved`` bytes."""
+        selection = self.select(operands, reserved)
+        if selection is None:
             return Prediction(math.inf)
-        seconds = verdict.expected if verdict.expected == verdict.expected else 0.0
-        return Prediction(seconds, verdict.slowdown > _HARDLY_SLOWER)
+        seconds = selection.expected if selection.expected == selection.expected else 0.0
+        return Prediction(seconds, selection.slowdown > _HARDLY_SLOWER)
 
     def fits(self, operands: tuple[Any, ...], reserved: int = 0, *, quick: bool = True) -> bool:
-        """Whether some arm takes this piece; ``quick`` asks that none without room for it would be much quicker."""
+        """Whether some arm takes a chunk; ``quick`` asks that none without room for it would be much quicker."""
         found = self.predict(operands, reserved)
         return found.seconds < math.inf and not (quick and found.slow)
 
     def run(self, operands: tuple[Any, ...], key: Any = None, *, quick: bool = False) -> Any:
-        """One piece; :class:`PieceTooLargeError` where its memory ran out.
+        """Run a chunk; :class:`ChunkTooLargeError` where its memory ran out.
 
-        ``quick`` treats a piece so, too, for which a much quicker arm has no room: a smaller piece gives it some.
+        With ``quick`` also where a much quicker arm has no room: a smaller chunk gives it some.
         """
         params = self.params if key is None else {**self.params, "weights_key": key}
         plan = self._plan(operands, key)
         if quick and plan.slowdown > WORTH_CUTTING:
-            # What is kept for later is given up before time is.
+            # Caches are dropped before time is lost.
             ladder.climb(plan.bound.arm.device, highest="own caches")
             plan = self._plan(operands, key)
             if plan.slowdown > WORTH_CUTTING:
-                raise PieceTooLargeError(plan.in_chunks or f"{plan.bound.arm.name} has room alone", slow=True)
+                raise ChunkTooLargeError(plan.in_chunks or f"{plan.bound.arm.name} has room alone", slow=True)
         bound = plan.bound
         begin = time.perf_counter()
         try:
-            with spans.span(self.primitive.name, "batch", metadata={"piece": self.pieces + 1}):
+            with spans.span(self.primitive.name, "batch", metadata={"piece": self.chunks + 1}):
                 result = bound.run(*operands, **params)
         except Exception as error:
             adapter = registry.adapter(bound.arm.backend)
@@ -125,14 +124,14 @@ class Job:
                 drop_frames(error)
                 adapter.release_memory(bound.arm.device)
                 ladder.climb(bound.arm.device, highest="library caches")
-                raise PieceTooLargeError(registry.describe_failure(error)) from None
+                raise ChunkTooLargeError(registry.describe_failure(error)) from None
             try:
                 result = try_other_arms(plan, bound, operands, params, error)
             except OutOfMemoryError as short:
-                raise PieceTooLargeError(str(short)) from None
+                raise ChunkTooLargeError(str(short)) from None
         else:
             self._learn(plan, time.perf_counter() - begin)
-        self.pieces += 1
+        self.chunks += 1
         self.decision = plan.decision
         return result
 
@@ -149,10 +148,10 @@ class Job:
                 short=self.short,
             )
         except OutOfMemoryError as error:
-            raise PieceTooLargeError(str(error)) from None
+            raise ChunkTooLargeError(str(error)) from None
 
     def _learn(self, plan: Plan, seconds: float) -> None:
-        """Pieces are calls like others, as far as the host's clock sees their end."""
+        """Learn from a chunk as from any call, where the host's clock sees its end."""
         arm, request = plan.bound.arm, plan.request
         stays = request.placement.library == arm.backend and not plan.bound.moves
         if learns(request) and not (stays and registry.adapter(arm.backend).is_asynchronous(arm.device)):
@@ -165,3 +164,17 @@ def as_spec(array: Any) -> Any:
     if isinstance(array, ArraySpec | bool | int | float | complex):
         return array
     return ArraySpec(shape_of(array), dtype_of(array))
+
+
+def decision_in_chunks(job: Job, reason: str, fallbacks: tuple[Fallback, ...] = ()) -> Decision:
+    """What was decided for the last chunk, as the decision about the whole call."""
+    decision, call = job.decision, job.request.call
+    assert decision is not None  # at least one chunk was run
+    return replace(
+        decision,
+        reason=f"{reason}; each: {decision.reason}",
+        shape=call.shape,
+        bucket=call.bucket,
+        chunks=job.chunks,
+        fallbacks=(*fallbacks, *decision.fallbacks),
+    )

@@ -12,12 +12,17 @@ from hpfracc._arrays import device_of, dtype_name, library_of, tracks_gradient
 from hpfracc._config import current_context, get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.batching.chunked import decision_in_pieces, run_in_chunks
-from hpfracc.engine.execution.batching.items import Calls, Listed, kind_of, random_stream
-from hpfracc.engine.execution.batching.pieces import Job, PieceTooLargeError
-from hpfracc.engine.execution.batching.probing import fit_line, measure_peak
-from hpfracc.engine.execution.batching.sizes import ChunkSizer, Remembered, largest_that_fits, round_size
-from hpfracc.engine.execution.batching.stacking import Stacking
+from hpfracc.engine.execution.batch.driver import (
+    ChunkSizer,
+    ChunkTooLargeError,
+    Remembered,
+    largest_that_fits,
+    round_size,
+)
+from hpfracc.engine.execution.batch.in_memory import run_in_chunks
+from hpfracc.engine.execution.batch.items import Calls, Listed, Stacking, kind_of, random_stream
+from hpfracc.engine.execution.batch.jobs import Job, decision_in_chunks
+from hpfracc.engine.execution.batch.probing import fit_line, measure_peak
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
@@ -63,18 +68,8 @@ def rows_of(stacked: Any, count: int) -> list[Any]:
     return rows
 
 
-class _Chunks:
-    """The size of the next chunk, whatever runs it."""
-
-    sizer: ChunkSizer
-
-    def next_size(self, left: int) -> int:
-        """Items of the next chunk; the last ones in sizes that came before, so that compiled code is used again."""
-        return min(self.sizer.size, left if left == self.sizer.most else round_size(left))
-
-
-class StackedOperation(_Chunks):
-    """A group of calls of an engine operation. All chunks run on one kernel, whatever their size."""
+class StackedOperation:
+    """A group of calls of an engine operation: the source of its chunks, which all run on one kernel."""
 
     def __init__(
         self,
@@ -102,7 +97,7 @@ class StackedOperation(_Chunks):
         wanted = scaled if batch_size is None else min(scaled, batch_size)
         cap = len(indices) if batch_size is None else min(batch_size, len(indices))
         key = (operation.name, kind_of(first), self._job.kernel, limit, "batch")
-        self.sizer = ChunkSizer(max(1, wanted), cap, key)
+        self.sizer = ChunkSizer(max(1, wanted), cap, key, rounds=True)
 
     def _specs(self, first: tuple[Any, ...], count: int) -> tuple[ArraySpec, ...]:
         return tuple(
@@ -148,8 +143,24 @@ class StackedOperation(_Chunks):
         remembered_kernels.put(key, kernel)
         return kernel
 
-    def run(self, part: Sequence[int]) -> Sequence[Any] | None:
-        """Results of these items; None where memory ran out and smaller chunks are to be tried."""
+    def run(self, part: Sequence[int]) -> list[Any]:
+        """Results of these items."""
+        return self._run(part, self._job.run)
+
+    def run_smaller(self, part: Sequence[int], short: ChunkTooLargeError) -> list[Any]:
+        """Results of a single item that has no room as a whole."""
+
+        def in_chunks(operands: tuple[Any, ...]) -> Any:
+            self._job.kernel = None
+            job = self._job
+            found = run_in_chunks(job.primitive, operands, job.params, backend=job.backend, why=str(short))
+            if found is None:
+                raise OutOfMemoryError(str(short)) from None
+            return found
+
+        return self._run(part, in_chunks)
+
+    def _run(self, part: Sequence[int], call: Callable[[tuple[Any, ...]], Any]) -> list[Any]:
         pool = staging_pool()
         held: list[Any] = []
         operands = []
@@ -161,21 +172,11 @@ class StackedOperation(_Chunks):
             values = self._calls.operand(number, part[:1] if shared else part)
             operands.append(_laid_out(values, shape, shared, pool, held))
         try:
-            stacked = self._job.run(tuple(operands))
-        except PieceTooLargeError as short:
-            if self.sizer.failed(len(part)):
-                return None
-            self._job.kernel = None
-            stacked = run_in_chunks(
-                self._job.primitive, tuple(operands), self._job.params, backend=self._job.backend, why=str(short)
-            )
-            if stacked is None:
-                raise OutOfMemoryError(str(short)) from None
+            stacked = call(tuple(operands))
         finally:
             operands.clear()
             while held:
                 pool.release(held.pop())
-        self.sizer.succeeded(len(part))
         for axis in self._how.drops:
             stacked = stacked[(..., 0, *(slice(None),) * (-axis - 1))]
         return rows_of(stacked, len(part))
@@ -184,7 +185,7 @@ class StackedOperation(_Chunks):
         """Say what was decided."""
         if self._job.decision is not None:
             decision_log.record(
-                decision_in_pieces(self._job, f"{self._job.pieces} chunks of at most {self.sizer.size} items")
+                decision_in_chunks(self._job, f"{self._job.chunks} chunks of at most {self.sizer.size} items")
             )
 
 
@@ -218,8 +219,8 @@ def _stacked_tensors(values: Sequence[Any], library: str, pool: Any, held: list[
     return adapter.stack_on(values, buffer)
 
 
-class StackedFunction(_Chunks):
-    """A group of calls of a function that takes stacks; what it needs is found by two small trials."""
+class StackedFunction:
+    """A group of calls of a function that takes stacks: the source of its chunks. Two trials measure its memory."""
 
     def __init__(
         self,
@@ -240,7 +241,7 @@ class StackedFunction(_Chunks):
         self._device = next((device for value in first if (device := device_of(value)) != "cpu"), "cpu")
         cap = len(indices) if batch_size is None else min(batch_size, len(indices))
         key = (function, kind_of(first), limit)
-        self.sizer = ChunkSizer(min(cap, self._predicted(indices, limit)), cap, key)
+        self.sizer = ChunkSizer(min(cap, self._predicted(indices, limit)), cap, key, rounds=True)
 
     def _predicted(self, indices: Sequence[int], limit: int | None) -> int:
         """``(free - headroom) / slope``, rounded to few sizes."""
@@ -268,8 +269,8 @@ class StackedFunction(_Chunks):
             extra["rng"] = [random_stream(self._seed, index) for index in part]
         return self._function(*operands, **extra)
 
-    def run(self, part: Sequence[int]) -> Sequence[Any] | None:
-        """Results of these items; None where memory ran out and smaller chunks are to be tried."""
+    def run(self, part: Sequence[int]) -> list[Any]:
+        """Results of these items."""
         try:
             stacked = self._call(part)
         except Exception as error:
@@ -278,14 +279,12 @@ class StackedFunction(_Chunks):
                 raise
             drop_frames(error)
             ladder.climb(self._device, highest="library caches")
-            if self.sizer.failed(len(part)):
-                return None
-            raise OutOfMemoryError(
-                f"one item alone runs out of memory ({registry.describe_failure(error)}); use smaller items"
-            ) from error
-        rows = rows_of(stacked, len(part))
-        self.sizer.succeeded(len(part))
-        return rows
+            raise ChunkTooLargeError(registry.describe_failure(error)) from error
+        return rows_of(stacked, len(part))
+
+    def run_smaller(self, part: Sequence[int], short: ChunkTooLargeError) -> list[Any]:
+        """A single item cannot be made smaller."""
+        raise OutOfMemoryError(f"one item alone runs out of memory ({short}); use smaller items") from short.__cause__
 
     def finish(self) -> None:
         """Nothing was decided by the engine here."""

@@ -1,10 +1,10 @@
 """The three-parameter (Prabhakar) Mittag-Leffler function.
 
-For a third parameter g that is no whole number, in NumPy. E = (1/2 pi i) int e^s s^-b (1 - z s^-a)^-g ds has no
-singularity on the principal sheet but the origin where ``|arg z| >= pi a``, so one parabola serves there. At large
-``|z|`` the first m terms of the expansion of ``(1 - s^a/z)^-g`` are taken as they stand and the rest is integrated.
-Elsewhere there is the power series. Every way gives a bound of its rounding, and the least decides; where none is
-small, it is an error.
+In NumPy if the third parameter g is not an integer. For ``|arg z| >= pi a`` the integrand of
+E = (1/2 pi i) int e^s s^-b (1 - z s^-a)^-g ds is singular only at the origin of the principal sheet, so one parabola is
+enough. At large ``|z|`` the first m terms of the expansion of ``(1 - s^a/z)^-g`` are added in closed form and the
+remainder is integrated. Elsewhere the power series is used. Each method has a bound of its rounding error, and the
+smallest bound decides; if none is small, the function raises an error.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 __all__ = ["prabhakar"]
 
 _EPS = 2.0**-53
-#: Relative error, by its bound, beyond which a value is refused.
-_WORST = 1e-8
-_MOST_TERMS = 4000
+#: Maximum relative error bound of a value; beyond it the function raises an error.
+_MAX_ERROR = 1e-8
+_MAX_TERMS = 4000
 Array = np.ndarray[Any, Any]
 
 
 def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any = None) -> Any:
-    """E_{alpha,beta}^gamma(z): see :func:`hpfracc.special.mittag_leffler`."""
+    """E_{alpha,beta}^gamma(z); see :func:`hpfracc.special.mittag_leffler`."""
     if not isinstance(gamma, int | float | np.integer | np.floating) or not math.isfinite(gamma):
-        raise InvalidInputError(f"gamma={gamma!r}: the Mittag-Leffler function takes a finite real number here")
+        raise InvalidInputError(f"gamma={gamma!r} is not a finite real number; use one")
     if gamma == int(gamma) and gamma >= 1:
         # (d/dz)^n E_{a,b} = n! E_{a,b+an}^{n+1}
         order = int(gamma) - 1
@@ -47,10 +47,10 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
     check_parameters(alpha, beta)
     if library_of(z) != "numpy":
         raise UnsupportedDtypeError(
-            f"gamma={gamma!r} is no whole number, and E for such is computed in NumPy only; convert z to a NumPy array"
+            f"gamma={gamma!r} is not an integer, and such values are computed in NumPy only; convert z to a NumPy array"
         )
     if backend not in (None, "numpy"):
-        raise InvalidInputError(f"backend={backend!r}: for gamma={gamma!r} there is NumPy only; leave backend out")
+        raise InvalidInputError(f"backend={backend!r}, but gamma={gamma!r} is computed in NumPy only; omit backend")
     points = np.ravel(z).astype(np.complex128)
     with np.errstate(all="ignore"):
         value, bound = _series(points, alpha, beta, gamma)
@@ -61,14 +61,14 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
                 better = other_bound < bound[inside]
                 where = np.nonzero(inside)[0][better]
                 value[where], bound[where] = other[better], other_bound[better]
-        # An overflow is an answer only where all terms have one sign.
+        # Infinity is a valid result only where all terms have the same sign.
         overflows = np.isinf(value) & (points.real > 0) & (points.imag == 0) & (gamma > 0)
-        bad = ~((bound <= _WORST * np.abs(value)) & np.isfinite(value)) & ~overflows & ~np.isnan(points)
+        bad = ~((bound <= _MAX_ERROR * np.abs(value)) & np.isfinite(value)) & ~overflows & ~np.isnan(points)
     if bad.any():
         raise InvalidInputError(
             f"E with alpha={alpha!r}, beta={beta!r}, gamma={gamma!r} at z={z.ravel()[bad][0]!r} and "
-            f"{int(bad.sum()) - 1} other points: only |arg z| >= pi alpha with alpha <= 1, small |z| and whole gamma "
-            "are within reach; change z or gamma"
+            f"{int(bad.sum()) - 1} other points cannot be computed accurately; use |arg z| >= pi alpha with "
+            "alpha <= 1, small |z|, or an integer gamma"
         )
     result = value if np.iscomplexobj(z) else value.real
     dtype = z.dtype if z.dtype.kind in "fc" else np.float64
@@ -76,8 +76,8 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
 
 
 def _series(z: Array, alpha: float, beta: float, gamma: float) -> tuple[Array, Array]:
-    """The power series and a bound of its error: rounding of the terms, and the last ones."""
-    count = min(_MOST_TERMS, max(4, int((170.0 - beta) // alpha) + 1))
+    """The power series and a bound of its rounding and truncation error."""
+    count = min(_MAX_TERMS, max(4, int((170.0 - beta) // alpha) + 1))
     inverse = reciprocal_gammas(alpha, beta, count)
     total, sizes = np.zeros_like(z), np.zeros(z.shape)
     power = np.ones_like(z)
@@ -94,7 +94,7 @@ def _series(z: Array, alpha: float, beta: float, gamma: float) -> tuple[Array, A
 
 
 def _contour(z: Array, alpha: float, beta: float, gamma: float, terms: int) -> tuple[Array, Array]:
-    """The integral after ``terms`` terms of the expansion at infinity, and a bound of its rounding."""
+    """``terms`` terms of the expansion at infinity plus the integral of the remainder, and a bound of the rounding."""
     mu, step, _ = choose_parabola(math.ceil(4 * max(beta, 0.0)) / 4, 1.0)
     value, size = np.zeros_like(z), np.zeros(z.shape)
     scale = (-z) ** -gamma if terms else np.ones_like(z)
@@ -107,7 +107,7 @@ def _contour(z: Array, alpha: float, beta: float, gamma: float, terms: int) -> t
     for node, width in zip(nodes, widths, strict=True):
         for s, weight in ((node, width), (node.conjugate(), width.conjugate())):
             if terms:
-                factor = s ** (alpha * gamma - beta) * _rest(s**alpha / z, coefficients, gamma, terms)
+                factor = s ** (alpha * gamma - beta) * _remainder(s**alpha / z, coefficients, gamma, terms)
             else:
                 factor = s**-beta * (1 - z * s**-alpha) ** -gamma
             part = weight * np.exp(s) * factor
@@ -115,8 +115,8 @@ def _contour(z: Array, alpha: float, beta: float, gamma: float, terms: int) -> t
     return value * scale, 8 * _EPS * size * np.abs(scale)
 
 
-def _rest(t: Array, coefficients: Array, gamma: float, terms: int) -> Array:
-    """``(1 - t)^-gamma`` without its first terms, by its own series where those would cancel."""
+def _remainder(t: Array, coefficients: Array, gamma: float, terms: int) -> Array:
+    """``(1 - t)^-gamma`` without its first terms, by its series where they would cancel."""
     small = np.where(np.abs(t) < 0.5, t, 0.0)
     series = np.zeros_like(t)
     for coefficient in coefficients[: terms - 1 : -1]:

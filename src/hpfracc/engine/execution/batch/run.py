@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from hpfracc.engine.execution.batching.items import (
+from hpfracc._optional import import_optional
+from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of, run_chunks
+from hpfracc.engine.execution.batch.items import (
     Calls,
     calls_of,
     first_failing,
     item_error,
     random_stream,
+    stacking_of,
 )
-from hpfracc.engine.execution.batching.parallel import map_items
-from hpfracc.engine.execution.batching.progress import Progress, progress_of
-from hpfracc.engine.execution.batching.stacked import StackedFunction, StackedOperation
-from hpfracc.engine.execution.batching.stacking import stacking_of
+from hpfracc.engine.execution.batch.stacked import StackedFunction, StackedOperation
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.memory.units import parse_bytes
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.request import place
-from hpfracc.engine.workers import available_cores
-from hpfracc.errors import HpfraccError, InvalidInputError, OutOfMemoryError
+from hpfracc.engine.workers import available_cores, run_items
+from hpfracc.errors import BatchItemError, HpfraccError, InvalidInputError, OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["run"]
 
 logger = logging.getLogger("hpfracc.batch")
+
+#: Seconds that one task of a process should take: long enough to hide what sending it costs, short enough to share work
+#: evenly.
+_TASK_SECONDS = 0.5
 
 
 def run(
@@ -130,7 +135,7 @@ def run(
     with progress_of(progress, len(calls), getattr(func, "__name__", "batch")) as advance:
         if isinstance(func, Operation) or batched:
             return job.run_grouped(advance)
-        return map_items(job.call, range(len(calls)), workers, processes, advance)
+        return _map_items(job.call, range(len(calls)), workers, processes, advance)
 
 
 class _Batch:
@@ -174,23 +179,40 @@ class _Batch:
                     results[index] = self._alone(index)
                     advance(1)
                 continue
-            position = 0
-            while position < len(indices):
-                part = indices[position : position + stacked.next_size(len(indices) - position)]
-                found = self._chunk(stacked, part)
-                if found is None:
-                    continue  # memory ran out; the next chunk is smaller
-                if isinstance(part, range):
-                    results[part.start : part.stop] = found
-                else:
-                    for index, result in zip(part, found, strict=True):
-                        results[index] = result
-                chunks += 1
-                position += len(part)
-                advance(len(part))
+            chunks += self._run_group(stacked, indices, results, advance)
             stacked.finish()
         logger.debug("batch of %d items in %d chunks", len(self.calls), chunks)
         return results
+
+    def _run_group(
+        self,
+        stacked: StackedOperation | StackedFunction,
+        indices: Sequence[int],
+        results: list[Any],
+        advance: Callable[[int], None],
+    ) -> int:
+        """Run items that go together; gives back how many chunks that took."""
+        chunks = 0
+
+        def source(begin: int, end: int) -> list[Any]:
+            return self._chunk(stacked, indices[begin:end], stacked.run)
+
+        def sink(begin: int, end: int, found: list[Any]) -> None:
+            nonlocal chunks
+            part = indices[begin:end]
+            if isinstance(part, range):
+                results[part.start : part.stop] = found
+            else:
+                for index, result in zip(part, found, strict=True):
+                    results[index] = result
+            chunks += 1
+            advance(len(part))
+
+        def stuck(begin: int, end: int, short: ChunkTooLargeError) -> list[Any]:
+            return self._chunk(stacked, indices[begin:end], lambda part: stacked.run_smaller(part, short))
+
+        run_chunks(len(indices), stacked.sizer, source, sink, stuck=stuck)
+        return chunks
 
     def _stacked(self, indices: Sequence[int]) -> StackedOperation | StackedFunction | None:
         first = self.calls[indices[0]]
@@ -213,11 +235,16 @@ class _Batch:
         except Exception as error:
             raise item_error(index, len(self.calls), error) from error
 
-    def _chunk(self, stacked: StackedOperation | StackedFunction, part: Sequence[int]) -> Sequence[Any] | None:
+    def _chunk(
+        self,
+        stacked: StackedOperation | StackedFunction,
+        part: Sequence[int],
+        run: Callable[[Sequence[int]], list[Any]],
+    ) -> list[Any]:
         try:
             with spans.span(getattr(self.func, "__name__", "batch"), "batch", metadata={"items": len(part)}):
-                return stacked.run(part)
-        except OutOfMemoryError:
+                return run(part)
+        except (OutOfMemoryError, ChunkTooLargeError):
             raise
         except Exception as error:
             if isinstance(self.func, Operation):
@@ -227,3 +254,127 @@ class _Batch:
             if found is not None:
                 raise item_error(found[0], len(self.calls), found[1]) from found[1]
             raise item_error(part[0], len(self.calls), error) from error
+
+
+# Calls spread over threads, or over processes.
+
+
+def calls_together(seconds: float, left: int, workers: int) -> int:
+    """How many calls of ``seconds`` each make one task."""
+    if seconds <= 0.0:
+        return max(1, left // workers)
+    fair = max(1, -(-left // workers))
+    return max(1, min(fair, int(_TASK_SECONDS / seconds) or 1))
+
+
+def _map_items(
+    call: Callable[[int], Any], indices: Sequence[int], workers: int, processes: bool, advance: Callable[[int], None]
+) -> list[Any]:
+    """``[call(i) for i in indices]`` on several threads or processes; an error names its item.
+
+    A call that runs out of memory beside others is made again alone, once they are done.
+    """
+    if not indices:
+        return []
+    begin = time.perf_counter()
+    results: dict[int, Any] = {indices[0]: _one(call, indices[0], len(indices))}
+    advance(1)
+    seconds = time.perf_counter() - begin
+    rest = list(indices[1:])
+    if workers <= 1 or not rest:
+        for index in rest:
+            results[index] = _one(call, index, len(indices))
+            advance(1)
+        return [results[index] for index in indices]
+    if processes:
+        short = _by_processes(call, rest, workers, seconds, results, advance, len(indices))
+    else:
+        short = _by_threads(call, rest, workers, results, advance, len(indices))
+    for index in short:
+        results[index] = _one(call, index, len(indices))
+        advance(1)
+    return [results[index] for index in indices]
+
+
+def _one(call: Callable[[int], Any], index: int, count: int) -> Any:
+    try:
+        return call(index)
+    except Exception as error:
+        raise item_error(index, count, error) from error
+
+
+def _several(call: Callable[[int], Any], task: Sequence[int]) -> tuple[list[tuple[int, Any]], list[int], float]:
+    """Results, items whose memory ran out, and seconds; the first other error ends the task."""
+    begin = time.perf_counter()
+    done: list[tuple[int, Any]] = []
+    short: list[int] = []
+    for index in task:
+        try:
+            done.append((index, call(index)))
+        except MemoryError:
+            short.append(index)
+        except Exception as error:
+            raise _ItemFailedError(index, error) from error
+    return done, short, time.perf_counter() - begin
+
+
+class _ItemFailedError(Exception):
+    """An item failed: carries its number, and can be sent between processes."""
+
+    def __init__(self, index: int, error: Exception) -> None:
+        super().__init__(index, error)
+        self.index = index
+        self.error = error
+
+
+def _by_threads(
+    call: Callable[[int], Any],
+    rest: list[int],
+    workers: int,
+    results: dict[int, Any],
+    advance: Callable[[int], None],
+    count: int,
+) -> list[int]:
+    short: list[int] = []
+
+    def one(index: int) -> None:
+        try:
+            results[index] = call(index)
+        except MemoryError:
+            short.append(index)
+        except Exception as error:
+            raise _ItemFailedError(index, error) from error
+
+    try:
+        run_items(one, rest, workers, advance=advance, until_error=True)
+    except _ItemFailedError as failed:
+        raise _named(failed, count) from failed.error
+    return short
+
+
+def _by_processes(
+    call: Callable[[int], Any],
+    rest: list[int],
+    workers: int,
+    seconds: float,
+    results: dict[int, Any],
+    advance: Callable[[int], None],
+    count: int,
+) -> list[int]:
+    joblib = import_optional("joblib")
+    size = calls_together(seconds, len(rest), workers)
+    tasks = [rest[begin : begin + size] for begin in range(0, len(rest), size)]
+    short: list[int] = []
+    try:
+        parallel = joblib.Parallel(n_jobs=workers, backend="loky", return_as="generator")
+        for done, missing, _ in parallel(joblib.delayed(_several)(call, task) for task in tasks):
+            results.update(done)
+            short += missing
+            advance(len(done))
+    except _ItemFailedError as failed:
+        raise _named(failed, count) from failed.error
+    return short
+
+
+def _named(failed: _ItemFailedError, count: int) -> BatchItemError:
+    return item_error(failed.index, count, failed.error)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import hpfracc as hf
 from hpfracc import batch
-from hpfracc.engine.execution.batching.stacking import _RULES
+from hpfracc.engine.execution.batch.items import _RULES
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.primitives import PRIMITIVES
 from tests.helpers.own_operations import own_operation

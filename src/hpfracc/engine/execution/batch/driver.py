@@ -1,0 +1,263 @@
+"""The driver of all work in chunks, and the size of the next chunk.
+
+Work is cut along one axis: of an array in memory, of an array in a file, or of a list of items. A source runs the chunk
+from ``begin`` to ``end``, a sink takes its result, and a sizer says how large the next chunk is: smaller after one that
+ran out of memory.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, Protocol, TypeVar
+
+from hpfracc.engine.locks import Guarded
+from hpfracc.errors import InvalidInputError
+
+__all__ = [
+    "ChunkSizer",
+    "ChunkTooLargeError",
+    "Progress",
+    "Remembered",
+    "Sizer",
+    "largest_that_fits",
+    "progress_of",
+    "remembered_sizes",
+    "round_size",
+    "run_chunks",
+]
+
+T = TypeVar("T")
+
+#: How close the search comes to what just fails, and how much of what just fits is left free.
+CLOSE_ENOUGH, SPARE = 1.1, 0.95
+#: Kinds of work whose size is remembered.
+_MOST_REMEMBERED = 1024
+
+#: False for none, True for a bar, or ``told(done, total)``.
+Progress = bool | Callable[[int, int], None]
+
+
+class ChunkTooLargeError(Exception):
+    """There was no room for a chunk; only seen inside the engine.
+
+    ``slow`` says that an arm has room, but that one without room would be much quicker.
+    """
+
+    def __init__(self, message: str, *, slow: bool = False) -> None:
+        super().__init__(message)
+        self.slow = slow
+
+
+class Sizer(Protocol):
+    """The size of the next chunk, from what happened to those before."""
+
+    def next(self, left: int) -> int:
+        """Points of the next chunk, of ``left`` that are still to do."""
+
+    def succeeded(self, size: int) -> None:
+        """A chunk of ``size`` went well."""
+
+    def failed(self, size: int, short: ChunkTooLargeError) -> bool:
+        """There was no room for a chunk of ``size``; False where there is nothing smaller to try."""
+
+
+def run_chunks(
+    length: int,
+    sizer: Sizer,
+    source: Callable[[int, int], Any],
+    sink: Callable[[int, int, Any], None],
+    *,
+    stuck: Callable[[int, int, ChunkTooLargeError], Any],
+    backwards: bool = False,
+) -> bool:
+    """Run ``length`` points chunk by chunk.
+
+    Parameters
+    ----------
+    length : int
+        Points in all.
+    sizer : Sizer
+        Says how large each chunk is.
+    source : callable
+        ``source(begin, end)`` gives the result of a chunk, or raises :class:`ChunkTooLargeError`.
+    sink : callable
+        ``sink(begin, end, result)`` takes it.
+    stuck : callable
+        ``stuck(begin, end, error)`` gives the result of a chunk that cannot be smaller, raises, or gives None.
+    backwards : bool
+        Whether the last chunk comes first.
+
+    Returns
+    -------
+    bool
+        False where ``stuck`` gave None.
+    """
+    done = 0
+    while done < length:
+        size = sizer.next(length - done)
+        begin = length - done - size if backwards else done
+        end = begin + size
+        try:
+            result = source(begin, end)
+        except ChunkTooLargeError as short:
+            if sizer.failed(size, short):
+                continue
+            result = stuck(begin, end, short)
+        if result is None:
+            return False
+        sink(begin, end, result)
+        sizer.succeeded(size)
+        done += size
+    return True
+
+
+def round_size(count: int) -> int:
+    """The largest of 1, 2, 3, 4, 6, 8, 12, 16, ... that is at most ``count``: few sizes, few compilations."""
+    if count <= 2:
+        return max(1, count)
+    power = 1 << (count.bit_length() - 1)
+    return power + power // 2 if count >= power + power // 2 else power
+
+
+def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
+    """The largest count up to ``most`` for which ``fits`` holds, to within 1 %; 0 if not even one does."""
+    if most < 1 or fits(most):
+        return max(0, most)
+    low, high = 0, most
+    while high - low > max(1, low // 100):
+        middle = (low + high) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+class Remembered(Guarded, Generic[T]):
+    """A bounded cache of what was found for kinds of work; the oldest entry goes first. Thread-safe."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: OrderedDict[Hashable, T] = OrderedDict()
+
+    def get(self, key: Hashable) -> T | None:
+        """What was found, or None."""
+        return self._found.get(key)
+
+    def put(self, key: Hashable, value: T) -> None:
+        """Remember it."""
+        with self._lock:
+            self._found[key] = value
+            self._found.move_to_end(key)
+            while len(self._found) > _MOST_REMEMBERED:
+                self._found.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._found.clear()
+
+
+#: (a size that fits, one that does not) as far as known, in this process.
+remembered_sizes: Remembered[tuple[int, int | None]] = Remembered()
+
+
+class ChunkSizer:
+    """Sizes that are halved when memory runs out, then found to within 10 %.
+
+    Parameters
+    ----------
+    first : int
+        The size to begin with, as predicted.
+    most : int
+        Never more than this.
+    key : Hashable, optional
+        A name of this kind of work, under which what is found is remembered.
+    rounds : bool
+        Whether the last chunks are rounded to sizes that came before, so that compiled code is used again.
+
+    Notes
+    -----
+    After an out-of-memory the size is halved. The first success afterwards starts a search between the largest size
+    that fitted and the smallest that did not, until they are within 10 %; then 5 % less than the former is used.
+    """
+
+    def __init__(self, first: int, most: int, key: Hashable = None, *, rounds: bool = False) -> None:
+        self.most = max(1, most)
+        self.good = 0
+        self.bad: int | None = None
+        self._key = key
+        self._rounds = rounds
+        known = None if key is None else remembered_sizes.get(key)
+        if known is not None and known[1] is not None:
+            self.good, self.bad = known
+        self.size = self._limited(max(1, min(first, self.most)))
+
+    @property
+    def settled(self) -> bool:
+        """Whether the search is over."""
+        return self.bad is None or self.bad <= max(self.good + 1, CLOSE_ENOUGH * self.good)
+
+    def next(self, left: int) -> int:
+        """Points of the next chunk."""
+        return min(self.size, round_size(left) if self._rounds and left != self.most else left)
+
+    def succeeded(self, size: int) -> None:
+        """A chunk of ``size`` went well."""
+        if self.bad is not None and size >= self.bad:
+            self.bad = None  # what failed then fits now: memory came free
+        self.good = max(self.good, size)
+        self.size = self._limited(self.size)
+        self._remember()
+
+    def failed(self, size: int, short: ChunkTooLargeError | None = None) -> bool:
+        """A chunk of ``size`` ran out of memory; False where there is nothing smaller to try."""
+        self.bad = size if self.bad is None else min(self.bad, size)
+        if self.good >= self.bad:
+            self.good = 0  # what fitted then does not now: memory was taken
+        if size <= 1:
+            return False
+        self.size = max(1, min(self.size, size) // 2)
+        self._remember()
+        return True
+
+    def _limited(self, size: int) -> int:
+        if self.bad is None:
+            return min(size, self.most)
+        if not self.good:
+            return max(1, min(size, self.bad - 1, self.most))
+        if self.settled:
+            return max(1, min(int(SPARE * self.good), self.most))
+        return min((self.good + self.bad) // 2, self.most)
+
+    def _remember(self) -> None:
+        if self._key is not None and self.good:
+            remembered_sizes.put(self._key, (self.good, self.bad))
+
+
+@contextmanager
+def progress_of(progress: Progress, total: int, what: str) -> Iterator[Callable[[int], None]]:
+    """A function to call with how many more are done."""
+    done = 0
+    if callable(progress):
+        tell = progress
+
+        def count(more: int) -> None:
+            nonlocal done
+            done += more
+            tell(done, total)
+
+        yield count
+    elif progress is True:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        with Bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda more: bar.advance(task, more)
+    elif progress is False:
+        yield lambda more: None
+    else:
+        raise InvalidInputError(f"progress={progress!r} is neither True, False nor a function of (done, total)")

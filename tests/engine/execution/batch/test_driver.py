@@ -1,0 +1,173 @@
+"""Chunk sizes: few of them, halved when memory runs out, found to within a tenth, remembered."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpfracc.engine.execution.batch.driver import (
+    ChunkSizer,
+    ChunkTooLargeError,
+    largest_that_fits,
+    remembered_sizes,
+    round_size,
+    run_chunks,
+)
+from hpfracc.engine.execution.batch.time_blocks import TimeBlocks, TimeSizer
+from hpfracc.errors import OutOfMemoryError
+
+
+def test_few_sizes() -> None:
+    """Powers of two and one and a half times those, never more than was asked for, never far less."""
+    sizes = {round_size(count) for count in range(1, 10_001)}
+    assert len(sizes) == 26
+    assert all(2 / 3 * count < round_size(count) <= count for count in range(1, 10_001))
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 37, 1000, 99_999, 100_000, 2_000_000])
+def test_the_largest_that_fits(limit: int) -> None:
+    """To within one per cent, and never more."""
+    found = largest_that_fits(lambda count: count <= limit, 100_000)
+    best = min(limit, 100_000)
+    assert found <= best and found >= best * 0.99 - 1
+
+
+def simulate(sizer: ChunkSizer, limit: int, rounds: int = 60) -> list[int]:
+    sizes = []
+    for _ in range(rounds):
+        size = sizer.size
+        sizes.append(size)
+        if size <= limit:
+            sizer.succeeded(size)
+        elif not sizer.failed(size):
+            break
+    return sizes
+
+
+@pytest.mark.parametrize("limit", [3, 10, 70, 333, 700])
+def test_the_search_ends_close_below_what_fails(limit: int) -> None:
+    """Halving, then bisection to within 10 %, then 5 % less; few failures on the way."""
+    sizer = ChunkSizer(1000, 1000)
+    sizes = simulate(sizer, limit)
+    assert sizer.settled
+    assert limit * 0.85 - 1 <= sizes[-1] <= limit
+    assert sum(size > limit for size in sizes) <= 13
+    assert len(set(sizes[-20:])) == 1
+
+
+def test_what_was_found_is_remembered() -> None:
+    """The next batch of this kind begins there; another kind does not."""
+    simulate(ChunkSizer(1000, 1000, key="a"), 333)
+    assert ChunkSizer(1000, 1000, key="a").size == pytest.approx(333 * 0.9, rel=0.1)
+    assert ChunkSizer(1000, 1000, key="b").size == 1000
+    remembered_sizes.clear()
+    assert ChunkSizer(1000, 1000, key="a").size == 1000
+
+
+def test_nothing_smaller_than_one() -> None:
+    """A single item that does not fit is told."""
+    sizer = ChunkSizer(4, 100)
+    assert sizer.failed(4) and sizer.failed(2)
+    assert sizer.size == 1
+    assert not sizer.failed(1)
+
+
+def test_memory_that_comes_free_is_used() -> None:
+    """What failed once and fits now is no bound any more."""
+    sizer = ChunkSizer(64, 64)
+    sizer.failed(64)
+    sizer.succeeded(32)
+    sizer.succeeded(64)
+    assert sizer.bad is None
+
+
+def test_memory_that_is_taken_is_noticed() -> None:
+    """What fitted and fails now makes chunks smaller again."""
+    sizer = ChunkSizer(64, 64)
+    sizer.succeeded(64)
+    sizer.failed(64)
+    sizer.failed(32)
+    assert sizer.size <= 16
+
+
+def never(begin: int, end: int, short: ChunkTooLargeError) -> None:
+    pytest.fail("nothing should be stuck")
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_chunks_cover_everything_once(backwards: bool) -> None:
+    """In order, or from the end; the last chunk is what is left."""
+    taken: list[tuple[int, int]] = []
+    done = run_chunks(
+        10,
+        ChunkSizer(4, 10),
+        lambda begin, end: end - begin,
+        lambda begin, end, result: taken.append((begin, end)),
+        stuck=never,
+        backwards=backwards,
+    )
+    assert done
+    assert taken == ([(6, 10), (2, 6), (0, 2)] if backwards else [(0, 4), (4, 8), (8, 10)])
+
+
+def test_a_chunk_without_room_is_tried_again_smaller() -> None:
+    """Nothing is lost or done twice."""
+    taken: list[int] = []
+
+    def source(begin: int, end: int) -> list[int]:
+        if end - begin > 3:
+            raise ChunkTooLargeError("no room")
+        return list(range(begin, end))
+
+    assert run_chunks(20, ChunkSizer(16, 20), source, lambda begin, end, found: taken.extend(found), stuck=never)
+    assert taken == list(range(20))
+
+
+def test_what_cannot_be_smaller_goes_to_stuck() -> None:
+    """Its result is taken, its None ends the work, its error goes through."""
+
+    def source(begin: int, end: int) -> int:
+        raise ChunkTooLargeError("no room")
+
+    taken: list[tuple[int, int, int]] = []
+    sink = lambda begin, end, result: taken.append((begin, end, result))  # noqa: E731
+    assert run_chunks(2, ChunkSizer(2, 2), source, sink, stuck=lambda begin, end, short: 7)
+    assert taken == [(0, 1, 7), (1, 2, 7)]
+    assert not run_chunks(2, ChunkSizer(2, 2), source, sink, stuck=lambda begin, end, short: None)
+    assert len(taken) == 2
+
+    def give_up(begin: int, end: int, short: ChunkTooLargeError) -> None:
+        raise OutOfMemoryError(str(short))
+
+    with pytest.raises(OutOfMemoryError, match="no room"):
+        run_chunks(2, ChunkSizer(2, 2), source, sink, stuck=give_up)
+
+
+def test_last_chunks_are_rounded_to_sizes_that_came_before() -> None:
+    """Of 23 in chunks of 8 the last 7 go as 6 and 1; all at once stay together."""
+    sizes: list[int] = []
+    run_chunks(
+        23,
+        ChunkSizer(8, 23, rounds=True),
+        lambda begin, end: 0,
+        lambda begin, end, result: sizes.append(end - begin),
+        stuck=never,
+    )
+    assert sizes == [8, 8, 6, 1]
+    assert ChunkSizer(23, 23, rounds=True).next(23) == 23
+
+
+def test_blocks_of_time_shrink_at_most_to_one_sample() -> None:
+    """After each real failure blocks are at most half as long; below one sample there is nothing."""
+    sizer = TimeSizer(TimeBlocks(8, 4, 2, 1), lambda: None)
+    found = []
+    while sizer.failed(sizer.next(16), ChunkTooLargeError("no room")):
+        found.append((sizer.plan.block, sizer.plan.part))
+    assert found == [(4, 4), (2, 2), (1, 1)]
+
+
+def test_a_slow_block_takes_the_best_plan_for_the_memory_that_is_left() -> None:
+    """The same plan once more is run whatever its speed."""
+    best = TimeBlocks(4, 4, 4, 1)
+    sizer = TimeSizer(TimeBlocks(8, 4, 2, 1), lambda: best)
+    assert sizer.failed(8, ChunkTooLargeError("slow", slow=True)) and sizer.plan == best
+    assert sizer.failed(4, ChunkTooLargeError("slow", slow=True)) and not sizer.plan.quick
