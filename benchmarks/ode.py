@@ -223,13 +223,13 @@ def adaptive(rounds: int = 5) -> dict[str, Any]:
 
 def tuning() -> None:
     """Times with other block lengths, and the number of steps from which FFT beats the direct sum."""
-    from hpfracc.solvers.ode import _fixed
+    from hpfracc.solvers.ode.fixed import solve as fixed_solve
 
     print(heading("Blockwise history: block length, and the number of steps from which it pays off (PECE, relaxation)"))
-    block, below = _fixed.BLOCK, _fixed.DIRECT_BELOW
+    block, below = fixed_solve.BLOCK, fixed_solve.DIRECT_BELOW
     rows = []
     for length in (64, 128, 256, 512, 1024):
-        _fixed.BLOCK, _fixed.DIRECT_BELOW = length, length
+        fixed_solve.BLOCK, fixed_solve.DIRECT_BELOW = length, length
         for compiled in (True, False):
             options: dict[str, Any] = {} if compiled else {"compile": False, "backend": "numpy"}
             seconds, _ = timed("relaxation", 20_000, rounds=5, **options)
@@ -237,15 +237,15 @@ def tuning() -> None:
     print_table(("block", "stepping", "20,000 steps"), rows)
     print()
     rows = []
-    _fixed.BLOCK = block
+    fixed_solve.BLOCK = block
     for steps in (400, 600, 800, 1200, 1600, 2400, 3200):
         row = [steps]
         for options in ({}, {"compile": False, "backend": "numpy"}):
             for limit in (0, 10**6):
-                _fixed.DIRECT_BELOW = limit
+                fixed_solve.DIRECT_BELOW = limit
                 row.append(show(timed("relaxation", steps, rounds=9, **options)[0]))
         rows.append(row)
-    _fixed.DIRECT_BELOW = below
+    fixed_solve.DIRECT_BELOW = below
     print_table(("steps", "fft, compiled", "direct, compiled", "fft, NumPy", "direct, NumPy"), rows)
 
 

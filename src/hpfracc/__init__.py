@@ -115,8 +115,8 @@ if TYPE_CHECKING:
     from hpfracc.operators.core.registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators.core.reporting import OperatorResult
     from hpfracc.solvers.ode._fdeint import fdeint
-    from hpfracc.solvers.ode._result import FODEResult
-    from hpfracc.solvers.ode._solve import solve_fode
+    from hpfracc.solvers.ode.result import FODEResult
+    from hpfracc.solvers.ode.solve import solve_fode
     from hpfracc.solvers.sde.noise.estimation import hurst
     from hpfracc.solvers.sde.noise.fractional_brownian import fbm, fgn
     from hpfracc.special._mittag_leffler import mittag_leffler, mittag_leffler_derivative
@@ -235,7 +235,7 @@ _HOMES: dict[str, str] = {
     "CaputoFabrizio": "hpfracc.operators._caputo_fabrizio",
     "CaputoFabrizioIntegral": "hpfracc.operators._caputo_fabrizio_integral",
     "CaputoHadamard": "hpfracc.operators._caputo_hadamard",
-    "FODEResult": "hpfracc.solvers.ode._result",
+    "FODEResult": "hpfracc.solvers.ode.result",
     "FractionalDifferencer": "hpfracc.ml._differencer",
     "FractionalLaplacian": "hpfracc.operators._fractional_laplacian",
     "FractionalOperator": "hpfracc.operators.core.base",
@@ -306,7 +306,7 @@ _HOMES: dict[str, str] = {
     "riemann_liouville_integral": "hpfracc.operators._riemann_liouville_integral",
     "riesz": "hpfracc.operators._riesz",
     "select_optimal_backend": "hpfracc.engine.selection.selector",
-    "solve_fode": "hpfracc.solvers.ode._solve",
+    "solve_fode": "hpfracc.solvers.ode.solve",
     "spectral_multiply": "hpfracc.engine.execution.api",
     "stencil_relax": "hpfracc.engine.execution.api",
     "tempered": "hpfracc.operators._tempered",

@@ -20,7 +20,7 @@ from hpfracc.operators._fractional_fft import fractional_fft
 from hpfracc.operators._frft import frft
 from hpfracc.operators.core.registry import all_operators
 from hpfracc.solvers.ode import solve_fode
-from hpfracc.solvers.ode._explain import explain_solve
+from hpfracc.solvers.ode.explain import explain_solve
 
 __all__ = ["explain", "named_operators"]
 

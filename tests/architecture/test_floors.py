@@ -33,10 +33,8 @@ FLOORS = {
     "engine.memory": 2,
     "engine.workers": 2,
     "engine.backends.base": 3,
-    "engine.backends.starting": 3,
     "engine.backends.cufft": 3,
     "engine.backends.registry": 3,
-    "engine.backends.manager": 3,
     "engine.backends.generic": 3,
     "engine.backends.numpy": 3,
     "engine.backends.numba": 3,
@@ -62,7 +60,7 @@ FLOORS = {
 }
 #: A folder that may import another one of its own floor.
 NEIGHBOURS = {("engine.primitives", "engine.numerics")} | {
-    (f"engine.backends.{name}", "engine.backends.generic") for name in ("numpy", "torch", "jax", "cupy")
+    (f"engine.backends.{name}", "engine.backends.generic") for name in ("numpy", "numba", "torch", "jax", "cupy")
 }
 #: Their ``__init__.py`` runs before each of their rooms, so it imports nothing of ours; the package's own does so
 #: only when a public name is touched.

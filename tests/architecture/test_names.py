@@ -16,7 +16,7 @@ import pytest
 import hpfracc
 from hpfracc._config import SettingsOptions
 from hpfracc.operators.core.base import CallOptions
-from hpfracc.solvers.ode._options import SolveOptions
+from hpfracc.solvers.ode.options import SolveOptions
 from tests.helpers.source import SOURCE, Module, find_modules
 
 #: Public names that are the module of that name itself, and so may share it.

@@ -23,24 +23,17 @@ INTENDED_PAIRS = {
 #: Names that still have several meanings. No entry may be added.
 CLASHES = {
     "Bound",
-    "ExponentialMemory",
     "Grid",
     "Growth",
-    "Kernel",
-    "L1",
-    "MittagLeffler",
     "Options",
     "Plan",
     "Price",
     "Rule",
-    "Spectrum",
     "Stepper",
 }
 #: Folders whose underscored modules are still imported from outside. No entry may be added.
 OPEN_FOLDERS = {
     "operators",
-    "solvers.ode",
-    "solvers.ode.methods",
 }
 
 #: Words that only this library ever used, and what to write.

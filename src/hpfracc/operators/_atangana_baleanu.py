@@ -10,7 +10,7 @@ import numpy as np
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._function import Function
-from hpfracc.operators._memory_kernel import Kernel, integrate_function, normalised, read_memory_order
+from hpfracc.operators._memory_kernel import MemoryKernel, integrate_function, normalised, read_memory_order
 from hpfracc.operators._order import Order
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators.core.applying import apply_rule, pick_rule
@@ -88,7 +88,7 @@ def of_function(function: Function, alpha: Any, method: str, normalisation: Any,
     return normalised(outcome, normalisation, order)
 
 
-def _kernel(order: Order) -> Kernel:
+def _kernel(order: Order) -> MemoryKernel:
     if not order.plain:
         raise InvalidInputError(
             f"{_WHO} of a callable takes a plain order, which carries no derivative; give float(alpha), or "
@@ -100,7 +100,7 @@ def _kernel(order: Order) -> Kernel:
     def function(beta: float, u: np.ndarray[Any, Any]) -> Any:
         return mittag_leffler(-c * u**alpha, alpha, beta, backend="numpy")
 
-    return Kernel(lambda u: function(1.0, u), lambda u: c * u ** (alpha - 1.0) * function(alpha, u))
+    return MemoryKernel(lambda u: function(1.0, u), lambda u: c * u ** (alpha - 1.0) * function(alpha, u))
 
 
 @names_options_of(FractionalOperator.__call__)

@@ -17,7 +17,7 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.any_l1 import AnyGridL1, FastL1
 from hpfracc.operators.rules.any_slopes import differences_on
-from hpfracc.operators.rules.l1 import L1
+from hpfracc.operators.rules.l1 import L1Rule
 from hpfracc.operators.rules.l12 import L12
 
 __all__ = ["Caputo", "caputo"]
@@ -70,7 +70,7 @@ class Caputo(FractionalOperator):
     definition: ClassVar[str] = "caputo"
     short_names: ClassVar[tuple[str, ...]] = ("C",)
     formula: ClassVar[str] = r"\frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f^{(n)}(s)\,ds"
-    rules: ClassVar[Any] = {"l1-2": L12(), "l1": L1()}
+    rules: ClassVar[Any] = {"l1-2": L12(), "l1": L1Rule()}
     any_grid_rules: ClassVar[Any] = {"l1": AnyGridL1(), "fast": FastL1()}
     grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 

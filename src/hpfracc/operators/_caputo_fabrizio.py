@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._signatures import names_options_of
 from hpfracc.operators._function import Function
-from hpfracc.operators._memory_kernel import Kernel, integrate_function, normalised, read_memory_order
+from hpfracc.operators._memory_kernel import MemoryKernel, integrate_function, normalised, read_memory_order
 from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._spectral import differentiate
 from hpfracc.operators.core.applying import apply_rule, pick_rule
@@ -15,7 +15,7 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples, scalar
 from hpfracc.operators.rules.any_slopes import differences_on
-from hpfracc.operators.rules.exponential import ExponentialMemory
+from hpfracc.operators.rules.exponential import ExponentialRule
 
 __all__ = ["CaputoFabrizio", "caputo_fabrizio"]
 
@@ -60,8 +60,8 @@ class CaputoFabrizio(FractionalOperator):
     short_names: ClassVar[tuple[str, ...]] = ("CF",)
     formula: ClassVar[str] = r"\frac{M(\alpha)}{1-\alpha} \int_{t_0}^{t} e^{-\frac{\alpha}{1-\alpha}(t-s)} f'(s)\,ds"
     rules: ClassVar[Any] = {
-        "quadratic": ExponentialMemory(quadratic=True),
-        "linear": ExponentialMemory(quadratic=False),
+        "quadratic": ExponentialRule(quadratic=True),
+        "linear": ExponentialRule(quadratic=False),
     }
     grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
@@ -95,10 +95,10 @@ def _near_one(function: Function, order: Order) -> Outcome:
     return replace(first, value=first.value + near * (second.value - first.value) + far * bend)
 
 
-def _kernel(order: Order) -> Kernel:
+def _kernel(order: Order) -> MemoryKernel:
     xp = order.xp
     rate = order.guard(order.value / (1.0 - order.value))
-    return Kernel(lambda u: xp.exp(-rate * xp.array(u)), lambda u: rate * xp.exp(-rate * xp.array(u)))
+    return MemoryKernel(lambda u: xp.exp(-rate * xp.array(u)), lambda u: rate * xp.exp(-rate * xp.array(u)))
 
 
 @names_options_of(FractionalOperator.__call__)

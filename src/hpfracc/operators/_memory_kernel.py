@@ -16,7 +16,7 @@ from hpfracc.operators.core.grids import read_number, to_host
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import constant, join, real_dtype, scalar
 
-__all__ = ["Kernel", "integrate_function", "normalised", "read_memory_order"]
+__all__ = ["MemoryKernel", "integrate_function", "normalised", "read_memory_order"]
 
 #: Numbers of points of the double exponential rule that are tried, one after the other.
 _COUNTS = (48, 96, 192, 384, 768, 1536)
@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class MemoryKernel:
     """A kernel K that falls from K(0) = 1, and how fast it falls: at lags u > 0, as arrays of the order's library."""
 
     value: Callable[[Array], Any]
@@ -81,7 +81,9 @@ def _scaled(outcome: Outcome, factor: Any) -> Outcome:
     )
 
 
-def integrate_function(function: Function, order: Order, kernel: Kernel, method: str, *, initial_term: bool) -> Outcome:
+def integrate_function(
+    function: Function, order: Order, kernel: MemoryKernel, method: str, *, initial_term: bool
+) -> Outcome:
     r"""The integral of f' against a kernel, over 1 - alpha, for a callable f whose derivative is not known.
 
     .. math:: \int_{t_0}^{t} K(t-s) f'(s)\,ds = K(t-t_0)\,[f(t) - f(t_0)]
@@ -157,7 +159,9 @@ def _largest(values: Any) -> float:
         return math.nan
 
 
-def _quadrature(function: Function, kernel: Kernel, here: Any, lag: Array, count: int, shifted: bool = False) -> Any:
+def _quadrature(
+    function: Function, kernel: MemoryKernel, here: Any, lag: Array, count: int, shifted: bool = False
+) -> Any:
     """By ``count`` points from end to end or, ``shifted``, by the middles of the gaps between one more."""
     step = 2.0 * _WIDTH / (count if shifted else count - 1)
     place = -_WIDTH + step * (np.arange(count) + (0.5 if shifted else 0.0))

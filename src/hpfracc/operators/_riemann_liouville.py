@@ -19,7 +19,7 @@ from hpfracc.operators.rules.any_initial import AnyGridInitialTerms
 from hpfracc.operators.rules.any_l1 import AnyGridL1, FastL1
 from hpfracc.operators.rules.any_slopes import differences_on
 from hpfracc.operators.rules.initial import WithInitialTerms
-from hpfracc.operators.rules.l1 import L1
+from hpfracc.operators.rules.l1 import L1Rule
 from hpfracc.operators.rules.l12 import L12
 from hpfracc.operators.rules.quadrature import QUADRATURES
 
@@ -64,7 +64,7 @@ class RiemannLiouville(FractionalOperator):
     definition: ClassVar[str] = "riemann_liouville"
     short_names: ClassVar[tuple[str, ...]] = ("RL",)
     formula: ClassVar[str] = r"\frac{1}{\Gamma(n-\alpha)} \frac{d^n}{dt^n} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f(s)\,ds"
-    rules: ClassVar[Any] = {"l1-2": WithInitialTerms(L12()), "l1": WithInitialTerms(L1()), **QUADRATURES}
+    rules: ClassVar[Any] = {"l1-2": WithInitialTerms(L12()), "l1": WithInitialTerms(L1Rule()), **QUADRATURES}
     any_grid_rules: ClassVar[Any] = {"l1": AnyGridInitialTerms(AnyGridL1()), "fast": AnyGridInitialTerms(FastL1())}
     grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 

@@ -74,7 +74,7 @@ def plan_stream(rule: Rule, order: Order, rtol: float, who: str) -> StreamPlan:
     alpha = float(order.value)
     if isinstance(rule, initial.WithInitialTerms):
         return _with_initial_terms(plan_stream(rule.rule, order, rtol, who), order)
-    if isinstance(rule, l1.L1 | l12.L12):
+    if isinstance(rule, l1.L1Rule | l12.L12):
         return _increment_plan(rule, order, rtol)
     if isinstance(rule, grunwald.Grunwald | grunwald.WeightedGrunwald):
         _require_fading(alpha > -1.0, alpha, who)

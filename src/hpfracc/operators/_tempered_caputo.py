@@ -15,7 +15,7 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.any_tempered import AnyGridTempered
-from hpfracc.operators.rules.l1 import L1
+from hpfracc.operators.rules.l1 import L1Rule
 from hpfracc.operators.rules.l12 import L12
 from hpfracc.operators.rules.tempered import Tempered
 
@@ -64,7 +64,7 @@ class TemperedCaputo(FractionalOperator):
     definition: ClassVar[str] = "tempered_caputo"
     short_names: ClassVar[tuple[str, ...]] = ("TC",)
     formula: ClassVar[str] = r"e^{-\lambda t}\, {}^{C}\!D^\alpha\big[e^{\lambda t} f(t)\big]"
-    rules: ClassVar[Any] = {"l1-2": Tempered(L12()), "l1": Tempered(L1())}
+    rules: ClassVar[Any] = {"l1-2": Tempered(L12()), "l1": Tempered(L1Rule())}
     any_grid_rules: ClassVar[Any] = {"l1": AnyGridTempered()}
     grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 

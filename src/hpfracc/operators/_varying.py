@@ -23,7 +23,7 @@ from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
 from hpfracc.operators.rules.increments import increments
-from hpfracc.operators.rules.l1 import L1
+from hpfracc.operators.rules.l1 import L1Rule
 
 __all__ = ["Varying", "of_function", "of_samples"]
 
@@ -136,7 +136,7 @@ def of_samples(samples: Samples, varying: Varying, at: str, operator: Any) -> Ou
     samples.grid.require_uniform(f"{_WHO} at={at!r}")
     if method not in ("auto", "l1"):
         raise InvalidInputError(f"method={method!r} is for at='t'; for at={at!r} use 'auto' or 'l1'")
-    rule = L1()
+    rule = L1Rule()
     rule.check(samples, read_order(0.5), _WHO)
     start = samples.grid.origin if at == "t-s" else 0.0
     alpha = varying.at(lambda: samples.grid.times() - start, samples.n, f"{samples.n} samples")

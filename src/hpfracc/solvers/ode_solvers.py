@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc.errors import InvalidInputError, SolveError
-from hpfracc.solvers.ode._solve import solve_fode
-from hpfracc.solvers.ode._uniform import make_grid
+from hpfracc.solvers.ode.fixed.grid import make_grid
+from hpfracc.solvers.ode.solve import solve_fode
 
 __all__ = ["FixedStepODESolver"]
 

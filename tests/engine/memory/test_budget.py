@@ -1,14 +1,16 @@
-"""One formula, a reading that is cheap to ask for, and backends that say how they count."""
+"""The budget: one formula, cheap readings, backends that say how they count, amounts as text, requests that fade."""
 
 from __future__ import annotations
 
 import os
 import threading
 import timeit
+from typing import Any
 
 import pytest
 
-from hpfracc.engine.memory.budget import HOST, Budget, allowed, fits, get_budget, reset
+from hpfracc.engine.memory.budget import HOST, Budget, Relief, allowed, fits, get_budget, parse_bytes, reset
+from hpfracc.errors import InvalidInputError
 from tests.helpers.forked import run_in_child
 
 
@@ -154,3 +156,53 @@ def test_a_forked_child_reads_for_itself():
     with module._lock:
         run_in_child(in_child)
     assert budget.free("cuda:0") == 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("2GiB", 2**31),
+        ("500 MB", 500_000_000),
+        ("1.5k", 1536),
+        ("64", 64),
+        (4096, 4096),
+        (1e6, 10**6),
+        ("3 tib", 3 * 2**40),
+    ],
+)
+def test_amounts_are_read(text: Any, size: int) -> None:
+    """Units of 1000 and of 1024, capital or not."""
+    assert parse_bytes("budget", text) == size
+
+
+@pytest.mark.parametrize("value", ["2 parsecs", "", -1, 0, float("nan"), True, None, [1], "-5MB"])
+def test_other_amounts_are_refused(value: Any) -> None:
+    """With the value and what to write instead."""
+    with pytest.raises(InvalidInputError, match="budget="):
+        parse_bytes("budget", value)
+
+
+def test_relief_fades() -> None:
+    """Chunks are halved for a while, never below a sixteenth, and a device is avoided as long."""
+    now = 0.0
+    relief = Relief(lambda: now)
+    assert relief.chunk_scale() == 1.0 and relief.avoids("cuda:0") is None
+    assert [relief.shrink() for _ in range(6)] == [0.5, 0.25, 0.125, 0.0625, 0.0625, 0.0625]
+    relief.avoid("cuda:0")
+    assert "cuda:0" in str(relief.avoids("cuda:0")) and relief.avoids("cuda:1") is None
+    now = 61.0
+    assert relief.chunk_scale() == 1.0 and relief.avoids("cuda:0") is None
+
+
+def test_a_cap_bounds_what_is_free() -> None:
+    """It binds where it is lower, also where nobody can tell what is free, and can be taken back."""
+    budget = Budget(host=lambda _: 1000)
+    assert budget.free() == 1000
+    assert budget.cap("cpu", 300) is None
+    assert budget.free() == 300 and not budget.fits(400, "cpu", 1.0)
+    assert budget.cap("cpu", 5000) == 300
+    assert budget.free() == 1000
+    budget.cap("cuda:0", 77)
+    assert budget.free("cuda:0") == 77 and budget.caps() == {"cpu": 5000, "cuda:0": 77}
+    budget.cap("cpu", None)
+    assert budget.caps() == {"cuda:0": 77}

@@ -10,9 +10,8 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, MissingDependencyError
-from hpfracc.solvers.ode import PECE, all_methods
-from hpfracc.solvers.ode import _compile_policy as policy
-from hpfracc.solvers.ode._method import Method
+from hpfracc.solvers.ode import BDF2, PECE, all_methods, compilation
+from hpfracc.solvers.ode.method import Method
 from hpfracc.special import mittag_leffler
 
 
@@ -112,8 +111,11 @@ def test_a_method_may_be_given_as_an_object():
     one = hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, method=PECE(corrections=3), step=0.01)
     assert one.nfev == 1 + 4 * 100
     torch = pytest.importorskip("torch")
+    start = torch.ones(1, dtype=torch.float64)
+    other = hf.solve_fode(decay, (0.0, 1.0), start, 0.5, method=PECE(corrections=3), step=0.01)
+    np.testing.assert_allclose(other.y.numpy(), one.y, rtol=1e-12)
     with pytest.raises(InvalidInputError, match="y0 is of torch"):
-        hf.solve_fode(decay, (0.0, 1.0), torch.ones(1), 0.5, method=PECE(), step=0.01)
+        hf.solve_fode(decay, (0.0, 1.0), start, 0.5, method=BDF2(), step=0.01)
 
 
 # When to compile.
@@ -127,8 +129,9 @@ def test_a_short_solve_is_not_compiled():
 
 def test_rent_buys_a_compilation(monkeypatch: pytest.MonkeyPatch):
     """Once the solves of a function have cost what its compilation would, the next one compiles it."""
-    for name, seconds in (("_IMPORT", 0.0), ("_FIRST", 100.0), ("_KERNEL", 1e9), ("_COLD", 1e9)):
-        monkeypatch.setattr(policy, name, seconds)
+    monkeypatch.setattr(compilation, "import_cost", lambda name: 0.0)
+    for name, seconds in (("_FIRST", 100.0), ("_CACHED_KERNEL", 1e9), ("_COLD_KERNEL", 1e9)):
+        monkeypatch.setattr(compilation, name, seconds)
 
     def fun(t: float, y: Any) -> Any:
         return -0.7 * y
@@ -136,21 +139,22 @@ def test_rent_buys_a_compilation(monkeypatch: pytest.MonkeyPatch):
     def solve() -> Any:
         return hf.solve_fode(fun, (0.0, 1.0), [1.0], 0.5, method="pece", step=0.01).decision
 
-    price = policy.compile_price(fun)
+    price = compilation.compile_price(fun)
     assert price is not None
     assert not solve().compiled
-    assert 0.0 < price.paid() < 10.0
-    price.rent(100.0)
+    assert 0.0 < price.credited() < 10.0
+    price.credit(101.0)
     assert solve().compiled
     # What was learned of the time it takes is the price of the next function.
-    other = policy.compile_price(decay)
+    other = compilation.compile_price(decay)
     assert other is not None and other.seconds < 100.0
 
 
 def test_a_long_solve_is_compiled_on_the_way(monkeypatch: pytest.MonkeyPatch):
     """When what is left would cost more than compiling, the rest runs compiled, and the answer is the same."""
-    for name, seconds in (("_IMPORT", 0.0), ("_FIRST", 0.005), ("_LATER", 0.005)):
-        monkeypatch.setattr(policy, name, seconds)
+    monkeypatch.setattr(compilation, "import_cost", lambda name: 0.0)
+    for name in ("_FIRST", "_FUNCTION"):
+        monkeypatch.setattr(compilation, name, 0.005)
 
     def fun(t: float, y: Any) -> Any:
         return -y + np.sin(t)
@@ -164,8 +168,9 @@ def test_a_long_solve_is_compiled_on_the_way(monkeypatch: pytest.MonkeyPatch):
 
 def test_what_cannot_be_compiled_runs_as_it_is(monkeypatch: pytest.MonkeyPatch):
     """The reason is noted; asked for, it is an error."""
-    for name, seconds in (("_IMPORT", 0.0), ("_FIRST", 0.0), ("_LATER", 0.0)):
-        monkeypatch.setattr(policy, name, seconds)
+    monkeypatch.setattr(compilation, "import_cost", lambda name: 0.0)
+    for name in ("_FIRST", "_FUNCTION"):
+        monkeypatch.setattr(compilation, name, 0.0)
     table = {"rate": 1.0}
 
     def fun(t: float, y: Any) -> Any:

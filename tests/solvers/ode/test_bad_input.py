@@ -11,7 +11,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, ShapeError, SolveError, UnsupportedDtypeError
 from hpfracc.solvers.ode import PECE
-from hpfracc.solvers.ode._problem import read_problem
+from hpfracc.solvers.ode.problem import read_problem
 
 
 def decay(t: float, y: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.solvers.ode._method import noting
+from hpfracc.solvers.ode.method import noting
 
 CALLS: list[float] = []
 

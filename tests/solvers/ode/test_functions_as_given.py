@@ -11,8 +11,8 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.solvers.ode import _compile_policy
-from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
+from hpfracc.solvers.ode import compilation
+from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
 from tests.helpers.thinned import thinned
 
 BUFFER = np.empty(2)
@@ -66,10 +66,10 @@ def test_deterministic_solves_repeat_to_the_bit(method: str, step: float | None,
     """However cheap compiling has become by then; asked for, compiled steps are used all the same."""
     with hf.config(deterministic=True):
         first = hf.solve_fode(plain, (0.0, 1.0), [1.0, 2.0], 0.6, method=method, step=step)
-        monkeypatch.setattr(_compile_policy, "_is_cached", lambda kind: True)
+        monkeypatch.setattr(compilation, "_is_cached", lambda kind: True)
         for kind in ("adaptive", "corrected"):
-            _compile_policy.note_kernel(kind, np.dtype(float))
-            _compile_policy.rent_kernel(kind, np.dtype(float), 100.0)
+            compilation.note_kernel(kind, np.dtype(float))
+            compilation.credit_kernel(kind, np.dtype(float), 100.0)
         again = hf.solve_fode(plain, (0.0, 1.0), [1.0, 2.0], 0.6, method=method, step=step)
         np.testing.assert_array_equal(again.y, first.y)
         asked = hf.solve_fode(plain, (0.0, 1.0), [1.0, 2.0], 0.6, method=method, step=step, backend="numba")

@@ -16,7 +16,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._shielded import run_shielded
-from hpfracc.solvers.ode import _fixed
+from hpfracc.solvers.ode.fixed import solve as fixed_solve
 
 WAYS: dict[str, dict[str, Any]] = {
     "auto": {},
@@ -157,6 +157,6 @@ def test_an_interrupt_after_the_steps_is_raised(monkeypatch: pytest.MonkeyPatch)
     def broken(self: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_fixed._Walk, "solution", broken)
+    monkeypatch.setattr(fixed_solve._Walk, "solution", broken)
     with pytest.raises(KeyboardInterrupt):
         hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.6, step=0.1, method="pece")

@@ -9,7 +9,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
-from hpfracc.solvers.ode import _compile_policy as policy
+from hpfracc.solvers.ode import compilation
 
 TIMES = np.array([0.0, 0.25, 1.0])
 
@@ -90,5 +90,5 @@ def test_a_kept_function_does_not_make_compiling_look_cheap():
     """The price of the next compilation is that of compilations, not of finding a function again."""
     for _ in range(3):
         hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=0.1, compile=True)
-    price = policy.compile_price(lambda t, y: y)
+    price = compilation.compile_price(lambda t, y: y)
     assert price is not None and price.seconds > 0.02

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpfracc import _optional
+from hpfracc._config import check_backend, current_backend, get_settings
 from hpfracc._environment import BACKENDS
 from hpfracc._optional import EXTRAS, ImportDelayedError, count_loaded, is_installed
 from hpfracc._shielded import ShieldedCall
@@ -27,12 +28,14 @@ from hpfracc.profiling.clocks import DeviceClock
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = [
+    "BackendManager",
     "BackendType",
     "adapter",
     "arms",
     "describe_failure",
     "device_clocks",
     "fingerprint",
+    "get_backend",
     "import_cost",
     "kernel",
     "load_kernels",
@@ -382,3 +385,31 @@ def reset() -> None:
         _registry.delayed.clear()
         _registry.arms.clear()
         _registry.kernels.clear()
+
+
+class BackendManager:
+    """The backends and GPUs of this machine, as the engine sees them."""
+
+    @property
+    def available_backends(self) -> list[BackendType]:
+        """The backends that can be used: installed, importable, not disabled."""
+        disabled = get_settings().disabled
+        return [BackendType(n) for n in BACKENDS if n not in disabled and unavailable(n) is None]
+
+    @property
+    def gpu_count(self) -> int:
+        """How many GPUs this process may use."""
+        return len(hardware.machine().gpus)
+
+    def has_gpu(self) -> bool:
+        """Whether there is a GPU that this process may use."""
+        return self.gpu_count > 0
+
+    def is_available(self, backend: str | BackendType) -> bool:
+        """Whether one backend can be used."""
+        return BackendType(check_backend(backend)) in self.available_backends
+
+
+def get_backend() -> BackendType:
+    """The backend in force here: of ``use_backend``, else ``HPFRACC_FORCE_*``, else ``AUTO``."""
+    return BackendType(current_backend() or get_settings().force or "auto")

@@ -15,9 +15,9 @@ from hpfracc.engine.execution.pressure import monitor, pool
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.memory import budget
+from hpfracc.engine.memory.budget import relief
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.forecast import forecasts
-from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.memory.spans import spans
 from hpfracc.engine.selection import knowledge, selector, wisdom
 from hpfracc.profiling import recorder

@@ -1,21 +1,38 @@
-"""The one rule by which memory is granted, and a reading of free memory cheap enough for every call.
+"""The budget: how much memory a call may take, and readings of free memory cheap enough for every call.
 
-``allowed = share * free``: the mask that refuses an arm, the monitor that watches and the batcher that cuts all ask
-here, so that they cannot disagree. This floor knows no backend: a backend hands over how it counts its free bytes.
+``allowed = share * free``: the candidates that are refused, the monitor and the chunk sizes all ask here, so that they
+cannot disagree. This floor knows no backend: a backend registers how it counts its free bytes. While memory is short,
+the clean-up ladder asks here for smaller chunks, and for work to keep away from a device.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
+import re
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from typing import Any
 
+from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.host import HostProbe
+from hpfracc.errors import InvalidInputError
 
-__all__ = ["HOST", "Budget", "FreeBytes", "allowed", "fits", "get_budget", "reset"]
+__all__ = [
+    "HOST",
+    "Budget",
+    "FreeBytes",
+    "Relief",
+    "allowed",
+    "fits",
+    "get_budget",
+    "parse_bytes",
+    "relief",
+    "reset",
+]
 
 #: Free bytes of a device by its name, as one library could allocate them now; None where it cannot tell.
 FreeBytes = Callable[[str], int | None]
@@ -25,6 +42,16 @@ HOST = "cpu"
 
 #: Seconds for which a reading is trusted. A host reading takes 0.1 to 0.3 ms: at most 0.3 % of the time goes there.
 TIME_TO_LIVE = 0.1
+#: Seconds after which a request for smaller chunks, or for another device, is forgotten.
+FADE = 60.0
+#: Chunks are never asked to be smaller than this share of what memory would allow.
+_SMALLEST_SCALE = 1 / 16
+
+_UNITS = {"": 1, "b": 1} | {
+    f"{letter}{ending}": base**power
+    for power, letter in enumerate("kmgt", start=1)
+    for ending, base in (("", 1024), ("b", 1000), ("ib", 1024))
+}
 
 _log = logging.getLogger("hpfracc.memory")
 _lock = threading.Lock()
@@ -32,15 +59,12 @@ _every: weakref.WeakSet[Budget] = weakref.WeakSet()
 
 
 def allowed(free: int, share: float) -> int:
-    """Whole bytes that one call may take when ``free`` are free: the formula itself."""
+    """Whole bytes that one call may take when ``free`` are free."""
     return int(share * free)
 
 
 def fits(need: float, free: int | None, share: float) -> bool:
-    """Whether ``need`` bytes are allowed; memory that nobody can read refuses nothing.
-
-    The same formula without the rounding, which no whole number of bytes notices.
-    """
+    """Whether ``need`` bytes are allowed; memory that cannot be read refuses nothing."""
     return free is None or need <= share * free
 
 
@@ -52,7 +76,7 @@ _probe = HostProbe()
 
 
 class Budget:
-    """Free memory of the host and of devices, read through whoever registered, remembered for a moment.
+    """Free memory of the host and of devices, read through registered functions and cached for a moment.
 
     Parameters
     ----------
@@ -79,7 +103,7 @@ class Budget:
         _every.add(self)
 
     def register(self, owner: str, reader: FreeBytes) -> None:
-        """Let ``owner`` (a backend's name) say how much of a device it could allocate; the last word counts."""
+        """Let ``owner`` (a backend's name) say how much of a device it could allocate; the last registration counts."""
         with _lock:
             self._readers = {**self._readers, owner: reader}  # replaced, so that readers need no lock
         self.invalidate()
@@ -104,7 +128,7 @@ class Budget:
         Returns
         -------
         int or None
-            None where nobody can tell.
+            None where nothing can be read.
         """
         entry = self._readings.get((device, owner))
         if entry is not None and self._clock() < entry[0]:
@@ -135,12 +159,12 @@ class Budget:
         return fits(need, self.read(device, owner), share)
 
     def allowed(self, device: str, share: float, owner: str | None = None) -> int | None:
-        """Bytes one call may take on ``device`` now; None where nobody can tell."""
+        """Bytes one call may take on ``device`` now; None where nothing can be read."""
         free = self.free(device, owner)
         return None if free is None else allowed(free, share)
 
     def cap(self, device: str, size: int | None) -> int | None:
-        """Let no call take more than ``size`` bytes on ``device``, whatever is free; gives back the cap before."""
+        """Let no call take more than ``size`` bytes on ``device``, whatever is free; returns the previous cap."""
         with _lock:
             before = self._caps.get(device)
             self._caps = {name: cap for name, cap in self._caps.items() if name != device}
@@ -162,13 +186,73 @@ class Budget:
 
 
 def _ask(reader: FreeBytes, device: str) -> int | None:
-    """A reader's answer; one that fails knows nothing, and must not take the user's call down with it."""
+    """A reader's answer; a reader that fails must not break the user's call."""
     try:
         value = reader(device)
     except Exception:
         _log.debug("free memory of %s could not be read", device, exc_info=True)
         return None
     return None if value is None else max(0, int(value))
+
+
+def parse_bytes(name: str, value: Any) -> int:
+    """``value`` in bytes: a number of at least 1, or text such as ``"2GiB"``, ``"500 MB"``."""
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", value.lower())
+        if found is not None and found[2] in _UNITS:
+            value = float(found[1]) * _UNITS[found[2]]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 1:
+        raise InvalidInputError(f"{name}={value!r} is not an amount of memory; use bytes, or text such as '2GiB'")
+    return int(value)
+
+
+class Relief(Guarded):
+    """Requests for smaller chunks and other devices while memory is short; they fade. Thread-safe.
+
+    Parameters
+    ----------
+    clock : callable
+        A monotonic clock in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._scale = 1.0
+        self._scale_until = 0.0
+        self._avoided: dict[str, float] = {}
+
+    def shrink(self) -> float:
+        """Halve the chunks for a while; returns the share of the usual size that they now have."""
+        with self._lock:
+            self._scale = max(_SMALLEST_SCALE, self.chunk_scale() / 2)
+            self._scale_until = self._clock() + FADE
+            return self._scale
+
+    def chunk_scale(self) -> float:
+        """The share of what memory would allow that a chunk may take, 1 unless smaller ones were asked for."""
+        return self._scale if self._clock() < self._scale_until else 1.0
+
+    def avoid(self, device: str) -> None:
+        """Keep new work that could go elsewhere away from ``device`` for a while."""
+        with self._lock:
+            self._avoided = {**self._avoided, device: self._clock() + FADE}
+
+    def avoids(self, device: str) -> str | None:
+        """Why new work keeps away from ``device``, or None."""
+        until = self._avoided.get(device)
+        rest = 0.0 if until is None else until - self._clock()
+        return None if rest <= 0.0 else f"{device} was short of memory, and is left alone for {rest:.0f} s more"
+
+    def clear(self) -> None:
+        """Forget every request."""
+        with self._lock:
+            self._scale, self._scale_until = 1.0, 0.0
+            self._avoided = {}
+
+
+#: That of this process.
+relief = Relief()
 
 
 _budget = Budget()
@@ -180,7 +264,7 @@ def get_budget() -> Budget:
 
 
 def reset() -> None:
-    """Forget every reader and reading of the process's budget; who holds it still holds the right one."""
+    """Forget every reader and reading of the process's budget."""
     with _lock:
         _budget._readers = {}
         _budget._caps = {}

@@ -1,8 +1,8 @@
-"""Host buffers that are used again: one owner at a time, safe in dtype and shape, bounded, and counted.
+"""A pool of host buffers: one owner at a time, bounded, and counted.
 
-Fresh memory costs a page fault for every 4 KiB; a buffer that comes back does not. What is handed out is cleared unless
-the caller says that it will write every element. A buffer of which somebody still holds a part is not handed out
-again, and who gives one back can no longer write to it.
+Fresh memory costs a page fault for every 4 KiB; a pooled buffer does not. A buffer is cleared unless the caller says
+that it will write every element. A buffer of which somebody still holds a view is not reused, and a released buffer
+becomes read-only for who released it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from hpfracc.engine.locks import Guarded
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["BufferPool", "Maker", "PoolStats", "host_buffers", "pinned_buffers"]
+__all__ = ["BufferPool", "Maker", "PoolStats", "host_buffers", "pinned_buffers", "unlocked"]
 
 #: Bytes kept for later at most.
 CAPACITY = 256 * 2**20
@@ -35,20 +35,20 @@ Maker = Callable[[int], "np.ndarray[Any, Any] | None"]
 
 @dataclass(frozen=True, slots=True)
 class PoolStats:
-    """What a pool did: requests, how many of them were met by a kept buffer, and bytes.
+    """Counts of a pool: requests, those met by a pooled buffer, and bytes.
 
     Attributes
     ----------
     hits, misses : int
-        Requests met by a kept buffer, and others.
+        Requests met by a pooled buffer, and others.
     hit_rate : float
         Hits among all requests; nan before the first.
     held_bytes, used_bytes : int
-        Kept for later, and handed out now.
+        Idle in the pool, and in use now.
     peak_bytes : int
         The most of both together.
     dropped : int
-        Buffers let go for the bound's sake, or because somebody still looked at them.
+        Buffers dropped because the pool was full, or because a view of them was still held.
     pinned : bool
         Whether buffers are page-locked.
     """
@@ -116,7 +116,7 @@ class BufferPool(Guarded):
         return view
 
     def release(self, buffer: np.ndarray[Any, Any]) -> None:
-        """Take a buffer back; one that is not ours, or was given back before, is refused and nothing happens."""
+        """Take a buffer back; one that is not the pool's, or was released before, is refused."""
         with self._lock:
             entry = self._used.get(id(buffer))
             if entry is None or entry[0]() is not buffer:
@@ -180,7 +180,7 @@ class BufferPool(Guarded):
         return forget
 
     def clear(self) -> int:
-        """Let go of everything that is kept; gives back how many bytes that was."""
+        """Drop all idle buffers; returns their bytes."""
         with self._lock:
             freed, self._held = self._held, 0
             self._idle.clear()
@@ -188,7 +188,7 @@ class BufferPool(Guarded):
             return freed
 
     def stats(self) -> PoolStats:
-        """What it did so far."""
+        """Counts so far."""
         with self._lock:
             asked = self._hits + self._misses
             rate = self._hits / asked if asked else math.nan
@@ -197,7 +197,7 @@ class BufferPool(Guarded):
             )
 
     def reset(self) -> None:
-        """Let go of everything, and count anew; what is handed out stays whose it is."""
+        """Drop everything and reset the counts; buffers in use stay with their owners."""
         with self._lock:
             self._idle.clear()
             self._by_size.clear()
@@ -245,3 +245,22 @@ def _rounded(size: int) -> int:
 host_buffers = BufferPool()
 #: Page-locked ones, where there is a GPU: through which its transfers go, and where items are laid side by side.
 pinned_buffers = BufferPool()
+
+
+class _ArrayInterface:
+    """Memory as NumPy's array interface describes it, and the array that keeps it alive."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.owner = array
+        interface = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+
+
+def unlocked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same memory as a writable array.
+
+    For memory that is read-only by convention alone: to pass to a reader that insists on writable memory, or to return
+    a result that nobody else holds. Writing to memory that *is* read-only ends the process.
+    """
+    return array if array.flags.writeable else np.asarray(_ArrayInterface(array))

@@ -34,7 +34,7 @@ from hpfracc.errors import InvalidInputError
 __all__ = [
     "OFFSETS",
     "Band",
-    "Plan",
+    "ContourPlan",
     "Pole",
     "check_parameters",
     "choose_parabola",
@@ -89,7 +89,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ContourPlan:
     """Everything about a derivative of E_{alpha,beta} that does not depend on z: ``order`` in z, ``logs`` in beta.
 
     ``wide`` holds the bands once more, with parabolas that stand away from the poles close to the usual ones. Values do
@@ -126,7 +126,7 @@ def check_parameters(alpha: float, beta: float) -> None:
 
 
 @lru_cache(maxsize=256)
-def make_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) -> Plan:
+def make_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) -> ContourPlan:
     """The tables for a derivative of E_{alpha,beta}, ``order`` times in z and ``logs`` in beta; some milliseconds."""
     check_parameters(alpha, beta)
     taylor, radius = _power_series(alpha, beta, 0, logs, 0.0)
@@ -143,7 +143,7 @@ def make_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) -> Plan:
     edges = np.array([band.lower for band in bands])
     if order:
         taylor, radius = _power_series(alpha, beta, order, logs, radius)
-    return Plan(
+    return ContourPlan(
         alpha=alpha,
         beta=beta,
         order=order,

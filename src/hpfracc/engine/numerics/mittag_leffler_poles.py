@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpfracc._xp import Namespace
-from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Plan, Pole
+from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, ContourPlan, Pole
 
 __all__ = ["Poles", "Strip", "add_residues", "choose_offset", "find_poles", "is_close", "whole_power"]
 
@@ -49,7 +49,7 @@ class Poles:
     weight: float
 
 
-def find_poles(xp: Namespace, plan: Plan, z: Any, sign: int = 0) -> list[Poles]:
+def find_poles(xp: Namespace, plan: ContourPlan, z: Any, sign: int = 0) -> list[Poles]:
     """All poles on the principal sheet; ``sign`` says that all (real) z have this sign, 0 that they may differ."""
     size = _root(xp, plan, xp.abs(z))
     half = xp.sqrt(size)
@@ -71,7 +71,7 @@ def _directions(pole: Pole) -> tuple[complex, complex, complex]:
     )
 
 
-def _complex_poles(xp: Namespace, plan: Plan, z: Any, size: Any, half: Any) -> list[Poles]:
+def _complex_poles(xp: Namespace, plan: ContourPlan, z: Any, size: Any, half: Any) -> list[Poles]:
     """One for each turn by 2 pi that can stay on the principal sheet."""
     angle = xp.angle(z)
     # With integer parameters there is no cut, and of two angles that differ by 2 pi one counts.
@@ -91,7 +91,7 @@ def _unit(xp: Namespace, theta: Any) -> Any:
     return xp.complex(xp.cos(theta), xp.sin(theta))
 
 
-def _root(xp: Namespace, plan: Plan, size: Any) -> Any:
+def _root(xp: Namespace, plan: ContourPlan, size: Any) -> Any:
     """``size**(1/a)`` right to the last place though 1/a is no float, and finite."""
     if plan.alpha == 1:
         return size
@@ -137,7 +137,7 @@ def is_close(xp: Namespace, strip: Strip, poles: list[Poles]) -> Any:
 
 
 def add_residues(
-    xp: Namespace, plan: Plan, strip: Strip | None, z: Any, poles: list[Poles], offset: Any, total: Any
+    xp: Namespace, plan: ContourPlan, strip: Strip | None, z: Any, poles: list[Poles], offset: Any, total: Any
 ) -> Any:
     """``total`` and the poles' part, added so that an overflow is inf and not nan; no ``strip``: the full residues."""
     if not poles:
@@ -170,7 +170,7 @@ def add_residues(
     return xp.where(excess > 0, grown, total)
 
 
-def _residue(xp: Namespace, plan: Plan, order: int, pole: Poles, excess: Any) -> Jet:
+def _residue(xp: Namespace, plan: ContourPlan, order: int, pole: Poles, excess: Any) -> Jet:
     """``s^(1-b) e^s / a``, times a power of ``-log s``, as a series; ``exp(excess)`` is left out."""
     alpha, power = plan.alpha, 1 - plan.beta
     real, imag = xp.real(pole.s), xp.imag(pole.s)
@@ -189,7 +189,7 @@ def _residue(xp: Namespace, plan: Plan, order: int, pole: Poles, excess: Any) ->
     return jet
 
 
-def _share(xp: Namespace, plan: Plan, strip: Strip, order: int, pole: Poles, log_q: Any, offset: Any) -> Jet:
+def _share(xp: Namespace, plan: ContourPlan, strip: Strip, order: int, pole: Poles, log_q: Any, offset: Any) -> Jet:
     """``1 / (1 - e^(2 pi i tau) q)`` as a series."""
     if isinstance(offset, int):
         turn: Any = _PHASES[offset]

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from hpfracc._xp import Namespace
-from hpfracc.engine.numerics.mittag_leffler_plan import Band, Plan
+from hpfracc.engine.numerics.mittag_leffler_plan import Band, ContourPlan
 from hpfracc.engine.numerics.mittag_leffler_poles import (
     Poles,
     Strip,
@@ -32,7 +32,7 @@ def values_together(count: int) -> int:
     return max(_LEAST_TOGETHER, min(_MOST_TOGETHER, count // _SHARE_TOGETHER))
 
 
-def taylor_value(plan: Plan, z: Any) -> Any:
+def taylor_value(plan: ContourPlan, z: Any) -> Any:
     """The power series."""
     total = z * 0.0
     for coefficient in plan.taylor[::-1].tolist():
@@ -40,7 +40,7 @@ def taylor_value(plan: Plan, z: Any) -> Any:
     return total
 
 
-def band_value(xp: Namespace, plan: Plan, index: int, z: Any, sign: int = 0) -> Any:
+def band_value(xp: Namespace, plan: ContourPlan, index: int, z: Any, sign: int = 0) -> Any:
     """The derivative that ``plan`` is for, for ``|z|`` in its band ``index``; ``z`` in double precision.
 
     ``sign`` says that all (real) z have this sign, which saves the other poles; 0 if they differ or are complex.
@@ -66,7 +66,7 @@ def _strip(band: Band) -> Strip:
     return Strip(2 * math.pi / band.step, math.sqrt(band.mu), band.reach)
 
 
-def _with_integral(xp: Namespace, plan: Plan, band: Band, z: Any, poles: list[Poles], expansion: Any) -> Any:
+def _with_integral(xp: Namespace, plan: ContourPlan, band: Band, z: Any, poles: list[Poles], expansion: Any) -> Any:
     strip = _strip(band)
     offset = choose_offset(xp, strip, poles, 4 if "complex" in str(z.dtype) else 2)
     integral = leibniz(band.terms, 1.0 / z, plan.order, _integral(xp, band, z, plan.order, offset))
@@ -89,7 +89,7 @@ def leibniz(terms: Any, inverse: Any, order: int, sums: list[Any]) -> Any:
     return total * (whole_power(inverse, terms) if isinstance(terms, int) else inverse**terms)
 
 
-def _expansion(plan: Plan, band: Band, z: Any) -> Any:
+def _expansion(plan: ContourPlan, band: Band, z: Any) -> Any:
     """``-sum_k z^-k / Gamma(b - a k)`` over the band's terms, differentiated."""
     order, inverse = plan.order, 1.0 / z
     total = z * 0.0

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._xp import NUMPY, Namespace
-from hpfracc.engine.numerics.mittag_leffler_plan import Plan
+from hpfracc.engine.numerics.mittag_leffler_plan import ContourPlan
 from hpfracc.engine.numerics.mittag_leffler_sum import band_value, taylor_value
 
 __all__ = ["CHUNK", "evaluate", "pairs_of", "values_on_bands"]
@@ -33,7 +33,7 @@ def pairs_of(alpha: np.ndarray, beta: np.ndarray) -> Iterator[tuple[tuple[float,
         yield (a, b), order[before:end]
 
 
-def evaluate(z: np.ndarray, plan: Plan) -> np.ndarray:
+def evaluate(z: np.ndarray, plan: ContourPlan) -> np.ndarray:
     """What ``plan`` is for at ``z``, in its dtype; in NumPy."""
     if z.size <= CHUNK:
         return np.asarray(_of_chunk(np.ravel(z), plan).reshape(z.shape).astype(z.dtype, copy=False))
@@ -45,11 +45,11 @@ def evaluate(z: np.ndarray, plan: Plan) -> np.ndarray:
 
 
 @np.errstate(all="ignore")
-def _of_chunk(z: np.ndarray, plan: Plan) -> Any:
+def _of_chunk(z: np.ndarray, plan: ContourPlan) -> Any:
     return values_on_bands(NUMPY, z, plan, _BLOCK, by_sign=z.dtype.kind != "c")
 
 
-def values_on_bands(xp: Namespace, z: Any, plan: Plan, block: int, *, by_sign: bool = False) -> Any:
+def values_on_bands(xp: Namespace, z: Any, plan: ContourPlan, block: int, *, by_sign: bool = False) -> Any:
     """The values at ``z``, of one axis, in double precision, ``block`` of them at a time.
 
     ``by_sign`` takes positive and negative z apart, which have different poles: less work, but the host waits for the
@@ -81,7 +81,7 @@ def _blocks(places: Any, block: int) -> Iterator[Any]:
         yield places[begin : begin + block]
 
 
-def _at_infinity(xp: Namespace, plan: Plan, points: Any, radius: Any, values: Any) -> Any:
+def _at_infinity(xp: Namespace, plan: ContourPlan, points: Any, radius: Any, values: Any) -> Any:
     """Limits along the real axis: inf to the right, 0 to the left below alpha = 2; elsewhere there is none."""
     right, left = xp.full_like(radius, math.inf * (-1) ** plan.logs), 0.0 if plan.alpha < 2 else math.nan
     limit = xp.where(points.real > 0, right, left)

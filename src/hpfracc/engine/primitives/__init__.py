@@ -13,7 +13,7 @@ from hpfracc.engine.primitives.exponential_recurrence import ExponentialRecurren
 from hpfracc.engine.primitives.fft import FourierTransform
 from hpfracc.engine.primitives.history_sum import HistorySum
 from hpfracc.engine.primitives.matmul import Matmul
-from hpfracc.engine.primitives.mittag_leffler import MittagLeffler
+from hpfracc.engine.primitives.mittag_leffler import MittagLefflerFunction
 from hpfracc.engine.primitives.random import Random
 from hpfracc.engine.primitives.reduction import Reduction
 from hpfracc.engine.primitives.spectral_multiply import SpectralMultiply
@@ -32,7 +32,7 @@ PRIMITIVES: dict[str, Primitive] = {
         Elementwise(),
         Reduction(),
         BitwiseXor(),
-        MittagLeffler(),
+        MittagLefflerFunction(),
         SpectralMultiply(),
         ToeplitzApply(),
         StencilRelax(),

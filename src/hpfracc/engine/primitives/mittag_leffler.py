@@ -25,11 +25,11 @@ from hpfracc.engine.primitives.cuts import Cut, broadcast_cuts
 from hpfracc.engine.primitives.operands import dtype_bytes, elements, read_dtype, shape_of, whole_number
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MittagLeffler"]
+__all__ = ["MittagLefflerFunction"]
 
 
 @final
-class MittagLeffler(Primitive):
+class MittagLefflerFunction(Primitive):
     """``mittag_leffler(z, alpha=, beta=1.0, order=0)``: E_{alpha,beta}(z), or its ``order``-th derivative in z.
 
     E_{a,b}(z) = sum_k z^k / Gamma(a k + b). ``z`` has any shape; whole numbers are taken as float64, and the result has

@@ -95,6 +95,10 @@ class Random(Primitive):
         """The paths as 64-bit numbers."""
         return call.batch * 8
 
+    def block_elements(self, call: Call, algorithm: str) -> int:
+        """The numbers, which are made in blocks."""
+        return call.batch * call.length
+
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Paths, along the longest of their axes first."""
         axes = [axis for axis in range(-len(call.shape), -1) if call.shape[axis] > 1]

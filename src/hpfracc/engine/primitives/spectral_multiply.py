@@ -34,13 +34,13 @@ from hpfracc.engine.primitives.operands import (
 )
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["KINDS", "Plan", "SpectralMultiply", "is_half", "plan_axes"]
+__all__ = ["KINDS", "SpectralAxes", "SpectralMultiply", "is_half", "plan_axes"]
 
 _TAKES = INEXACT | INTEGERS
 KINDS = ("fft", *TRIGONOMETRIC)
 
 
-class Plan(NamedTuple):
+class SpectralAxes(NamedTuple):
     """The axes by kind, counted from the end.
 
     ``waves`` are those of cosine and sine transforms with their kinds, ``turns`` those of Fourier transforms in the
@@ -56,7 +56,7 @@ class Plan(NamedTuple):
         return (*(axis for axis, _ in self.waves), *self.turns)
 
 
-def plan_axes(axes: Any, kinds: Any, ndim: int) -> Plan:
+def plan_axes(axes: Any, kinds: Any, ndim: int) -> SpectralAxes:
     """Check ``axes`` and ``kinds`` for a signal of so many axes."""
     name = SpectralMultiply.name
     chosen = list(axes) if isinstance(axes, Sequence) else [axes]
@@ -72,7 +72,7 @@ def plan_axes(axes: Any, kinds: Any, ndim: int) -> Plan:
         if kind not in KINDS:
             raise InvalidInputError(f"{name}: kind {kind!r} is not a transform; use {', '.join(KINDS)}")
     pairs = list(zip(numbers, named, strict=True))
-    return Plan(
+    return SpectralAxes(
         tuple((axis, kind) for axis, kind in pairs if kind != "fft"),
         tuple(axis for axis, kind in pairs if kind == "fft"),
     )
@@ -160,14 +160,14 @@ class SpectralMultiply(Primitive):
         )
 
     @staticmethod
-    def _spectrum_bytes(plan: Plan, points: tuple[int, ...], dtype: str) -> int:
+    def _spectrum_bytes(plan: SpectralAxes, points: tuple[int, ...], dtype: str) -> int:
         size = elements(points) * dtype_bytes(dtype)
         if dtype.startswith("complex") or not plan.turns:
             return size
         along = points[plan.turns[-1]]
         return size // max(1, along) * 2 * (along // 2 + 1)
 
-    def _is_real(self, plan: Plan, dtype: str, factor: str, real: Any) -> bool:
+    def _is_real(self, plan: SpectralAxes, dtype: str, factor: str, real: Any) -> bool:
         if real not in (None, True, False):
             raise InvalidInputError(f"{self.name}: real={real!r}; use True, False or None")
         sampled, weighted = not dtype.startswith("complex"), not factor.startswith("complex")
@@ -182,7 +182,7 @@ class SpectralMultiply(Primitive):
         return True
 
     def _check_symbol(
-        self, plan: Plan, spectrum: tuple[int, ...], points: tuple[int, ...], given: tuple[int, ...]
+        self, plan: SpectralAxes, spectrum: tuple[int, ...], points: tuple[int, ...], given: tuple[int, ...]
     ) -> None:
         for axis in plan.axes:
             if len(given) >= -axis and given[axis] not in (1, spectrum[axis]):

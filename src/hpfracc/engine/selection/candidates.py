@@ -8,10 +8,9 @@ from hpfracc._config import Settings
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import cufft, registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.memory.budget import HOST, fits, get_budget
+from hpfracc.engine.memory.budget import HOST, fits, get_budget, relief
 from hpfracc.engine.memory.forecast import Kind, forecasts
 from hpfracc.engine.memory.host import thread_bytes
-from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.decision import Candidate

@@ -199,19 +199,17 @@ class Chooser(Guarded):
     def _count(self, incumbent: Incumbent, seconds: float, calls: int) -> None:
         incumbent.count(calls)
         self._exploration.total += seconds
-        for item, gain in incumbent.gains.items():
-            self._account.credit(item, gain * calls)
+        if incumbent.gains:
+            self._account.credit_calls(incumbent.gains, calls)
 
     def score(self, bucket: Hashable, options: Sequence[Option]) -> list[Scored]:
         """The predicted cost of each option."""
-        estimate, is_compiled = self.costs.estimate, self._account.is_bought
+        estimate, price = self.costs.estimate, self._account.price
         rows = []
         for option in options:
             key, x = option.key, option.x
             found = estimate(key, bucket, x, 0.0 if option.includes_transfer else option.transfer)
-            wait = option.startup
-            if not is_compiled(option.compile_key):
-                wait += self._account.price(key, option.compile_key, x)
+            wait = option.startup + price(key, option.compile_key, x)
             rows.append(Scored(option, found, found.seconds, wait))
         return rows
 

@@ -10,7 +10,7 @@ The engine's plans and the solvers keep one account, :data:`compile_account`.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from fnmatch import fnmatchcase
 from statistics import median
 
@@ -116,10 +116,16 @@ class RentOrBuy(Guarded):
 
     def credit(self, item: Hashable, seconds: float) -> None:
         """Add time that ``item`` would have saved."""
+        self.credit_calls({item: seconds}, 1)
+
+    def credit_calls(self, gains: Mapping[Hashable, float], calls: int) -> None:
+        """Add the time that each item would have saved in ``calls`` calls; ``gains`` are seconds a call."""
         with self._lock:
-            self._savings[item] = self._savings.get(item, 0.0) + seconds
-            if len(self._savings) > _MOST_SAVINGS:
-                del self._savings[next(iter(self._savings))]
+            savings = self._savings
+            for item, gain in gains.items():
+                savings[item] = savings.get(item, 0.0) + gain * calls
+                if len(savings) > _MOST_SAVINGS:
+                    del savings[next(iter(savings))]
 
     def saved(self, item: Hashable) -> float:
         """Seconds that ``item`` would have saved in this process so far."""

@@ -15,14 +15,14 @@ from hpfracc.operators.core.values import Samples, constant, scalar
 from hpfracc.operators.rules.bounded_kernel import LineOrParabola, bends_of, exponential_mean, exponential_tilt, on_step
 from hpfracc.operators.rules.increments import increments
 
-__all__ = ["ExponentialMemory"]
+__all__ = ["ExponentialRule"]
 
 #: After so many time constants nothing is left, in double precision.
 _GONE = 700.0
 
 
 @final
-class ExponentialMemory(LineOrParabola):
+class ExponentialRule(LineOrParabola):
     r"""The integral of f' against :math:`e^{-c(t-s)}/(1-\alpha)`, :math:`c = \alpha/(1-\alpha)`, in O(n).
 
     .. math::

@@ -14,7 +14,7 @@ from hpfracc.operators.core.values import Samples, join
 from hpfracc.operators.rules.first_points import first_points, head_of, slope_at_origin, whole_at_origin
 from hpfracc.operators.rules.increments import backward_size, increments, start_points
 
-__all__ = ["L1", "fractional_part", "summands", "with_start"]
+__all__ = ["L1Rule", "fractional_part", "summands", "with_start"]
 
 
 def fractional_part(order: Order) -> Order:
@@ -39,7 +39,7 @@ def with_start(value: Any, samples: Samples, order: Order) -> Any:
 
 
 @final
-class L1(Rule):
+class L1Rule(Rule):
     r"""Caputo derivative of the piecewise linear interpolant.
 
     .. math::

@@ -13,7 +13,7 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant
 from hpfracc.operators.rules.first_points import head_of
 from hpfracc.operators.rules.increments import backward_size, start_points
-from hpfracc.operators.rules.l1 import L1, fractional_part, summands, with_start
+from hpfracc.operators.rules.l1 import L1Rule, fractional_part, summands, with_start
 
 __all__ = ["L12"]
 
@@ -42,7 +42,7 @@ class L12(Rule):
 
     name = "l1-2"
     one_call = True
-    companion = L1()
+    companion = L1Rule()
 
     def accuracy(self, alpha: float) -> float:
         """``n + 2 - alpha``."""

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hpfracc.solvers.ode._fdeint import fdeint
-    from hpfracc.solvers.ode._method import Method, all_methods
-    from hpfracc.solvers.ode._options import Options
-    from hpfracc.solvers.ode._problem import Problem
-    from hpfracc.solvers.ode._result import FODEResult
-    from hpfracc.solvers.ode._solve import solve_fode
-    from hpfracc.solvers.ode.methods._adaptive import Adaptive, AdaptiveLocal
-    from hpfracc.solvers.ode.methods._bdf2 import BDF2
-    from hpfracc.solvers.ode.methods._explicit_rectangle import ExplicitRectangle
-    from hpfracc.solvers.ode.methods._implicit_rectangle import ImplicitRectangle
-    from hpfracc.solvers.ode.methods._implicit_trapezoid import ImplicitTrapezoid
-    from hpfracc.solvers.ode.methods._l1 import L1
-    from hpfracc.solvers.ode.methods._l2_sigma import L2Sigma
-    from hpfracc.solvers.ode.methods._mittag_leffler import MittagLeffler
-    from hpfracc.solvers.ode.methods._multistep_trapezoid import MultistepTrapezoid
-    from hpfracc.solvers.ode.methods._newton_gregory import NewtonGregory
-    from hpfracc.solvers.ode.methods._pece import PECE
-    from hpfracc.solvers.ode.methods._tensor_explicit_rectangle import TensorExplicitRectangle
-    from hpfracc.solvers.ode.methods._tensor_implicit_rectangle import TensorImplicitRectangle
-    from hpfracc.solvers.ode.methods._tensor_implicit_trapezoid import TensorImplicitTrapezoid
-    from hpfracc.solvers.ode.methods._tensor_pece import TensorPECE
-    from hpfracc.solvers.ode.methods._variable_order import VariableOrder
+    from hpfracc.solvers.ode.method import Method, all_methods
+    from hpfracc.solvers.ode.methods.adaptive import Adaptive, AdaptiveLocal
+    from hpfracc.solvers.ode.methods.bdf2 import BDF2
+    from hpfracc.solvers.ode.methods.explicit_rectangle import ExplicitRectangle
+    from hpfracc.solvers.ode.methods.explicit_rectangle import ExplicitRectangle as TensorExplicitRectangle
+    from hpfracc.solvers.ode.methods.implicit_rectangle import ImplicitRectangle
+    from hpfracc.solvers.ode.methods.implicit_rectangle import ImplicitRectangle as TensorImplicitRectangle
+    from hpfracc.solvers.ode.methods.implicit_trapezoid import ImplicitTrapezoid
+    from hpfracc.solvers.ode.methods.implicit_trapezoid import ImplicitTrapezoid as TensorImplicitTrapezoid
+    from hpfracc.solvers.ode.methods.l1 import L1
+    from hpfracc.solvers.ode.methods.l2_sigma import L2Sigma
+    from hpfracc.solvers.ode.methods.mittag_leffler import MittagLeffler
+    from hpfracc.solvers.ode.methods.multistep_trapezoid import MultistepTrapezoid
+    from hpfracc.solvers.ode.methods.newton_gregory import NewtonGregory
+    from hpfracc.solvers.ode.methods.pece import PECE
+    from hpfracc.solvers.ode.methods.pece import PECE as TensorPECE  # noqa: N811 - a name is all it is
+    from hpfracc.solvers.ode.methods.variable_order import VariableOrder
+    from hpfracc.solvers.ode.options import Options
+    from hpfracc.solvers.ode.problem import Problem
+    from hpfracc.solvers.ode.result import FODEResult
+    from hpfracc.solvers.ode.solve import solve_fode
 
 __all__ = [
     "BDF2",
@@ -59,32 +59,33 @@ __all__ = [
     "solve_fode",
 ]
 
-#: The module each name is loaded from, when it is first touched.
+#: The module each name is loaded from, when it is first touched, and its name there where that differs. Methods for
+#: tensors had classes of their own in version 0.1.
 _HOMES = {
-    "BDF2": "methods._bdf2",
-    "PECE": "methods._pece",
-    "Adaptive": "methods._adaptive",
-    "AdaptiveLocal": "methods._adaptive",
-    "ExplicitRectangle": "methods._explicit_rectangle",
-    "FODEResult": "_result",
-    "ImplicitRectangle": "methods._implicit_rectangle",
-    "ImplicitTrapezoid": "methods._implicit_trapezoid",
-    "L1": "methods._l1",
-    "L2Sigma": "methods._l2_sigma",
-    "Method": "_method",
-    "MittagLeffler": "methods._mittag_leffler",
-    "MultistepTrapezoid": "methods._multistep_trapezoid",
-    "NewtonGregory": "methods._newton_gregory",
-    "Options": "_options",
-    "Problem": "_problem",
-    "TensorExplicitRectangle": "methods._tensor_explicit_rectangle",
-    "TensorImplicitRectangle": "methods._tensor_implicit_rectangle",
-    "TensorImplicitTrapezoid": "methods._tensor_implicit_trapezoid",
-    "TensorPECE": "methods._tensor_pece",
-    "VariableOrder": "methods._variable_order",
-    "all_methods": "_method",
+    "BDF2": "methods.bdf2",
+    "PECE": "methods.pece",
+    "Adaptive": "methods.adaptive",
+    "AdaptiveLocal": "methods.adaptive",
+    "ExplicitRectangle": "methods.explicit_rectangle",
+    "FODEResult": "result",
+    "ImplicitRectangle": "methods.implicit_rectangle",
+    "ImplicitTrapezoid": "methods.implicit_trapezoid",
+    "L1": "methods.l1",
+    "L2Sigma": "methods.l2_sigma",
+    "Method": "method",
+    "MittagLeffler": "methods.mittag_leffler",
+    "MultistepTrapezoid": "methods.multistep_trapezoid",
+    "NewtonGregory": "methods.newton_gregory",
+    "Options": "options",
+    "Problem": "problem",
+    "TensorExplicitRectangle": "methods.explicit_rectangle:ExplicitRectangle",
+    "TensorImplicitRectangle": "methods.implicit_rectangle:ImplicitRectangle",
+    "TensorImplicitTrapezoid": "methods.implicit_trapezoid:ImplicitTrapezoid",
+    "TensorPECE": "methods.pece:PECE",
+    "VariableOrder": "methods.variable_order",
+    "all_methods": "method",
     "fdeint": "_fdeint",
-    "solve_fode": "_solve",
+    "solve_fode": "solve",
 }
 
 
@@ -94,7 +95,8 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        home, _, other = _HOMES[name].partition(":")
+        value = getattr(importlib.import_module(f"{__name__}.{home}"), other or name)
         globals()[name] = value
         return value
 

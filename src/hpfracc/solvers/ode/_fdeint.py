@@ -11,9 +11,9 @@ from hpfracc._arrays import library_of, refuse_masked
 from hpfracc._frames import refuse_dates
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
-from hpfracc.solvers.ode._method import Method
-from hpfracc.solvers.ode._options import SolveOptions
-from hpfracc.solvers.ode._solve import solve_fode
+from hpfracc.solvers.ode.method import Method
+from hpfracc.solvers.ode.options import SolveOptions
+from hpfracc.solvers.ode.solve import solve_fode
 
 __all__ = ["fdeint"]
 

@@ -65,6 +65,8 @@ CASES: list[tuple[str, str, list[tuple[int, ...]], str, dict[str, Any]]] = [
     ("chirp_transform", "fft", [(4, 20_000), (4, 6)], "complex128", {}),
     ("chirp_transform", "fft", [(80, 1500), (3,)], "complex64", {"points": 1000}),
     ("chirp_transform", "fft", [(80, 1500), (3,)], "float32", {}),
+    ("random", "streams", [(100,), (4,)], "int64", {"n": 3000}),
+    ("random", "arithmetic", [(2000,), (4,)], "int64", {"n": 200}),
     ("stencil_relax", "csgraph", [(120, 130), (120, 130)], "float64", {}),
     ("stencil_relax", "csgraph", [(4, 90, 100), (90, 100)], "float64", {"edges": True, "neighbourhood": "moore"}),
     ("stencil_relax", "relax", [(40, 40), (60, 40, 40)], "float64", {}),
@@ -99,6 +101,8 @@ def operand(name: str, number: int, shape: tuple[int, ...], dtype: str) -> np.nd
         return rising if shape else np.array(-0.5)
     if (name == "exponential_recurrence" and number < 3) or (name == "chirp_transform" and number == 1):
         return rising / 100.0
+    if name == "random":
+        return np.arange(np.prod(shape)).reshape(shape)
     if name == "stencil_relax" and number == 0:
         return np.asarray(rising % 0.77 + 0.1, dtype)
     if name == "stencil_relax":

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from hpfracc.engine.backends.torch.fused_sum import Options, convolve_back_composed  # noqa: E402
+from hpfracc.engine.backends.torch.fused_sum import SumOptions, convolve_back_composed  # noqa: E402
 from hpfracc.engine.backends.torch.kernels.causal_convolution import KERNELS  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
 
@@ -31,9 +31,9 @@ def test_it_is_what_autograd_finds(differences: bool, rows: int, first: int):
     reached = slope.clone()
     reached[[0, 2], 25:] = 0.0  # only the bad row is cut there by itself
     first_bad = torch.tensor([[n], [25], [n]])
-    found = convolve_back_composed(reached, first_bad, prepared, Options(differences, starts, first))
+    found = convolve_back_composed(reached, first_bad, prepared, SumOptions(differences, starts, first))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-11)
-    many = torch.vmap(lambda s: convolve_back_composed(s, first_bad, prepared, Options(differences, starts, first)))
+    many = torch.vmap(lambda s: convolve_back_composed(s, first_bad, prepared, SumOptions(differences, starts, first)))
     torch.testing.assert_close(many(torch.stack([reached, 2 * reached]))[1], 2 * expected, rtol=0, atol=1e-11)
 
 
@@ -54,7 +54,7 @@ def test_many_slopes_at_once_by_the_older_way_to_map(first: int):
 
         @staticmethod
         def backward(ctx, slope):
-            return convolve_back_composed(slope, torch.full((2, 1), n), prepared, Options(True, starts, first))
+            return convolve_back_composed(slope, torch.full((2, 1), n), prepared, SumOptions(True, starts, first))
 
     signal = x.requires_grad_()
     (expected,) = torch.autograd.grad(

@@ -237,6 +237,7 @@ def _job(random: np.random.Generator, number: int) -> Callable[[], Any]:
         "toeplitz_apply": lambda: call(x[0, :200], x, backend=backend),
         "spectral_multiply": lambda: call(np.ones(n), x, backend=backend),
         "stencil_relax": lambda: call(np.ones((12, 12)), maps, backend="numpy"),
+        "random": lambda: call(np.arange(max(1, size // n)), np.array([1, 2, 3, 4]), n=n, backend=backend),
         "mittag_leffler": lambda: call(-real[: max(1, 20_000 // n)], alpha=0.7, backend=backend),
     }
     return jobs[name]

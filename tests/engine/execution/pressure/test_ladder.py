@@ -12,9 +12,8 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure import ladder as module
 from hpfracc.engine.execution.pressure.ladder import RUNGS, ladder
-from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.memory.budget import get_budget, relief
 from hpfracc.engine.memory.buffers import host_buffers
-from hpfracc.engine.memory.relief import relief
 
 
 def test_each_rung_says_what_it_freed() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hpfracc.engine.execution.pressure import monitor as module
+from hpfracc.engine.execution.pressure.growth import grown_in_spans
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.pressure.monitor import MemoryMonitor, get_memory_monitor
-from hpfracc.engine.execution.pressure.profiled import grown_in_spans
 from hpfracc.engine.execution.pressure.readings import Reading, read_memory, watched_device
 from hpfracc.engine.memory.spans import span
 from hpfracc.errors import InvalidInputError

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode import _compile_policy as policy
+from hpfracc.solvers.ode import compilation
 from hpfracc.solvers.ode.adaptive import speed
 from tests.helpers.thinned import thinned
 
@@ -58,16 +59,15 @@ def test_the_solution_is_that_of_numpy(case: str, compiled: bool):
 
 
 def test_a_change_on_the_way_changes_nothing(monkeypatch: pytest.MonkeyPatch):
-    """Rent that reaches the price while a solve is under way: the steps after that are compiled, then the function."""
-    policy.reset()
-    monkeypatch.setattr(policy, "_KERNEL", 1e-3)
-    monkeypatch.setattr(policy, "_COLD_ADAPTIVE", 1e-3)
-    monkeypatch.setattr(policy, "_FIRST", 1e-4)
+    """Savings that reach the price during a solve: later steps are compiled, then the function."""
+    compile_account.clear()
+    for name, seconds in (("_CACHED_KERNEL", 1e-3), ("_COLD_ADAPTIVE", 1e-3), ("_FIRST", 1e-4), ("_FUNCTION", 1e-4)):
+        monkeypatch.setattr(compilation, name, seconds)
     monkeypatch.setattr(speed, "_OWN", 0.0)
     wanted = hf.solve_fode(brusselator, (0.0, 3.0), [1.2, 2.8], 0.8, backend="numpy")
     found = hf.solve_fode(brusselator, (0.0, 3.0), [1.2, 2.8], 0.8)
     assert found.decision.compiled and found.stats["compile_seconds"] > 0.0
-    assert policy.kernel_price("adaptive", np.dtype(float)) == 0.0
+    assert compilation.kernel_price("adaptive", np.dtype(float)) == 0.0
     np.testing.assert_allclose(found.y[:, -1], wanted.y[:, -1], rtol=1e-7)
 
 
@@ -78,10 +78,10 @@ def test_kernels_in_memory_are_used_at_once(monkeypatch: pytest.MonkeyPatch):
 
     original = adaptive.CompiledArithmetic
     monkeypatch.setattr(adaptive, "CompiledArithmetic", lambda *args: made.append(args) or original(*args))
-    policy.reset()
+    compile_account.clear()
     hf.solve_fode(oscillator, (0.0, 0.1), [1.0], 0.7, rtol=1e-3)
     assert not made
-    policy.note_kernel("adaptive", np.dtype(float))
+    compilation.note_kernel("adaptive", np.dtype(float))
     hf.solve_fode(oscillator, (0.0, 0.1), [1.0], 0.7, rtol=1e-3)
     assert made and made[0][1] is None
 
@@ -140,7 +140,7 @@ def test_what_is_not_compiled_is_refused_where_it_was_asked_for(alpha: Any, opti
     solve = {"fun": lambda t, y, *more: -y, "t_span": (0.0, 0.5), "y0": [1.0, 1.0], "alpha": alpha, **options}
     with pytest.raises(InvalidInputError, match=reason):
         hf.solve_fode(**solve, method="adaptive", backend="numba")
-    policy.note_kernel("adaptive", np.dtype(float))
+    compilation.note_kernel("adaptive", np.dtype(float))
     assert hf.solve_fode(**solve, method="adaptive").success
 
 

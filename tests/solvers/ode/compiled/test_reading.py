@@ -19,9 +19,11 @@ import pytest
 import hpfracc as hf
 from examples import fractional_brusselator
 from hpfracc.errors import ShapeError
-from hpfracc.solvers.ode import _engine, _fixed, problems
+from hpfracc.solvers.ode import problems
 from hpfracc.solvers.ode.compiled.reading import Bound, read_function
 from hpfracc.solvers.ode.compiled.source import NoSourceError, syntax_of
+from hpfracc.solvers.ode.fixed import solve as fixed_solve
+from hpfracc.solvers.ode.fixed import switching
 from tests.helpers.thinned import thinned
 
 pytest.importorskip("numba")
@@ -300,7 +302,7 @@ def driven(t: float, y: Any) -> Any:
 @pytest.mark.parametrize("method", ["pece", "adaptive"])
 def test_a_number_bound_anew_on_the_way_is_seen(method: str, monkeypatch: pytest.MonkeyPatch):
     """By an event, in the middle of a solve: as it is where nothing is compiled."""
-    monkeypatch.setattr(_fixed, "_BLOCK_SECONDS", 1e9)  # blocks do not depend on the clock
+    monkeypatch.setattr(fixed_solve, "_BLOCK_SECONDS", 1e9)  # blocks do not depend on the clock
 
     def rebind(t: float, y: Any) -> float:
         monkeypatch.setitem(globals(), "RATE", 1.0 if t < 1.0 else 3.0)
@@ -336,9 +338,9 @@ def failing_when_compiled(t: float, y: Any) -> Any:
 def test_a_compiled_function_that_keeps_failing_is_given_up(monkeypatch: pytest.MonkeyPatch):
     """After three steps that Python had to do, Python does the rest at once."""
     runs: list[int] = []
-    original = _engine.NumpyStepper.run
+    original = switching.NumpyStepper.run
     monkeypatch.setattr(
-        _engine.NumpyStepper,
+        switching.NumpyStepper,
         "run",
         lambda self, begin, first, stop: runs.append(1) or original(self, begin, first, stop),
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.solvers.ode.tensors.weights import make_weights
+from hpfracc.solvers.ode.tensors.rule import make_weights
 
 torch = pytest.importorskip("torch")
 

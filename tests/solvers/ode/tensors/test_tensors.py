@@ -11,7 +11,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode import problems
-from hpfracc.solvers.ode.tensors.weights import make_weights
+from hpfracc.solvers.ode.tensors.rule import make_weights
 from hpfracc.special import mittag_leffler
 from tests.helpers.thinned import thinned
 
@@ -181,7 +181,7 @@ def test_fdeint_trains_an_order():
 @pytest.mark.parametrize("alpha", [0.3, [0.3, 1.4]])
 def test_weights_are_those_of_numpy(alpha: Any):
     """Weights written for tensors are the fixed-step solvers' own, at the thousandth step too."""
-    from hpfracc.solvers.ode._weights import rectangle_weights, trapezoid_weights
+    from hpfracc.solvers.ode.fixed.scheme import rectangle_weights, trapezoid_weights
 
     orders = np.asarray(alpha)
     found = make_weights(torch.tensor(alpha, dtype=torch.float64), 1000, 0.5, torch.ones(2, dtype=torch.float64))

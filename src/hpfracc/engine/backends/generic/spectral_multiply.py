@@ -16,7 +16,7 @@ from hpfracc._xp import Namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.numerics.trigonometric import backward, forward
 from hpfracc.engine.primitives.base import INEXACT, ArraySpec, Call
-from hpfracc.engine.primitives.spectral_multiply import Plan, SpectralMultiply, is_half, plan_axes
+from hpfracc.engine.primitives.spectral_multiply import SpectralAxes, SpectralMultiply, is_half, plan_axes
 
 __all__ = ["make_kernels"]
 
@@ -46,7 +46,7 @@ def make_kernels(xp: Namespace, multiply: Callable[[Any, Any], Any] = operator.m
 
 
 def _multiply(
-    xp: Namespace, multiply: Callable[[Any, Any], Any], symbol: Any, signal: Any, plan: Plan, as_real: bool
+    xp: Namespace, multiply: Callable[[Any, Any], Any], symbol: Any, signal: Any, plan: SpectralAxes, as_real: bool
 ) -> Any:
     """Transform, multiply, transform back; cosines and sines innermost, while the numbers are real."""
     if dtype_name(signal) not in INEXACT:

@@ -1,10 +1,11 @@
-"""Causal convolution of long real rows on a GPU, by the fused kernels, with a derivative that takes as little.
+"""The transform of weights that is kept, the product with it, and its fused form for long real rows on a GPU.
 
 What is kept for the derivative is where bad samples are, one number a block: no copy of the signal.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -12,13 +13,58 @@ from torch import Tensor
 from torch.nn import functional
 
 from hpfracc.engine.backends.torch import fused
-from hpfracc.engine.backends.torch.spectrum import Spectrum, spectral_product
 from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded
 
-__all__ = ["Options", "convolve_back_composed", "convolve_fused", "fits_fused"]
+__all__ = [
+    "PaddedSpectrum",
+    "SumOptions",
+    "convolve_back_composed",
+    "convolve_fused",
+    "fits_fused",
+    "make_spectrum",
+    "spectral_product",
+]
 
 
-class Options(NamedTuple):
+class PaddedSpectrum(NamedTuple):
+    """The transform of the weights over ``size``, zero-padded to that many points, and the dtype of the result.
+
+    The inverse transform is then taken without its factor: that would be a pass over all points. Of ``rows`` there is
+    one where the weights are the same for every row of a signal.
+    """
+
+    transform: Tensor
+    size: int
+    taps: int
+    dtype: torch.dtype
+    rows: int
+
+
+def make_spectrum(weights: Tensor, size: int) -> PaddedSpectrum:
+    """Transform weights."""
+    rows = math.prod(weights.shape[:-1])
+    return PaddedSpectrum(_forward(weights, size) / size, size, weights.shape[-1], weights.dtype, rows)
+
+
+def spectral_product(signal: Tensor, spectrum: PaddedSpectrum, eager: bool) -> Tensor:
+    """The cyclic convolution along the last axis, ``size`` points of it; ``eager`` if nothing tracks the tensors."""
+    transform = _forward(signal, spectrum.size)
+    # In place where the weights are one row, as they mostly are: then the product has the shape of the signal's.
+    fits = eager and spectrum.rows == 1 and spectrum.transform.ndim <= transform.ndim
+    product = transform.mul_(spectrum.transform) if fits else transform * spectrum.transform
+    if signal.is_complex():
+        return torch.fft.ifft(product, norm="forward")
+    return torch.fft.irfft(product, n=spectrum.size, norm="forward")
+
+
+def _forward(tensor: Tensor, size: int) -> Tensor:
+    if tensor.is_complex():
+        return torch.fft.fft(tensor, n=size)
+    # A row that is as long already is not looked at twice.
+    return torch.fft.rfft(tensor) if tensor.shape[-1] == size else torch.fft.rfft(tensor, n=size)
+
+
+class SumOptions(NamedTuple):
     """What surrounds the sum: the options of the primitive."""
 
     differences: bool = False
@@ -26,10 +72,10 @@ class Options(NamedTuple):
     first: int = 0
 
 
-_PLAIN = Options()
+_PLAIN = SumOptions()
 
 
-def fits_fused(prepared: Spectrum, signal: Tensor, starts: Tensor | None = None) -> bool:
+def fits_fused(prepared: PaddedSpectrum, signal: Tensor, starts: Tensor | None = None) -> bool:
     """Whether the fused kernels serve: real rows on a GPU, each bad sample reaching to the row's end.
 
     One row of weights for all rows, so that a row of the product is a row of the signal; no more rows than the second
@@ -50,7 +96,7 @@ def fits_fused(prepared: Spectrum, signal: Tensor, starts: Tensor | None = None)
     )
 
 
-def convolve_fused(signal: Tensor, prepared: Spectrum, options: Options = _PLAIN) -> Tensor:
+def convolve_fused(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions = _PLAIN) -> Tensor:
     """The sum, recorded where the signal is."""
     if options.starts is not None and not options.starts.is_contiguous():
         options = options._replace(starts=options.starts.contiguous())
@@ -60,7 +106,7 @@ def convolve_fused(signal: Tensor, prepared: Spectrum, options: Options = _PLAIN
     return result
 
 
-def _convolve(signal: Tensor, prepared: Spectrum, options: Options) -> tuple[Tensor, Tensor]:
+def _convolve(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> tuple[Tensor, Tensor]:
     """The sum, and notes of where bad samples are."""
     signal = signal.contiguous()
     padded, bad, _ = fused.pad_and_clean(signal, prepared.size, differences=options.differences)
@@ -76,7 +122,7 @@ def _convolve(signal: Tensor, prepared: Spectrum, options: Options) -> tuple[Ten
     return result, bad
 
 
-def _convolve_back(slope: Tensor, bad: Tensor, prepared: Spectrum, options: Options) -> Tensor:
+def _convolve_back(slope: Tensor, bad: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
     """The derivative of the sum: the sum run backwards, over the points that no bad sample reaches."""
     slope = slope.contiguous()
     # What the starting weights give is summed where the slopes pass by, and added where the result does.
@@ -95,7 +141,7 @@ def _convolve_back(slope: Tensor, bad: Tensor, prepared: Spectrum, options: Opti
     )
 
 
-def convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: Spectrum, options: Options) -> Tensor:
+def convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
     """The same by PyTorch's own operations, for many slopes at once; ``first_bad`` has one point a row.
 
     A slope that is not finite makes the whole row so: PyTorch's older way to map cannot look for it.
@@ -119,7 +165,7 @@ class _Sum(torch.autograd.Function):
     """The sum, as autograd records it."""
 
     @staticmethod
-    def forward(ctx: Any, signal: Tensor, prepared: Spectrum, options: Options) -> Tensor:
+    def forward(ctx: Any, signal: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
         result, bad = _convolve(signal.detach(), prepared, options)
         # Neither operand nor result, so that it may be kept without PyTorch's ceremony.
         ctx.bad, ctx.plan, ctx.shape = bad, (prepared, options), tuple(signal.shape)
@@ -144,7 +190,7 @@ class _Slope(torch.autograd.Function):
     """The derivative of :class:`_Sum`, as autograd records it."""
 
     @staticmethod
-    def forward(ctx: Any, slope: Tensor, bad: Tensor, prepared: Spectrum, options: Options) -> Tensor:
+    def forward(ctx: Any, slope: Tensor, bad: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
         ctx.plan = prepared, options
         ctx.save_for_backward(bad)
         return _convolve_back(slope.detach(), bad, prepared, options)

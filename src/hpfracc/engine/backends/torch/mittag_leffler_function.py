@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hpfracc._xp import namespace
-from hpfracc.engine.numerics.mittag_leffler_plan import Plan, check_parameters, make_plan
+from hpfracc.engine.numerics.mittag_leffler_plan import ContourPlan, check_parameters, make_plan
 from hpfracc.engine.numerics.mittag_leffler_sum import values_together
 from hpfracc.engine.numerics.mittag_leffler_values import CHUNK, pairs_of, values_on_bands
 
@@ -161,7 +161,7 @@ def _evaluate_pairs(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: in
     return result.reshape(z.shape)
 
 
-def _evaluate(z: Tensor, plan: Plan) -> Tensor:
+def _evaluate(z: Tensor, plan: ContourPlan) -> Tensor:
     flat = z.detach().reshape(-1)
     if not flat.is_cpu or flat.numel() <= CHUNK:
         return _values(flat, plan).reshape(z.shape).to(z.dtype)
@@ -172,7 +172,7 @@ def _evaluate(z: Tensor, plan: Plan) -> Tensor:
     return result.reshape(z.shape)
 
 
-def _values(z: Tensor, plan: Plan) -> Tensor:
+def _values(z: Tensor, plan: ContourPlan) -> Tensor:
     block = _HOST_BLOCK if z.is_cpu else values_together(z.numel())
     values: Tensor = values_on_bands(namespace("torch", z.device), z, plan, block)
     return values

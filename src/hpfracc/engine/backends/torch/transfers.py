@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hpfracc.engine.memory.alias import unlocked
+from hpfracc.engine.memory.buffers import unlocked
 from hpfracc.engine.memory.host import HostProbe
 from hpfracc.engine.memory.staging import SMALL_BYTES, PinnedLedger, StagingRing
 from hpfracc.engine.numerics.lengths import power_of_two

@@ -15,8 +15,7 @@ from typing import Any
 from hpfracc.engine.execution.batch.driver import round_size
 from hpfracc.engine.execution.batch.jobs import Job, Prediction, as_spec
 from hpfracc.engine.execution.batch.time_blocks import CHUNK_SECONDS, TimeBlocks, choose_blocks
-from hpfracc.engine.memory.budget import HOST, get_budget
-from hpfracc.engine.memory.relief import relief
+from hpfracc.engine.memory.budget import HOST, get_budget, relief
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
 from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.primitives.operands import shape_of

@@ -28,9 +28,7 @@ from hpfracc.engine.execution.batch.jobs import Job, decision_in_chunks
 from hpfracc.engine.execution.batch.time_blocks import TimeBlocks, TimeSizer, run_block
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.prepared import prepared_operands
-from hpfracc.engine.memory.budget import HOST, get_budget
-from hpfracc.engine.memory.relief import relief
-from hpfracc.engine.memory.units import parse_bytes
+from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes, relief
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec, dtype_of
 from hpfracc.engine.primitives.cuts import Cut

@@ -19,7 +19,7 @@ from hpfracc.engine.execution.batch.items import (
 )
 from hpfracc.engine.execution.batch.stacked import StackedFunction, StackedOperation
 from hpfracc.engine.execution.operation import Operation
-from hpfracc.engine.memory.units import parse_bytes
+from hpfracc.engine.memory.budget import parse_bytes
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.request import place
 from hpfracc.engine.workers import available_cores, run_items

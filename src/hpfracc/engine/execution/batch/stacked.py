@@ -28,8 +28,7 @@ from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.pressure.pool import staging_pool
 from hpfracc.engine.execution.recover import Failure, classify, drop_frames
-from hpfracc.engine.memory.budget import get_budget
-from hpfracc.engine.memory.relief import relief
+from hpfracc.engine.memory.budget import get_budget, relief
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.candidates import HOST_SHARE

@@ -1,9 +1,9 @@
-"""Does memory grow without end? A robust slope over a window, which a warm-up that levels off does not deceive.
+"""Leak detection: a robust slope over a window of readings, which a warm-up that levels off does not trigger.
 
-Readings go up and down with every temporary, so the lowest of each stretch is looked at: what is never given back. The
-slope of those is the median of the slopes between all pairs (Theil and Sen), which a few odd readings do not move. It
-is a leak if that slope is as steep at the end of the window as at its beginning; while a cache fills, or a program
-warms up, it becomes less and less steep.
+Readings go up and down with every temporary, so only the lowest reading of each interval counts: memory that is never
+released. Their slope is the median of the slopes between all pairs (Theil and Sen), which outliers do not move. It is a
+leak if that slope is as steep at the end of the window as at its beginning; while a cache fills, or a program warms up,
+it flattens.
 
 References
 ----------
@@ -14,17 +14,20 @@ References
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Growth", "find_growth", "robust_slope"]
+from hpfracc.profiling.recorder import shared
 
-#: Seconds that are looked at, and the shortest stretch that says anything.
+__all__ = ["Growth", "find_growth", "grown_in_spans", "robust_slope"]
+
+#: Seconds of readings that are used, and the fewest that are enough.
 WINDOW, SHORTEST = 300.0, 60.0
-#: Stretches of which the lowest reading counts, and the fewest readings that fill them.
+#: Intervals of which the lowest reading counts, and the fewest readings that fill them.
 _BINS, _FEWEST = 12, 24
-#: Bytes a second below which nobody minds: 100 MB a day are 1.2 kB a second; this is 230 MB an hour.
+#: Bytes a second below which growth is ignored: 230 MB an hour.
 SLOWEST = 64 * 1024
 #: How much of its first slope the growth must still have at the end, and how far it must stand out from the scatter.
 _STEADY, _CLEAR = 0.6, 4.0
@@ -34,7 +37,7 @@ Verdict = Literal["steady", "growing", "levelling off", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a window of readings says.
+    """Growth of memory over a window of readings.
 
     Attributes
     ----------
@@ -43,7 +46,7 @@ class Growth:
     bytes_per_second : float
         The robust slope; nan while unknown.
     seconds : float
-        How long the readings that it comes from last.
+        Length of the window that it was found in.
     growers : Mapping[str, float]
         Spans and operations during which memory grew in that time, in bytes a second, the fastest first.
     """
@@ -72,8 +75,8 @@ def robust_slope(points: Sequence[tuple[float, float]]) -> float:
 def find_growth(readings: Sequence[tuple[float, float]], slowest: float = SLOWEST) -> Growth:
     """Judge ``(seconds, bytes)`` readings, oldest first.
 
-    The whole window is looked at, then its last half and quarter: after a warm-up it takes a while until the window has
-    forgotten it, but the growth that follows need not wait for that.
+    The whole window is used, then its last half and quarter, so that growth after a warm-up is found before the warm-up
+    has left the window.
     """
     if len(readings) < _FEWEST or readings[-1][0] - readings[0][0] < SHORTEST:
         return Growth("unknown", float("nan"), 0.0)
@@ -88,7 +91,7 @@ def find_growth(readings: Sequence[tuple[float, float]], slowest: float = SLOWES
         if found.verdict == "growing":
             return found
         if share < 1.0 and found.verdict == "steady":
-            return found  # whatever it did before, it does no longer
+            return found  # earlier growth has stopped
         first = first or found
     assert first is not None  # the whole window is long enough
     return first
@@ -111,11 +114,32 @@ def _judge(readings: Sequence[tuple[float, float]], slowest: float) -> Growth:
 
 
 def _floors(readings: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The lowest reading of each of equal stretches of time."""
+    """The lowest reading of each of equal intervals of time."""
     begin, length = readings[0][0], (readings[-1][0] - readings[0][0]) / _BINS
     lowest: dict[int, tuple[float, float]] = {}
-    for time, size in readings:
-        place = min(_BINS - 1, int((time - begin) / length))
+    for moment, size in readings:
+        place = min(_BINS - 1, int((moment - begin) / length))
         if place not in lowest or size < lowest[place][1]:
-            lowest[place] = (time, size)
+            lowest[place] = (moment, size)
     return [lowest[place] for place in sorted(lowest)]
+
+
+def grown_in_spans(seconds: float) -> dict[str, float]:
+    """Bytes a second that users' spans of the last ``seconds`` added, those inside others counted once.
+
+    Empty unless the profiler is on and reads memory (``profiler.configure(memory=True)``).
+    """
+    begin = time.perf_counter_ns() - int(seconds * 1e9)
+    measured: dict[int, Any] = {}
+    for span in shared.session.snapshot()[0]:
+        if span.kind == "span" and span.end >= begin and span.memory is not None and span.memory[2] is not None:
+            measured[span.id] = span
+    own = {number: span.memory[2] - span.memory[1] for number, span in measured.items()}
+    for number, span in measured.items():
+        if span.parent in own:
+            own[span.parent] -= measured[number].memory[2] - measured[number].memory[1]
+    total: dict[str, int] = {}
+    for number, grown in own.items():
+        name = measured[number].name
+        total[name] = total.get(name, 0) + grown
+    return {name: grown / seconds for name, grown in total.items() if grown > 0}

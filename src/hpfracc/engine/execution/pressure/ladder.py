@@ -21,9 +21,8 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure.spill import spill_device
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.memory.budget import HOST, get_budget
+from hpfracc.engine.memory.budget import HOST, get_budget, relief
 from hpfracc.engine.memory.buffers import host_buffers, pinned_buffers
-from hpfracc.engine.memory.relief import relief
 from hpfracc.engine.memory.staging import release_idle
 
 __all__ = ["RUNGS", "CleanupReport", "Ladder", "RungReport", "ladder"]

@@ -16,11 +16,17 @@ from typing import Any, NoReturn
 
 from hpfracc._shielded import ShieldedCall
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.pressure.growth import SLOWEST, WINDOW, Growth, find_growth
+from hpfracc.engine.execution.pressure.growth import SLOWEST, WINDOW, Growth, find_growth, grown_in_spans
 from hpfracc.engine.execution.pressure.ladder import CleanupReport, ladder
-from hpfracc.engine.execution.pressure.levels import BELOW, MARKS, Levels, Pressure
-from hpfracc.engine.execution.pressure.profiled import grown_in_spans
-from hpfracc.engine.execution.pressure.readings import Reading, read_memory, watched_device
+from hpfracc.engine.execution.pressure.readings import (
+    BELOW,
+    MARKS,
+    Levels,
+    Pressure,
+    Reading,
+    read_memory,
+    watched_device,
+)
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.memory.spans import spans

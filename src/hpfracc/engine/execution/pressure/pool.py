@@ -13,8 +13,8 @@ from hpfracc._arrays import nbytes
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.locks import Guarded
+from hpfracc.engine.memory.budget import parse_bytes
 from hpfracc.engine.memory.buffers import CAPACITY, BufferPool, PoolStats, host_buffers, pinned_buffers
-from hpfracc.engine.memory.units import parse_bytes
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["MemoryPool", "get_memory_pool", "reset", "staging_pool"]

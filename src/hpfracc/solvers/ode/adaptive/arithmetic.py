@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hpfracc.solvers.ode._newton import Norm
 from hpfracc.solvers.ode.adaptive.corrector import Corrector
 from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory
 from hpfracc.solvers.ode.adaptive.stencil import Stencil, make_stencil
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
+from hpfracc.solvers.ode.newton import Norm
 
 __all__ = ["Arithmetic", "NumpyArithmetic", "StepState", "Taken", "Trial"]
 

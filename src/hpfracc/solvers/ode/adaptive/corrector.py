@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hpfracc.solvers.ode._newton import KEPT_ITERATIONS, Newton, Norm
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
+from hpfracc.solvers.ode.newton import KEPT_ITERATIONS, Newton, Norm
 
 __all__ = ["LEAST_RATE", "MOST_ITERATIONS", "MOST_NEWTON", "PART", "Corrector", "Solved"]
 

@@ -9,19 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode._events import EventWatch
-from hpfracc.solvers.ode._interrupted import note_steps
-from hpfracc.solvers.ode._options import MAX_STEPS, Options
-from hpfracc.solvers.ode._problem import Problem
-from hpfracc.solvers.ode._progress import Report, progress_report
-from hpfracc.solvers.ode._refusals import starts_infinite
-from hpfracc.solvers.ode._result import FODEResult, SolveDecision
-from hpfracc.solvers.ode._singular import read_growth
-from hpfracc.solvers.ode._uniform import initial_part
 from hpfracc.solvers.ode.adaptive.solution import AdaptiveSolution
 from hpfracc.solvers.ode.adaptive.speed import Speed
 from hpfracc.solvers.ode.adaptive.stepper import Stepper
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
+from hpfracc.solvers.ode.events import EventWatch
+from hpfracc.solvers.ode.fixed.grid import initial_part
+from hpfracc.solvers.ode.options import MAX_STEPS, Options
+from hpfracc.solvers.ode.problem import Problem, starts_infinite
+from hpfracc.solvers.ode.progress import Report, note_steps, progress_report
+from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.singular import read_growth
 
 __all__ = ["beginning", "solve_adaptive"]
 

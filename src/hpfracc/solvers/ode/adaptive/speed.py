@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hpfracc.solvers.ode import _compile_policy as policy
-from hpfracc.solvers.ode import compiled
-from hpfracc.solvers.ode._compilation import compile_problem
-from hpfracc.solvers.ode._engine import read_backend
-from hpfracc.solvers.ode._options import Options
-from hpfracc.solvers.ode._problem import Problem
+from hpfracc.solvers.ode import compilation, compiled
+from hpfracc.solvers.ode.compilation import compile_problem, read_backend
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem
 
 if TYPE_CHECKING:
     from hpfracc.solvers.ode.adaptive.stepper import Stepper
@@ -64,14 +62,14 @@ class Speed:
         self._kernels = False
         self._function: CompiledFunction | None = None
         self._tried = options.compile is False
-        self._price = policy.compile_price(problem.fun)
+        self._price = compilation.compile_price(problem.fun)
         self._steps, self._since = 0, 0.0
 
     def begin(self, stepper: Stepper) -> None:
         """Before the steps of a pass."""
         if self._fits and not self._kernels:
             asked = self._backend == "numba" or self._options.compile is True
-            self._kernels = asked or policy.kernel_price("adaptive", self._dtype) == 0.0
+            self._kernels = asked or compilation.kernel_price("adaptive", self._dtype) == 0.0
         if self._kernels and self._options.compile is True and not self._tried:
             self._compile(stepper, must=True)
         self._use(stepper)
@@ -85,12 +83,15 @@ class Speed:
         now = time.perf_counter()
         seconds, steps = now - self._since, self._steps
         if not self._kernels:
-            price = policy.kernel_price("adaptive", self._dtype)
-            if price is not None and policy.rent_kernel("adaptive", self._dtype, (1.0 - _LEFT) * seconds) >= price:
+            price = compilation.kernel_price("adaptive", self._dtype)
+            if (
+                price is not None
+                and compilation.credit_kernel("adaptive", self._dtype, (1.0 - _LEFT) * seconds) >= price
+            ):
                 self._kernels = True
                 self._use(stepper)
         elif self._price is not None:
-            self._price.rent(max(seconds - steps * _OWN, 0.0))
+            self._price.credit(max(seconds - steps * _OWN, 0.0))
             if self._price.pays(0.0):
                 self._compile(stepper, must=False)
                 self._use(stepper)
@@ -102,7 +103,7 @@ class Speed:
             from hpfracc.solvers.ode.compiled.adaptive import CompiledArithmetic
 
             stepper.arithmetic = CompiledArithmetic(stepper.system, self._function, self._abandon)
-            policy.note_kernel("adaptive", self._dtype)
+            compilation.note_kernel("adaptive", self._dtype)
 
     def _compile(self, stepper: Stepper, *, must: bool) -> None:
         """Compile the right-hand side, or note why not."""

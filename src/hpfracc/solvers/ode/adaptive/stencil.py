@@ -1,4 +1,4 @@
-"""Interpolation of the right-hand side through the newest points, whatever their distances."""
+"""Interpolation through the newest points, whatever their distances: of the right-hand side, and of the states."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Stencil", "make_stencil"]
+__all__ = ["Between", "Stencil", "interpolate_states", "make_stencil"]
 
 Array = np.ndarray[Any, Any]
+
+#: Where, within a step, interpolation errors are looked at.
+_INSIDE = np.linspace(0.1, 0.9, 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +67,42 @@ def make_stencil(nodes: Array) -> Stencil:
             differences[r, i] = 1.0 / np.prod([nodes[i] - nodes[j] for j in range(r + 1) if j != i])
         differences[r, r + 1 :] = 0.0
     return Stencil(differences, polynomials)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The solution over the newest step.
+
+    Attributes
+    ----------
+    coefficients : array or None
+        Of the polynomial through the newest states, in powers of x; None where the method's own integral is closer.
+    error : float
+        Its estimated error, in units of the tolerance.
+    order : float
+        The error behaves like this power of the step.
+    """
+
+    coefficients: Array | None
+    error: float
+    order: float
+
+
+def interpolate_states(stencil: Stencil, states: Array, tolerance: Array, own: tuple[float, float]) -> Between:
+    """The better of the method's integral, with the error and order ``own``, and a polynomial through ``states``.
+
+    At the steps of a stiff equation an error of the right-hand side is damped by the solution of the step's equation;
+    in the integral between them it is not. The states themselves are smooth there: of the polynomials through 2, 3, ...
+    of them, the newest first, the one with the smallest next term is taken.
+    """
+    best = Between(None, *own)
+    for points in range(2, min(stencil.points, len(states))):
+        difference = stencil.differences[points, : points + 1] @ states[: points + 1]
+        shape = float(
+            np.abs(_INSIDE[:, None] ** np.arange(points + 1) @ stencil.polynomials[points, : points + 1]).max()
+        )
+        error = shape * float((np.abs(difference) / tolerance).max())
+        if error < best.error:
+            coefficients = stencil.coefficients(points - 1)[:, :points] @ states[:points]
+            best = Between(coefficients, error, float(points))
+    return best

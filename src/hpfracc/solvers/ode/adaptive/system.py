@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode._delays import history_at
-from hpfracc.solvers.ode._evaluation import NotFiniteError
-from hpfracc.solvers.ode._jacobian import JacobianSource
-from hpfracc.solvers.ode._problem import Problem, check_jacobian, check_value
-from hpfracc.solvers.ode._uniform import initial_part
+from hpfracc.solvers.ode.delays import history_at
+from hpfracc.solvers.ode.fixed.grid import initial_part
+from hpfracc.solvers.ode.jacobian import JacobianSource
+from hpfracc.solvers.ode.problem import NotFiniteError, Problem, check_jacobian, check_value
 
 __all__ = ["FlatSystem", "NotFiniteError"]
 

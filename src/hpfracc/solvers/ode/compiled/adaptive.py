@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode._newton import Norm
 from hpfracc.solvers.ode.adaptive.arithmetic import StepState, Taken, Trial
 from hpfracc.solvers.ode.adaptive.corrector import LEAST_RATE, MOST_ITERATIONS, MOST_NEWTON, PART, Solved
 from hpfracc.solvers.ode.adaptive.stencil import Stencil
@@ -16,6 +15,7 @@ from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.compiled import adaptive_kernels as kernels
 from hpfracc.solvers.ode.compiled import call_kernel
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
+from hpfracc.solvers.ode.newton import Norm
 
 __all__ = ["CompiledArithmetic"]
 

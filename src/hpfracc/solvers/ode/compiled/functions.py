@@ -16,10 +16,10 @@ import numpy as np
 from numba import types
 
 from hpfracc._shielded import run_shielded
-from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
 from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel
 from hpfracc.solvers.ode.compiled.kernels import call
 from hpfracc.solvers.ode.compiled.reading import Bound
+from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
 
 __all__ = ["CompiledFunction", "compare", "compile_as_given", "compile_bound"]
 

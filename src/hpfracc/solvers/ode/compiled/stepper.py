@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode._evaluation import RightHandSide
-from hpfracc.solvers.ode._newton import DIGITS, KEPT_ITERATIONS, LEAST_RATE, REMEASURE, SMALL_CHANGE, Newton
-from hpfracc.solvers.ode._problem import check_value
-from hpfracc.solvers.ode._scheme import Scheme, Tableau
-from hpfracc.solvers.ode._stepping import NumpyStepper
 from hpfracc.solvers.ode.compiled import call_kernel, implicit_kernels, kernels
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
+from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
+from hpfracc.solvers.ode.fixed.stepping import NumpyStepper
+from hpfracc.solvers.ode.newton import DIGITS, KEPT_ITERATIONS, LEAST_RATE, REMEASURE, SMALL_CHANGE, Newton
+from hpfracc.solvers.ode.problem import RightHandSide, check_value
 
 __all__ = ["CompiledStepper"]
 

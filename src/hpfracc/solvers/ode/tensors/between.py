@@ -10,8 +10,8 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc._xp import namespace_of
-from hpfracc.solvers.ode._uniform import UniformGrid
-from hpfracc.solvers.ode.tensors.weights import convert
+from hpfracc.solvers.ode.fixed.grid import UniformGrid
+from hpfracc.solvers.ode.tensors.rule import convert
 
 __all__ = ["states_at"]
 

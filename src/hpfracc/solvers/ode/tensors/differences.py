@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc._xp import namespace_of
 from hpfracc.solvers.ode.tensors.exponentials import Memory, moments, remember, remembered
-from hpfracc.solvers.ode.tensors.weights import convert
+from hpfracc.solvers.ode.tensors.rule import convert
 
 __all__ = ["DifferenceTables", "make_tables", "step_l1", "step_l2_sigma"]
 

@@ -14,7 +14,7 @@ from scipy import special
 
 from hpfracc._arrays import library_of
 from hpfracc._xp import Namespace, namespace_of
-from hpfracc.solvers.ode.tensors.weights import convert
+from hpfracc.solvers.ode.tensors.rule import convert
 
 __all__ = ["Memory", "combined", "make_memory", "moments", "product", "remember", "remembered"]
 

@@ -13,25 +13,25 @@ import numpy as np
 from hpfracc._arrays import is_tracer, library_of, tracks_gradient
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode._options import Options
-from hpfracc.solvers.ode._problem import Problem
-from hpfracc.solvers.ode._progress import progress_report
-from hpfracc.solvers.ode._result import FODEResult, SolveDecision
-from hpfracc.solvers.ode._uniform import make_grid
+from hpfracc.solvers.ode.fixed.grid import make_grid
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.progress import progress_report
+from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.differences import make_tables
 from hpfracc.solvers.ode.tensors.exponentials import make_memory
+from hpfracc.solvers.ode.tensors.rule import convert
 from hpfracc.solvers.ode.tensors.solve import (
     REACHED,
     check_jax_functions,
     first_bad,
     order_of,
-    refuse,
+    refuse_tensors,
     time_last,
     torch_functions,
 )
 from hpfracc.solvers.ode.tensors.tolerance import Chosen, Tolerance
-from hpfracc.solvers.ode.tensors.weights import convert
 
 __all__ = [
     "refuse_adaptive_tensors",
@@ -57,7 +57,7 @@ def _is_wide(like: Any) -> bool:
 
 def refuse_graded_tensors(problem: Problem, options: Options, name: str) -> str | None:
     """Needs one plain equation of Caputo's derivative, with orders below 1."""
-    refusal = refuse(problem, options, name)
+    refusal = refuse_tensors(problem, options, name)
     if refusal is not None:
         return refusal
     known = problem.orders.known
@@ -164,7 +164,7 @@ def _interpolated(states: Any, place: Array) -> Any:
 
 def refuse_adaptive_tensors(problem: Problem, options: Options, name: str) -> str | None:
     """Needs constant orders and Caputo's derivative, and times to answer at where it is traced."""
-    refusal = refuse(problem, options, name)
+    refusal = refuse_tensors(problem, options, name)
     if refusal is not None:
         return refusal
     if options.step is not None:

@@ -11,23 +11,30 @@ import numpy as np
 from hpfracc._arrays import is_tracer, library_of
 from hpfracc._config import current_backend, get_settings
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.ode._options import Options
-from hpfracc.solvers.ode._problem import Problem
-from hpfracc.solvers.ode._progress import Report, progress_report
-from hpfracc.solvers.ode._result import FODEResult, SolveDecision
-from hpfracc.solvers.ode._uniform import UniformGrid, make_grid
+from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.progress import Report, progress_report
+from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors.between import states_at
-from hpfracc.solvers.ode.tensors.rule import Rule, Sums
-from hpfracc.solvers.ode.tensors.weights import make_weights
+from hpfracc.solvers.ode.tensors.rule import Rule, Sums, make_weights
 
-__all__ = ["check_jax_functions", "first_bad", "order_of", "refuse", "solve_tensors", "time_last", "torch_functions"]
+__all__ = [
+    "check_jax_functions",
+    "first_bad",
+    "order_of",
+    "refuse_tensors",
+    "solve_tensors",
+    "time_last",
+    "torch_functions",
+]
 
 Array = np.ndarray[Any, Any]
 
 REACHED = "The end of the interval was reached."
 
 
-def refuse(problem: Problem, options: Options, name: str) -> str | None:
+def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
     """Why these arrays cannot be stepped, as a sentence."""
     arrays = f"arrays of {problem.library}"
     if problem.terms or problem.delays:
@@ -54,8 +61,9 @@ def refuse(problem: Problem, options: Options, name: str) -> str | None:
     return None
 
 
-def solve_tensors(problem: Problem, options: Options, rule: Rule, started: float) -> FODEResult:
+def solve_tensors(problem: Problem, options: Options, rule: Rule) -> FODEResult:
     """Solve with the step of ``options``."""
+    started = time.perf_counter()
     assert options.step is not None
     name = rule.name
     grid = make_grid(problem.t0, problem.t1, options.step)

@@ -15,8 +15,7 @@ import numpy as np
 from cupyx.scipy import fft
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.cupy.starting import add_starts, differences
-from hpfracc.engine.backends.starting import with_starts
+from hpfracc.engine.backends.generic.causal_convolution import with_starts
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 
@@ -93,7 +92,7 @@ _CUT_TAINT = cupy.ElementwiseKernel(
 )
 
 
-class Spectrum(NamedTuple):
+class CausalSpectrum(NamedTuple):
     """The transform of the weights, zero-padded to ``size`` points, and the dtype of the result."""
 
     transform: cupy.ndarray
@@ -148,10 +147,10 @@ def _forward(array: cupy.ndarray, size: int) -> cupy.ndarray:
     return fft.fft(array, size) if array.dtype.kind == "c" else fft.rfft(array, size)
 
 
-def _spectrum(weights: cupy.ndarray, size: int) -> Spectrum:
+def _spectrum(weights: cupy.ndarray, size: int) -> CausalSpectrum:
     if not weights.size:
-        return Spectrum(weights, size, 0, weights.dtype)
-    return Spectrum(_forward(weights, size), size, weights.shape[-1], weights.dtype)
+        return CausalSpectrum(weights, size, 0, weights.dtype)
+    return CausalSpectrum(_forward(weights, size), size, weights.shape[-1], weights.dtype)
 
 
 def convolve_fft(weights: cupy.ndarray, signal: cupy.ndarray) -> cupy.ndarray:
@@ -160,13 +159,13 @@ def convolve_fft(weights: cupy.ndarray, signal: cupy.ndarray) -> cupy.ndarray:
     return apply_fft(_spectrum(weights, fast_length(max(1, signal.shape[-1] + weights.shape[-1] - 1))), signal)
 
 
-def prepare_fft(weights: cupy.ndarray, call: Call) -> Spectrum:
+def prepare_fft(weights: cupy.ndarray, call: Call) -> CausalSpectrum:
     """The transform of the weights, for signals of ``call.length`` points."""
     weights = weights.astype(call.dtype, copy=False)[..., : call.length]
     return _spectrum(weights, fast_length(max(1, call.length + weights.shape[-1] - 1)))
 
 
-def apply_fft(prepared: Spectrum, signal: cupy.ndarray) -> cupy.ndarray:
+def apply_fft(prepared: CausalSpectrum, signal: cupy.ndarray) -> cupy.ndarray:
     """Convolve with weights whose transform was kept: two transforms instead of three."""
     signal = cupy.ascontiguousarray(signal, dtype=prepared.dtype)
     nothing = _sum_of_nothing(prepared.transform.shape[:-1], signal, prepared.taps)
@@ -182,12 +181,12 @@ def apply_fft(prepared: Spectrum, signal: cupy.ndarray) -> cupy.ndarray:
     return cupy.where(column >= first, signal.dtype.type(np.nan), full[..., :points])
 
 
-def _is_fused(prepared: Spectrum, signal: cupy.ndarray) -> bool:
+def _is_fused(prepared: CausalSpectrum, signal: cupy.ndarray) -> bool:
     """Whether one row of weights serves all rows, and a bad sample reaches to the end of its row."""
     return bool(prepared.transform.ndim == 1 and 0 < signal.shape[-1] <= prepared.taps and signal.size)
 
 
-def _product(prepared: Spectrum, signal: cupy.ndarray, differences: bool) -> tuple[cupy.ndarray, cupy.ndarray]:
+def _product(prepared: CausalSpectrum, signal: cupy.ndarray, differences: bool) -> tuple[cupy.ndarray, cupy.ndarray]:
     """The cyclic product of the cleaned signal, and the first bad sample of each row."""
     points, size = signal.shape[-1], prepared.size
     first = cupy.full((*signal.shape[:-1], 1), points, np.int64)
@@ -204,7 +203,7 @@ def _product(prepared: Spectrum, signal: cupy.ndarray, differences: bool) -> tup
 
 
 def _apply_fused(
-    prepared: Spectrum,
+    prepared: CausalSpectrum,
     signal: cupy.ndarray,
     starts: cupy.ndarray | None = None,
     differences: bool = False,
@@ -237,6 +236,30 @@ def _reached(signal: cupy.ndarray, taps: int) -> cupy.ndarray:
     return count > 0
 
 
+# Differences of samples and starting weights, one kernel each.
+
+_DIFFERENCES = cupy.ElementwiseKernel(
+    "raw T signal, int64 points",
+    "T result",
+    "result = signal[i] - signal[i % points ? i - 1 : i]",
+    "hpfracc_differences",
+)
+
+
+def differences(signal: cupy.ndarray) -> cupy.ndarray:
+    """``signal[n] - signal[n-1]`` along the last axis, 0 at the first point."""
+    signal = cupy.ascontiguousarray(signal)
+    result = cupy.empty(signal.shape, signal.dtype)
+    return _DIFFERENCES(signal, max(1, signal.shape[-1]), result) if signal.size else result
+
+
+def add_starts(result: cupy.ndarray, signal: cupy.ndarray, starts: cupy.ndarray, first: int) -> cupy.ndarray:
+    """``result``, written to, with ``starts[j] * signal[..., first + j]`` added from that point on."""
+    for j, row in enumerate(starts, first):
+        result[..., j:] += signal[..., j : j + 1] * row[j:]
+    return result
+
+
 _PLAIN: dict[str, Kernel] = {
     "direct": Kernel(convolve_direct),
     "fft": Kernel(convolve_fft, prepare_fft, apply_fft),
@@ -246,7 +269,11 @@ _COMPOSED = KERNELS["fft"].apply
 
 
 def _apply_fft_with_options(
-    prepared: Spectrum, signal: cupy.ndarray, *starts: cupy.ndarray, differences: bool = False, starts_from: int = 0
+    prepared: CausalSpectrum,
+    signal: cupy.ndarray,
+    *starts: cupy.ndarray,
+    differences: bool = False,
+    starts_from: int = 0,
 ) -> cupy.ndarray:
     """:func:`apply_fft` with the options of the primitive, fused with the padding and the cut where possible."""
     if prepared.taps and _is_fused(prepared, signal):

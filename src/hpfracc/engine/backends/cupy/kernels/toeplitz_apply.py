@@ -44,7 +44,7 @@ _SUM = cupy.ElementwiseKernel(
 )
 
 
-class Spectrum(NamedTuple):
+class ToeplitzSpectrum(NamedTuple):
     """The transform of the weights, padded to ``sizes``; the taps along each axis, and their shape without those."""
 
     transform: cupy.ndarray
@@ -87,21 +87,21 @@ def apply_fft(weights: cupy.ndarray, signal: cupy.ndarray, axes: Any = -1) -> cu
     return _transform_and_back(_spectrum(weights, call), signal, call.facts["axes"])
 
 
-def prepare_fft(weights: cupy.ndarray, call: Call) -> Spectrum:
+def prepare_fft(weights: cupy.ndarray, call: Call) -> ToeplitzSpectrum:
     """The transform of the weights for signals of as many points."""
     return _spectrum(weights.astype(call.dtype, copy=False), call)
 
 
-def apply_spectrum(prepared: Spectrum, signal: cupy.ndarray, axes: Any = -1) -> cupy.ndarray:
+def apply_spectrum(prepared: ToeplitzSpectrum, signal: cupy.ndarray, axes: Any = -1) -> cupy.ndarray:
     """Apply weights whose transform was kept: two transforms instead of three."""
     return _transform_and_back(prepared, signal, read_axes(axes, signal.ndim))
 
 
-def _spectrum(weights: cupy.ndarray, call: Call) -> Spectrum:
+def _spectrum(weights: cupy.ndarray, call: Call) -> ToeplitzSpectrum:
     axes, used, rows = call.facts["axes"], call.facts["used"], call.facts["rows"]
     sizes = padded_sizes(call.facts["points"], used)
     if not weights.size or not call.facts["taps"]:
-        return Spectrum(weights[..., :0], sizes, used, rows)
+        return ToeplitzSpectrum(weights[..., :0], sizes, used, rows)
     for axis, taps, size in zip(axes, used, sizes, strict=True):
         half = cupy.moveaxis(weights, axis, -1)[..., :taps]
         whole = cupy.zeros((*half.shape[:-1], size), half.dtype)
@@ -110,12 +110,12 @@ def _spectrum(weights: cupy.ndarray, call: Call) -> Spectrum:
         weights = cupy.moveaxis(whole, -1, axis)
     weights = cupy.ascontiguousarray(weights)
     if weights.dtype.kind == "c":
-        return Spectrum(fft.fftn(weights, axes=axes), sizes, used, rows)
+        return ToeplitzSpectrum(fft.fftn(weights, axes=axes), sizes, used, rows)
     # Even in every axis, so that its transform is real.
-    return Spectrum(cupy.ascontiguousarray(fft.rfftn(weights, axes=axes).real), sizes, used, rows)
+    return ToeplitzSpectrum(cupy.ascontiguousarray(fft.rfftn(weights, axes=axes).real), sizes, used, rows)
 
 
-def _transform_and_back(prepared: Spectrum, signal: cupy.ndarray, axes: tuple[int, ...]) -> cupy.ndarray:
+def _transform_and_back(prepared: ToeplitzSpectrum, signal: cupy.ndarray, axes: tuple[int, ...]) -> cupy.ndarray:
     if not prepared.transform.size or not signal.size:
         return cupy.zeros(np.broadcast_shapes(prepared.rows, signal.shape), signal.dtype)
     points = [signal.shape[axis] for axis in axes]

@@ -1,7 +1,11 @@
 """Causal convolution in JAX: a Toeplitz product, one padded FFT, or FFTs of blocks.
 
 Each is compiled once per shape; under the caller's own ``jit``, ``grad`` or ``vmap`` it is traced along, and
-differentiated in both operands. Non-finite samples: ``nonfinite.py``.
+differentiated in both operands.
+
+Non-finite samples stay causal, though a transform or a matrix product would spread them: the sum is taken of the signal
+with its bad samples set to 0, then every point whose sum involves one is set to nan. Bad samples get a gradient of 0,
+all others the right one. Where a *weight* is not finite the whole row may be nan.
 """
 
 from __future__ import annotations
@@ -16,9 +20,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.jax.nonfinite import apply_causally
-from hpfracc.engine.backends.jax.starting import add_starts, differences
-from hpfracc.engine.backends.starting import with_starts
+from hpfracc.engine.backends.generic.causal_convolution import with_starts
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
@@ -33,7 +35,7 @@ class Matrix(NamedTuple):
     taps: int
 
 
-class Spectrum(NamedTuple):
+class CausalSpectrum(NamedTuple):
     """The transform of the weights, zero-padded to ``size`` points."""
 
     transform: jax.Array
@@ -159,18 +161,18 @@ def _apply_spectrum(
     return convolve(transform, signal, size, taps, real)
 
 
-def prepare_fft(weights: jax.Array, call: Call) -> Spectrum:
+def prepare_fft(weights: jax.Array, call: Call) -> CausalSpectrum:
     """The transform of the weights, for signals of ``call.length`` points."""
     return _spectrum(weights, call, fast_length(max(1, call.length + min(weights.shape[-1], call.length) - 1)))
 
 
-def _spectrum(weights: jax.Array, call: Call, size: int) -> Spectrum:
+def _spectrum(weights: jax.Array, call: Call, size: int) -> CausalSpectrum:
     weights = _weights_for(weights, call)
     real = not jnp.iscomplexobj(weights)
-    return Spectrum(_make_spectrum(weights, size, real), size, weights.shape[-1], real)
+    return CausalSpectrum(_make_spectrum(weights, size, real), size, weights.shape[-1], real)
 
 
-def apply_fft(prepared: Spectrum, signal: jax.Array) -> jax.Array:
+def apply_fft(prepared: CausalSpectrum, signal: jax.Array) -> jax.Array:
     """Convolve with weights whose transform was kept: two transforms instead of three."""
     return _apply_spectrum(prepared.transform, signal, prepared.size, prepared.taps, prepared.real, blocked=False)
 
@@ -206,14 +208,64 @@ def convolve_blocked(weights: jax.Array, signal: jax.Array) -> jax.Array:
     return _convolve_blocks(_forward(weights, size, real), signal, size, taps, real)
 
 
-def prepare_blocked(weights: jax.Array, call: Call) -> Spectrum:
+def prepare_blocked(weights: jax.Array, call: Call) -> CausalSpectrum:
     """The transform of the weights, as long as a block."""
     return _spectrum(weights, call, block_length(min(weights.shape[-1], call.length)))
 
 
-def apply_blocked(prepared: Spectrum, signal: jax.Array) -> jax.Array:
+def apply_blocked(prepared: CausalSpectrum, signal: jax.Array) -> jax.Array:
     """Convolve block by block with weights whose transform was kept."""
     return _apply_spectrum(prepared.transform, signal, prepared.size, prepared.taps, prepared.real, blocked=True)
+
+
+# Non-finite samples, differences, and starting weights.
+
+
+def apply_causally(product: Callable[[jax.Array], jax.Array], signal: jax.Array, taps: int) -> jax.Array:
+    """``product(signal)`` for a product that smears non-finite samples, with that put right.
+
+    ``taps`` is the number of outputs that one sample reaches.
+    """
+    finite = jnp.isfinite(signal)
+    result = product(jnp.where(finite, signal, 0))
+    n = signal.shape[-1]
+    points = jnp.arange(n, dtype=jnp.int32)
+    if taps >= n:
+        first = jnp.min(jnp.where(finite, n, points), axis=-1, keepdims=True)
+        return jnp.where(points >= first, jnp.nan, result)
+
+    def tainted(values: jax.Array) -> jax.Array:
+        return jnp.where(_reach(~finite, taps), jnp.nan, values)
+
+    # Where the weights are few, a bad sample is forgotten again: that takes more work, done only when there is one.
+    return lax.cond(jnp.all(finite), lambda values: values, tainted, result)
+
+
+def _reach(bad: jax.Array, taps: int) -> jax.Array:
+    """Whether one of the last ``taps`` samples is bad: the window doubles until it is that long.
+
+    Written out rather than scanned: XLA compiles that in half the time.
+    """
+    width = 1
+    while width < taps:
+        shift = min(width, taps - width)
+        bad = bad | jnp.pad(bad[..., :-shift], [(0, 0)] * (bad.ndim - 1) + [(shift, 0)])
+        width += shift
+    return bad
+
+
+@jax.jit
+def differences(signal: jax.Array) -> jax.Array:
+    """``signal[n] - signal[n-1]`` along the last axis, 0 at the first point."""
+    return signal - jnp.concatenate([signal[..., :1], signal[..., :-1]], axis=-1)
+
+
+@partial(jax.jit, static_argnames="first")
+def add_starts(result: jax.Array, signal: jax.Array, starts: jax.Array, first: int) -> jax.Array:
+    """``result`` with ``starts[j] * signal[..., first + j]`` added from that point on."""
+    for j in range(first, first + starts.shape[0]):
+        result = result.at[..., j:].add(signal[..., j : j + 1] * starts[j - first, j:].astype(result.dtype))
+    return result
 
 
 _PLAIN: dict[str, Kernel] = {
@@ -246,7 +298,7 @@ def _with_options(blocked: bool) -> Callable[..., jax.Array]:
     """``apply`` with the options of the primitive, in one compiled call rather than three."""
 
     def apply(
-        prepared: Spectrum, signal: jax.Array, *starts: jax.Array, differences: bool = False, starts_from: int = 0
+        prepared: CausalSpectrum, signal: jax.Array, *starts: jax.Array, differences: bool = False, starts_from: int = 0
     ) -> jax.Array:
         transform, size, taps, real = prepared
         given = starts[0] if starts else None

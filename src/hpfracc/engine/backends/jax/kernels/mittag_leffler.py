@@ -16,7 +16,7 @@ import numpy as np
 
 from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Band, Plan, make_plan
+from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Band, ContourPlan, make_plan
 from hpfracc.engine.numerics.mittag_leffler_poles import (
     Poles,
     Strip,
@@ -92,7 +92,7 @@ def _compiled(z: jax.Array, alpha: float, beta: float, order: int) -> jax.Array:
         return _limits(alpha, points, radius, values).astype(z.dtype)
 
 
-def _beyond(plan: Plan, z: jax.Array) -> jax.Array:
+def _beyond(plan: ContourPlan, z: jax.Array) -> jax.Array:
     """Outside the power series' radius: expansion, integral and poles."""
     band = jnp.maximum(jnp.searchsorted(jnp.asarray(plan.edges), jnp.abs(z), side="right") - 1, 0)
     poles = find_poles(_XP, plan, z)
@@ -106,7 +106,7 @@ def _beyond(plan: Plan, z: jax.Array) -> jax.Array:
 
 
 def _along(
-    plan: Plan, bands: tuple[Band, ...], z: jax.Array, band: jax.Array, poles: list[Poles]
+    plan: ContourPlan, bands: tuple[Band, ...], z: jax.Array, band: jax.Array, poles: list[Poles]
 ) -> tuple[jax.Array, Strip]:
     tables = _tables(bands)
     terms, *numbers = (jnp.asarray(column)[band] for column in tables[:4])
@@ -117,7 +117,7 @@ def _along(
     return add_residues(_XP, plan, strip, z, poles, offset, total), strip
 
 
-def _expansion(plan: Plan, z: jax.Array, terms: jax.Array) -> jax.Array:
+def _expansion(plan: ContourPlan, z: jax.Array, terms: jax.Array) -> jax.Array:
     order, inverse = plan.order, 1.0 / z
     most = max(band.terms for band in plan.bands)
     rising = [0.0] + [float(math.perm(k + order - 1, order) * (-1) ** order) for k in range(1, most + 1)]

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.numba.kernels._arrays import Array, flat, spread
+from hpfracc.engine.backends.numba.arrays import Array, flat, spread
 from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]

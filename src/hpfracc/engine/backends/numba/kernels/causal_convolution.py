@@ -10,8 +10,8 @@ import numpy as np
 from numba import njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.numba.kernels._arrays import Array, behaved, flat, spread
-from hpfracc.engine.backends.starting import on_host
+from hpfracc.engine.backends.generic.causal_convolution import on_host
+from hpfracc.engine.backends.numba.arrays import Array, behaved, flat, spread
 from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]

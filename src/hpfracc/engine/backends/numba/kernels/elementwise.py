@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, types
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.numba.kernels._arrays import Array
+from hpfracc.engine.backends.numba.arrays import Array
 from hpfracc.engine.numerics.expression import FUNCTIONS, parse_expression
 from hpfracc.engine.workers import even_blocks, run_blocks
 

@@ -10,7 +10,7 @@ from numba import njit, uintp
 
 from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.numba.kernels._arrays import Array, behaved, spread
+from hpfracc.engine.backends.numba.arrays import Array, behaved, spread
 from hpfracc.engine.numerics.recurrence import arrival
 from hpfracc.engine.workers import even_blocks, run_blocks
 

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.numba.kernels._arrays import Array, behaved, flat
+from hpfracc.engine.backends.numba.arrays import Array, behaved, flat
 from hpfracc.engine.workers import run_blocks
 
 __all__ = ["KERNELS", "sum_direct"]

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.numba.kernels._arrays import Array, flat
+from hpfracc.engine.backends.numba.arrays import Array, flat
 from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Pole, make_plan
 from hpfracc.engine.workers import even_blocks, run_blocks
 from hpfracc.errors import InvalidInputError

@@ -10,7 +10,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.numba.kernels._arrays import Array
+from hpfracc.engine.backends.numba.arrays import Array
 from hpfracc.engine.numerics.counter_random import (
     ATANH,
     COSINE,

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.numba.kernels._arrays import Array, flat
+from hpfracc.engine.backends.numba.arrays import Array, flat
 from hpfracc.engine.primitives.reduction import reduced_axes
 from hpfracc.engine.workers import even_blocks, run_blocks
 

@@ -13,8 +13,8 @@ import numpy as np
 from numba import int64, njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.numba.arrays import Array
 from hpfracc.engine.backends.numba.heap import push, sink
-from hpfracc.engine.backends.numba.kernels._arrays import Array
 from hpfracc.engine.numerics.stencils import bucket_ring, forward_offsets
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 from hpfracc.engine.workers import even_blocks, run_blocks

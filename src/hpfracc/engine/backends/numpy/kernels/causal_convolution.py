@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.generic.causal_convolution import on_host
 from hpfracc.engine.backends.numpy.nonfinite import all_finite, repaired
-from hpfracc.engine.backends.starting import on_host
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
 from hpfracc.engine.workers import even_blocks, run_blocks
 
-__all__ = ["KERNELS", "Spectrum"]
+__all__ = ["KERNELS", "CausalSpectrum"]
 
 #: Points of all blocks that are transformed together (told in the adapter): 1 MB of doubles, which stay in cache.
 _TOGETHER = 1 << 17
@@ -39,7 +39,7 @@ _LEAST_POOLED = 1 << 16
 _QUIET = np.errstate(all="ignore")
 
 
-class Spectrum(NamedTuple):
+class CausalSpectrum(NamedTuple):
     """Weights cut to the signal's length, and their transform padded to ``size`` points."""
 
     transform: Array
@@ -92,24 +92,24 @@ def convolve_fft(weights: Array, signal: Array, *, workers: int = 1) -> Array:
         transform, ahead = run_blocks(lambda array: _forward(array, size), (weights, signal), workers)
         result = _product(transform, ahead, size, signal)[:n].copy()
         return _checked(result, result[..., 0], weights, signal, convolve_fft)
-    return _apply(Spectrum(_forward(weights, size), size, weights), signal, workers)
+    return _apply(CausalSpectrum(_forward(weights, size), size, weights), signal, workers)
 
 
 @_QUIET
-def prepare_fft(weights: Array, call: Call) -> Spectrum:
+def prepare_fft(weights: Array, call: Call) -> CausalSpectrum:
     """The transform of the weights, for signals of ``call.length`` points."""
     weights = _own(weights, call)
     size = fast_length(max(1, call.length + weights.shape[-1] - 1))
-    return Spectrum(_forward(weights, size), size, weights)
+    return CausalSpectrum(_forward(weights, size), size, weights)
 
 
 @_QUIET
-def apply_fft(prepared: Spectrum, signal: Array, *, workers: int = 1) -> Array:
+def apply_fft(prepared: CausalSpectrum, signal: Array, *, workers: int = 1) -> Array:
     """Convolve with weights whose transform was kept: two transforms instead of three."""
     return _apply(prepared, signal, workers)
 
 
-def _apply(prepared: Spectrum, signal: Array, workers: int) -> Array:
+def _apply(prepared: CausalSpectrum, signal: Array, workers: int) -> Array:
     shape = _result_shape(prepared.weights, signal)
     if not prepared.weights.size or 0 in shape:
         return np.zeros(shape, signal.dtype)
@@ -213,19 +213,19 @@ def convolve_blocked(weights: Array, signal: Array, *, workers: int = 1) -> Arra
     return apply_blocked(_block_spectrum(weights[..., : signal.shape[-1]]), signal, workers=workers)
 
 
-def prepare_blocked(weights: Array, call: Call) -> Spectrum:
+def prepare_blocked(weights: Array, call: Call) -> CausalSpectrum:
     """The transform of the weights, as long as a block."""
     return _block_spectrum(_own(weights, call))
 
 
 @_QUIET
-def _block_spectrum(weights: Array) -> Spectrum:
+def _block_spectrum(weights: Array) -> CausalSpectrum:
     size = block_length(weights.shape[-1])
-    return Spectrum(_forward(weights, size), size, weights)
+    return CausalSpectrum(_forward(weights, size), size, weights)
 
 
 @_QUIET
-def apply_blocked(prepared: Spectrum, signal: Array, *, workers: int = 1) -> Array:
+def apply_blocked(prepared: CausalSpectrum, signal: Array, *, workers: int = 1) -> Array:
     """Convolve block by block with weights whose transform was kept."""
     transform, size, weights = prepared
     shape, overlap = _result_shape(weights, signal), weights.shape[-1] - 1
@@ -271,7 +271,7 @@ _COMPOSED = KERNELS["fft"].apply
 
 @_QUIET
 def _apply_fft_with_options(
-    prepared: Spectrum,
+    prepared: CausalSpectrum,
     signal: Array,
     *starts: Array,
     differences: bool = False,

@@ -23,7 +23,7 @@ _CONTRACT = ToeplitzApply()
 _QUIET = np.errstate(all="ignore")
 
 
-class Spectrum(NamedTuple):
+class ToeplitzSpectrum(NamedTuple):
     """The transform of the weights, continued to both sides and padded to ``sizes``; real for real weights.
 
     ``used`` are the taps along each axis, ``rows`` the shape of the weights without them.
@@ -66,31 +66,31 @@ def apply_fft(weights: Array, signal: Array, *, axes: Any = -1, workers: int = 1
 
 
 @_QUIET
-def prepare_fft(weights: Array, call: Call) -> Spectrum:
+def prepare_fft(weights: Array, call: Call) -> ToeplitzSpectrum:
     """The transform of the weights for signals of as many points."""
     return _spectrum(weights.astype(call.dtype, copy=False), call, 1)
 
 
 @_QUIET
-def apply_prepared(prepared: Spectrum, signal: Array, *, axes: Any = -1, workers: int = 1) -> Array:
+def apply_prepared(prepared: ToeplitzSpectrum, signal: Array, *, axes: Any = -1, workers: int = 1) -> Array:
     """Apply weights whose transform was kept: two transforms instead of three."""
     return _apply(prepared, signal, read_axes(axes, signal.ndim), workers)
 
 
-def _spectrum(weights: Array, call: Call, workers: int) -> Spectrum:
+def _spectrum(weights: Array, call: Call, workers: int) -> ToeplitzSpectrum:
     axes, used, rows = call.facts["axes"], call.facts["used"], call.facts["rows"]
     sizes = padded_sizes(call.facts["points"], used)
     if not call.facts["taps"] or not weights.size:
-        return Spectrum(weights[..., :0], sizes, used, rows)
+        return ToeplitzSpectrum(weights[..., :0], sizes, used, rows)
     for axis, taps, size in zip(axes, used, sizes, strict=True):
         weights = _continued(np.moveaxis(weights, axis, -1)[..., :taps], size)
         weights = np.moveaxis(weights, -1, axis)
     fft = _scipy_fft()
     if weights.dtype.kind == "c":
-        return Spectrum(fft.fftn(weights, axes=axes, workers=workers), sizes, used, rows)
+        return ToeplitzSpectrum(fft.fftn(weights, axes=axes, workers=workers), sizes, used, rows)
     # Even in every axis, so that its transform is real.
     transform = np.ascontiguousarray(fft.rfftn(weights, axes=axes, workers=workers).real)
-    return Spectrum(transform, sizes, used, rows)
+    return ToeplitzSpectrum(transform, sizes, used, rows)
 
 
 def _continued(weights: Array, size: int) -> Array:
@@ -102,7 +102,7 @@ def _continued(weights: Array, size: int) -> Array:
     return made
 
 
-def _apply(prepared: Spectrum, signal: Array, axes: tuple[int, ...], workers: int) -> Array:
+def _apply(prepared: ToeplitzSpectrum, signal: Array, axes: tuple[int, ...], workers: int) -> Array:
     points = tuple(signal.shape[axis] for axis in axes)
     if not prepared.transform.size or not signal.size:
         return np.zeros(np.broadcast_shapes(prepared.rows, signal.shape), signal.dtype)
@@ -119,7 +119,9 @@ def _apply(prepared: Spectrum, signal: Array, axes: tuple[int, ...], workers: in
     return np.where(bad, signal.dtype.type(np.nan), clean)
 
 
-def _product(prepared: Spectrum, signal: Array, axes: tuple[int, ...], points: tuple[int, ...], workers: int) -> Array:
+def _product(
+    prepared: ToeplitzSpectrum, signal: Array, axes: tuple[int, ...], points: tuple[int, ...], workers: int
+) -> Array:
     fft = _scipy_fft()
     real = signal.dtype.kind != "c"
     spectrum = (fft.rfftn if real else fft.fftn)(signal, prepared.sizes, axes=axes, workers=workers)

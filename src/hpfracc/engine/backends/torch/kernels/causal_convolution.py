@@ -7,19 +7,24 @@ in the weights too; buffers are written in place only where nothing tracks them.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.starting import with_starts
-from hpfracc.engine.backends.torch.fused_sum import Options, convolve_fused, fits_fused
+from hpfracc.engine.backends.generic.causal_convolution import with_starts
+from hpfracc.engine.backends.torch.fused_sum import (
+    PaddedSpectrum,
+    SumOptions,
+    convolve_fused,
+    fits_fused,
+    make_spectrum,
+    spectral_product,
+)
 from hpfracc.engine.backends.torch.nonfinite import apply_causally, mark_reached
-from hpfracc.engine.backends.torch.spectrum import Spectrum, make_spectrum, spectral_product
-from hpfracc.engine.backends.torch.starting import add_starts, differences
-from hpfracc.engine.backends.torch.tracking import is_eager, kept
+from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded, kept
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
@@ -152,13 +157,13 @@ def convolve_fft(weights: Tensor, signal: Tensor) -> Tensor:
 
 
 @kept
-def prepare_fft(weights: Tensor, call: Call) -> Spectrum:
+def prepare_fft(weights: Tensor, call: Call) -> PaddedSpectrum:
     """The transform of the weights, for signals of ``call.length`` points."""
     weights = _weights_for(weights, call)
     return make_spectrum(weights, fast_length(max(1, call.length + weights.shape[-1] - 1)))
 
 
-def apply_fft(prepared: Spectrum, signal: Tensor) -> Tensor:
+def apply_fft(prepared: PaddedSpectrum, signal: Tensor) -> Tensor:
     """Convolve with weights whose transform was kept: two transforms instead of three."""
     if signal.dtype != prepared.dtype:
         signal = signal.to(prepared.dtype)
@@ -170,7 +175,7 @@ def apply_fft(prepared: Spectrum, signal: Tensor) -> Tensor:
     n = signal.shape[-1]
     eager = is_eager(signal, prepared.transform)
     if eager and not signal.is_cpu and not signal.is_complex():
-        # Cleaned on its way into the padded buffer, veiled on its way out of it: copies that are made anyway.
+        # Cleaned on its way into the padded buffer, marked on its way out of it: copies that are made anyway.
         padded = torch.empty((*signal.shape[:-1], prepared.size), dtype=signal.dtype, device=signal.device)
         padded[..., n:].zero_()
         torch.nan_to_num(signal, nan=0.0, posinf=0.0, neginf=0.0, out=padded[..., :n])
@@ -191,13 +196,13 @@ def convolve_blocked(weights: Tensor, signal: Tensor) -> Tensor:
 
 
 @kept
-def prepare_blocked(weights: Tensor, call: Call) -> Spectrum:
+def prepare_blocked(weights: Tensor, call: Call) -> PaddedSpectrum:
     """The transform of the weights, as long as a block."""
     weights = _weights_for(weights, call)
     return make_spectrum(weights, block_length(weights.shape[-1]))
 
 
-def apply_blocked(prepared: Spectrum, signal: Tensor) -> Tensor:
+def apply_blocked(prepared: PaddedSpectrum, signal: Tensor) -> Tensor:
     """Convolve block by block with weights whose transform was kept."""
     if signal.dtype != prepared.dtype:
         signal = signal.to(prepared.dtype)
@@ -226,6 +231,74 @@ def apply_blocked(prepared: Spectrum, signal: Tensor) -> Tensor:
     return apply_causally(product, signal, prepared.taps, lambda result: result[..., ::step])
 
 
+# Differences and starting weights. Written as slices, a difference and a join, the derivative of a million differences
+# fills half a dozen buffers; it is a difference itself, and takes one.
+
+
+def differences(signal: Tensor) -> Tensor:
+    """``signal[n] - signal[n-1]`` along the last axis, 0 at the first point."""
+    if is_eager(signal):
+        return _differences(signal)
+    if is_only_recorded(signal):
+        result: Tensor = _Differences.apply(signal)
+        return result
+    return torch.cat([signal[..., :1] - signal[..., :1], signal[..., 1:] - signal[..., :-1]], -1)
+
+
+def add_starts(result: Tensor, signal: Tensor, starts: Tensor, first: int) -> Tensor:
+    """``result`` with ``starts[j] * signal[..., first + j]`` added from that point on, in place where that may be."""
+    eager = is_eager(result, signal, starts)
+    for j in range(first, first + starts.shape[0]):
+        sample, row = signal[..., j : j + 1], starts[j - first, j:]
+        if eager:
+            result[..., j:].addcmul_(sample, row)
+        else:
+            result = result + functional.pad(sample * row, (j, 0))
+    return result
+
+
+def _differences(signal: Tensor) -> Tensor:
+    result = signal.new_empty(signal.shape)
+    torch.sub(signal[..., 1:], signal[..., :-1], out=result[..., 1:])
+    # Not 0 by decree: the difference of a bad sample with itself is bad.
+    result[..., :1] = signal[..., :1] - signal[..., :1]
+    return result
+
+
+def _adjoint(slope: Tensor) -> Tensor:
+    result = slope.new_empty(slope.shape)
+    torch.sub(slope[..., :-1], slope[..., 1:], out=result[..., :-1])
+    result[..., -1:] = slope[..., -1:]
+    result[..., :1] -= slope[..., :1]
+    return result
+
+
+class _Differences(torch.autograd.Function):
+    """Differences, as autograd records them."""
+
+    @staticmethod
+    def forward(ctx: Any, signal: Tensor) -> Tensor:
+        return _differences(signal.detach())
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:
+        result: Tensor = _Adjoint.apply(slope)
+        return result
+
+
+class _Adjoint(torch.autograd.Function):
+    """Their derivative, and so the other way round."""
+
+    @staticmethod
+    def forward(ctx: Any, slope: Tensor) -> Tensor:
+        return _adjoint(slope.detach())
+
+    @staticmethod
+    def backward(ctx: Any, change: Tensor) -> Tensor:
+        result: Tensor = _Differences.apply(change)
+        return result
+
+
 _PLAIN: dict[str, Kernel] = {
     "direct": Kernel(convolve_direct, prepare_direct, apply_direct),
     "fft": Kernel(convolve_fft, prepare_fft, apply_fft),
@@ -236,11 +309,11 @@ _COMPOSED = KERNELS["fft"].apply
 
 
 def _apply_fft_with_starts(
-    prepared: Spectrum, signal: Tensor, *starts: Tensor, differences: bool = False, starts_from: int = 0
+    prepared: PaddedSpectrum, signal: Tensor, *starts: Tensor, differences: bool = False, starts_from: int = 0
 ) -> Tensor:
     """:func:`apply_fft` with the options of the primitive: fused with the copies around the transforms, if it may."""
     if signal.dtype == prepared.dtype and signal.numel() and fits_fused(prepared, signal, *starts):
-        return convolve_fused(signal, prepared, Options(differences, starts[0] if starts else None, starts_from))
+        return convolve_fused(signal, prepared, SumOptions(differences, starts[0] if starts else None, starts_from))
     assert _COMPOSED is not None
     result: Tensor = _COMPOSED(prepared, signal, *starts, differences=differences, starts_from=starts_from)
     return result

@@ -14,7 +14,7 @@ import jax
 
 from hpfracc._arrays import is_tracer
 from hpfracc.errors import RecompilationWarning
-from hpfracc.solvers.ode._surroundings import same_surroundings, surroundings
+from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
 
 __all__ = ["program_of", "run_program"]
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from hpfracc._arrays import tracks_gradient
-from hpfracc.solvers.ode._progress import Report
+from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums
 from hpfracc.solvers.ode.tensors.on_torch.newton import solve_step
 from hpfracc.solvers.ode.tensors.rule import Rule, Sums

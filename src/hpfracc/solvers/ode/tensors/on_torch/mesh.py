@@ -12,7 +12,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from hpfracc._arrays import tracks_gradient
-from hpfracc.solvers.ode._progress import Report
+from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.tensors.exponentials import Memory, moments

@@ -1,0 +1,166 @@
+"""The memory report: limits and what they leave, GPUs, predicted against measured peaks; and limits of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from hpfracc.engine import hardware
+from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.execution.pressure.pool import staging_pool
+from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes
+from hpfracc.engine.memory.buffers import PoolStats, host_buffers
+from hpfracc.engine.memory.forecast import ForecastRow, forecasts
+from hpfracc.engine.memory.host import HostMemory, HostProbe
+from hpfracc.engine.memory.staging import RingStats, staging_stats
+from hpfracc.engine.selection.explain import as_text
+from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.formats import format_bytes
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["MemoryReport", "limit", "report"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """What :func:`report` found; print it, or use :meth:`to_dict`.
+
+    Attributes
+    ----------
+    host : HostMemory
+        Every limit on this process's memory, and what each leaves.
+    devices : dict of str to (hardware.DriverMemory or None)
+        Each GPU as its driver sees it, other processes included; None without nvidia-ml-py.
+    caps : dict of str to int
+        Limits set with :func:`limit`.
+    forecasts : tuple of ForecastRow
+        Predicted against actual peaks, and how the predictions are corrected.
+    pool : PoolStats
+        The engine's own buffers: padding, and items laid side by side.
+    kept : int
+        Bytes of transforms that are kept under a ``weights_key``.
+    transfers : RingStats
+        Chunks that went between host and GPU through page-locked memory of that pool, and how many had to ask for it.
+    """
+
+    host: HostMemory
+    devices: dict[str, hardware.DriverMemory | None]
+    caps: dict[str, int]
+    forecasts: tuple[ForecastRow, ...]
+    pool: PoolStats
+    kept: int
+    transfers: RingStats
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "host": self.host.to_dict(),
+            "devices": {name: None if found is None else found.to_dict() for name, found in self.devices.items()},
+            "caps": dict(self.caps),
+            "forecasts": [row.to_dict() for row in self.forecasts],
+            "pool": self.pool.to_dict(),
+            "kept": self.kept,
+            "transfers": asdict(self.transfers),
+        }
+
+    def __rich__(self) -> RenderableType:
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        limits = Table("limit", "size", "used", "free", box=box.SIMPLE_HEAD)
+        for bound in self.host.bounds:
+            limits.add_row(Text(bound.name), *map(format_bytes, (bound.limit, bound.used, bound.free)))
+        for name, gpu in self.devices.items():
+            if gpu is not None:
+                limits.add_row(name, *map(format_bytes, (gpu.total, gpu.used, gpu.free)))
+        for name, size in self.caps.items():
+            limits.add_row(f"set for {name}", format_bytes(size), "", "")
+        parts: list[RenderableType] = [limits]
+        if self.forecasts:
+            table = Table("call", "on", "predicted", "actual", "error", "corrected", "samples", box=box.SIMPLE_HEAD)
+            for row in self.forecasts:
+                table.add_row(
+                    f"{row.operation} ({row.kind})",
+                    f"{row.kernel} {row.device}",
+                    format_bytes(row.predicted),
+                    format_bytes(row.actual),
+                    f"{row.error:.0%}",
+                    f"x {row.correction:.2f}",
+                    str(row.samples),
+                )
+            parts.append(table)
+        rate = "-" if self.pool.hits + self.pool.misses == 0 else f"{self.pool.hit_rate:.0%}"
+        held, kept = format_bytes(self.pool.held_bytes), format_bytes(self.kept)
+        parts.append(Text(f"buffers: {held} kept, {rate} of requests met by them; transforms kept: {kept}"))
+        if self.transfers.uses:
+            through = format_bytes(self.transfers.held_bytes)
+            asked = f"{self.transfers.uses:,} chunks, {self.transfers.fills:,} of them asked for memory"
+            parts.append(Text(f"transfers: {asked}, {through} page-locked"))
+        return Group(*parts)
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def report() -> MemoryReport:
+    """Limits and what they leave, GPUs, predicted against actual peaks of calls, and the engine's own buffers.
+
+    Examples
+    --------
+    >>> from hpfracc import memory
+    >>> memory.report().host.free > 0
+    True
+    """
+    pool = staging_pool()
+    return MemoryReport(
+        host=HostProbe().read(),
+        devices={gpu.device: hardware.driver_memory(gpu.device) for gpu in hardware.machine().gpus},
+        caps=get_budget().caps(),
+        forecasts=tuple(forecasts.rows()),
+        pool=host_buffers.stats() if pool is host_buffers else pool.stats(),
+        kept=prepared_operands.bytes,
+        transfers=staging_stats(),
+    )
+
+
+@contextmanager
+def limit(device: str, size: int | str) -> Iterator[None]:
+    """Let no engine call take more than ``size`` of a memory, whatever is free, for the length of a ``with`` block.
+
+    Larger calls are done in pieces. The limit holds for the whole process.
+
+    Parameters
+    ----------
+    device : str
+        ``"cpu"`` for the host, or a device such as ``"cuda:0"`` (``"cuda"`` for short).
+    size : int or str
+        Bytes, or text such as ``"2GiB"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> from hpfracc import memory
+    >>> with memory.limit("cpu", "4MiB"):
+    ...     rows = hf.fft(np.ones((1000, 1000)), kind="rfft")
+    >>> hf.last_decision().chunks > 1
+    True
+    """
+    if device != HOST and not device.startswith("cuda"):
+        raise InvalidInputError(f"device={device!r} is no device; use 'cpu' or a GPU such as 'cuda:0'")
+    name = "cuda:0" if device == "cuda" else device
+    cap, before = parse_bytes("size", size), get_budget().caps().get(name)
+    try:
+        get_budget().cap(name, cap)
+        yield
+    finally:
+        get_budget().cap(name, before)

@@ -1,0 +1,258 @@
+"""Compiling right-hand sides: whether that is allowed, when it pays, and how it is done.
+
+When compiling pays is the ski rental problem, on the account that the engine keeps too
+(:data:`~hpfracc.engine.selection.rent_or_buy.compile_account`). The rent is the time that steps take in Python.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpfracc._config import current_backend, get_settings
+from hpfracc._optional import is_installed
+from hpfracc.engine.backends.registry import import_cost
+from hpfracc.engine.selection.rent_or_buy import compile_account
+from hpfracc.errors import BackendUnavailableError, InvalidInputError
+from hpfracc.solvers.ode import compiled
+from hpfracc.solvers.ode.compiled import NotCompiledError
+from hpfracc.solvers.ode.compiled.reading import read_function
+from hpfracc.solvers.ode.options import Options
+
+if TYPE_CHECKING:
+    from hpfracc.solvers.ode.compiled.functions import CompiledFunction
+    from hpfracc.solvers.ode.problem import Problem
+
+__all__ = [
+    "CompiledProblem",
+    "FunctionPrice",
+    "compile_price",
+    "compile_problem",
+    "credit_kernel",
+    "kernel_pays",
+    "kernel_price",
+    "note_kernel",
+    "read_backend",
+    "refuse_compiled",
+]
+
+Array = np.ndarray[Any, Any]
+
+_log = logging.getLogger("hpfracc")
+
+#: Seconds before anything was measured (two shared cores, Numba 0.68): what Numba's first compilation loads, one
+#: right-hand side, and the kernels of a method from Numba's cache or not.
+_FIRST, _FUNCTION, _CACHED_KERNEL, _COLD_KERNEL = 3.3, 0.7, 0.3, 4.0
+#: The kernels of adaptive steps, not in the cache.
+_COLD_ADAPTIVE = 12.0
+#: The family of right-hand sides, and the item that the first compilation buys.
+_FUNCTIONS, _NUMBA = "ode right-hand side", "numba first compilation"
+
+
+def read_backend(options: Options) -> str:
+    """``"auto"``, ``"numpy"`` or ``"numba"``: the argument, ``use_backend``, or the environment; others are refused."""
+    settings = get_settings()
+    wish, source = options.backend, "backend="
+    if wish == "auto":
+        wish, source = current_backend() or settings.force or "auto", "use_backend or HPFRACC_FORCE_*: "
+    if wish not in ("auto", "numpy", "numba"):
+        raise BackendUnavailableError(
+            f"{source}{wish!r} cannot step a NumPy problem; use 'numpy' or 'numba', or give y0 as an array of {wish}"
+        )
+    if "numba" in settings.disabled:
+        if wish == "numba" or options.compile is True:
+            raise BackendUnavailableError("Numba is asked for, and HPFRACC_DISABLE_NUMBA forbids it; unset one of them")
+        wish = "numpy"
+    if wish == "numpy" and options.compile is True:
+        raise InvalidInputError("compile=True needs Numba, and backend='numpy' forbids it; leave one of them out")
+    if wish == "numba" or options.compile is True:
+        compiled.require()
+    return wish
+
+
+def refuse_compiled(options: Options, name: str) -> str | None:
+    """Why a method with few long steps is not compiled; None if compiling was not asked for."""
+    if read_backend(options) == "numba" or options.compile is True:
+        return (
+            f"method={name!r} runs in NumPy and is not compiled, and Numba was asked for; leave that out, or use "
+            "method='pece' or 'implicit_trapezoid'"
+        )
+    return None
+
+
+class FunctionPrice:
+    """The price of compiling one right-hand side, and what it would have saved so far.
+
+    Parameters
+    ----------
+    function : callable
+        The right-hand side. Its code object is what the account knows it by.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._code = getattr(function, "__code__", None)
+        compile_account.set_prior(_FUNCTIONS, _FUNCTION)
+        compile_account.set_prior(_NUMBA, _FIRST)
+        self.seconds = (
+            compile_account.price(_FUNCTIONS, self._code or "without code")
+            + compile_account.price(_NUMBA, _NUMBA)
+            + import_cost("numba")
+        )
+
+    def pays(self, ahead: float) -> bool:
+        """Whether to compile now; ``ahead`` is the time that the rest of this solve would take in Python."""
+        # Whether there is Numba comes last: the search takes as long as tens of steps.
+        return (ahead >= self.seconds or self.credited() >= self.seconds) and is_installed("numba")
+
+    def credited(self) -> float:
+        """Seconds that compiling would have saved in this process so far."""
+        return 0.0 if self._code is None else compile_account.saved(self._code)
+
+    def credit(self, seconds: float) -> None:
+        """Add the time of steps taken in Python."""
+        if self._code is not None:
+            compile_account.credit(self._code, seconds)
+
+
+def compile_price(function: Callable[..., Any]) -> FunctionPrice | None:
+    """The price of compiling ``function``; None in a deterministic run.
+
+    Whether compiling pays depends on clocks, and compiled steps differ from others in the last digits. So a
+    deterministic run compiles only what it is told to.
+    """
+    return None if get_settings().deterministic else FunctionPrice(function)
+
+
+def kernel_price(kind: str, dtype: Any) -> float | None:
+    """Seconds until compiled steps of that kind can be used around a function in Python.
+
+    None where Numba is missing, and in a deterministic run.
+    """
+    if get_settings().deterministic or not is_installed("numba"):
+        return None
+    if compile_account.is_bought(_kernel(kind, dtype)):
+        return 0.0
+    cold = _COLD_ADAPTIVE if kind == "adaptive" else _COLD_KERNEL
+    return import_cost("numba") + (_CACHED_KERNEL if _is_cached(kind) else cold)
+
+
+def kernel_pays(kind: str, dtype: Any, ahead: float) -> bool:
+    """Whether compiled steps that save ``ahead`` seconds pay. Looks for Numba only where they might."""
+    if ahead <= _CACHED_KERNEL and not compile_account.is_bought(_kernel(kind, dtype)):
+        return False
+    price = kernel_price(kind, dtype)
+    return price is not None and ahead > price
+
+
+def credit_kernel(kind: str, dtype: Any, seconds: float) -> float:
+    """Add time that a kernel would have saved; the sum over all solves of this process."""
+    item = _kernel(kind, dtype)
+    compile_account.credit(item, seconds)
+    return compile_account.saved(item)
+
+
+def note_kernel(kind: str, dtype: Any) -> None:
+    """Note that a kernel is in memory."""
+    compile_account.buy("ode kernel", _kernel(kind, dtype))
+
+
+def _kernel(kind: str, dtype: Any) -> tuple[str, str, Any]:
+    return ("ode kernel", kind, dtype)
+
+
+def _is_cached(kind: str) -> bool:
+    """Whether Numba's cache holds such a kernel, compiled since its source was written."""
+    folder = Path(__file__).parent / "compiled"
+    others = {"adaptive": ("adaptive_kernels", "attempt"), "implicit": ("implicit_kernels", "implicit")}
+    source, name = others.get(kind, ("kernels", kind))
+    written = (folder / f"{source}.py").stat().st_mtime
+    return any(file.stat().st_mtime >= written for file in (folder / "__pycache__").glob(f"{source}.{name}-*.nbi"))
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProblem:
+    """The functions of a problem, compiled; ``jac`` is None where there is none, or none was wanted."""
+
+    fun: CompiledFunction
+    jac: CompiledFunction | None
+
+
+def compile_problem(
+    problem: Problem, points: Iterable[tuple[float, Array]], notes: list[str], *, must: bool, jacobian: bool = False
+) -> tuple[CompiledProblem | None, float]:
+    """Compile ``fun``, and ``jac`` where it is wanted; also the seconds that took.
+
+    Unless it ``must``, a function is compiled only where reading its code shows that the numbers cannot differ beyond
+    rounding; otherwise None comes back, with a note. A function that must be compiled without that is compared with the
+    given one at ``points``.
+    """
+    started = time.perf_counter()
+    try:
+        fun = _compile(problem.fun, problem, points, problem.shape, must=must)
+        jac = None
+        if jacobian and problem.jac is not None:
+            jac = _compile(problem.jac, problem, points, (*problem.shape, problem.shape[-1]), must=must)
+    except NotCompiledError as error:
+        if must:
+            raise InvalidInputError(
+                f"compile=True, and the right-hand side cannot be compiled: {error}; use compile=False, or write it in "
+                "what Numba knows"
+            ) from error
+        notes.append(f"the right-hand side stays in Python: {error}")
+        _log.info("right-hand side not compiled: %s", error)
+        return None, time.perf_counter() - started
+    seconds = time.perf_counter() - started
+    if fun.fresh:
+        # The first compilation also loads what all later ones need: its time says nothing about theirs.
+        first = not compile_account.is_bought(_NUMBA)
+        code = getattr(problem.fun, "__code__", None)
+        compile_account.buy(_NUMBA, _NUMBA)
+        if code is not None:
+            compile_account.buy(_FUNCTIONS, code, None if first else seconds)
+    return CompiledProblem(fun, jac), seconds
+
+
+def _compile(
+    function: Callable[..., Any],
+    problem: Problem,
+    points: Iterable[tuple[float, Array]],
+    out_shape: tuple[int, ...],
+    *,
+    must: bool,
+) -> CompiledFunction:
+    shape, args = problem.shape, problem.args
+    bound = read_function(function, args, shape, out_shape, problem.dtype)
+    if isinstance(bound, str):
+        if not must and not _is_compiled(function, args):
+            raise NotCompiledError(bound)
+    elif not must and numpy_raises():
+        raise NotCompiledError("np.errstate asks for errors, which compiled code does not raise")
+    compiled.load("functions")
+    from hpfracc.solvers.ode.compiled.functions import compare, compile_as_given, compile_bound
+
+    if not isinstance(bound, str):
+        return compile_bound(bound, shape, out_shape)
+    found = compile_as_given(function, args, problem.t0, np.array(problem.y0), out_shape)
+    if function is problem.fun:
+        for t, y in points:
+            compare(found, problem.evaluate(t, y.copy()), t, y)
+    return found
+
+
+def _is_compiled(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Whether this is a function that the user compiled with Numba: then there are no other numbers to differ from."""
+    numba = sys.modules.get("numba")
+    is_dispatcher = numba is not None and isinstance(function, numba.core.dispatcher.Dispatcher)
+    return is_dispatcher and all(isinstance(each, float) for each in args)
+
+
+def numpy_raises() -> bool:
+    """Whether NumPy is told to raise errors, or to call a function, at a division by zero and the like."""
+    return not {"raise", "call"}.isdisjoint(np.geterr().values())

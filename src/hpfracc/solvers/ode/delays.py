@@ -1,0 +1,122 @@
+"""Delayed states: the given history before t0, and the solution at the steps of a fixed grid after it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.ode.compilation import refuse_compiled
+from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups
+from hpfracc.solvers.ode.fixed.scheme import Tableau
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem, check_value
+
+__all__ = ["DelayedStates", "history_at", "without_delays"]
+
+Array = np.ndarray[Any, Any]
+
+#: A time this near to a step, in steps, is that step.
+_ON_STEP = 1e-9
+#: From here on ``t^alpha`` is smooth over four steps.
+_NEAR = 24
+
+
+def history_at(problem: Problem, t: float) -> Array:
+    """``history(t)``, flat and checked."""
+    assert problem.history is not None
+    given = np.asarray(problem.history(t))
+    try:
+        given = np.broadcast_to(given, problem.shape)
+    except ValueError:
+        raise ShapeError(
+            f"history(t) returned shape {given.shape}, and y0 has shape {problem.shape}: it has to return an array of "
+            "the shape of y0"
+        ) from None
+    return check_value(given, problem.shape, problem.dtype, "history").reshape(-1)
+
+
+def without_delays(problem: Problem, options: Options, name: str) -> tuple[Problem, DelayedStates]:
+    """The same equation with ``fun(t, y, *args)`` and ``jac(t, y, *args)`` that look up the delayed states themselves.
+
+    They read the tableau of the solve, which has to be given to the second result before the first step, and which has
+    to be filled step by step.
+    """
+    refusal = refuse_compiled(options, f"{name} with delays")
+    if refusal is not None:
+        raise InvalidInputError(refusal)
+    states = DelayedStates(problem)
+
+    def given_states(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(t: float, y: Array, *args: Any) -> Any:
+            return function(t, y, states(t, y), *args)
+
+        return called
+
+    jac = None if problem.jac is None else given_states(problem.jac)
+    plain = dataclasses.replace(problem, fun=given_states(problem.fun), jac=jac, delays=(), history=None)
+    return plain, states
+
+
+class DelayedStates:
+    r"""``(y(t - delay_1), ...)`` while the solution is stepped over a uniform grid.
+
+    Between the steps the solution is interpolated by the cubic through the four nearest of them, which keeps the order
+    of every fixed-step method. Near t0, where the solution is a sum of powers of :math:`\tau^\alpha`, the cubic is one
+    in :math:`\tau^\alpha`, after the polynomial of the initial values is taken off. A delay shorter than the step asks
+    for a time within the step that is being taken: the newest iterate of the state at its end is then one of the four.
+    Where a delayed time is t0 itself and the history does not end with ``y0``, the mean of both is taken, as a rule
+    that integrates over the jump needs it.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.table: Tableau | None = None
+
+    def __call__(self, t: float, y: Array) -> tuple[Array, ...]:
+        """The states at ``t`` less each delay; ``y`` is the one at ``t``."""
+        assert self.table is not None
+        elapsed = t - self.problem.t0
+        return tuple(self._state(elapsed - lag, y).reshape(self.problem.shape) for lag in self.problem.delays)
+
+    def _state(self, then: float, y: Array) -> Array:
+        table, problem = self.table, self.problem
+        assert table is not None
+        place = then / table.grid.step
+        nearest = round(place)
+        on_step = abs(place - nearest) <= _ON_STEP * max(1.0, abs(place))
+        if on_step and nearest == 0:
+            return 0.5 * (history_at(problem, problem.t0) + table.y[:, 0])
+        if place < 0.0:
+            return history_at(problem, problem.t0 + then)
+        known = table.known
+        if on_step and nearest <= known:
+            return np.array(table.y[:, nearest] if nearest < known else y.reshape(-1))
+        within = place > known - 1
+        last = known if within else known - 1
+        width = min(4, last + 1)
+        first = min(max(int(place) - 1, 0), last + 1 - width)
+        nodes = np.arange(first, first + width)
+        values = np.array(table.y[:, first : first + width])
+        if within:  # the state at the end of this step is not in the table yet
+            values = np.concatenate([values[:, : width - 1], y.reshape(-1, 1)], axis=1)
+        if place >= _NEAR:
+            return np.asarray(values @ _lagrange(nodes.astype(float), place))
+        begin = initial_part(problem, table.grid.step * np.append(nodes, place))
+        values = values - begin[:, :-1]
+        found = np.array(begin[:, -1])
+        for alpha, mine in order_groups(problem):
+            found[mine] += values[mine] @ _lagrange(nodes.astype(float) ** alpha, place**alpha)
+        return found
+
+
+def _lagrange(nodes: Array, place: float) -> Array:
+    """Weights of the values at ``nodes`` for the value at ``place``."""
+    apart = nodes[:, None] - nodes
+    np.fill_diagonal(apart, 1.0)
+    factors = (place - nodes) / apart  # row j, column i: (x - x_i)/(x_j - x_i)
+    np.fill_diagonal(factors, 1.0)
+    return np.asarray(factors.prod(axis=1))

@@ -1,0 +1,142 @@
+"""What ``solve_fode`` would do, without doing it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._optional import is_installed
+from hpfracc.solvers.ode.compilation import compile_price
+from hpfracc.solvers.ode.fixed.grid import make_grid
+from hpfracc.solvers.ode.method import Method, noting
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+
+__all__ = ["SolveExplanation", "explain_solve"]
+
+
+@dataclass(frozen=True, slots=True)
+class SolveExplanation:
+    """How an equation would be solved, and why so.
+
+    Attributes
+    ----------
+    method : str
+        Name of the method.
+    reason : str
+        Why this one.
+    order : str
+        Its order of accuracy, and where that holds.
+    steps : int or None
+        Steps of one size; None where they follow from the tolerance.
+    step : float or None
+        Their size.
+    stepping : str
+        The steps in words.
+    compiling : str
+        Whether the right-hand side would be compiled.
+    """
+
+    method: str
+    reason: str
+    order: str
+    steps: int | None
+    step: float | None
+    stepping: str
+    compiling: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return dataclasses.asdict(self)
+
+    def __rich__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            (
+                f"solve_fode: method {self.method!r}, because {self.reason}",
+                f"  order: {self.order}",
+                f"  steps: {self.stepping}",
+                f"  right-hand side: {self.compiling}",
+            )
+        )
+
+
+class _Nowhere:
+    """In place of a solution that was not made."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._shape, self.t_max = problem.shape, problem.t0
+
+    def __call__(self, t: Any) -> np.ndarray[Any, Any]:
+        return np.full((*self._shape, *np.shape(t)), math.nan)
+
+
+def explain_solve(solve_fode: Callable[..., FODEResult], *args: Any, **kwargs: Any) -> SolveExplanation:
+    """The method that this call of ``solve_fode`` would take, and how.
+
+    The question is read and checked as for a solve. With ``method="auto"`` and a step the right-hand side is called a
+    few times at t0 and one step ahead, to see whether it is stiff there; nothing is stepped.
+    """
+    noted: list[tuple[Method, Problem, Options]] = []
+
+    def note(method: Method, problem: Problem, options: Options) -> FODEResult:
+        noted.append((method, problem, options))
+        empty = np.empty((*problem.shape, 0))
+        decision = SolveDecision(method.name, "it was asked for by its name")
+        # As one that was interrupted at once, which nobody goes on with.
+        return FODEResult(
+            np.empty(0),
+            empty,
+            True,
+            "",
+            0,
+            sol=_Nowhere(problem),
+            stats={"interrupted": True, "steps": 0},
+            decision=decision,
+        )
+
+    token = noting.set(note)
+    try:
+        result = solve_fode(*args, **kwargs)
+    finally:
+        noting.reset(token)
+    method, problem, options = noted[-1]
+    assert result.decision is not None
+    given = kwargs.get("step") is not None
+    steps = step = None
+    if not method.fixed:
+        stepping = f"they adapt to rtol={options.rtol:g}, atol={options.atol}"
+    elif given:
+        grid = make_grid(problem.t0, problem.t1, float(kwargs["step"]))
+        steps, step = grid.steps, grid.step
+        stepping = f"{steps:,} of {step:.6g}"
+    else:
+        stepping = f"halved until two solutions agree to rtol={options.rtol:g}, atol={options.atol}"
+    compiling = _compiling(problem, options)
+    return SolveExplanation(
+        result.decision.method, result.decision.reason, method.order, steps, step, stepping, compiling
+    )
+
+
+def _compiling(problem: Problem, options: Options) -> str:
+    if problem.library != "numpy":
+        return f"called with arrays of {problem.library}, as it is given"
+    if options.compile is True:
+        return "compiled with Numba at once (compile=True)"
+    if options.compile is False or options.backend == "numpy":
+        return "called in Python (compile=False)" if options.compile is False else "called in Python (backend='numpy')"
+    price = compile_price(problem.fun)
+    if price is None or not is_installed("numba"):
+        return "called in Python (Numba is not installed, or the run is deterministic)"
+    left = max(0.0, price.seconds - price.credited())
+    return (
+        f"called in Python, and compiled, if it can be, once it has taken {left:.2g} s, which is what compiling costs"
+    )

@@ -1,0 +1,1 @@
+"""Solves with a fixed step on a uniform grid."""

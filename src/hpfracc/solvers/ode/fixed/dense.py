@@ -1,0 +1,142 @@
+"""The solution between the steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import gamma, rgamma
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode.fixed.grid import initial_part, row_orders
+from hpfracc.solvers.ode.fixed.scheme import Tableau
+from hpfracc.solvers.ode.fixed.starting import starting_powers
+
+__all__ = ["FixedSolution"]
+
+Array = np.ndarray[Any, Any]
+
+#: From here on ``t^alpha`` is smooth over four points: the cubic through them is off by about 0.02 / n^4 of it.
+_NEAR = 24
+
+
+class FixedSolution:
+    r"""``sol(t)`` for a solve with a fixed step: agrees with the solution at the steps.
+
+    Near the origin the solution is not smooth: :math:`f(t, y(t))` is a sum of broken powers of :math:`\tau = t - t_0`,
+    the lowest of which are known. Their coefficients are those that fit the first steps, and
+
+    .. math:: P(\tau) = T(\tau) + \sum_\nu c_\nu \frac{\Gamma(\nu+1)}{\Gamma(\nu+\alpha+1)} \tau^{\nu+\alpha}
+
+    is the part of the solution that they make. Over the first 24 intervals it is taken off, and what remains, which is
+    smoother, is interpolated by the cubic through the four nearest steps; further on the solution itself is.
+
+    Parameters
+    ----------
+    table : Tableau
+        The solve.
+    known : int
+        Points of it that count.
+    end : float, optional
+        The last time it may be asked for, where that is not the last step.
+    """
+
+    def __init__(self, table: Tableau, known: int, end: float | None = None) -> None:
+        grid = table.grid
+        y, f = table.y[:, :known], table.f[:, :known]
+        self.problem = table.problem
+        self.grid = grid
+        self.y = y
+        self.f = f
+        self._most = table.powers
+        self._begins = table.begins
+        self.t_min = grid.t0
+        last = y.shape[1] - 1
+        if end is None:  # the last step is at t1, which t0 + (t1 - t0) need not be
+            end = grid.t1 if last == grid.steps else grid.time(last)
+        self.t_max = end
+        self._slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
+        self._powers: tuple[float, ...] = ()
+        self._first = 0
+        self._fitted: Array | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without functions: what depends on them is worked out first."""
+        if self.problem.orders.known is not None and self.y.shape[1] > 1:
+            self._coefficients()
+        return self.__dict__ | {"problem": self.problem.without_functions()}
+
+    def __call__(self, t: Any) -> Array:
+        """The solution at ``t``, of shape (..., d) + t.shape."""
+        times = np.asarray(t, dtype=np.float64)
+        flat = times.reshape(-1)
+        if np.any(flat < self.t_min - self._slack) or np.any(flat > self.t_max + self._slack) or np.any(np.isnan(flat)):
+            raise InvalidInputError(
+                f"the solution is known from {self.t_min:g} to {self.t_max:g}, and was asked for at "
+                f"{float(flat.min()):g} to {float(flat.max()):g}"
+            )
+        tau = np.clip(flat - self.grid.t0, 0.0, None)
+        found = self._at(tau)
+        return found.reshape(*self.problem.shape, *times.shape)
+
+    def _at(self, tau: Array) -> Array:
+        last = self.y.shape[1] - 1
+        found = np.empty((self.y.shape[0], len(tau)), self.y.dtype)
+        if last < 1:
+            found[...] = self.y[:, :1]
+            return found
+        interval = np.clip((tau / self.grid.step).astype(np.int64), 0, last - 1)
+        # A variable order has no such powers.
+        near = (interval < _NEAR) & (self.problem.orders.known is not None)
+        if np.any(near):
+            nodes = min(_NEAR + 3, last + 1)
+            with np.errstate(divide="ignore", invalid="ignore"):  # the origin of a Riemann-Liouville problem
+                begin = self._beginning(self.grid.elapsed(0, nodes))
+                rest = self.y[:, :nodes] - begin
+                rest[~np.isfinite(rest)] = 0.0
+                part = self._cubic(rest, tau[near], interval[near])
+                found[:, near] = part + self._beginning(tau[near])
+            found[:, tau == 0.0] = self.y[:, :1]
+        if not np.all(near):
+            found[:, ~near] = self._cubic(self.y, tau[~near], interval[~near])
+        return found
+
+    def _beginning(self, tau: Array) -> Array:
+        """``P(tau)``."""
+        total = initial_part(self.problem, tau)
+        orders = row_orders(self.problem)
+        coefficients = self._coefficients()
+        for alpha in np.unique(orders):
+            mine = orders == alpha
+            for number, power in enumerate(self._powers):
+                size = gamma(power + 1.0) * rgamma(power + alpha + 1.0)
+                total[mine] += coefficients[mine, number, None] * (size * (tau / self.grid.step) ** (power + alpha))
+        return total
+
+    def _coefficients(self) -> Array:
+        """``c h^(nu+alpha)`` of each row and power."""
+        if self._fitted is None:
+            powers = self._begins or starting_powers(self.problem)
+            count = min(len(powers.exponents), self._most, self.f.shape[1] - powers.first)
+            self._powers, self._first = powers.exponents[:count], powers.first
+            nodes = np.arange(powers.first, powers.first + count, dtype=np.float64)
+            table = nodes[:, None] ** np.array(self._powers)[None, :]
+            values = self.f[:, powers.first : powers.first + count]
+            fitted = np.linalg.solve(table, values.T).T if count else values
+            self._fitted = fitted * self.grid.step ** row_orders(self.problem)[:, None]
+        return self._fitted
+
+    def _cubic(self, values: Array, tau: Array, interval: Array) -> Array:
+        """Through the four nearest of ``values``, as many as there are."""
+        last = values.shape[1] - 1
+        x = tau / self.grid.step
+        if last < 3:
+            share = x - interval
+            return np.asarray((1.0 - share) * values[:, interval] + share * values[:, interval + 1])
+        first = np.clip(interval - 1, 0, last - 3)
+        x = x - first
+        a, b, c, d = (values[:, first + k] for k in range(4))
+        u, v, w = x - 1.0, x - 2.0, x - 3.0
+        return np.asarray(
+            -a * (u * v * w) / 6.0 + b * (x * v * w) / 2.0 - c * (x * u * w) / 2.0 + d * (x * u * v) / 6.0
+        )

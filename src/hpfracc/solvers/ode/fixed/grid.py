@@ -1,0 +1,112 @@
+"""The uniform grid of a fixed-step solve, and what the initial data alone contribute on it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import rgamma
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode.problem import Problem
+
+__all__ = ["UniformGrid", "initial_part", "make_grid", "order_groups", "row_orders"]
+
+Array = np.ndarray[Any, Any]
+
+#: A step that fits the interval to this many parts of itself is taken as it is.
+_FITS = 1e-6
+#: No method finds more steps than these at once.
+_FIRST = 16
+#: Whole numbers up to here are exact in float64.
+_MOST_STEPS = 2.0**53
+
+
+@dataclass(frozen=True, slots=True)
+class UniformGrid:
+    """``t_n = t0 + n step`` for n = 0 .. steps, of which a solve that may end early keeps the first ``count``."""
+
+    t0: float
+    t1: float
+    steps: int
+    count: int
+
+    @property
+    def step(self) -> float:
+        """The step that divides the interval."""
+        return (self.t1 - self.t0) / self.steps
+
+    def elapsed(self, first: int = 0, stop: int | None = None) -> Array:
+        """``t_n - t0``, with the digits that ``t0`` would take."""
+        stop = self.count if stop is None else stop
+        return (self.t1 - self.t0) * (np.arange(first, stop) / self.steps)
+
+    def time(self, n: int) -> float:
+        """``t_n`` alone."""
+        return self.t0 + (self.t1 - self.t0) * (n / self.steps)
+
+    def times(self) -> Array:
+        """The ``t_n`` that are kept; the last of all is t1 itself."""
+        times = self.t0 + self.elapsed()
+        if self.count == self.steps + 1:
+            times[-1] = self.t1
+        return times
+
+
+def make_grid(t0: float, t1: float, step: float, most: int | None = None) -> UniformGrid:
+    """The grid of the largest step not above ``step`` that divides ``[t0, t1]``; beyond ``most`` none is taken."""
+    ratio = (t1 - t0) / step
+    if not ratio <= _MOST_STEPS:
+        raise InvalidInputError(
+            f"step={step:g} divides an interval of length {t1 - t0:g} into {ratio:.3g} steps, more than can be "
+            f"numbered ({_MOST_STEPS:g}); take a larger step"
+        )
+    steps = round(ratio) if abs(ratio - round(ratio)) <= _FITS else math.ceil(ratio)
+    steps = max(1, steps)
+    # A method that finds its first steps together takes all of them.
+    return UniformGrid(t0, t1, steps, 1 + (steps if most is None else min(steps, max(most, _FIRST))))
+
+
+def row_orders(problem: Problem) -> Array:
+    """The order of each component of each member of the batch, flat."""
+    assert problem.orders.known is not None
+    return np.broadcast_to(problem.orders.known, problem.shape).reshape(-1)
+
+
+def order_groups(problem: Problem) -> list[tuple[float, Array | slice]]:
+    """Each order there is, from the lowest, and the rows that have it: a slice of all where they share one."""
+    single = problem.orders.single
+    if single is not None:
+        return [(single, slice(None))]
+    orders = row_orders(problem)
+    return [(float(order), orders == order) for order in np.unique(orders)]
+
+
+def initial_part(problem: Problem, elapsed: Array) -> Array:
+    r"""The solution of ``D^alpha y = 0`` with the initial data, shape (rows, len(elapsed)).
+
+    Caputo: :math:`\sum_k y^{(k)}(t_0) \tau^k / k!`. Riemann-Liouville: :math:`\sum_{k<n} b_k \tau^{\alpha-n+k} /
+    \Gamma(\alpha-n+k+1)` with ``b_0 = y0`` and the rest from ``dy0``; at the origin itself that is infinite
+    wherever a negative power has a coefficient.
+    """
+    data = [np.asarray(each).reshape(-1, 1) for each in (problem.y0, *problem.dy0)]
+    total = np.zeros((len(data[0]), len(elapsed)), problem.dtype)
+    for order, mine in order_groups(problem):
+        whole = math.ceil(order)
+        for k in range(whole):
+            power = float(k) if problem.derivative == "caputo" else order - whole + k
+            value = data[k][mine]
+            if power == 0.0:
+                total[mine] += value
+            else:
+                total[mine] += value * _power(elapsed, power, bool(np.any(value != 0))) * rgamma(power + 1.0)
+    return total
+
+
+def _power(elapsed: Array, power: float, used: bool) -> Array:
+    """``elapsed^power``; a negative one is infinite at 0, unless nothing asks for it."""
+    with np.errstate(divide="ignore"):
+        values = np.asarray(elapsed**power)
+    return values if used else np.where(elapsed == 0.0, 0.0, values)

@@ -1,0 +1,200 @@
+"""Solving with a fractional linear multistep method: what its three kinds share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups
+from hpfracc.solvers.ode.fixed.scheme import Scheme, StartError, Tableau, evaluate_first, kept
+from hpfracc.solvers.ode.fixed.solve import solve_fixed
+from hpfracc.solvers.ode.fixed.starting import MOST_POWERS, Multistep, Powers, starting_powers, starting_weights
+from hpfracc.solvers.ode.jacobian import Factors, JacobianSource, factorise, is_sparse
+from hpfracc.solvers.ode.method import refuse_plain
+from hpfracc.solvers.ode.newton import Norm, solve_damped, step_scale
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Jacobian, Problem, starts_infinite
+from hpfracc.solvers.ode.result import FODEResult
+from hpfracc.solvers.ode.singular import GrowthError
+
+__all__ = ["refuse_multistep", "refuse_start", "series_power", "solve_multistep"]
+
+#: What rounding leaves of a sum, relative to the sum of its parts' sizes.
+_ROUNDING = 4e-16
+
+Array = np.ndarray[Any, Any]
+
+#: The lowest order for which the starting weights can be found in double precision.
+LEAST_ORDER = 0.2
+
+
+def refuse_multistep(method: Multistep, problem: Problem, options: Options) -> str | None:
+    """Why a multistep method cannot take ``problem``."""
+    plain = refuse_plain(problem, method.name, infinite=True)
+    if plain is not None or problem.orders.known is None:
+        return plain
+    lowest = float(problem.orders.known.min())
+    if lowest < LEAST_ORDER:
+        return (
+            f"method={method.name!r} needs orders of {LEAST_ORDER} or more, and the lowest is {lowest:g}: its starting "
+            "weights would have no digits; use method='implicit_trapezoid'"
+        )
+    return refuse_start(method.name, problem, options)
+
+
+def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1.0) -> str | None:
+    """Why no starting weights can be had for powers up to ``bound``."""
+    advice = "'adaptive', without a step" if starts_infinite(problem) else "'implicit_trapezoid'"
+    try:
+        powers = starting_powers(problem, bound)
+    except GrowthError as error:
+        return f"method={name!r}: {error}"
+    if len(powers.exponents) > MOST_POWERS:
+        return (
+            f"method={name!r} would need starting weights for {len(powers.exponents)} powers of t, and more "
+            f"than {MOST_POWERS} have no digits; use method={advice}"
+        )
+    if options.step is None:
+        return None
+    grid = make_grid(problem.t0, problem.t1, options.step)
+    if grid.steps <= powers.last:
+        return f"method={name!r} finds its first {powers.last} steps together: take a smaller step"
+    shortest = min(problem.delays, default=math.inf)
+    if shortest < powers.last * grid.step * (1.0 - 1e-9):
+        return (
+            f"method={name!r} finds its first {powers.last} steps together, and the delay {shortest:g} is shorter: "
+            f"take a step of at most {shortest / powers.last:g}, or method='implicit_trapezoid'"
+        )
+    return None
+
+
+def solve_multistep(method: Multistep, problem: Problem, options: Options, bound: float = 1.0) -> FODEResult:
+    """One sum over the past and one system of equations for each step, after the first, which are found together."""
+    powers = starting_powers(problem, bound)
+
+    def weights(alpha: float, n: int) -> tuple[Array, ...]:
+        return kept(method.name, alpha, n, lambda alpha, n: (method.weights(alpha, n),))
+
+    def starts(alpha: float, n: int) -> Array:
+        (found,) = kept(
+            ("starts", method.name, powers),
+            alpha,
+            n,
+            lambda alpha, n: (starting_weights(method, alpha, weights(alpha, n)[0], powers),),
+        )
+        return found
+
+    scheme = Scheme(
+        "implicit", weights, partial(_start, options=options, starts=starts, powers=powers), powers=MOST_POWERS
+    )
+    return solve_fixed(problem, options, scheme, method.name, "asked for")
+
+
+def _start(
+    table: Tableau,
+    evaluate: Callable[[float, Array], Array],
+    *,
+    options: Options,
+    starts: Callable[[float, int], Array],
+    powers: Powers,
+) -> None:
+    """The values that the starting weights belong to, and what these contribute to all later sums."""
+    grid, first, last = table.grid, powers.first, powers.last
+    table.begins = powers
+    if first == 0:
+        evaluate_first(table, evaluate)
+    groups = order_groups(table.problem)
+    scaled = [starts(alpha, grid.count) * grid.step**alpha for alpha, _ in groups]
+    _solve_first(table, evaluate, options, powers, scaled)
+    for weights, (_, mine) in zip(scaled, groups, strict=True):
+        table.sums[0, mine] += table.f[mine, first : last + 1] @ weights
+    table.known = last + 1
+
+
+def _first_weights(table: Tableau, powers: Powers, starts: list[Array]) -> tuple[Array, Array]:
+    """What the values at steps 1 .. last weigh at each of these steps, for every row, and what is known there."""
+    first, last = powers.first, powers.last
+    rows = len(table.y)
+    matrix = np.empty((rows, last, last))
+    known = np.array(table.sums[0, :, 1 : last + 1])
+    lags = np.arange(1, last + 1)[:, None] - np.arange(first, last + 1)
+    for u, (_, mine) in enumerate(order_groups(table.problem)):
+        omega = np.where(lags >= 0, table.weights[0, u, np.maximum(lags, 0)], 0.0)
+        weights = starts[u][:, 1 : last + 1].T + omega
+        if first == 0:
+            known[mine] += table.f[mine, :1] * weights[:, 0]
+        matrix[mine] = weights[:, 1 - first :]
+    return matrix, known
+
+
+def _solve_first(
+    table: Tableau, evaluate: Callable[[float, Array], Array], options: Options, powers: Powers, starts: list[Array]
+) -> None:
+    """Steps 1 .. last at once, by Newton's method on all of them; unknowns are (batch, step, component)."""
+    problem, last = table.problem, powers.last
+    shape, d = problem.shape, problem.shape[-1]
+    given = Jacobian(problem) if problem.jac is not None else None
+    source = JacobianSource(shape, problem.dtype, evaluate, given, problem.jac_sparsity)
+    times = [table.grid.time(n) for n in range(1, last + 1)]
+    matrix, known = _first_weights(table, powers, starts)
+    finite = table.y[:, :1] if powers.first == 0 else table.sums[0, :, 1:2]
+    begin = np.repeat(finite, last, axis=1)
+    f = np.empty_like(begin)
+
+    def flat(rows: Array) -> Array:
+        """From (rows, steps)."""
+        return np.asarray(rows.reshape(-1, d, last).transpose(0, 2, 1).reshape(-1))
+
+    def rows(values: Array) -> Array:
+        return np.asarray(values.reshape(-1, last, d).transpose(0, 2, 1).reshape(-1, last))
+
+    def residual(values: Array) -> Array:
+        y = rows(values)
+        for n, t in enumerate(times):
+            f[:, n] = evaluate(t, np.ascontiguousarray(y[:, n]).reshape(shape)).reshape(-1)
+        return flat(y - known - (matrix @ f[:, :, None])[:, :, 0])
+
+    def factors(values: Array) -> Factors | None:
+        y = rows(values)
+        residual(values)
+        slopes = [source(t, np.ascontiguousarray(y[:, n]), f[:, n]) for n, t in enumerate(times)]
+        weights = matrix.reshape(-1, d, last, last)
+        if is_sparse(slopes[0]):
+            from scipy.sparse import block_array, diags_array
+
+            blocks = [[diags_array(weights[0, :, n, j]) @ slopes[j] for j in range(last)] for n in range(last)]
+            return factorise(block_array(blocks), 1.0, last * d)
+        system = np.einsum("banj,jbac->bnajc", weights, np.stack(slopes)).reshape(-1, last * d, last * d)
+        return factorise(system, 1.0, system.shape[0] * last * d)
+
+    start = flat(begin)
+    atol = flat(np.repeat(np.broadcast_to(options.atol, shape).reshape(-1, 1), last, axis=1))
+    norm = Norm(step_scale(flat(known), start, last * d, options.rtol, atol), last * d)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        # The weights of the first steps are large and cancel: their sums have so many digits and no more.
+        residual(start)
+        parts = float((np.abs(known) + (np.abs(matrix) @ np.abs(f)[:, :, None])[:, :, 0]).max())
+        found, left = solve_damped(residual, factors, start, norm, 1.0, rounding=_ROUNDING * parts)
+    if found is None:
+        raise StartError(
+            f"Newton's method did not converge for the first {last} steps, up to t = {times[-1]:g} (residual "
+            f"{left:.3g}): take a smaller step, give jac, or use method='implicit_trapezoid'."
+        )
+    residual(found)
+    table.y[:, 1 : last + 1], table.f[:, 1 : last + 1] = rows(found), f
+
+
+def series_power(series: Array, exponent: float) -> Array:
+    """Coefficients of ``(a_0 + a_1 z + ...)^exponent`` for a_0 > 0, as many as there are in ``series``."""
+    given = series.tolist()  # few numbers, quicker outside of arrays
+    found = [given[0] ** exponent]
+    for m in range(1, len(given)):
+        total = 0.0
+        for j in range(1, m + 1):
+            total += (exponent * j - (m - j)) * given[j] * found[m - j]
+        found.append(total / (m * given[0]))
+    return np.array(found)

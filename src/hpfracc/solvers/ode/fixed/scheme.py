@@ -1,0 +1,184 @@
+"""Fixed-step methods in their common form: weights, tableau, and the value at the start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._xp import NUMPY
+from hpfracc.operators._sequences import power_differences, second_differences, tangent_defects
+from hpfracc.operators._weights import kept_weights
+from hpfracc.solvers.ode.fixed.grid import UniformGrid, initial_part, order_groups
+from hpfracc.solvers.ode.fixed.starting import Powers
+from hpfracc.solvers.ode.memory_limits import check_room
+from hpfracc.solvers.ode.problem import Problem
+
+__all__ = [
+    "Scheme",
+    "StartError",
+    "Tableau",
+    "add_first_value",
+    "evaluate_first",
+    "kept",
+    "make_tableau",
+    "rectangle_weights",
+    "trapezoid_weights",
+]
+
+Array = np.ndarray[Any, Any]
+
+
+class StartError(Exception):
+    """The first points could not be found; the message says why and what to do."""
+
+
+@dataclass(slots=True, eq=False)
+class Tableau:
+    """Everything that a solve fills in, flat over batch and components.
+
+    Attributes
+    ----------
+    weights : array, shape (K, U, N + 1)
+        For each of U distinct orders; scaled by the step.
+    which : array of int or None, shape (rows,)
+        The order each row takes; None where all share one.
+    y, f : array, shape (rows, N + 1)
+        Solution and right-hand side at the steps.
+    sums : array, shape (K, rows, N + 1)
+        What is known of the sums over the past, initial data included.
+    known : int
+        Points filled so far, the initial one counted.
+    powers : int
+        See :class:`Scheme`.
+    begins : Powers or None
+        Those that the start was made with, where it was made with some.
+    stepwise : bool
+        Whether every step has to be in here before the next is taken: delayed states are read from it.
+    """
+
+    problem: Problem
+    grid: UniformGrid
+    weights: Array
+    which: Array | None
+    y: Array
+    f: Array
+    sums: Array
+    known: int = 1
+    powers: int = 3
+    begins: Powers | None = None
+    stepwise: bool = False
+
+    def finite_until(self, first: int, stop: int) -> int:
+        """The first of the points ``first .. stop-1`` at which solution or right-hand side is not finite, or stop."""
+        y, f = np.isfinite(self.y[:, first:stop]), np.isfinite(self.f[:, first:stop])
+        if y.all() and f.all():
+            return stop
+        return first + int(np.argmin((y & f).all(axis=0)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scheme:
+    """How a method steps.
+
+    Attributes
+    ----------
+    kind : str
+        ``"explicit"``: ``y_n = S_0[n]``. ``"corrected"``: that, then ``y_n = S_1[n] + w_1[0] f(t_n, y_n)`` so many
+        ``corrections`` times. ``"implicit"``: ``y_n = S_0[n] + w_0[0] f(t_n, y_n)``, solved by Newton's method.
+    weights : callable
+        ``weights(alpha, n)``: for step 1, the K sequences ``w_k[0..n-1]``.
+    starts : callable
+        ``starts(tableau, evaluate)``: fill in what belongs to the first points.
+    corrections : int
+        See ``kind``.
+    powers : int
+        How many of the powers that a solution begins with may be fitted to the first steps: few where those are not
+        exact, for the fit magnifies their errors.
+    """
+
+    kind: str
+    weights: Callable[[float, int], tuple[Array, ...]]
+    starts: Callable[[Tableau, Callable[[float, Array], Array]], None]
+    corrections: int = 1
+    powers: int = 3
+
+
+def make_tableau(problem: Problem, grid: UniformGrid, scheme: Scheme) -> Tableau:
+    """The arrays of a solve, with the contribution of the initial data in every sum."""
+    groups = order_groups(problem)
+    check_room(problem, grid.count, len(groups))
+    start = initial_part(problem, grid.elapsed())
+    made = [scheme.weights(alpha, grid.count) for alpha, _ in groups]
+    weights = np.empty((len(made[0]), len(groups), grid.count))
+    for u, (alpha, _) in enumerate(groups):
+        for k, each in enumerate(made[u]):
+            np.multiply(each, grid.step**alpha, out=weights[k, u])
+    which: Array | None = None
+    if len(groups) > 1:
+        which = np.zeros(len(start), np.int64)
+        for u, (_, mine) in enumerate(groups):
+            which[mine] = u
+    sums = np.empty((len(weights), *start.shape), start.dtype)
+    sums[...] = start
+    y = np.empty_like(start)
+    y[:, 0] = start[:, 0]
+    return Tableau(problem, grid, weights, which, y, np.zeros_like(start), sums, powers=scheme.powers)
+
+
+def evaluate_first(table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
+    """Fill in ``f_0``."""
+    t0 = table.grid.t0
+    table.f[:, 0] = evaluate(t0, np.array(table.problem.y0)).reshape(-1)
+    if not np.isfinite(table.f[:, 0]).all():
+        raise StartError(
+            f"The right-hand side is not finite at the start, t = {t0:g}: mend it there, or use "
+            "method='implicit_rectangle', which does not ask for that value."
+        )
+
+
+def add_first_value(table: Tableau, evaluate: Callable[[float, Array], Array], kind: int) -> None:
+    """Evaluate ``f_0``, and add to ``sums[kind]`` what it weighs beyond the convolution."""
+    grid = table.grid
+    evaluate_first(table, evaluate)
+    for alpha, mine in order_groups(table.problem):
+        first = trapezoid_weights(alpha, grid.count)[1]
+        table.sums[kind, mine] += grid.step**alpha * table.f[mine, :1] * first
+
+
+def kept(scheme: Hashable, alpha: float, n: int, make: Callable[[float, int], tuple[Array, ...]]) -> tuple[Array, ...]:
+    """``make(alpha, n)`` for step 1, kept under its name and read-only."""
+
+    def make_constant() -> tuple[Array, ...]:
+        arrays = make(alpha, n)
+        for array in arrays:
+            array.setflags(write=False)
+        return arrays
+
+    found: tuple[Array, ...] = kept_weights.get(("ode", scheme, alpha, n), make_constant)
+    return found
+
+
+def rectangle_weights(alpha: float, n: int) -> Array:
+    r"""``(k+1)^alpha - k^alpha`` over :math:`\Gamma(\alpha+1)`, k = 0 .. n-1."""
+    (weights,) = kept("rectangle", alpha, n, _make_rectangle)
+    return weights
+
+
+def trapezoid_weights(alpha: float, n: int) -> tuple[Array, Array]:
+    r"""Those of the product trapezoid over :math:`\Gamma(\alpha+2)`, and what the first value gets besides."""
+    weights, first = kept("trapezoid", alpha, n, _make_trapezoid)
+    return weights, first
+
+
+def _make_rectangle(alpha: float, n: int) -> tuple[Array]:
+    return (power_differences(NUMPY, alpha, n) * NUMPY.rgamma(alpha + 1.0),)
+
+
+def _make_trapezoid(alpha: float, n: int) -> tuple[Array, Array]:
+    scale = NUMPY.rgamma(alpha + 2.0)
+    first = -tangent_defects(NUMPY, alpha + 1.0, n)
+    first[0] = 0.0  # at the origin the integral is zero, whatever the first value
+    return second_differences(NUMPY, alpha + 1.0, n) * scale, first * scale

@@ -1,0 +1,348 @@
+"""One solve with a fixed step, from the first block to the result."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from hpfracc.solvers.ode.delays import DelayedStates, without_delays
+from hpfracc.solvers.ode.events import EventWatch
+from hpfracc.solvers.ode.fixed.dense import FixedSolution
+from hpfracc.solvers.ode.fixed.error_estimate import Estimate, estimate_errors
+from hpfracc.solvers.ode.fixed.grid import make_grid
+from hpfracc.solvers.ode.fixed.history import BLOCK, DIRECT_BELOW
+from hpfracc.solvers.ode.fixed.scheme import Scheme, StartError, Tableau, make_tableau
+from hpfracc.solvers.ode.fixed.switching import SwitchingStepper
+from hpfracc.solvers.ode.newton import Newton
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
+from hpfracc.solvers.ode.progress import Report, note_steps, progress_report
+from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+
+__all__ = ["BlockStepper", "Guard", "StiffError", "solve_fixed", "walk_grid"]
+
+Array = np.ndarray[Any, Any]
+
+#: Beyond this part of the largest value of a component an estimated error is told in the message.
+DOUBTFUL = 0.1
+
+#: Steps that may be long beside a boundary layer at the start.
+_FIRST_STEPS = 8
+
+REACHED = "The end of the interval was reached."
+
+
+#: A guard is asked about so many times in a solve.
+_GUARDED = 32
+
+#: Steps between two looks at events, progress and values that are not finite: at first, at most, and how many times as
+#: many as before.
+_STRETCH = (16, BLOCK, 64)
+#: Seconds that a stretch of steps is to take.
+_BLOCK_SECONDS = 0.025
+
+#: ``guard(t, y)`` raises :class:`StiffError` where a method should not go on.
+Guard = Callable[[float, Array], None]
+
+
+class StiffError(Exception):
+    """The equation is too stiff for this method; the message says where and how much."""
+
+
+class BlockStepper(Protocol):
+    """Fills a tableau block by block."""
+
+    notes: list[str]
+    compile_seconds: float
+    newton: Newton | None
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the right-hand side runs compiled."""
+
+    @property
+    def evaluations(self) -> int:
+        """Of the right-hand side."""
+
+    def start(self) -> None:
+        """The first points."""
+
+    def run(self, begin: int, first: int, stop: int, last: int) -> int:
+        """Points ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
+
+
+class _Walk:
+    """The solve under way."""
+
+    def __init__(
+        self, table: Tableau, options: Options, stepper: BlockStepper, block: int, guard: Guard | None
+    ) -> None:
+        self.problem = table.problem
+        self.options = options
+        self.grid = table.grid
+        self.table = table
+        self.block = block
+        self.stepper = stepper
+        self.guard = guard
+        self.guarded = 0
+        self.events = EventWatch(options.events, table.problem.args)
+        self.message = REACHED
+        self.success = True
+        self.end: float | None = None
+        self.watched = 1
+        self.stretch = 1 if table.stepwise else _STRETCH[0]
+        self.interrupted = False
+        self._beyond = 0
+
+    def fail(self, message: str) -> bool:
+        self.success, self.message = False, message
+        return False
+
+    def run(self, title: str) -> None:
+        """All blocks, until the end or whatever comes before it."""
+        options, table = self.options, self.table
+        last = min(self.grid.steps, options.max_steps) + 1
+        with progress_report(options.progress, self.grid.t0, self.grid.t1, title) as report:
+            try:
+                self.stepper.start()
+                if not self._look(table.known, report):
+                    return
+                while table.known < last:
+                    begin = table.known // self.block * self.block
+                    stop = min(begin + self.block, table.known + self.stretch, last)
+                    started = time.perf_counter()
+                    reached = self.stepper.run(begin, table.known, stop, last)
+                    self._pace(time.perf_counter() - started)
+                    if not self._look(reached, report) or (reached < stop and not self._unsettled(reached)):
+                        return
+            except KeyboardInterrupt:
+                self.interrupted = True
+                self.fail(
+                    f"Interrupted at t = {self.grid.time(table.known - 1):g}: what is here is the solution up to then."
+                )
+                return
+            except StartError as error:
+                self.fail(str(error))
+                return
+        if table.known <= self.grid.steps:
+            self.fail(
+                f"max_steps={options.max_steps} steps reach t = {self.grid.time(table.known - 1):g} of "
+                f"{self.grid.t1:g} with step {self.grid.step:g}: raise max_steps, or take a larger step."
+            )
+
+    def _pace(self, seconds: float) -> None:
+        """Stretches that are long enough to cost nothing, and short enough to be told of."""
+        if self.table.stepwise:
+            return
+        # Compiled steps take less than asking for them, and an interrupt is seen between two stretches.
+        factor = min(_BLOCK_SECONDS / max(seconds, 1e-9), _STRETCH[2])
+        if factor > 1.0 or seconds > 2.0 * _BLOCK_SECONDS:
+            self.stretch = max(1, min(int(factor * self.stretch), _STRETCH[1]))
+
+    def _look(self, reached: int, report: Report) -> bool:
+        """New points: are they finite, did an event happen, who wants to know. Whether to go on."""
+        table = self.table
+        good = table.finite_until(self.watched, reached)
+        finite = good == reached
+        if not finite:
+            reached = table.known = good
+        if self.options.events and not self._watch(reached):
+            return False
+        self.watched = reached
+        if not finite:
+            return self._infinite(reached)
+        if self.guard is not None and reached - self.guarded >= self.grid.steps // _GUARDED:
+            self.guarded = reached
+            self.guard(self.grid.time(reached - 1), np.array(table.y[:, reached - 1]).reshape(self.problem.shape))
+        report(self.grid.time(reached - 1), lambda: table.y[:, reached - 1].reshape(self.problem.shape))
+        return True
+
+    def _watch(self, reached: int) -> bool:
+        table, first = self.table, self.watched - 1
+        if first == 0 and not np.all(np.isfinite(table.y[:, 0])):
+            first = 1
+        if reached - first < 2:
+            return True
+        solution = FixedSolution(table, reached)
+        times = self.grid.t0 + self.grid.elapsed(first, reached)
+        states = table.y[:, first:reached].reshape(*self.problem.shape, -1)
+        end = self.events.watch(times, states, solution)
+        if end is None:
+            return True
+        known = int(np.searchsorted(self.grid.t0 + self.grid.elapsed(0, reached), end))
+        self._beyond, table.known, self.end = reached, known, end
+        self.message = f"A terminal event happened at t = {self.end:g}."
+        return False
+
+    def _infinite(self, reached: int) -> bool:
+        return self.fail(
+            f"The solution is not finite at t = {self.grid.time(reached):g}: it or the right-hand side overflowed or "
+            "left its domain there. A smaller step or an implicit method helps if that is numerical."
+        )
+
+    def _unsettled(self, reached: int) -> bool:
+        newton = self.stepper.newton
+        before = np.array(self.table.y[:, reached - 1]).reshape(self.problem.shape)
+        if not np.all(np.isfinite(self.problem.evaluate(self.grid.time(reached), before))):
+            return self._infinite(reached)
+        left = "" if newton is None or not newton.residual else f" (residual {newton.residual:.3g})"
+        return self.fail(
+            f"Newton's method did not converge at t = {self.grid.time(reached):g}{left}: take a smaller step, give "
+            "jac, or check that the right-hand side is smooth there."
+        )
+
+    def solution(self) -> FixedSolution:
+        if self.end is not None:
+            return FixedSolution(self.table, self._beyond, self.end)
+        return FixedSolution(self.table, self.table.known)
+
+    def points(self, solution: FixedSolution) -> tuple[Array, Array]:
+        """Times and solution, flat, as asked for."""
+        known, shape = self.table.known, self.problem.shape
+        if self.options.t_eval is not None:
+            times = self.options.t_eval[self.options.t_eval <= solution.t_max]
+            return times, solution(times)
+        times, values = self.grid.times()[:known], self.table.y[:, :known]
+        if self.end is not None:
+            times = np.append(times, self.end)
+            at_end = solution(self.end).reshape(-1, 1)
+            values = np.concatenate([values, at_end], axis=1)
+        return times, values.reshape(*shape, -1)
+
+
+def solve_fixed(
+    problem: Problem, options: Options, scheme: Scheme, name: str, reason: str, *, guard: Guard | None = None
+) -> FODEResult:
+    """Solve ``problem`` with ``scheme`` and the step of ``options``.
+
+    ``guard(t, y)`` is asked now and then, and may raise :class:`StiffError` to end the solve.
+    """
+    started = time.perf_counter()
+    assert options.step is not None
+    grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)
+    delayed: DelayedStates | None = None
+    if problem.delays:
+        problem, delayed = without_delays(problem, options, name)
+        options = dataclasses.replace(options, compile=False, backend="numpy")
+    table = make_tableau(problem, grid, scheme)
+    if delayed is not None:
+        table.stepwise, delayed.table = True, table
+    history = "fft" if grid.count - 1 > DIRECT_BELOW else "direct"
+    block = BLOCK if history == "fft" else grid.count
+    stepper = SwitchingStepper(table, scheme, block, options, RightHandSide(problem))
+    result = walk_grid(table, options, stepper, block, (name, reason, history), started, guard)
+    _judge(result, table, options)
+    return result
+
+
+def _judge(result: FODEResult, table: Tableau, options: Options) -> None:
+    """Estimate the error, and say where the solution cannot be trusted."""
+    if not result.success or options.estimate is False or starts_infinite(table.problem):
+        return
+    result.message += _find_jump(table)
+    if options.estimate == "auto" and result.decision is not None and result.decision.compiled:
+        result.message += " No error estimate was made beside compiled steps; estimate=True asks for one."
+        return
+    fun = RightHandSide(table.problem)
+    started = time.perf_counter()
+    found = estimate_errors(table, fun)
+    result.stats["estimate_evaluations"] = fun.count
+    result.stats["estimate_seconds"] = time.perf_counter() - started
+    if found is None:
+        result.message += " No error estimate could be made."
+        return
+    errors = found.errors.max(axis=1)
+    result.error_estimate = float(errors.max())
+    result.stats["component_errors"] = errors.reshape(table.problem.shape)
+    sizes = np.abs(table.y[:, : table.known]).max(axis=1)
+    if np.any(errors > DOUBTFUL * sizes):
+        result.message += _doubt(found, sizes, table)
+
+
+def _find_jump(table: Tableau) -> str:
+    """Where a component crosses half of its range within one step, beyond the first few, in words.
+
+    A step that skips the jump of a relaxation oscillator leaves no large defect: the error estimate does not see it.
+    """
+    y = table.y[:, _FIRST_STEPS : table.known]
+    if y.shape[1] < 2 * _FIRST_STEPS:
+        return ""
+    changes = np.abs(np.diff(y, axis=1))
+    crossed = changes.max(axis=1) > 0.5 * np.abs(y - y[:, :1]).max(axis=1)
+    crossed &= changes.max(axis=1) > DOUBTFUL * np.abs(y).max(axis=1)
+    if not crossed.any():
+        return ""
+    row = int(np.argmax(crossed))
+    n = _FIRST_STEPS + 1 + int(np.argmax(changes[row]))
+    return (
+        f" Component {_name(row, table)} crosses more than half of its range within the step to "
+        f"t = {table.grid.time(n):g}, which does not resolve that: compare with a smaller step, or with none."
+    )
+
+
+def _name(row: int, table: Tableau) -> str:
+    """The index of a flat component as a user writes it."""
+    index = np.unravel_index(row, table.problem.shape)
+    return str(int(index[0])) if len(index) == 1 else str(tuple(int(each) for each in index))
+
+
+def _doubt(found: Estimate, sizes: Array, table: Tableau) -> str:
+    """Which component cannot be trusted, when, and what to do."""
+    shares = found.errors / np.maximum(sizes, 1e-300)[:, None]
+    row = int(shares.max(axis=1).argmax())
+    when = found.times[shares[row] > DOUBTFUL]
+    return (
+        f" The solution cannot be trusted: the error of component {_name(row, table)} may be "
+        f"{found.errors[row].max():.2g}, and its largest value is {sizes[row]:.2g}; this was found from "
+        f"t = {when[0]:g} to t = {when[-1]:g}. Take a smaller step, a graded mesh (method='l1' or 'l2_1sigma'), or no "
+        "step."
+    )
+
+
+def walk_grid(
+    table: Tableau,
+    options: Options,
+    stepper: BlockStepper,
+    block: int,
+    decision: tuple[str, str, str],
+    started: float,
+    guard: Guard | None = None,
+) -> FODEResult:
+    """Let ``stepper`` fill ``table`` block by block, and make of it a result."""
+    problem, name = table.problem, decision[0]
+    walk = _Walk(table, options, stepper, block, guard)
+    walk.run(name)
+    note_steps()
+    solution = walk.solution()
+    t, y = walk.points(solution)
+    newton = stepper.newton
+    stats: dict[str, Any] = {
+        "steps": walk.table.known - 1,
+        "step": walk.grid.step,
+        "seconds": time.perf_counter() - started,
+        "compile_seconds": stepper.compile_seconds,
+        "terminated": walk.end is not None,
+        "interrupted": walk.interrupted,
+    }
+    if newton is not None:
+        stats["newton_iterations"] = newton.iterations
+    happened: tuple[Any, Any] = (None, None)
+    if options.events:
+        happened = walk.events.collected(problem.shape, problem.dtype)
+    return FODEResult(
+        t=t,
+        y=y,
+        success=walk.success,
+        message=walk.message,
+        nfev=stepper.evaluations,
+        njev=newton.jacobians if newton is not None else 0,
+        sol=solution if options.dense_output else None,
+        stats=stats,
+        decision=SolveDecision(*decision, stepper.compiled, tuple(stepper.notes)),
+        t_events=happened[0],
+        y_events=happened[1],
+    )

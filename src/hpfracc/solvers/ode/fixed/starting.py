@@ -1,0 +1,185 @@
+"""Starting weights of fractional multistep methods: exact on the powers that a solution begins with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from scipy import fft
+from scipy.special import gamma, rgamma, zeta
+
+from hpfracc.solvers.ode.problem import Problem, starts_infinite
+from hpfracc.solvers.ode.singular import read_growth, singular_powers
+
+__all__ = ["MOST_POWERS", "Multistep", "Powers", "starting_powers", "starting_weights"]
+
+Array = np.ndarray[Any, Any]
+
+#: More powers than this, and the system for the weights has a condition beyond 1e6 or so.
+MOST_POWERS = 7
+#: From here on what the sums miss comes from its expansion in 1/n.
+_FAR = 128
+_TERMS = 14
+#: Points whose powers fit in the cache.
+_CHUNK = 4096
+#: Powers closer than this to one another count as one: what is missed is of order 2 less this.
+_CLOSE = 0.02
+
+
+class Multistep(Protocol):
+    """A rule whose weights depend on distances alone: a linear multistep method raised to a fractional power, or so."""
+
+    name: ClassVar[str]
+
+    def weights(self, alpha: float, n: int) -> Array:
+        """``omega_0 .. omega_{n-1}``, for step 1."""
+
+    def at_one(self, alpha: float, count: int) -> Array | None:
+        """Coefficients of ``omega(e^-z) z^alpha`` in powers of z; None where it has others: all sums are then formed.
+
+        The sums cost digits far from the origin, which a method of order 1 can spare.
+        """
+
+    def at_minus_one(self, alpha: float, count: int) -> Array | None:
+        """Those of ``omega(-e^-z) z^-alpha``, where omega is not smooth there; None where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Powers:
+    """The powers of t - t0 that are integrated exactly, and the first step whose value takes part."""
+
+    exponents: tuple[float, ...]
+    first: int
+
+    @property
+    def last(self) -> int:
+        """The last step that takes part; all up to it are found together."""
+        return self.first + len(self.exponents) - 1
+
+
+def starting_powers(problem: Problem, bound: float = 1.0) -> Powers:
+    """Powers up to ``bound`` that ``f(t, y(t))`` is made of near t0: of 1, t, and t^alpha for every order there is.
+
+    Where the solution is infinite at t0, they are those that the right-hand side shows; it may raise
+    :class:`~hpfracc.solvers.ode.singular.GrowthError`.
+    """
+    assert problem.orders.known is not None
+    infinite = starts_infinite(problem)
+    if infinite:
+        found = singular_powers(problem, read_growth(problem), bound)
+    else:
+        orders = sorted({float(order) for order in problem.orders.known.reshape(-1)})
+        found, grown = {0.0}, True
+        while grown:
+            more = {round(power + order, 12) for power in found for order in (*orders, 1.0) if power + order < bound}
+            grown = not more <= found
+            found |= more
+    kept: list[float] = []
+    for power in sorted(found):
+        if power < bound - _CLOSE and (not kept or power - kept[-1] > _CLOSE):
+            kept.append(power)
+    return Powers((*kept, bound), 1 if infinite else 0)
+
+
+def starting_weights(method: Multistep, alpha: float, omega: Array, powers: Powers) -> Array:
+    r"""Weights ``w[j, k]`` of the values at steps ``first + j`` at the points k = 0 .. n-1, for step 1.
+
+    They make :math:`\sum_j w_{k,j} f_j + \sum_{j=0}^{k} \omega_{k-j} f_j` the integral of order alpha wherever f is a
+    sum of the powers; ``omega`` holds all n weights of the method. Near the origin what the sum misses is the
+    difference of the two sides. Far away these are of size :math:`k^{\nu+\alpha}` and their difference of size
+    :math:`k^{\alpha-1}`, so it is not taken: it is read off the expansion of the generating functions at their
+    singularities, each :math:`z^s` of which, with :math:`z = -\log\zeta`, stands for :math:`k^{-s-1}/\Gamma(-s)`.
+
+    References
+    ----------
+    C. Lubich, SIAM J. Math. Anal. 17 (1986) 704-719; R. Garrappa, Math. Comput. Simul. 110 (2015) 96-112.
+    """
+    n = len(omega)
+    smooth = method.at_one(alpha, _TERMS) if n > _FAR else None
+    near = n if smooth is None else _FAR
+    steps = np.arange(near, dtype=np.float64)
+    missed = np.empty((len(powers.exponents), n))
+    for row, power in enumerate(powers.exponents):
+        with np.errstate(divide="ignore"):
+            samples = steps**power
+            exact = gamma(power + 1.0) * rgamma(power + alpha + 1.0) * steps ** (power + alpha)
+        if power < 0.0:
+            samples[0] = exact[0] = 0.0  # nothing is asked for at the origin
+        if powers.first == 1 and power == 0.0:
+            samples[0] = 0.0
+        missed[row, :near] = exact - _convolve(omega[:near], samples)
+    if smooth is not None:
+        _miss_far(missed, smooth, method.at_minus_one(alpha, _TERMS), alpha, powers)
+    nodes = np.arange(powers.first, powers.last + 1, dtype=np.float64)
+    table = nodes[None, :] ** np.array(powers.exponents)[:, None]
+    return np.linalg.solve(table, missed)
+
+
+def _convolve(one: Array, other: Array) -> Array:
+    """The first as many terms as there are of the product of two series."""
+    n = len(one)
+    if n <= 4 * _FAR:
+        return np.convolve(one, other)[:n]
+    size = fft.next_fast_len(2 * n - 1, real=True)
+    return np.asarray(fft.irfft(fft.rfft(one, size) * fft.rfft(other, size), size)[:n])
+
+
+def _miss_far(missed: Array, smooth: Array, bent: Array | None, alpha: float, powers: Powers) -> None:
+    """Fill in the exact integral of each power less its sum, from the point ``_FAR`` on.
+
+    Each is made of three series in 1/k: from the singularity at 1 a regular one and one with the power itself, and an
+    alternating one from that at -1. All share the powers of 1/k, which are made for a stretch that fits in the cache.
+    """
+    m = np.arange(_TERMS)
+    nu = np.array(powers.exponents)[:, None]
+    at = (1.0 - 2.0 * (m % 2)) * _zeta(-nu - m) / gamma(m + 1.0)
+    origin = np.where((nu == 0.0) & (m == 0) & (powers.first == 0), 1.0, 0.0)  # the value at the origin itself
+    regular = _times_series(at + origin, smooth) * rgamma(alpha - m)
+    whole = gamma(nu + 1.0) * smooth * rgamma(alpha + nu + 1.0 - m)
+    whole[:, 0] = 0.0  # the integral itself
+    if bent is not None:
+        alternating = _times_series(at * (2.0 ** (1.0 + nu + m) - 1.0) + origin, bent) * rgamma(-alpha - m)
+    for begin in range(_FAR, missed.shape[1], _CHUNK):
+        k = np.arange(begin, min(begin + _CHUNK, missed.shape[1]), dtype=np.float64)
+        table, once = np.ones((_TERMS, len(k))), 1.0 / k
+        for term in range(1, _TERMS):
+            np.multiply(table[term - 1], once, out=table[term])
+        total = (regular @ table) * k ** (alpha - 1.0) + (whole @ table) * k ** (alpha + nu)
+        if bent is not None:
+            total += (alternating @ table) * (np.where(k % 2 == 0, 1.0, -1.0) * k ** (-alpha - 1.0))
+        missed[:, begin : begin + _CHUNK] = -total
+
+
+def _times_series(rows: Array, series: Array) -> Array:
+    """The first as many terms as there are of the product of each row with a series."""
+    lags = np.arange(len(series)) - np.arange(len(series))[:, None]
+    return np.asarray(rows @ np.where(lags >= 0, series[lags], 0.0))
+
+
+def _zeta(x: Array) -> Array:
+    """Riemann's zeta function for real x < 1: by reflection below -1/16, by Borwein's alternating sum from there to 1.
+
+    Reflected closer to 0, it would come from close to the pole, where ``1 - x`` has lost the digits of x.
+    """
+    found = np.empty(x.shape)
+    left = x < -0.0625
+    s = x[left]
+    found[left] = 2.0**s * math.pi ** (s - 1.0) * np.sin(0.5 * math.pi * s) * gamma(1.0 - s) * zeta(1.0 - s)
+    found[~left] = [_zeta_in_strip(float(each)) for each in x[~left]]
+    return found
+
+
+def _zeta_in_strip(x: float) -> float:
+    if x == 0.0:
+        return -0.5
+    terms = 24
+    parts = [
+        terms * math.factorial(terms + i - 1) * 4.0**i / (math.factorial(terms - i) * math.factorial(2 * i))
+        for i in range(terms + 1)
+    ]
+    sums = np.cumsum(parts)
+    k = np.arange(terms)
+    alternating = np.sum((-1.0) ** k * (sums[:-1] - sums[-1]) / (k + 1.0) ** x)
+    return float(-alternating / (sums[-1] * (1.0 - 2.0 ** (1.0 - x))))

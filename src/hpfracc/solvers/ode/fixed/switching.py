@@ -1,0 +1,182 @@
+"""Which stepping a solve uses: NumPy, compiled with the right-hand side in Python, or compiled altogether."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode import compilation, compiled
+from hpfracc.solvers.ode.compilation import compile_problem, read_backend
+from hpfracc.solvers.ode.fixed.grid import row_orders
+from hpfracc.solvers.ode.fixed.history import History
+from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
+from hpfracc.solvers.ode.fixed.stepping import NumpyStepper
+from hpfracc.solvers.ode.newton import Newton, make_newton, step_part
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import RightHandSide
+
+if TYPE_CHECKING:
+    from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
+
+Array = np.ndarray[Any, Any]
+
+__all__ = ["SwitchingStepper"]
+
+#: Seconds a step of the NumPy stepping takes beyond its right-hand side (benchmarks/ode.py).
+_NUMPY_STEP = 6e-6
+#: Beyond so many components an implicit step is left to LAPACK.
+_MOST_COMPONENTS = 64
+#: After so many steps that a compiled function could not take, and Python could, the rest is left to Python: each of
+#: them costs as much as hundreds of others.
+_MOST_REPAIRS = 3
+
+
+class Stepper(Protocol):
+    """Walks through a block."""
+
+    def run(self, begin: int, first: int, stop: int) -> int:
+        """Steps ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
+
+
+class SwitchingStepper:
+    """Steps through blocks, and changes to compiled steps as soon as that pays."""
+
+    def __init__(self, tableau: Tableau, scheme: Scheme, block: int, options: Options, fun: RightHandSide) -> None:
+        self.tableau = tableau
+        self.scheme = scheme
+        self.block = block
+        self.options = options
+        self.fun = fun
+        self.notes: list[str] = []
+        self.history = History(tableau.weights, tableau.which, tableau.f, tableau.sums, block)
+        self.compile_seconds = 0.0
+        problem = tableau.problem
+        implicit = scheme.kind == "implicit"
+        self.newton: Newton | None = None
+        if implicit:
+            part = step_part(tableau.grid.steps, float(row_orders(problem).max()))
+            self.newton = make_newton(problem, options, fun, part)
+        self._backend = read_backend(options)
+        # A batch is stepped as a whole, and its Jacobian is block-diagonal.
+        self._fits = not implicit or (len(problem.shape) == 1 and problem.shape[0] <= _MOST_COMPONENTS)
+        if not self._fits and (self._backend == "numba" or options.compile is True):
+            asked = "compile=True" if options.compile is True else "backend='numba'"
+            raise InvalidInputError(
+                f"{asked}: an implicit method compiles for y of shape (d,) with d up to {_MOST_COMPONENTS}, and y has "
+                f"shape {problem.shape}; leave it out"
+            )
+        may = options.compile == "auto" and self._backend != "numpy" and self._fits
+        self._price = compilation.compile_price(problem.fun) if may else None
+        self._tried = False
+        self._repairs = 0
+        self._counted = 0
+        self._spent = 0.0
+        self._done = 0
+        self._stepper: Any = None
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the right-hand side runs compiled."""
+        return bool(getattr(self._stepper, "compiled", False))
+
+    @property
+    def evaluations(self) -> int:
+        """Of the right-hand side, in Python and compiled."""
+        return self.fun.count + self._counted + getattr(self._stepper, "evaluations", 0)
+
+    def start(self) -> None:
+        """The first points, as the scheme finds them."""
+        self.scheme.starts(self.tableau, self.fun)
+
+    def run(self, begin: int, first: int, stop: int, last: int) -> int:
+        """One block of a solve that ends at point ``last``."""
+        if begin == first and begin:
+            self.history.complete(begin)
+        self._choose(last - first)
+        stepper = self._stepper
+        if self.compiled and not stepper.unchanged():
+            self._return_to_python(last - first, "a value that it captures changed during the solve")
+            stepper = self._stepper
+        started = time.perf_counter()
+        reached: int = stepper.run(begin, first, stop)
+        if self.compiled:
+            return self._repaired(begin, reached, stop, last)
+        seconds = time.perf_counter() - started
+        self._spent += seconds
+        self._done += reached - first
+        if self._price is not None:
+            self._price.credit(seconds)
+        return reached
+
+    def _repaired(self, begin: int, reached: int, stop: int, last: int) -> int:
+        """A step at which a compiled function is not finite is done again in Python: it is there that it may raise."""
+        table = self.tableau
+        while reached < stop:
+            found = NumpyStepper(table, self.scheme, self.block, self.fun, self.newton).run(begin, reached, reached + 1)
+            if found == reached or not np.isfinite(table.f[:, reached]).all():
+                return found
+            self._repairs += 1
+            reached = found
+            if self._repairs == _MOST_REPAIRS:
+                self._return_to_python(
+                    last - reached, f"compiled, it failed at {_MOST_REPAIRS} steps that Python could take"
+                )
+            if reached < stop:
+                reached = self._stepper.run(begin, reached, stop)
+            if not self.compiled:
+                return reached
+        return reached
+
+    def _return_to_python(self, left: int, why: str) -> None:
+        self.notes.append(f"the right-hand side returned to Python: {why}")
+        counted = self._stepper.evaluations
+        self._stepper = self._uncompiled(left)
+        self._counted += counted
+
+    def _choose(self, left: int) -> None:
+        wish = self.options.compile
+        if self._stepper is None and wish is True:
+            self._compile(must=True)
+        elif self._price is not None and not self._tried:
+            rate = self._spent / self._done if self._done else 0.0
+            if self._price.pays(rate * left) or (self._backend == "numba" and self._done):
+                self._compile(must=False)
+        if self._stepper is None:
+            self._stepper = self._uncompiled(left)
+
+    def _uncompiled(self, left: int) -> Stepper:
+        """Steps around a function in Python: compiled where that was asked for, or pays."""
+        kind, dtype = self.scheme.kind, self.tableau.y.dtype
+        few = self.tableau.y.shape[0] <= _MOST_COMPONENTS  # for more, NumPy's own loops do the work
+        if self._backend == "numba" or (
+            self._backend != "numpy" and few and self._fits and compilation.kernel_pays(kind, dtype, left * _NUMPY_STEP)
+        ):
+            return self._make_compiled(self.fun, None)
+        return NumpyStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
+
+    def _make_compiled(self, fun: Any, jacobian: Any) -> CompiledStepper:
+        compiled.load("stepper")
+        from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
+
+        compilation.note_kernel(self.scheme.kind, self.tableau.y.dtype)
+        return CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)
+
+    def _compile(self, *, must: bool) -> None:
+        """Change to a compiled right-hand side, or note why not."""
+        self._tried = True
+        implicit = self.newton is not None
+        found, self.compile_seconds = compile_problem(
+            self.tableau.problem, self._points(), self.notes, must=must, jacobian=implicit
+        )
+        if found is not None:
+            self._counted += getattr(self._stepper, "evaluations", 0)
+            self._stepper = self._make_compiled(found.fun, found.jac)
+
+    def _points(self) -> list[tuple[float, Array]]:
+        """The start and the newest point, where they are finite."""
+        table, shape = self.tableau, self.tableau.problem.shape
+        states = [(n, np.ascontiguousarray(table.y[:, n]).reshape(shape)) for n in sorted({0, table.known - 1})]
+        return [(table.grid.time(n), y) for n, y in states if np.isfinite(y).all()]

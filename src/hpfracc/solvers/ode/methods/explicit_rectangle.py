@@ -1,0 +1,65 @@
+"""Explicit product rectangle: the fractional Euler method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, evaluate_first, rectangle_weights
+from hpfracc.solvers.ode.fixed.solve import solve_fixed
+from hpfracc.solvers.ode.method import Method, refuse_plain, register_method
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.result import FODEResult
+from hpfracc.solvers.ode.tensors.rule import Rule
+from hpfracc.solvers.ode.tensors.solve import refuse_tensors, solve_tensors
+
+__all__ = ["ExplicitRectangle"]
+
+Array = np.ndarray[Any, Any]
+
+
+@register_method
+@final
+@dataclass(frozen=True, slots=True)
+class ExplicitRectangle(Method):
+    r"""The right-hand side taken as constant over each step, with its value at the step's beginning.
+
+    .. math:: y_n = T(t_n) + \frac{h^\alpha}{\Gamma(\alpha+1)} \sum_{j=0}^{n-1} [(n-j)^\alpha - (n-j-1)^\alpha] f_j
+
+    Order 1 at a fixed t, for smooth solutions and for those that begin like :math:`t^\alpha`; near the origin the
+    latter are off by :math:`O(h^{2\alpha})`. One evaluation a step. Not for stiff equations. For alpha = 1 it is
+    Euler's method. PyTorch and JAX as for :class:`PECE`.
+
+    References
+    ----------
+    K. Diethelm, N. J. Ford, A. D. Freed, Nonlinear Dyn. 29 (2002) 3-22.
+    """
+
+    name: ClassVar[str] = "explicit_rectangle"
+    aliases: ClassVar[tuple[str, ...]] = ("euler", "forward_euler")
+    order: ClassVar[str] = "1"
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """Needs a finite start and constant orders."""
+        if problem.library != "numpy":
+            return refuse_tensors(problem, options, self.name)
+        return refuse_plain(problem, self.name)
+
+    def solve(self, problem: Problem, options: Options) -> FODEResult:
+        """One sum over the past for each step."""
+        if problem.library != "numpy":
+            return solve_tensors(problem, options, Rule(self.name))
+        return solve_fixed(problem, options, Scheme("explicit", _weights, _start), self.name, "asked for")
+
+
+def _weights(alpha: float, n: int) -> tuple[Array]:
+    return (np.concatenate([[0.0], rectangle_weights(alpha, n)[: n - 1]]),)
+
+
+def _start(table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
+    evaluate_first(table, evaluate)

@@ -1,0 +1,91 @@
+"""PECE: predict with the product rectangle, correct with the product trapezoid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, add_first_value, rectangle_weights, trapezoid_weights
+from hpfracc.solvers.ode.fixed.solve import Guard, solve_fixed
+from hpfracc.solvers.ode.method import Method, refuse_plain, register_method
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.result import FODEResult
+from hpfracc.solvers.ode.tensors.rule import Rule
+from hpfracc.solvers.ode.tensors.solve import refuse_tensors, solve_tensors
+
+__all__ = ["PECE"]
+
+Array = np.ndarray[Any, Any]
+
+
+@register_method
+@final
+@dataclass(frozen=True, slots=True)
+class PECE(Method):
+    r"""The predictor-corrector method of Diethelm, Ford and Freed: predict, evaluate, correct, evaluate.
+
+    .. math::
+        y_n^P &= T(t_n) + \frac{h^\alpha}{\Gamma(\alpha+1)} \sum_{j=0}^{n-1} b_{n-1-j} f_j, \\
+        y_n &= T(t_n) + \frac{h^\alpha}{\Gamma(\alpha+2)} \Big[ c_n f_0 + \sum_{j=1}^{n-1} a_{n-j} f_j + f(t_n, y_n^P)
+        \Big]
+
+    Order :math:`\min(2, 1+\alpha)` at a fixed t with one correction, where f(t, y(t)) is smooth or begins like
+    :math:`t^\alpha`; each further correction adds alpha, up to 2. 1 + ``corrections`` evaluations a step. Not for
+    stiff equations.
+
+    PyTorch and JAX: ``fun(t, y)`` takes and returns tensors of shape (..., d), so an ensemble is one call. The order
+    may be a tensor that broadcasts to the state, one for each member. What a block of steps adds to later ones is one
+    product with a Toeplitz matrix, or transforms. Derivatives with respect to ``y0``, ``dy0``, the order, and whatever
+    ``fun`` depends on are those of the discrete solution; blocks are run again in the backward pass, so that memory
+    stays O(N d). For JAX the solve is one compiled program, kept for a function as long as the values around it stay
+    the same. Where those include an object or a dictionary, the function is compiled at each call, unless the caller's
+    own ``jax.jit`` goes around it. Parameters given as ``args`` cost no compilation.
+
+    Parameters
+    ----------
+    corrections : int, default 1
+        How often the corrector is applied.
+
+    References
+    ----------
+    K. Diethelm, N. J. Ford, A. D. Freed, Nonlinear Dyn. 29 (2002) 3-22; Numer. Algorithms 36 (2004) 31-52.
+    """
+
+    corrections: int = 1
+
+    name: ClassVar[str] = "pece"
+    aliases: ClassVar[tuple[str, ...]] = ("predictor_corrector", "adams", "abm")
+    order: ClassVar[str] = "min(2, 1 + corrections alpha)"
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
+
+    def __post_init__(self) -> None:
+        if isinstance(self.corrections, bool) or not isinstance(self.corrections, int) or self.corrections < 1:
+            raise InvalidInputError(f"corrections={self.corrections!r} has to be a whole number of 1 or more")
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """Needs a finite start and constant orders."""
+        if problem.library != "numpy":
+            return refuse_tensors(problem, options, self.name)
+        return refuse_plain(problem, self.name)
+
+    def solve(
+        self, problem: Problem, options: Options, *, guard: Guard | None = None, reason: str = "asked for"
+    ) -> FODEResult:
+        """Two sums over the past for each step, which share the transforms of ``f``."""
+        if problem.library != "numpy":
+            return solve_tensors(problem, options, Rule(self.name, self.corrections))
+        scheme = Scheme("corrected", _weights, _start, self.corrections)
+        return solve_fixed(problem, options, scheme, self.name, reason, guard=guard)
+
+
+def _weights(alpha: float, n: int) -> tuple[Array, Array]:
+    return np.concatenate([[0.0], rectangle_weights(alpha, n)[: n - 1]]), trapezoid_weights(alpha, n)[0]
+
+
+def _start(table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
+    add_first_value(table, evaluate, 1)

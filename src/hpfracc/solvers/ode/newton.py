@@ -1,0 +1,459 @@
+"""Newton's method for the equation of an implicit step: the one solver of all implicit methods.
+
+The matrix of a step is kept for the next steps for as long as the iteration converges quickly with it (a simplified
+Newton iteration). Where that fails, the Jacobian is taken anew at every iterate, and corrections are damped by the
+natural monotonicity test: a step is accepted when the correction that the same matrix gives after it is smaller. The
+test does not change when equations or unknowns are scaled (P. Deuflhard, Newton Methods for Nonlinear Problems (2004),
+chapter 3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc.solvers.ode.jacobian import DenseFactors, Factors, JacobianSource, factorise
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Jacobian, NotFiniteError, Problem, RightHandSide
+
+__all__ = [
+    "DIGITS",
+    "KEPT_ITERATIONS",
+    "LEAST_RATE",
+    "REMEASURE",
+    "SMALL_CHANGE",
+    "Newton",
+    "Norm",
+    "extrapolate",
+    "make_newton",
+    "solve_damped",
+    "step_part",
+    "step_scale",
+]
+
+Array = np.ndarray[Any, Any]
+
+#: The equation of a fixed step is solved to this part of ``atol + rtol |y|``, and beyond so many steps further by their
+#: number to the power alpha: that is how its errors add up.
+PART, _PART_STEPS = 1e-7, 100
+#: Never less digits than these, relative to the largest component, whatever the tolerance.
+DIGITS = 1e-10
+#: Iterations with a matrix that is kept. More would cost more than a new one.
+KEPT_ITERATIONS = 7
+#: What is left after a correction is at least this part of it: rates are estimates.
+LEAST_RATE = 1e-3
+#: Steps after which the rate of convergence is measured again.
+REMEASURE = 16
+#: A guess is extrapolated where that changes a component by less than this part of it.
+SMALL_CHANGE = 0.05
+#: A rate of convergence below which a matrix is kept.
+_GOOD_RATE = 0.3
+#: Iterates with a Jacobian of their own before a step is given up, and the least damping.
+_MOST_NEW = 60
+_LEAST_DAMPING = 1e-7
+#: Steps in pseudo-time towards a solution on another branch.
+_MOST_FOLLOWED = 150
+#: Where corrections do not shrink any more, they are accepted up to so many times the target: rounding.
+_ROUNDING = 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """Of a change, in units of ``scale``: root mean square over the components of a member, the largest over all."""
+
+    scale: Array
+    components: int
+
+    def __call__(self, change: Array) -> float:
+        """Its size."""
+        ratios = np.abs(change) / self.scale
+        if ratios.size == self.components:
+            return math.sqrt(ratios.dot(ratios) / self.components)
+        return float(self.members(change).max())
+
+    def rows(self, changes: Array) -> list[float]:
+        """Those of several."""
+        ratios = (np.abs(changes) / self.scale).reshape(len(changes), -1, self.components)
+        squares = np.einsum("rbd,rbd->rb", ratios, ratios).max(axis=1) / self.components
+        return [math.sqrt(square) for square in squares.tolist()]
+
+    def members(self, change: Array) -> Array:
+        """The sizes for all members of the batch."""
+        ratios = (np.abs(change) / self.scale).reshape(-1, self.components)
+        return np.asarray(np.sqrt(np.einsum("bd,bd->b", ratios, ratios) / self.components))
+
+
+def step_part(steps: int, alpha: float) -> float:
+    """The part of the tolerance to which the equation of each of so many steps is solved."""
+    return PART * float(min(1.0, (_PART_STEPS / steps) ** alpha))
+
+
+def extrapolate(newest: Array, before: Array, first: Array) -> Array:
+    """The parabola through three states, one step on; where it leaves the newest by more than a little, that one."""
+    change = 2.0 * newest - 3.0 * before + first
+    return newest + np.where(np.abs(change) <= SMALL_CHANGE * np.abs(newest), change, 0.0)
+
+
+def step_scale(known: Array, guess: Array, components: int, rtol: float, atol: Any, part: float = PART) -> Array:
+    """To what the equation of a step of fixed length is solved, for each component."""
+    sizes = np.maximum(np.abs(known), np.abs(guess))
+    largest: Any
+    most: Any
+    if sizes.size == components:
+        largest = float(sizes.max())
+        most = DIGITS * (largest or 1.0)
+    else:
+        largest = np.repeat(sizes.reshape(-1, components).max(axis=1), components)
+        most = DIGITS * np.where(largest > 0.0, largest, 1.0)
+    return np.asarray(np.minimum(part * (atol + rtol * sizes), most) + (1e-15 * largest + 1e-290))
+
+
+class Newton:
+    """Solves ``y = known + weight f(t, y)`` for flat states.
+
+    Parameters
+    ----------
+    evaluate : callable
+        ``f(t, y)``.
+    slopes : callable
+        ``slopes(t, y, f)``: ``df/dy``, of shape (batch, d, d) or sparse.
+    components : int
+        d.
+    rtol, atol : float, float or array
+        What :meth:`solve` takes its scale from.
+    part : float
+        The part of these to which :meth:`solve` solves.
+    """
+
+    def __init__(
+        self,
+        evaluate: Callable[[float, Array], Array],
+        slopes: Callable[[float, Array, Array], Any],
+        components: int,
+        rtol: float = 1e-6,
+        atol: Any = 1e-9,
+        part: float = PART,
+    ) -> None:
+        self.evaluate, self.slopes, self.components = evaluate, slopes, components
+        self.rtol, self.atol, self.part = rtol, atol, part
+        #: As the user gave it, for compiled steps.
+        self.jacobian: Jacobian | None = None
+        self.iterations = 0
+        self.jacobians = 0
+        self.residual = 0.0
+        self.matrix: Any = None
+        self.factors: Factors | None = None
+        self.weight: Any = None
+        #: Evaluations that a Jacobian takes, and what its age has cost: iterations more than with a new one.
+        self.price = components + 1
+        self._fewest, self._excess = KEPT_ITERATIONS, 0
+        #: The rate of convergence measured last with this matrix, and the steps since then.
+        self._rate, self._unmeasured = math.inf, 0
+
+    # -- the matrix ---------------------------------------------------------------------------------------------------
+
+    def renew(self, t: float, y: Array, value: Array, weight: Any) -> bool:
+        """Take the Jacobian at a point and factorise; whether the matrix is regular."""
+        self.jacobians += 1
+        self._fewest, self._excess = KEPT_ITERATIONS, 0
+        self._rate, self._unmeasured = math.inf, 0
+        self.matrix = self.slopes(t, y, value)
+        return self.refactor(weight)
+
+    def refactor(self, weight: Any) -> bool:
+        """Factorise with the Jacobian that is there."""
+        size = self.matrix.shape[0] * (self.matrix.shape[1] if self.matrix.ndim == 3 else 1)
+        self.factors = factorise(self.matrix, weight, size)
+        self.weight = np.array(weight)
+        return self.factors is not None
+
+    def forget(self) -> None:
+        """Take a new Jacobian next time."""
+        self.matrix = self.factors = None
+
+    def fits(self, weight: Any) -> bool:
+        """Whether the factors were made with nearly this weight."""
+        if self.factors is None:
+            return False
+        if isinstance(weight, float):
+            return bool(abs(self.weight - weight) <= 0.05 * abs(weight))
+        return bool(np.all(np.abs(self.weight - weight) <= 0.05 * np.abs(weight)))
+
+    @property
+    def inverse(self) -> Array | None:
+        """The inverse of the matrix, where that is dense."""
+        return self.factors.inverse if isinstance(self.factors, DenseFactors) else None
+
+    def apply(self, residual: Array) -> Array:
+        """The inverse of the matrix times ``residual``."""
+        assert self.factors is not None
+        return self.factors.solve(residual)
+
+    # -- the iteration ------------------------------------------------------------------------------------------------
+
+    def solve(
+        self, t: float, known: Array, weight: Any, before: Array, guess: Array | None = None
+    ) -> tuple[Array, Array] | None:
+        """The solution and ``f`` there, for steps that cannot be made shorter; None where none is found.
+
+        The iteration begins at ``guess``, and where that fails again at the state ``before``.
+        """
+        before = np.where(np.isfinite(before), before, known)  # a Riemann-Liouville solution may begin at infinity
+        scale = step_scale(known, before, self.components, self.rtol, self.atol, self.part)
+        norm = Norm(scale, self.components)
+        usable = self.matrix is not None and self._excess < self.price
+        if usable and (self.fits(weight) or self.refactor(weight)):
+            self._unmeasured += 1
+            rate = min(2.0 * self._rate, 0.5) if self._unmeasured <= REMEASURE else 0.5
+            try:
+                begin = before if guess is None else guess
+                found = self.keep(t, known, weight, begin, norm, 1.0, least_rate=LEAST_RATE, first_rate=rate)
+            except NotFiniteError:  # at a point that was only tried
+                found = None
+            if found is not None:
+                return found
+        return self.solve_anew(t, known, weight, before, norm, 1.0)
+
+    def keep(
+        self,
+        t: float,
+        known: Array,
+        weight: Any,
+        guess: Array,
+        norm: Norm,
+        target: float,
+        *,
+        least_rate: float,
+        first_rate: float = 0.5,
+    ) -> tuple[Array, Array] | None:
+        """By iteration with the matrix that is there; None where it converges too slowly.
+
+        The first correction alone tells no rate of convergence: ``first_rate`` is taken for it.
+        """
+        y, last = guess, math.inf
+        for turn in range(KEPT_ITERATIONS):
+            value = self.evaluate(t, y)
+            change = self.apply(y - known - weight * value)
+            self.iterations += 1
+            y = y - change
+            size = norm(change)
+            rate = size / last if turn else first_rate
+            if turn == 1:
+                self._rate, self._unmeasured = rate, 0
+            if size * max(rate, least_rate) <= target:
+                self._fewest = min(self._fewest, turn)
+                if turn > 1 or first_rate < 0.5:  # else the rate was measured, and that is why
+                    self._excess += turn - self._fewest
+                # Not f(y): where the equation is stiff, that would magnify what is left of the error.
+                return y, (y - known) / weight
+            if not rate <= 0.9:
+                break
+            # What is left to do takes more iterations than a new matrix allows for.
+            if turn > 1 and size * rate ** (KEPT_ITERATIONS - turn) > target:
+                break
+            last = size
+        return None
+
+    def solve_anew(
+        self, t: float, known: Array, weight: Any, guess: Array, norm: Norm, target: float
+    ) -> tuple[Array, Array] | None:
+        """With new Jacobians: damped corrections from ``guess``, or from where :meth:`_follow` leads.
+
+        Damped corrections end where the Jacobian is singular between the start and the solution, as where the solution
+        jumps to another branch within the step; undamped ones, tried last, may pass such a place.
+        """
+        value: Array = np.empty(0)
+        point: Array = np.empty(0)
+
+        def residual(y: Array) -> Array | None:
+            nonlocal value, point
+            try:
+                value, point = self.evaluate(t, y), y
+            except NotFiniteError:
+                return None
+            return np.asarray(y - known - weight * value)
+
+        def matrix(y: Array) -> Factors | None:
+            if point is not y:
+                residual(y)
+            self.iterations += 1
+            return self.factors if self.renew(t, y, value, weight) else None
+
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of points that are only tried
+            found, self.residual = solve_damped(residual, matrix, guess, norm, target)
+            if found is None:
+                near = self._follow(residual, matrix, weight, guess)
+                if near is not None:
+                    found, self.residual = solve_damped(residual, matrix, near, norm, target)
+            if found is None:
+                found, self.residual = solve_damped(residual, matrix, guess, norm, target, damped=False)
+            if found is not None:
+                return found, (found - known) / weight
+        self.forget()
+        return None
+
+    def _follow(
+        self,
+        residual: Callable[[Array], Array | None],
+        matrix: Callable[[Array], Factors | None],
+        weight: Any,
+        start: Array,
+    ) -> Array | None:
+        """A point near the stable solution that ``dy/ds = known + weight f(t, y) - y`` runs to; None if it does not.
+
+        That is where the equation itself would go, as when a reaction ignites or dies within the step (pseudo-transient
+        continuation: C. T. Kelley, D. E. Keyes, SIAM J. Numer. Anal. 35 (1998) 508-523). A step is linearly implicit,
+        no longer than the residual is nearly linear and half the state: where the branch that is left has just ended,
+        the residual is small and steps that are merely short lead anywhere; where the state grows, long ones do.
+        """
+        y, left, pace = start, residual(start), 1e-3
+        if left is None or not np.isfinite(left).all():
+            return None
+        units = np.abs(start) + np.abs(left)
+        units = units + (1e-9 * units.max() + 1e-300)
+        for _ in range(_MOST_FOLLOWED):
+            if matrix(y) is None:
+                return None
+            while True:
+                # (1/pace + 1 - weight J) change = residual, of which change / pace is left if that is linear.
+                shift = 1.0 + 1.0 / pace
+                if not self.refactor(weight / shift):
+                    return None
+                change = self.apply(left) / shift
+                trial = y - change
+                far = float(np.abs(change).max() / (np.abs(y).max() + 1e-300))
+                after = residual(trial) if far <= 0.5 else None
+                if after is not None and np.isfinite(after).all():
+                    moved = float(np.abs(change / units).max())
+                    bent = float(np.abs(self.apply(after - change / pace) / (shift * units)).max())
+                    if bent <= max(0.3 * moved, 1e-6):
+                        break
+                pace *= 0.25
+                if not pace > 1e-12:
+                    return None
+            y, left = trial, after
+            if pace > 1e4 or (pace > 10.0 and moved < 1e-6):
+                return y
+            pace *= 0.5 if far > 0.25 else 1.0 if far > 0.1 or bent > 0.15 * moved else 3.0
+        return None
+
+
+def solve_damped(
+    residual: Callable[[Array], Array | None],
+    matrix: Callable[[Array], Factors | None],
+    start: Array,
+    norm: Norm,
+    target: float,
+    *,
+    damped: bool = True,
+    rounding: float = 0.0,
+) -> tuple[Array | None, float]:
+    """A zero of ``residual`` by damped Newton corrections, or None; and the largest residual seen last.
+
+    Parameters
+    ----------
+    residual : callable
+        Of a flat vector; None or not finite where it is not defined.
+    matrix : callable
+        The factors of its derivative at a vector; None where that is singular.
+    start : array
+        Where to begin.
+    norm : Norm
+        Of corrections; members of a batch are damped each for themselves.
+    target : float
+        To what a correction has to shrink.
+    damped : bool
+        Whether corrections are damped; those that lead where the residual is not finite are in any case.
+    rounding : float
+        What rounding leaves of the residual, where that is known: no less is asked for.
+    """
+    y = start
+    left = residual(y)
+    if left is None or not np.isfinite(left).all():
+        return None, math.nan
+    damping = np.ones(len(norm.members(y)))
+    width = norm.components
+    for _ in range(_MOST_NEW):
+        if float(np.abs(left).max()) <= rounding:
+            return y, float(np.abs(left).max())
+        factors = matrix(y)
+        if factors is None:
+            break
+        change = factors.solve(left)
+        sizes = norm.members(change)
+        if not np.isfinite(sizes).all():
+            break
+        damping = np.minimum(1.0, 4.0 * damping)
+        while True:
+            trial = y - np.repeat(damping, width) * change
+            after = residual(trial)
+            if after is None or not np.isfinite(after).all():
+                damping = 0.25 * damping
+            else:
+                following = factors.solve(after)
+                new_sizes = norm.members(following)
+                good = (new_sizes <= (1.0 - 0.25 * damping) * sizes) | (new_sizes <= target)
+                if good.all() or not damped:
+                    break
+                if float(sizes.max()) <= _ROUNDING * target:
+                    return trial, float(np.abs(after).max())  # nothing left to gain but rounding
+                # What a quadratic model of the residual says (Deuflhard, section 3.3).
+                bent = norm.members(following - np.repeat(1.0 - damping, width) * change)
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    model = 0.5 * sizes * damping**2 / bent
+                damping = np.where(good, damping, np.fmin(np.fmax(model, 0.02 * damping), 0.5 * damping))
+            if float(damping.min()) < _LEAST_DAMPING:
+                return None, float(np.abs(left).max())
+        y, left = trial, after
+        if float(damping.min()) == 1.0:
+            found = _polish(residual, factors, y, following, sizes, new_sizes, norm, target)
+            if found is not None:
+                return found, float(np.abs(left).max())
+    return None, float(np.abs(left).max())
+
+
+def _polish(
+    residual: Callable[[Array], Array | None],
+    factors: Factors,
+    y: Array,
+    change: Array,
+    before: Array,
+    sizes: Array,
+    norm: Norm,
+    target: float,
+) -> Array | None:
+    """Corrections with the matrix that is there, for as long as they shrink quickly."""
+    last, size = float(before.max()), float(sizes.max())
+    for _ in range(KEPT_ITERATIONS):
+        y = y - change
+        rate = size / last if last > 0.0 else 0.0
+        if size * max(rate, LEAST_RATE) <= target:
+            return y
+        if not rate <= _GOOD_RATE:
+            return None
+        left = residual(y)
+        if left is None or not np.isfinite(left).all():
+            return None
+        change = factors.solve(left)
+        last, size = size, norm(change)
+    return None
+
+
+def make_newton(problem: Problem, options: Options, fun: RightHandSide, part: float = PART) -> Newton:
+    """For the steps of a fixed-step method; ``part`` as for :class:`Newton`."""
+    shape = problem.shape
+    given = Jacobian(problem) if problem.jac is not None else None
+    source = JacobianSource(shape, problem.dtype, fun, given, problem.jac_sparsity)
+
+    def evaluate(t: float, y: Array) -> Array:
+        return fun(t, y.reshape(shape)).reshape(-1)
+
+    atol = np.broadcast_to(options.atol, shape).reshape(-1) if np.ndim(options.atol) else options.atol
+    newton = Newton(evaluate, source, shape[-1], options.rtol, atol, part)
+    newton.jacobian = given
+    newton.price = source.evaluations + 1
+    return newton

@@ -1,0 +1,104 @@
+"""Progress of a solve, and interrupts outside of its loop over steps.
+
+Every loop over steps catches KeyboardInterrupt and returns the steps that were completed. Before the loop there is only
+the initial value to return; after it KeyboardInterrupt is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from hpfracc.solvers.ode.fixed.grid import initial_part
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem, starts_infinite
+from hpfracc.solvers.ode.result import FODEResult
+
+__all__ = ["Report", "note_steps", "only_the_start", "progress_report", "watch_steps"]
+
+#: ``report(t, y)`` with the newest point; ``y`` is made only when asked for.
+Report = Callable[[float, Callable[[], Any]], None]
+
+
+@contextmanager
+def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title: str) -> Iterator[Report]:
+    """What to tell of the newest point, for as long as the block lasts."""
+    if callable(wish):
+        yield lambda t, y: wish(t, y())
+        return
+    if not wish:
+        yield _ignore
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=28),
+        TaskProgressColumn(),
+        TextColumn("t = {task.fields[now]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=1.0, now=f"{t0:g}")
+
+        def report(t: float, _: Callable[[], Any]) -> None:
+            bar.update(task, completed=(t - t0) / (t1 - t0), now=f"{t:g}")
+
+        yield report
+
+
+def _ignore(t: float, y: Callable[[], Any]) -> None:
+    """Nobody asked."""
+
+
+#: Whether the solve under way has left a loop over steps.
+_stepped: ContextVar[list[bool] | None] = ContextVar("_stepped", default=None)
+
+
+@contextmanager
+def watch_steps() -> Iterator[list[bool]]:
+    """A list whose item becomes True when a loop over steps has ended."""
+    stepped = [False]
+    token = _stepped.set(stepped)
+    try:
+        yield stepped
+    finally:
+        _stepped.reset(token)
+
+
+def note_steps() -> None:
+    """Tell that a loop over steps has ended: the initial value is no longer all that there is."""
+    stepped = _stepped.get()
+    if stepped is not None:
+        stepped[0] = True
+
+
+def only_the_start(problem: Problem, options: Options) -> FODEResult:
+    """The result of a solve that was broken off while it looked at the right-hand side for the first time."""
+    times = np.array([problem.t0])
+    y = problem.y0[..., None]
+    if problem.library == "numpy" and starts_infinite(problem):
+        y = initial_part(problem, np.zeros(1)).reshape(y.shape)
+    if options.t_eval is not None and not np.any(options.t_eval == problem.t0):
+        times, y = times[:0], y[..., :0]
+    happened: tuple[Any, Any] = (None, None)
+    if options.events:
+        happened = (
+            [np.empty(0) for _ in options.events],
+            [np.empty((0, *problem.shape), problem.dtype) for _ in options.events],
+        )
+    return FODEResult(
+        times,
+        y,
+        False,
+        f"Interrupted at t = {problem.t0:g}, before the first step: here is the initial value.",
+        0,
+        stats={"steps": 0, "interrupted": True, "terminated": False},
+        t_events=happened[0],
+        y_events=happened[1],
+    )

@@ -1,0 +1,125 @@
+"""How a Riemann-Liouville solution begins that is infinite at t0, as far as the right-hand side tells."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc.solvers.ode.fixed.grid import initial_part
+from hpfracc.solvers.ode.problem import Problem
+
+__all__ = ["Growth", "GrowthError", "read_growth", "singular_powers"]
+
+Array = np.ndarray[Any, Any]
+
+#: Distances from t0, in powers of ten of the interval, at which the right-hand side is looked at: as near as it can be
+#: evaluated, so that its leading power stands alone.
+_SCALES = ((60.0, 120.0, 180.0), (20.0, 40.0, 60.0), (5.0, 10.0, 15.0), (2.0, 4.0, 6.0))
+#: Two slopes that differ by more are not those of one power.
+_STEADY = 0.05
+#: A multiple of the solution's own power that is so near to an integer is one: a polynomial.
+_WHOLE = 0.02
+
+
+class GrowthError(Exception):
+    """The right-hand side does not behave like a power that can be integrated; the message says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """``|f(t, T(t))|`` is about ``size (t - t0)^power`` near t0, T being that of the initial data; ``power > -1``."""
+
+    power: float
+    size: float
+
+    def negligible(self, share: float, data: float) -> float:
+        """The time after t0 up to which f adds less than ``share`` to initial data of size ``data``."""
+        if self.size == 0.0:
+            return math.inf
+        exponent = 1.0 + self.power
+        return math.exp(max(math.log(share * data * exponent / self.size) / exponent, -700.0))
+
+
+def read_growth(problem: Problem) -> Growth:
+    """Look at the right-hand side near the start, or raise :class:`GrowthError`."""
+    length = problem.t1 - problem.t0
+    for scales in _SCALES:
+        times = length * 10.0 ** -np.array(scales)
+        values = _values(problem, times)
+        if values is not None:
+            break
+    else:
+        raise GrowthError(
+            "the right-hand side is not finite, or grows faster than any power, near t0, where the solution of this "
+            "Riemann-Liouville problem is infinite; give y0 = 0, or another right-hand side"
+        )
+    logs = np.log(np.where(values > 0.0, values, 1.0))
+    slopes = np.diff(logs, axis=1) / np.diff(np.log(times))
+    seen = np.all(values > 0.0, axis=1)
+    if not seen.any():
+        return Growth(0.0, 0.0)
+    slopes, last = slopes[seen], values[seen, -1]
+    steep = slopes[:, 1] < -1e-3
+    if np.any(np.abs(slopes[steep, 0] - slopes[steep, 1]) > _STEADY):
+        raise GrowthError(
+            "the right-hand side does not behave like a power of t - t0 near t0, where the solution of this "
+            "Riemann-Liouville problem is infinite, so no method knows how to begin; give y0 = 0, or another "
+            "right-hand side"
+        )
+    power = min(0.0, float(slopes[:, 1].min()))
+    if power <= -1.0 + 1e-6:
+        raise GrowthError(
+            f"near t0 the right-hand side grows like (t - t0)^{power:.3g}, which has no integral: with this y0 the "
+            "Riemann-Liouville problem has no solution; give y0 = 0, or a right-hand side that grows more slowly with y"
+        )
+    return Growth(power, float(np.max(last * times[-1] ** -power)))
+
+
+def singular_powers(problem: Problem, growth: Growth, bound: float) -> set[float]:
+    """Powers below ``bound`` that ``f(t, y(t))`` is made of near t0.
+
+    The solution begins with the powers of its initial data; each power of f comes back in the solution, raised by the
+    order, where it takes the place of one of those. Products of as many as the growth shows are formed: all of them
+    where f grows like a polynomial of y, and the leading ones otherwise.
+    """
+    assert problem.orders.known is not None
+    orders = sorted({float(order) for order in problem.orders.known.reshape(-1)})
+    bases = sorted({order - math.ceil(order) + k for order in orders for k in range(math.ceil(order))})
+    lowest = bases[0]
+    degree = max(1.0, growth.power / lowest) if lowest < 0.0 else 1.0
+    found = {0.0}
+    if abs(degree - round(degree)) < _WHOLE * max(1.0, degree):
+        for count in range(1, round(degree) + 1):
+            found |= {sum(each) for each in itertools.combinations_with_replacement(bases, count)}
+    else:
+        found |= {*bases, *((degree - k) * lowest for k in range(math.ceil(degree)))}
+    if growth.power < 0.0 and min(abs(power - growth.power) for power in found) > _WHOLE:
+        found.add(growth.power)  # of t itself, not of y
+    found = {round(power, 12) for power in found if power < bound}
+    steps = {math.ceil(order) for order in orders}
+    grown = True
+    while grown and len(found) < 64:
+        rises = {1.0, *(step + power for step in steps for power in found)}
+        more = {round(power + rise, 12) for power in found for rise in rises if rise > 1e-9 and power + rise < bound}
+        grown = not more <= found
+        found |= more
+    return found
+
+
+def _values(problem: Problem, times: Array) -> Array | None:
+    """``|f|`` at the initial part at these times, shape (rows, times); None where one is not finite."""
+    found = []
+    with np.errstate(all="ignore"):
+        states = initial_part(problem, times)
+        for state, tau in zip(states.T, times, strict=True):
+            try:
+                value = problem.evaluate(float(problem.t0 + tau), state.reshape(problem.shape).copy())
+            except ArithmeticError:
+                return None
+            found.append(np.abs(value).reshape(-1))
+    values = np.stack(found, axis=1)
+    return values if np.all(np.isfinite(values)) and np.all(np.isfinite(states)) else None

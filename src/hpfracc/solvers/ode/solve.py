@@ -1,0 +1,208 @@
+"""``solve_fode``: the function that users call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hpfracc.errors import OutOfMemoryError
+from hpfracc.profiling.recorder import watched
+from hpfracc.solvers.ode.auto import solve_auto, solve_with
+from hpfracc.solvers.ode.memory_limits import is_shortage, out_of_memory
+from hpfracc.solvers.ode.method import Method, find_method
+from hpfracc.solvers.ode.multiterm import solve_reduced
+from hpfracc.solvers.ode.options import MAX_STEPS, Options, read_options
+from hpfracc.solvers.ode.problem import Problem, read_problem
+from hpfracc.solvers.ode.progress import only_the_start, watch_steps
+from hpfracc.solvers.ode.result import FODEResult
+
+__all__ = ["solve_fode"]
+
+
+@watched
+def solve_fode(
+    fun: Callable[..., Any],
+    t_span: Sequence[float],
+    y0: Any,
+    alpha: Any,
+    *,
+    method: str | Method = "auto",
+    rtol: float = 1e-6,
+    atol: Any = 1e-9,
+    step: float | None = None,
+    t_eval: Any = None,
+    args: Any = (),
+    jac: Callable[..., Any] | None = None,
+    jac_sparsity: Any = None,
+    events: Any = None,
+    dense_output: bool = False,
+    max_steps: int = MAX_STEPS,
+    max_step: float | None = None,
+    first_step: float | None = None,
+    dy0: Any = None,
+    derivative: str = "caputo",
+    terms: Sequence[tuple[Any, float]] = (),
+    delays: Sequence[float] = (),
+    history: Callable[[float], Any] | Any = None,
+    backend: Any = "auto",
+    compile: bool | str = "auto",
+    progress: bool | Callable[..., Any] = False,
+    estimate: bool | str = "auto",
+) -> FODEResult:
+    r"""Solve an initial-value problem of fractional order, with the habits of ``scipy.integrate.solve_ivp``.
+
+    .. math:: D^\alpha y(t) = f(t, y(t)), \quad t_0 < t \le t_1
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(t, y, *args)`` with y of shape (..., d); returns an array of that shape. Leading axes are a batch.
+    t_span : pair of float
+        ``(t0, t1)``. The derivative begins at t0: a fractional equation has no memory of what was before.
+    y0 : array_like, shape (..., d)
+        Real or complex. For Caputo's derivative the value at t0. For Riemann and Liouville's the initial value of the
+        fractional integral, :math:`I^{n-\alpha} y(t_0^+)` with n the next integer above alpha: y itself is infinite
+        at t0 unless that is zero.
+    alpha : float, array_like or callable
+        The order, above 0: one number, one for each component (anything that broadcasts to the shape of ``y0``), or a
+        function of t (then at most 1).
+    method : str or Method, default "auto"
+        ``"auto"``: with a ``step`` PECE, or the implicit trapezoid where the equation is stiff for that step; without
+        one steps that adapt to the tolerance. By name: ``"explicit_rectangle"``, ``"implicit_rectangle"``,
+        ``"implicit_trapezoid"``, ``"pece"``, ``"bdf2"``, ``"newton_gregory"``, ``"multistep_trapezoid"``,
+        ``"variable_order"`` and what :func:`hpfracc.solvers.ode.method.all_methods` lists besides.
+    rtol, atol : float
+        The error asked for is ``atol + rtol |y|``, where no ``step`` is given; ``atol`` may have the shape of ``y0``.
+        With adaptive steps ``|y|`` is, for each component, the largest ``|y(s)| s / t`` up to the time t (counted from
+        t0): where a solution oscillates, the error at its zeros is measured by its swings before, and exceeds
+        ``rtol |y(t)|`` there. Other methods measure it by ``|y(t)|`` itself.
+    step : float, optional
+        A fixed step; the largest not above it that divides the interval is taken.
+    t_eval : array_like, optional
+        Times at which to give the solution, instead of at the steps.
+    args : tuple, optional
+        Further arguments of ``fun``, ``jac`` and events.
+    jac : callable, optional
+        ``jac(t, y, *args)``, of shape (..., d, d), for implicit methods; for y of shape (d,) it may be one of SciPy's
+        sparse matrices. By differences where it is not given.
+    jac_sparsity : array_like, sparse matrix or pair of int, optional
+        Where the Jacobian may not be zero, of shape (d, d), or the numbers of diagonals ``(lower, upper)`` of a banded
+        one. Differences then take one evaluation for each group of columns that share no row, and large systems are
+        solved by sparse factorisation. Not together with ``jac``.
+    events : callable or list of callables, optional
+        ``event(t, y, *args)``, whose zeros are found; ``event.terminal`` and ``event.direction`` as in SciPy.
+    dense_output : bool, default False
+        Whether the result has ``sol(t)``, which knows how a fractional solution begins.
+    max_steps : int
+        Where to give up, with ``success=False``.
+    max_step : float, optional
+        The longest step that adaptive methods may take. They see the right-hand side at their steps alone: a pulse that
+        is shorter than a step may be stepped over, unless this is no longer than the pulse.
+    first_step : float, optional
+        The first step they try, instead of one that the tolerance and the right-hand side suggest.
+    dy0 : list of array_like, optional
+        The further initial values that an order above 1 needs: y'(t0), y''(t0), ..., each of the shape of ``y0``.
+    derivative : {"caputo", "riemann_liouville"}
+        Which derivative the equation is written in.
+    terms : sequence of (coefficient, order), optional
+        Further terms on the left, :math:`D^\alpha y + \sum_i c_i D^{\alpha_i} y = f(t, y)`, of orders below alpha; a
+        coefficient is a number, an array that broadcasts to the state, or a function of t.
+    delays : sequence of float, optional
+        Constant delays: ``fun`` is then called as ``fun(t, y, (y(t - delay_1), ...), *args)``. Needs ``history``. With
+        a ``step`` the delayed states are interpolated between the steps, and a delay may be shorter than a step.
+    history : callable or array_like, optional
+        ``history(t)``, the state before t0, for delays; or a constant that broadcasts to the shape of ``y0``.
+    backend : str, default "auto"
+        For NumPy problems ``"numpy"`` or ``"numba"``, which is an error where Numba is not installed; tensors and JAX
+        arrays stay in their own library.
+    compile : bool or "auto"
+        Whether ``fun`` is compiled with Numba. ``"auto"``: when that pays, and when reading its source shows that the
+        numbers cannot differ from Python's beyond rounding: float arithmetic, listed functions of NumPy and ``math``,
+        known loops, and captured numbers. Otherwise it stays in Python, and ``decision.notes`` says why. ``True``:
+        always, as Numba understands it where it cannot be read. Then integers may overflow, captured arrays and objects
+        are frozen at the start of the solve, ``np.random`` is Numba's own generator, a name that is not bound may have
+        any value, intermediate infinities may raise or errors may be missed, and an evaluation that takes long cannot
+        be interrupted. ``False``: never. With ``hf.config(deterministic=True)`` nothing is compiled unless asked for
+        here or by ``backend="numba"``: whether it pays is told by clocks, and the last digits depend on it.
+    progress : bool or callable
+        A bar with the time left, or ``progress(t, y)``, called now and then with the newest point.
+    estimate : bool or "auto"
+        Whether a solution with a given ``step`` gets an ``error_estimate``, from its own defect at up to 24 of its
+        steps (``stats["estimate_evaluations"]`` evaluations, a few per cent of a long solve). ``"auto"``: unless the
+        right-hand side runs compiled, beside which that would be slow. Where the estimate exceeds a tenth of a
+        component's largest value, ``message`` names the component and the times. (With ``terms``, it counts the
+        components of the system that is solved: those of y, then those of its derivatives.)
+
+    Returns
+    -------
+    FODEResult
+        ``.t .y .success .message .nfev .njev .sol .stats .error_estimate .decision .t_events .y_events``, with ``y`` of
+        shape (..., d, N). What goes wrong during the solve (a value that is not finite, Newton's method that does not
+        converge, too few steps, Ctrl-C) is ``success=False`` and a message; a question that is wrong is an error.
+
+    Notes
+    -----
+    Garrappa's MATLAB codes take ``(alpha, f_fun, t0, T, y0, h, param)``; here that is
+    ``solve_fode(f_fun, (t0, T), y0, alpha, step=h, args=param)``.
+
+    Examples
+    --------
+    >>> import hpfracc as hf
+    >>> solution = hf.solve_fode(lambda t, y: -y, (0.0, 2.0), [1.0], 0.5, step=0.01)
+    >>> solution.success, solution.y.shape
+    (True, (1, 201))
+    >>> from hpfracc.special import mittag_leffler
+    >>> bool(abs(solution.y[0, -1] - mittag_leffler(-(2.0**0.5), 0.5)) < 1e-4)
+    True
+    """
+    problem = read_problem(
+        fun,
+        t_span,
+        y0,
+        alpha,
+        dy0=dy0,
+        derivative=derivative,
+        args=args,
+        jac=jac,
+        jac_sparsity=jac_sparsity,
+        terms=terms,
+        delays=delays,
+        history=history,
+    )
+    options = read_options(
+        problem.t0,
+        problem.t1,
+        problem.shape,
+        rtol=rtol,
+        atol=atol,
+        step=step,
+        t_eval=t_eval,
+        events=events,
+        dense_output=dense_output,
+        max_steps=max_steps,
+        max_step=max_step,
+        first_step=first_step,
+        backend=backend,
+        compile=compile,
+        progress=progress,
+        estimate=estimate,
+    )
+
+    def solve(problem: Problem, options: Options) -> FODEResult:
+        if method == "auto":
+            return solve_auto(problem, options)
+        return solve_with(find_method(method, problem.library), problem, options)
+
+    with watch_steps() as stepped:
+        try:
+            return solve_reduced(problem, options, solve) if problem.terms else solve(problem, options)
+        except KeyboardInterrupt:
+            if stepped[0]:
+                raise
+            return only_the_start(problem, options)
+        except OutOfMemoryError:
+            raise
+        except (MemoryError, RuntimeError) as error:
+            if not is_shortage(problem, error):
+                raise
+            raise out_of_memory(problem, options, error) from error

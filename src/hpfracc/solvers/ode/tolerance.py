@@ -1,0 +1,118 @@
+"""A fixed-step method without a step: halve it until two solutions agree to the tolerance."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from hpfracc.solvers.ode.method import Method
+from hpfracc.solvers.ode.options import MAX_STEPS, Options
+from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.result import FODEResult
+
+__all__ = ["solve_to_tolerance"]
+
+Array = np.ndarray[Any, Any]
+
+#: Steps of the first attempt.
+_FIRST = 64
+
+
+def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FODEResult:
+    """Solutions with 64, 128, 256, ... steps, until ``|y_h - y_2h| <= atol + rtol |y_h|`` at all common points.
+
+    The distance of the last two, which is at least the error of the finer for every order of 1 or more, becomes the
+    error estimate. Where the steps that the tolerance would take, by the convergence seen so far, exceed
+    ``max_steps``, the finest solution comes back with ``success=False``.
+    """
+    # The search looks at the steps alone; what else was asked for is done once, with the step that was found.
+    if options.max_steps == MAX_STEPS:
+        options = dataclasses.replace(options, max_steps=method.search_limit)
+    plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=True, estimate=False)
+    length = problem.t1 - problem.t0
+    steps = min(_FIRST, options.max_steps)
+    coarse = method.solve(problem, dataclasses.replace(plain, step=length / steps))
+    counts = [coarse.nfev, coarse.njev]
+
+    def finish(result: FODEResult) -> FODEResult:
+        """The solution with ``steps`` steps in the form that was asked for."""
+        if options.events and not result.stats.get("interrupted"):
+            again = method.solve(
+                problem, dataclasses.replace(options, step=length / steps, progress=False, estimate=False)
+            )
+            counts[0], counts[1] = counts[0] + again.nfev, counts[1] + again.njev
+            again.error_estimate = result.error_estimate
+            if not result.success:
+                again.success, again.message = False, result.message
+            result = again
+        else:
+            _as_asked(result, problem, options)
+        result.nfev, result.njev = counts
+        result.stats["halvings"] = len(ratios)
+        return result
+
+    ratios: list[float] = []
+    while True:
+        if coarse.stats.get("interrupted") or (not coarse.success and steps >= 16 * _FIRST):
+            return finish(coarse)
+        if 2 * steps > options.max_steps:
+            return finish(_give_up(coarse, ratios, steps, options))
+        steps *= 2
+        fine = method.solve(problem, dataclasses.replace(plain, step=length / steps))
+        counts[0], counts[1] = counts[0] + fine.nfev, counts[1] + fine.njev
+        if coarse.success and fine.success:
+            distance, ratio = _distance(coarse, fine, options)
+            fine.error_estimate = distance
+            ratios.append(ratio)
+            if ratio <= 1.0:
+                return finish(fine)
+            if _expected(ratios, steps) > options.max_steps:
+                return finish(_give_up(fine, ratios, steps, options))
+        coarse = fine
+
+
+def _as_asked(result: FODEResult, problem: Problem, options: Options) -> None:
+    """At the times asked for, with ``sol`` where that was."""
+    solution: Any = result.sol
+    assert solution is not None
+    if options.t_eval is not None:
+        result.t = options.t_eval[options.t_eval <= solution.t_max]
+        result.y = solution(result.t)
+    if options.events:
+        result.t_events = [np.empty(0) for _ in options.events]
+        result.y_events = [np.empty((0, *problem.shape), problem.dtype) for _ in options.events]
+    if not options.dense_output:
+        result.sol = None
+
+
+def _distance(coarse: FODEResult, fine: FODEResult, options: Options) -> tuple[float, float]:
+    """The largest difference, and the largest relative to the tolerance."""
+    common = fine.y[..., ::2]
+    finite = np.isfinite(common)  # the origin of a Riemann-Liouville problem is not
+    difference = np.abs(np.where(finite, common, 0.0) - np.where(finite, coarse.y, 0.0))
+    bound = np.asarray(options.atol)[..., None] + options.rtol * np.abs(np.where(finite, common, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(difference == 0.0, 0.0, difference / bound)
+    return float(difference.max()), float(ratio.max())
+
+
+def _expected(ratios: list[float], steps: int) -> float:
+    """Steps that would bring the last ratio down to 1 at the rate seen so far."""
+    if len(ratios) < 4:
+        return 0.0
+    rate = math.log2(ratios[-3] / ratios[-1]) / 2.0
+    return float(steps * ratios[-1] ** (1.0 / max(rate, 0.05)))
+
+
+def _give_up(result: FODEResult, ratios: list[float], steps: int, options: Options) -> FODEResult:
+    off = f"two solutions differ by {ratios[-1]:.3g} times the tolerance" if ratios else "no second solution was made"
+    result.success = False
+    result.message = (
+        f"rtol={options.rtol:g}, atol={options.atol} was not reached with {steps} steps of one size ({off}), and "
+        f"would take more than max_steps={options.max_steps}: loosen it, raise max_steps, or use a method of higher "
+        "order."
+    )
+    return result

@@ -1,0 +1,51 @@
+"""Spans measure the memory that they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from hpfracc.engine.memory.spans import SpanLedger, span, spans
+
+
+def test_spans_know_what_they_left_behind() -> None:
+    """What a span inside another left is the inner one's alone; without a watcher nothing is kept."""
+    ledger = SpanLedger()
+    with span("unwatched"):
+        pass
+    spans.watch(True)
+    try:
+        kept = []
+        with span("outer"), span("inner"):
+            kept.append(np.ones(8_000_000))
+        rates = spans.growers(10.0)
+        assert rates["inner"] == pytest.approx(6.4e6, rel=0.2)
+        assert rates.get("outer", 0.0) < 6e5
+        assert "unwatched" not in rates
+        spans.record("handed in", 50)
+        assert spans.growers(10.0)["handed in"] == 5.0
+    finally:
+        spans.watch(False)
+    ledger.leave("never begun")
+    assert ledger.growers(1.0) == {}
+
+
+def test_spans_of_tasks_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tasks that take turns in one thread: each span ends with what was in use when it began."""
+    used = [100]
+    monkeypatch.setattr("hpfracc.engine.memory.spans.resident_bytes", lambda: (used[0], used[0]))
+    ledger = SpanLedger()
+
+    async def work(name: str, grown: int) -> None:
+        ledger.enter()
+        await asyncio.sleep(0)
+        used[0] += grown
+        ledger.leave(name)
+
+    async def both() -> None:
+        await asyncio.gather(work("first", 10), work("second", 5))
+
+    asyncio.run(both())
+    assert [(name, grown) for _, name, grown in ledger._ended] == [("first", 10), ("second", 15)]
