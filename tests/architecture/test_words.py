@@ -25,9 +25,6 @@ CLASHES = {
     "Bound",
     "Grid",
     "Growth",
-    "Options",
-    "Plan",
-    "Price",
     "Rule",
     "Stepper",
 }
