@@ -268,3 +268,20 @@ def test_an_application_is_not_kept_for_what_cannot_be_hashed() -> None:
     """An operator with an array among its fields is read anew at every call."""
     applying.cache_application(np.ones(3), np.ones(3), CachedApplication(None, None))  # type: ignore[arg-type]
     assert np.ones not in cached_applications
+
+
+def test_read_only_points_are_known_by_their_identity() -> None:
+    """Only while they are read-only: made writable and changed, they are read anew."""
+    t, f = np.linspace(0.0, 1.0, N), np.random.default_rng(2).standard_normal(N)
+    t.flags.writeable = False
+    first = hf.caputo(f, t, 0.45)
+    assert cached_grid(t) is cached_grid(t)
+    np.testing.assert_array_equal(hf.caputo(f, t, 0.45), first)
+    t.flags.writeable = True
+    t *= 2.0
+    np.testing.assert_allclose(hf.caputo(f, t, 0.45), first * 2.0**-0.45, rtol=1e-12)
+    view = t[:]
+    view.flags.writeable = False
+    hf.caputo(f, view, 0.45)
+    t *= 2.0  # through the array that owns the memory
+    np.testing.assert_allclose(hf.caputo(f, view, 0.45), first * 4.0**-0.45, rtol=1e-12)

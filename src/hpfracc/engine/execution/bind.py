@@ -61,7 +61,7 @@ class Bound:
         call: Call,
         converters: Sequence[Converter | None],
         giver: Converter | None,
-        scope: Callable[[], contextlib.AbstractContextManager[Any]] | None,
+        scope: Callable[[], contextlib.AbstractContextManager[Any] | None] | None,
         index: int | None,
         keyed: bool,
         moves: bool,
@@ -109,9 +109,10 @@ class Bound:
         return self._kernel.apply(prepared, *others, **params)
 
     def _run(self, *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
-        if self._scope is None:
+        scope = None if self._scope is None else self._scope()
+        if scope is None:
             return self._convert_and_run(arrays, weights_key, params)
-        with self._scope():
+        with scope:
             return self._convert_and_run(arrays, weights_key, params)
 
     def _convert_and_run(self, arrays: tuple[Any, ...], weights_key: Any, params: dict[str, Any]) -> Any:
@@ -173,7 +174,7 @@ def bind(
     giver = _giver(arm, worker, home, placement, log)
     # Made at every call: the settings that a scope changes may differ from call to call.
     scopes = type(worker).scope is not Adapter.scope and not placement.traced
-    scope = partial(_fresh_scope, worker, call) if scopes else None
+    scope = partial(worker.scope, call) if scopes else None
     index = primitive.prepared_operand
     tracked = placement.gradient or placement.traced
     if tracked and index is not None and (tracks_gradient(arrays[index]) or any(map(is_transformed, arrays))):
@@ -186,10 +187,6 @@ def bind(
 def _moves(arm: Arm, placement: Placement) -> bool:
     """Whether the operands travel to a device for this call, and the result back."""
     return not arm.on_host and placement.device == "cpu"
-
-
-def _fresh_scope(worker: Adapter, call: Call) -> contextlib.AbstractContextManager[Any]:
-    return worker.scope(call) or contextlib.nullcontext()
 
 
 def _with_workers(kernel: Kernel, workers: int) -> Kernel:

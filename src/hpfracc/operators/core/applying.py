@@ -90,12 +90,13 @@ class CachedApplication:
             kind = (values.shape, values.dtype) if type(values) is np.ndarray else quick_kind(values)
             kept = self._sums.get((step, kind, current_context()))
             if kept is not None and kept.plan.version == state.version:
-                if kept.references is None:
-                    operands: Any = (kept.weights, values, *kept.starts)
-                else:
-                    weights, *starts = [reference() for reference in kept.references]
-                    operands = (weights, values, *starts)
-                if kept.references is None or all(operand is not None for operand in operands):
+                references = kept.references
+                if references is None:
+                    return causal_convolution.run(
+                        kept.plan, (kept.weights, values, *kept.starts), kept.key, kept.options
+                    )
+                operands = (references[0](), values, *[reference() for reference in references[1:]])
+                if operands[0] is not None and operands[-1] is not None:
                     return causal_convolution.run(kept.plan, operands, kept.key, kept.options)
         return self._apply(values, grid or Grid(values.shape[-1], 0.0, step), backend)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import weakref
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -162,21 +163,31 @@ def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False)
 
 
 #: Uniform grids given as points lately, by dtype, length and both ends; and bounds of what is kept.
-_grids: dict[Any, Grid] = {}
+#: Short grids come with their points as bytes, which are compared in a quarter of the time.
+_grids: dict[Any, tuple[Grid, bytes | None]] = {}
+#: The same by identity of the points, for arrays that nobody can write to.
+_constant_grids: dict[int, tuple[weakref.ref[Any], Grid]] = {}
 _MOST_GRIDS, _MOST_CACHED_POINTS, _MOST_CACHED_BYTES = 64, 2**20, 64 * 2**20
 
 
 def cached_grid(t: np.ndarray[Any, Any]) -> Grid | None:
     """The uniform grid whose points these are, if it was read before; else None.
 
-    The points are compared, for an array may have been changed in place since: that is one pass over them.
+    The points are compared, for an array may have been changed in place since: that is one pass over them. Only a
+    read-only array that owns its memory is known by its identity.
     """
     if t.ndim != 1 or not t.size:
         return None
-    grid = _grids.get((t.dtype, t.size, t.item(0), t.item(-1)))
-    if grid is None or not np.logical_and.reduce(t == grid.points):
+    if not t.flags.writeable:
+        kept = _constant_grids.get(id(t))
+        if kept is not None and kept[0]() is t:
+            return kept[1]
+    found = _grids.get((t.dtype, t.size, t.item(0), t.item(-1)))
+    if found is None:
         return None
-    return grid
+    grid, content = found
+    same = np.logical_and.reduce(t == grid.points) if content is None else t.tobytes() == content
+    return grid if same else None
 
 
 def _cache_grid(t: Any, grid: Grid) -> None:
@@ -184,11 +195,16 @@ def _cache_grid(t: Any, grid: Grid) -> None:
     n = grid.n
     if type(t) is not np.ndarray or not isinstance(grid.step, float) or not 2 <= n <= _MOST_CACHED_POINTS:
         return
-    if len(_grids) >= _MOST_GRIDS or 8 * (n + sum(kept.n for kept in list(_grids.values()))) > _MOST_CACHED_BYTES:
+    if len(_grids) >= _MOST_GRIDS or 8 * (n + sum(kept.n for kept, _ in list(_grids.values()))) > _MOST_CACHED_BYTES:
         _grids.clear()
     points = np.array(grid.points)
     points.setflags(write=False)
-    _grids[t.dtype, n, t.item(0), t.item(-1)] = replace(grid, points=points)
+    kept = replace(grid, points=points)
+    _grids[t.dtype, n, t.item(0), t.item(-1)] = kept, t.tobytes() if n <= _BLOCK else None
+    if not t.flags.writeable and t.base is None:
+        if len(_constant_grids) >= _MOST_GRIDS:
+            _constant_grids.clear()
+        _constant_grids[id(t)] = weakref.ref(t), kept
 
 
 def rounding_of(t: Any) -> float:

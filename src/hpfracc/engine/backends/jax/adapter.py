@@ -239,7 +239,9 @@ class JaxAdapter(Adapter):
 
     def scope(self, call: Call) -> contextlib.AbstractContextManager[Any] | None:
         """Double precision for calls that need it, where the user has not switched it on for good."""
-        if call.dtype not in _WIDE or self._jax().config.jax_enable_x64:
+        # Asked for at every call, when JAX has been imported.
+        jax = sys.modules.get("jax")
+        if call.dtype not in _WIDE or (jax is not None and jax.config.jax_enable_x64):
             return None
         return self._x64(call.dtype)
 

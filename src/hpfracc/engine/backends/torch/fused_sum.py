@@ -91,8 +91,8 @@ def fits_fused(prepared: PaddedSpectrum, signal: Tensor, starts: Tensor | None =
         and signal.numel() // shape[-1] <= 65_535
         and fused.is_available()
         and not transform.requires_grad
-        and is_only_recorded(signal, transform)
-        and (starts is None or is_eager(starts))
+        and is_only_recorded(signal, transform, *(() if starts is None else (starts,)))
+        and (starts is None or not (starts.requires_grad and torch.is_grad_enabled()))
     )
 
 

@@ -323,8 +323,9 @@ def _cut_row(product: Array, summands: Array, starts: tuple[Array, ...], first: 
     if not starts:
         return product[:n].copy()
     result = np.empty(n)
-    np.multiply(starts[0][0, first:], summands[first], out=result[first:])
-    result[first:] += product[first:n]
+    later = result[first:]
+    np.multiply(starts[0][0, first:], summands[first], out=later)
+    np.add(later, product[first:n], out=later)
     result[:first] = product[:first]
     return result
 
