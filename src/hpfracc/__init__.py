@@ -25,7 +25,7 @@ Operators on samples or functions, at points ``t``, of order ``alpha``
 Transforms and grids
     frft, fractional_fft, graded_grid
 Noise with memory
-    fbm, fgn, hurst; noise has the processes as objects (``noise.FractionalBrownian(0.3)``)
+    fbm, fgn, hurst; noise has the processes as objects (``noise.FractionalBrownian(0.3)``); rough has volatility models
 Special functions
     mittag_leffler, mittag_leffler_derivative, mittag_leffler_matrix, wright, m_wright, gamma, digamma, beta,
     incomplete_beta, generalized_binomial
@@ -34,7 +34,7 @@ The engine
     registers your own work; select_optimal_backend selects for a workload; causal_convolution, history_sum, fft,
     matmul, ... are its operations
 Modules
-    errors, batch, memory, noise, profiling, analytics, lattice, ml, solvers, special, operators
+    errors, batch, memory, noise, rough, profiling, analytics, lattice, ml, solvers, special, operators
 Command line
     ``hpfracc demo``, ``hpfracc info``, ``hpfracc --help``
 
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from hpfracc import noise as noise
     from hpfracc import operators as operators
     from hpfracc import profiling as profiling
+    from hpfracc import rough as rough
     from hpfracc import solvers as solvers
     from hpfracc import special as special
     from hpfracc._config import config, use_backend
@@ -95,7 +96,6 @@ if TYPE_CHECKING:
     from hpfracc.operators._fractional_fft import fractional_fft
     from hpfracc.operators._fractional_laplacian import FractionalLaplacian, fractional_laplacian
     from hpfracc.operators._frft import frft
-    from hpfracc.operators._graded_grid import graded_grid
     from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov, grunwald_letnikov
     from hpfracc.operators._hadamard import Hadamard, hadamard
     from hpfracc.operators._hadamard_integral import HadamardIntegral, hadamard_integral
@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from hpfracc.operators._weyl import Weyl, weyl
     from hpfracc.operators._weyl_integral import WeylIntegral, weyl_integral
     from hpfracc.operators.core.base import FractionalOperator
+    from hpfracc.operators.core.grids import graded_grid
     from hpfracc.operators.core.registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators.core.reporting import OperatorResult
     from hpfracc.solvers.ode._fdeint import fdeint
@@ -285,7 +286,7 @@ _HOMES: dict[str, str] = {
     "frft": "hpfracc.operators._frft",
     "gamma": "hpfracc.special.gamma_beta",
     "generalized_binomial": "hpfracc.special.binomial",
-    "graded_grid": "hpfracc.operators._graded_grid",
+    "graded_grid": "hpfracc.operators.core.grids",
     "grunwald_letnikov": "hpfracc.operators._grunwald_letnikov",
     "hadamard": "hpfracc.operators._hadamard",
     "hadamard_integral": "hpfracc.operators._hadamard_integral",
@@ -323,7 +324,20 @@ _HOMES: dict[str, str] = {
 
 #: Public modules, imported on first access, as in ``hf.batch.run(...)``.
 _MODULES = frozenset(
-    {"analytics", "batch", "errors", "lattice", "memory", "ml", "noise", "operators", "profiling", "solvers", "special"}
+    {
+        "analytics",
+        "batch",
+        "errors",
+        "lattice",
+        "memory",
+        "ml",
+        "noise",
+        "operators",
+        "profiling",
+        "rough",
+        "solvers",
+        "special",
+    }
 )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc._xp import NUMPY
-from hpfracc.operators._sequences import power_differences, second_differences, tangent_defects
-from hpfracc.operators._weights import kept_weights
+from hpfracc.operators.core.sequences import power_differences, second_differences, tangent_defects
+from hpfracc.operators.core.weights import kept_weights
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, initial_part, order_groups
 from hpfracc.solvers.ode.fixed.starting import Powers
 from hpfracc.solvers.ode.memory_limits import check_room

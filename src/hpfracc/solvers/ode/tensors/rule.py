@@ -14,7 +14,7 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc._xp import NUMPY, Namespace, namespace_of
-from hpfracc.operators._sequences import power_difference, second_difference
+from hpfracc.operators.core.sequences import power_difference, second_difference
 
 __all__ = ["Rule", "Sums", "Weights", "convert", "make_weights"]
 
