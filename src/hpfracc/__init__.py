@@ -25,7 +25,7 @@ Operators on samples or functions, at points ``t``, of order ``alpha``
 Transforms and grids
     frft, fractional_fft, graded_grid
 Noise with memory
-    fbm, fgn, hurst; noise has the processes as objects (``noise.FractionalBrownian(0.3)``)
+    fbm, fgn, hurst; noise has the processes as objects (``noise.FractionalBrownian(0.3)``); rough has volatility models
 Special functions
     mittag_leffler, mittag_leffler_derivative, mittag_leffler_matrix, wright, m_wright, gamma, digamma, beta,
     incomplete_beta, generalized_binomial
@@ -34,7 +34,7 @@ The engine
     registers your own work; select_optimal_backend selects for a workload; causal_convolution, history_sum, fft,
     matmul, ... are its operations
 Modules
-    errors, batch, memory, noise, profiling, analytics, lattice, ml, solvers, special, operators
+    errors, batch, memory, noise, rough, profiling, analytics, lattice, ml, solvers, special, operators
 Command line
     ``hpfracc demo``, ``hpfracc info``, ``hpfracc --help``
 
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from hpfracc import noise as noise
     from hpfracc import operators as operators
     from hpfracc import profiling as profiling
+    from hpfracc import rough as rough
     from hpfracc import solvers as solvers
     from hpfracc import special as special
     from hpfracc._config import config, use_backend
@@ -323,7 +324,20 @@ _HOMES: dict[str, str] = {
 
 #: Public modules, imported on first access, as in ``hf.batch.run(...)``.
 _MODULES = frozenset(
-    {"analytics", "batch", "errors", "lattice", "memory", "ml", "noise", "operators", "profiling", "solvers", "special"}
+    {
+        "analytics",
+        "batch",
+        "errors",
+        "lattice",
+        "memory",
+        "ml",
+        "noise",
+        "operators",
+        "profiling",
+        "rough",
+        "solvers",
+        "special",
+    }
 )
 
 

@@ -54,6 +54,7 @@ FLOORS = {
     "memory": 9,
     "batch": 9,
     "noise": 9,
+    "rough": 9,
     "core": 9,
     "algorithms": 9,
     "cli": 10,

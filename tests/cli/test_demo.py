@@ -168,6 +168,20 @@ def test_a_failing_arm_does_not_end_the_survey(small: None, monkeypatch: pytest.
     assert "driver went away" in rows[0].skipped["numpy:fft@cpu"]
 
 
+def test_a_busy_machine_leaves_one_arm_to_time(small: None):
+    """Every size has a timing, even if all arms are predicted to take longer than the patience."""
+    rows = take_survey(
+        "causal_convolution",
+        (250, 1_000),
+        lambda size: (np.ones(size), np.ones(size)),
+        effort=1e-3,
+        patience=1e-12,
+        report=lambda share, what: None,
+    ).rows
+    assert len(rows[1].timings) == 1
+    assert any("more than" in reason for reason in rows[1].skipped.values())
+
+
 def test_the_chapter_shows_lines_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch):
     """Every backend has a line and a column; skipped sizes are noted with the reason."""
     monkeypatch.setattr(convolution, "survey", lambda *args, **options: made_up_survey())

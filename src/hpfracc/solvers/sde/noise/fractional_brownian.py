@@ -157,7 +157,7 @@ def _sums(source: RandomSource, hurst: Any, n: int, step: Any, count: int, *, su
 
 def fgn(
     n: int,
-    H: Any,  # noqa: N803 - its name everywhere
+    H: Any,
     *,
     step: Any = 1.0,
     size: int | tuple[int, ...] = (),
@@ -208,9 +208,9 @@ def fgn(
 
 def fbm(
     n: int,
-    H: Any,  # noqa: N803 - its name everywhere
+    H: Any,
     *,
-    T: Any = 1.0,  # noqa: N803 - as in the literature
+    T: Any = 1.0,
     size: int | tuple[int, ...] = (),
     rng: Any = None,
     key: Any = None,

@@ -1,0 +1,369 @@
+"""The rough Bergomi model: paths by the hybrid scheme, prices by conditional Monte Carlo with controls."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from scipy import fft
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
+from hpfracc.solvers.sde.rough.black import black_price
+from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
+from hpfracc.solvers.sde.rough.smile import (
+    Valuation,
+    check_parameters,
+    plot_smile,
+    price_of,
+    read_strikes,
+    volatility_of,
+)
+
+__all__ = ["Bergomi"]
+
+#: Level of the timer option, as a multiple of the expected variance; paths beyond it are stopped there.
+_TIMER_LEVEL = 6.0
+#: Streams of random numbers: the Brownian motion of the variance, the first cells, the other Brownian motion.
+_VARIANCE, _CELLS, _PRICE = 0, 1, 2
+
+
+class _Terminal(NamedTuple):
+    """What the price of a European option needs of each path, on the host."""
+
+    spot: np.ndarray[Any, Any]  # the part of S_T / F that the Brownian motion of the variance drives
+    variance: np.ndarray[Any, Any]  # integral of V
+    stopped_spot: np.ndarray[Any, Any]  # both where the integral of V would pass the level of the timer
+    stopped_variance: np.ndarray[Any, Any]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bergomi:
+    r"""Rough Bergomi model of Bayer, Friz and Gatheral.
+
+    .. math::
+        dS_t &= (r - q) S_t\,dt + S_t \sqrt{V_t}\,dB_t, \qquad d\langle B, W\rangle_t = \rho\,dt,\\
+        V_t &= \xi(t) \exp\left(\eta Y_t - \tfrac12 \eta^2 t^{2H}\right), \qquad
+        Y_t = \sqrt{2H} \int_0^t (t-s)^{H-1/2}\,dW_s.
+
+    ``Y`` is the Riemann-Liouville (Volterra) fractional Brownian motion, not the one of Mandelbrot and van Ness.
+
+    Parameters
+    ----------
+    H : float
+        Hurst exponent, above 0 and at most 1/2.
+    eta : float
+        Volatility of the variance, at least 0.
+    rho : float
+        Correlation of price and variance, from -1 to 1.
+    xi : float or callable
+        Forward variance, a number or a function of an array of times.
+    S0 : float
+        Price at time 0.
+    r, q : float
+        Interest rate and dividend yield, continuously compounded.
+
+    Notes
+    -----
+    Paths follow the hybrid scheme with one exact cell [1]_: cell means of the kernel, and the joint law of
+    :math:`\Delta W` and the singular cell. The variance is divided by its discrete mean, so that
+    :math:`E V_t = \xi(t)` holds for any number of steps. Prices are discounted means of Black's formula, conditional on
+    ``W``, with three controls: a timer option [2]_, the conditional spot and the integrated variance.
+
+    Implied volatilities depend on the number of steps at small ``H``: at ``H = 0.07`` and three months one at
+    log-moneyness 0.1 falls from 0.162 to 0.155 between 64 and 2,048 steps. The standard error does not contain that.
+
+    References
+    ----------
+    .. [1] M. Bennedsen, A. Lunde and M. Pakkanen, "Hybrid scheme for Brownian semistationary processes", Finance and
+       Stochastics 21, 2017.
+    .. [2] R. McCrickerd and M. Pakkanen, "Turbocharging Monte Carlo pricing for the rough Bergomi model", Quantitative
+       Finance 18, 2018.
+
+    Examples
+    --------
+    >>> from hpfracc.solvers.sde import rough
+    >>> model = rough.Bergomi(H=0.07, eta=1.9, rho=-0.9, xi=0.235**2)
+    >>> price = model.price(1.0, 0.25, paths=2000, steps=64, rng=0)
+    >>> bool(abs(price.value - 0.0402) < 0.001)
+    True
+    """
+
+    H: float
+    eta: float
+    rho: float
+    xi: float | Callable[[Any], Any]
+    S0: float = 1.0
+    r: float = 0.0
+    q: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_parameters(self, finite=("H", "eta", "rho", "r", "q"), positive=("S0",))
+        if not callable(self.xi):
+            check_parameters(self, finite=(), positive=("xi",))
+        if not 0.0 < self.H <= 0.5:
+            raise InvalidInputError(f"H={self.H!r} is outside (0, 1/2]; the model is Bergomi's at 1/2 and rough below")
+        if self.eta < 0.0:
+            raise InvalidInputError(f"eta={self.eta!r} is negative; use a number of at least 0")
+
+    def forward(self, T: Any) -> Any:
+        """Forward price :math:`S_0 e^{(r - q) T}`."""
+        return self.S0 * np.exp((self.r - self.q) * np.asarray(T, float))[()]
+
+    def price(
+        self,
+        K: Any,
+        T: Any,
+        *,
+        kind: str = "call",
+        paths: int = 32_768,
+        steps: int = 312,
+        rng: Any = None,
+    ) -> Valuation:
+        """Prices of European options.
+
+        Parameters
+        ----------
+        K, T : array_like
+            Strikes and maturities, broadcast against each other.
+        kind : {"call", "put"}
+            The option.
+        paths : int
+            Number of paths, at least 16.
+        steps : int
+            Steps to each maturity.
+        rng : None, int, numpy.random.Generator, SeedSequence or torch.Generator, optional
+            Seed of the random numbers; the same paths serve all strikes. With a ``torch.Generator`` of a GPU the paths
+            are made there.
+
+        Returns
+        -------
+        Valuation
+            ``value`` and ``error``, one standard error, in the broadcast shape.
+        """
+        strikes, maturities = read_strikes(K, T)
+        found = self._out_of_money(strikes, maturities, paths, steps, rng)
+        return price_of(self, kind, strikes, maturities, found)
+
+    def implied_volatility(
+        self,
+        K: Any,
+        T: Any,
+        *,
+        paths: int = 32_768,
+        steps: int = 312,
+        rng: Any = None,
+    ) -> Valuation:
+        """Black-Scholes volatilities of the prices, with standard errors; see :meth:`price` for the parameters."""
+        strikes, maturities = read_strikes(K, T)
+        found = self._out_of_money(strikes, maturities, paths, steps, rng)
+        return volatility_of(self, strikes, maturities, found)
+
+    def sample(self, t: Any, size: Any = (), rng: Any = None, *, first_path: int = 0) -> RoughPaths:
+        """Paths of price and variance.
+
+        Parameters
+        ----------
+        t : array_like, shape (n,)
+            Equidistant times from 0 on.
+        size : int or tuple of int
+            Shape of the paths.
+        rng : None, int, numpy.random.Generator or SeedSequence, optional
+            Seed of the random numbers.
+        first_path : int
+            Number of the first path: paths are the same in one call and in several.
+
+        Returns
+        -------
+        RoughPaths
+            ``t``, ``S`` and ``V``; ``S`` and ``V`` have the shape ``size + (n,)``.
+        """
+        times = read_times(t, uniform=True)
+        shape = read_size(size)
+        count = math.prod(shape)
+        source = make_source(rng, None, first_path=first_path, count=count)
+        scheme = _Scheme(self, float(times[-1]), times.size - 1)
+        chunks = []
+        for low, high in source.chunks(count, 4 * times.size):
+            chunks.append(scheme.paths(source, low, high - low))
+        return join_chunks(times, shape, chunks)
+
+    def plot(self, T: Any, *, K: Any = None, ax: Any = None, **style: Any) -> Any:
+        """Draw the smile: implied volatility over log-moneyness, a line for each maturity, with two standard errors.
+
+        Parameters
+        ----------
+        T : array_like
+            Maturities.
+        K : array_like, optional
+            Strikes; by default 41 of them within three standard deviations.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+        **style
+            Of the lines, for ``Axes.plot``.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        return plot_smile(self, T, K, ax, style)
+
+    def _out_of_money(
+        self,
+        strikes: np.ndarray[Any, Any],
+        maturities: np.ndarray[Any, Any],
+        paths: int,
+        steps: int,
+        rng: Any,
+    ) -> Valuation:
+        """Undiscounted prices of puts below the forward and of calls above it."""
+        for name, number, least in (("paths", paths, 16), ("steps", steps, 1)):
+            if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
+                raise InvalidInputError(f"{name}={number!r}: use a whole number of at least {least}")
+        source = make_source(rng, None, count=int(paths))
+        value, error = np.empty(strikes.shape), np.empty(strikes.shape)
+        for maturity in np.unique(maturities):
+            here = maturities == maturity
+            scheme = _Scheme(self, float(maturity), int(steps))
+            value[here], error[here] = scheme.price(source, int(paths), strikes[here])
+        return Valuation(value, error)
+
+
+class _Scheme:
+    """The hybrid scheme on ``steps`` equal steps to ``T``."""
+
+    def __init__(self, model: Bergomi, T: float, steps: int) -> None:
+        H, h = model.H, T / steps
+        self.model, self.T, self.steps, self.h = model, T, steps, h
+        scale = math.sqrt(2.0 * H)
+        k = np.arange(1, steps, dtype=float)
+        # Cell means of sqrt(2H) s^(H-1/2) on [k h, (k+1) h], for increments of variance h; the first cell is apart.
+        self.kernel = np.zeros(steps)
+        difference = k ** (H + 0.5) * np.expm1((H + 0.5) * np.log1p(1.0 / k))
+        self.kernel[1:] = scale * h**H * difference / (H + 0.5)
+        # Its integral over the first cell: a multiple of the same normal number plus an independent one.
+        self.kernel[0] = scale * h**H / (H + 0.5)
+        self.across = math.sqrt(max(h ** (2.0 * H) - self.kernel[0] ** 2, 0.0))
+        self.length = fft.next_fast_len(2 * steps - 1, real=True)
+        t = h * np.arange(steps)
+        forward = np.broadcast_to(np.asarray(model.xi(t) if callable(model.xi) else model.xi, dtype=float), t.shape)
+        if not (np.isfinite(forward) & (forward > 0.0)).all():
+            raise InvalidInputError(f"xi(t) is not finite and positive up to T={T:g}; give a positive forward variance")
+        # Variance of Y at t[1], t[2], ...: the discrete one, so that the mean of V is xi.
+        spread = np.cumsum(np.append(h ** (2.0 * H), self.kernel[1:] ** 2))
+        self.forward_variance = forward
+        self.shift = np.log(forward) - 0.5 * model.eta**2 * np.append(0.0, spread[:-1])
+        self.level = _TIMER_LEVEL * float(forward.sum()) * h
+
+    def roots(self, source: RandomSource, start: int, count: int) -> tuple[Any, Any]:
+        """Normal increments of W, and the square root of V at the beginning of each step but the first."""
+        n = self.steps
+        normals = source.numbers(start, count, n, stream=_VARIANCE)
+        # By one algorithm for any number of paths: an engine call would choose by it, and change the last digits.
+        library: Any = fft if source.library == "numpy" else _functions(source).fft
+        transform = library.rfft(normals, self.length) * self._transform(source)
+        volterra = library.irfft(transform, self.length)[:, :n]
+        if self.across:
+            volterra = volterra + self.across * source.numbers(start, count, n, stream=_CELLS)
+        # Y at the end of a step is that at the beginning of the next.
+        exponent = 0.5 * self.model.eta * volterra[:, :-1] + source.array(0.5 * self.shift[1:])
+        return normals, _functions(source).exp(exponent)
+
+    def _transform(self, source: RandomSource) -> Any:
+        """The transform of the kernel, with the part of the first cell along W, beside the source's numbers."""
+        transform = fft.rfft(self.kernel, self.length)
+        if source.library == "numpy":
+            return transform.astype(np.complex64 if source.dtype == "float32" else np.complex128)
+        parts = source.array(np.stack([transform.real, transform.imag]))
+        return parts[0] + 1j * parts[1]
+
+    def terminal(self, source: RandomSource, start: int, count: int) -> _Terminal:
+        """The values at maturity of some paths."""
+        xp = _functions(source)
+        normals, root = self.roots(source, start, count)
+        rho, h, first = self.model.rho, self.h, float(self.forward_variance[0])
+        integral = h * (first + _host(xp.sum(root * root, -1)))
+        driven = math.sqrt(h) * (math.sqrt(first) * _host(normals[:, 0]) + _host(xp.sum(root * normals[:, 1:], -1)))
+        stopped_integral, stopped = integral.copy(), driven.copy()
+        beyond = np.flatnonzero(integral > self.level)
+        if beyond.size:  # few: they are stopped before the step that would pass the level
+            z, v = _host(normals[beyond]), np.full((beyond.size, self.steps), first)
+            v[:, 1:] = _host(root[beyond]) ** 2
+            inside = np.cumsum(h * v, axis=-1) <= self.level
+            stopped_integral[beyond] = (h * v * inside).sum(axis=-1)
+            stopped[beyond] = (np.sqrt(h * v) * z * inside).sum(axis=-1)
+        return _Terminal(
+            np.exp(rho * driven - 0.5 * rho**2 * integral),
+            integral,
+            np.exp(rho * stopped - 0.5 * rho**2 * stopped_integral),
+            stopped_integral,
+        )
+
+    def price(
+        self, source: RandomSource, paths: int, K: np.ndarray[Any, Any]
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Undiscounted prices out of the money and their standard errors."""
+        rho = self.model.rho
+        forward = float(self.model.forward(self.T))
+        strikes = K / forward
+        # Sums of (1, payoff, controls) times their transpose, for each strike; the controls have mean 0.
+        sums = np.zeros((K.size, 5, 5))
+        mean_variance = self.h * float(self.forward_variance.sum())
+        for low, high in source.chunks(paths, 4 * self.steps):
+            at = self.terminal(source, low, high - low)
+            columns = np.ones((high - low, 5))
+            columns[:, 2] = at.spot - 1.0
+            columns[:, 3] = at.variance / mean_variance - 1.0
+            for strike, moments in zip(strikes, sums, strict=True):
+                kind = "call" if strike >= 1.0 else "put"
+                columns[:, 1] = _black(at.spot, strike, (1.0 - rho**2) * at.variance, kind)
+                timer = _black(at.stopped_spot, strike, rho**2 * (self.level - at.stopped_variance), kind)
+                columns[:, 4] = timer - _black(1.0, strike, rho**2 * self.level, kind)
+                moments += columns.T @ columns
+        value, error = np.empty(K.size), np.empty(K.size)
+        for number, moments in enumerate(sums):
+            mean = moments[0, 1:] / paths
+            covariance = moments[1:, 1:] / paths - np.outer(mean, mean)
+            slopes = np.linalg.lstsq(covariance[1:, 1:], covariance[1:, 0], rcond=1e-12)[0]
+            value[number] = mean[0] - slopes @ mean[1:]
+            left = covariance[0, 0] - slopes @ covariance[1:, 0]
+            error[number] = math.sqrt(max(left, 0.0) / (paths - 1 - slopes.size))
+        return np.clip(forward * value, 0.0, np.minimum(forward, K)), forward * error
+
+    def paths(self, source: RandomSource, start: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Price and variance at all times, each of shape ``(count, steps + 1)``."""
+        model, h = self.model, self.h
+        longer = _Scheme(model, self.T + h, self.steps + 1)  # V at T is that at the beginning of one more step
+        normals, root = longer.roots(source, start, count)
+        variance = np.full((count, self.steps + 1), self.forward_variance[0])
+        variance[:, 1:] = root * root
+        other = source.numbers(start, count, self.steps, stream=_PRICE)
+        mixed = model.rho * normals[:, : self.steps] + math.sqrt(1.0 - model.rho**2) * other
+        steps = (model.r - model.q) * h - 0.5 * h * variance[:, :-1] + np.sqrt(h * variance[:, :-1]) * mixed
+        spot = np.empty((count, self.steps + 1))
+        spot[:, 0] = model.S0
+        spot[:, 1:] = model.S0 * np.exp(np.cumsum(steps, axis=-1))
+        return spot, variance
+
+
+def _functions(source: RandomSource) -> Any:
+    """The module with ``exp`` and ``sum`` for arrays of the source."""
+    return sys.modules["jax"].numpy if source.library == "jax" else sys.modules[source.library]
+
+
+def _host(values: Any) -> np.ndarray[Any, Any]:
+    """Float64 values on the host."""
+    if hasattr(values, "get"):
+        values = values.get()
+    elif hasattr(values, "cpu"):
+        values = values.cpu()
+    return np.array(values, dtype=float)
+
+
+def _black(spot: Any, strike: float, total_variance: Any, kind: str) -> Any:
+    return black_price(spot, strike, 1.0, np.sqrt(np.maximum(total_variance, 0.0)), kind)

@@ -1,0 +1,109 @@
+"""Black's formula and its inverse, the implied volatility."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["black_price", "implied_volatility"]
+
+_MAX_ITERATIONS = 100
+
+
+def black_price(forward: Any, strike: Any, maturity: Any, volatility: Any, kind: str = "call") -> Any:
+    r"""Undiscounted price of a European option under Black's model.
+
+    .. math:: C = F \Phi(d_1) - K \Phi(d_2), \qquad d_{1,2} = \frac{\ln(F/K)}{\sigma\sqrt T} \pm \frac{\sigma\sqrt T}{2}
+
+    Parameters
+    ----------
+    forward, strike, maturity, volatility : array_like
+        Broadcast against each other; all positive.
+    kind : {"call", "put"}
+        The option.
+
+    Returns
+    -------
+    ndarray or float
+    """
+    check_kind(kind)
+    forward, strike = np.asarray(forward, float), np.asarray(strike, float)
+    total = np.asarray(volatility, float) * np.sqrt(np.asarray(maturity, float))
+    log_moneyness = np.log(strike / forward)
+    cheap = np.exp(_log_price(np.abs(log_moneyness), total)) * np.minimum(forward, strike)
+    is_call = kind == "call"
+    inside = np.maximum(forward - strike, 0.0) if is_call else np.maximum(strike - forward, 0.0)
+    return (cheap + inside)[()]
+
+
+def implied_volatility(price: Any, forward: Any, strike: Any, maturity: Any, kind: str = "call") -> Any:
+    """The volatility for which Black's formula gives ``price`` (undiscounted).
+
+    Newton's method on the logarithm of the price of the option that is out of the money, kept between bounds by
+    bisection. To rounding where the price has digits: a price that equals the intrinsic value gives 0, one outside the
+    bounds of arbitrage gives nan.
+
+    Parameters
+    ----------
+    price, forward, strike, maturity : array_like
+        Broadcast against each other.
+    kind : {"call", "put"}
+        The option.
+
+    Returns
+    -------
+    ndarray or float
+    """
+    check_kind(kind)
+    price, forward, strike, maturity = np.broadcast_arrays(
+        *(np.asarray(each, float) for each in (price, forward, strike, maturity))
+    )
+    is_call = kind == "call"
+    inside = np.maximum(forward - strike, 0.0) if is_call else np.maximum(strike - forward, 0.0)
+    cheap = (price - inside) / np.minimum(forward, strike)
+    x = np.abs(np.log(strike / forward))
+    result = np.full(cheap.shape, np.nan)
+    result[cheap == 0.0] = 0.0
+    usable = (cheap > 0.0) & (cheap < 1.0) & (maturity > 0.0) & np.isfinite(x)
+    if usable.any():
+        result[usable] = _invert(np.log(cheap[usable]), x[usable]) / np.sqrt(maturity[usable])
+    return result[()]
+
+
+def _log_price(x: Any, total: Any) -> Any:
+    """Logarithm of the price out of the money, per unit of the smaller of forward and strike; ``x = |ln(K/F)|``."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        upper = special.log_ndtr(-x / total + total / 2.0)
+        lower = special.log_ndtr(-x / total - total / 2.0)
+        found = upper + np.log(-np.expm1(np.minimum(x + lower - upper, 0.0)))
+    return np.where(total > 0.0, found, -np.inf)
+
+
+def _invert(target: np.ndarray[Any, Any], x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    low, high = np.zeros_like(x), np.full_like(x, 40.0)
+    total = np.maximum(np.sqrt(2.0 * x), 0.1)
+    for _ in range(_MAX_ITERATIONS):
+        value = _log_price(x, total) - target
+        low = np.where(value < 0.0, total, low)
+        high = np.where(value < 0.0, high, total)
+        with np.errstate(all="ignore"):
+            # d price / d total = density(d1), per unit of price.
+            log_vega = -0.5 * (-x / total + total / 2.0) ** 2 - 0.5 * np.log(2.0 * np.pi) - (value + target)
+            following = total - value * np.exp(-log_vega)
+        outside = ~((following > low) & (following < high))
+        following = np.where(outside, 0.5 * (low + high), following)
+        done = np.abs(following - total) <= 4e-16 * total
+        total = following
+        if done.all():
+            break
+    return total
+
+
+def check_kind(kind: str) -> None:
+    """Raise :class:`InvalidInputError` unless ``kind`` is an option that there is."""
+    if kind not in ("call", "put"):
+        raise InvalidInputError(f"kind={kind!r} is not known; use 'call' or 'put'")

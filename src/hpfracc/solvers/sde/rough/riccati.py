@@ -1,0 +1,172 @@
+r"""The fractional Riccati equation :math:`D^a h = c + b h + g h^2`, :math:`h(0) = 0`, for many coefficients at once.
+
+Chebyshev collocation in the variable :math:`z = t^a`. The solution is a power series in ``z``, so it is smooth there
+although it is not in ``t``, and 24 to 60 points give 8 to 12 digits. The Riemann-Liouville integral of a polynomial in
+``z`` becomes one matrix, which depends on ``a`` and the number of points alone and is cached. Each Newton iteration
+solves one small dense system per coefficient.
+
+Do not use it for equations whose solution blows up within the interval: collocation then converges to no solution.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from hpfracc.errors import SolveError
+
+__all__ = ["RiccatiSolution", "solve_riccati"]
+
+#: Points of the successive solutions. The distance of two of them is the error estimate of the first.
+_POINTS = (24, 36, 54, 81, 122)
+_MAX_ITERATIONS = 40
+
+
+class RiccatiSolution(NamedTuple):
+    r"""Integrals of the solution over ``[0, T]``, each of shape ``(coefficients,)``.
+
+    Attributes
+    ----------
+    integral : ndarray
+        :math:`\int_0^T h(t) dt`.
+    right_side : ndarray
+        :math:`\int_0^T (c + b h + g h^2) dt`, which equals :math:`I^{1-a} h(T)`.
+    error : ndarray
+        Valuation of the absolute error of ``weights @ (integral, right_side)``.
+    """
+
+    integral: np.ndarray[Any, Any]
+    right_side: np.ndarray[Any, Any]
+    error: np.ndarray[Any, Any]
+
+
+class _Collocation(NamedTuple):
+    """Points ``z`` in [0, 1], the integral of order ``a``, and the weights of the plain integral over t in [0, 1]."""
+
+    z: np.ndarray[Any, Any]
+    fractional_integral: np.ndarray[Any, Any]
+    integral: np.ndarray[Any, Any]
+
+
+def _chebyshev(z: np.ndarray[Any, Any], degree: int) -> np.ndarray[Any, Any]:
+    """Chebyshev polynomials of degree 0 to ``degree``, shifted to [0, 1], along a new last axis."""
+    angle = np.arccos(np.clip(2.0 * z - 1.0, -1.0, 1.0))
+    polynomials: np.ndarray[Any, Any] = np.cos(np.arange(degree + 1) * angle[..., None])
+    return polynomials
+
+
+@lru_cache(maxsize=32)
+def _collocate(a: float, degree: int) -> _Collocation:
+    # With s = t r and z = t^a: (I^a f)(t) = z / Gamma(a) int_0^1 (1 - r)^(a-1) p(z r^a) dr for f(t) = p(t^a).
+    z = 0.5 * (1.0 - np.cos(np.pi * np.arange(degree + 1) / degree))
+    to_coefficients = np.linalg.inv(_chebyshev(z, degree))
+    # r in [1/2, 1], where (1 - r)^(a-1) is singular; 1 - r = (1 - x) / 4.
+    x, upper_weights = special.roots_jacobi(2 * degree, a - 1.0, 0.0)
+    upper = ((3.0 + x) / 4.0) ** a
+    upper_weights = upper_weights * 0.25**a
+    # r in [0, 1/2], where r^a is: y = r^a is the variable, and dr = y^(1/a-1) / a dy.
+    x, lower_weights = special.roots_jacobi(2 * degree, 0.0, 1.0 / a - 1.0)
+    lower = 0.5**a * (1.0 + x) / 2.0
+    lower_weights = lower_weights * (0.5**a / 2.0) ** (1.0 / a) / a * (1.0 - lower ** (1.0 / a)) ** (a - 1.0)
+    where = np.concatenate([upper, lower])
+    weights = np.concatenate([upper_weights, lower_weights]) / special.gamma(a)
+    fractional = z[:, None] * (weights @ _chebyshev(z[:, None] * where, degree)) @ to_coefficients
+    # The plain integral of p(t^a): dt = z^(1/a-1) / a dz.
+    x, plain_weights = special.roots_jacobi(degree + 2, 0.0, 1.0 / a - 1.0)
+    plain = (plain_weights * 0.5 ** (1.0 / a) / a) @ _chebyshev((1.0 + x) / 2.0, degree) @ to_coefficients
+    return _Collocation(z, fractional, plain)
+
+
+def solve_riccati(
+    c: np.ndarray[Any, Any],
+    b: np.ndarray[Any, Any],
+    g: float,
+    a: float,
+    T: float,
+    *,
+    weights: tuple[float, float],
+    tol: float,
+) -> RiccatiSolution:
+    """Solve :math:`D^a h = c + b h + g h^2` on ``[0, T]`` from ``h(0) = 0``.
+
+    Parameters
+    ----------
+    c, b : ndarray, shape (coefficients,)
+        Complex coefficients.
+    g : float
+        Coefficient of the square, at least 0.
+    a : float
+        Order, above 0 and at most 1.
+    T : float
+        End of the interval.
+    weights : (float, float)
+        The combination of the two integrals that must be accurate.
+    tol : float
+        Absolute error of that combination where its real part is at least -40; below, its exponential is 0.
+    """
+    scale = T**a
+    degree = _POINTS[0]
+    points = _collocate(a, degree)
+    h = _first_guess(c, b, g, a, scale * points.z)
+    todo = np.arange(c.size)
+    integrals = np.zeros((2, c.size), complex)
+    error = np.full(c.size, np.inf)
+    for level, degree in enumerate(_POINTS):
+        if level:
+            finer = _collocate(a, degree)
+            known = np.linalg.inv(_chebyshev(points.z, points.z.size - 1))
+            h = h @ (_chebyshev(finer.z, points.z.size - 1) @ known).T
+            points = finer
+        matrix = scale * points.fractional_integral
+        h = _newton(h, matrix, c[todo], b[todo], g)
+        right_side = c[todo, None] + b[todo, None] * h + g * h * h
+        new = T * np.stack([h @ points.integral, right_side @ points.integral])
+        if level:
+            change = np.abs(np.tensordot(weights, new - integrals[:, todo], 1))
+            error[todo] = change
+        integrals[:, todo] = new
+        if level:
+            matters = np.tensordot(weights, new, 1).real > -40.0
+            left = (change > tol) & matters
+            h, todo = h[left], todo[left]
+            if not todo.size:
+                break
+    return RiccatiSolution(integrals[0], integrals[1], error)
+
+
+def _first_guess(
+    c: np.ndarray[Any, Any], b: np.ndarray[Any, Any], g: float, a: float, z: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """A function with the right slope in z = t^a at 0 and the right limit at infinity, the stable root."""
+    root = np.sqrt(b * b - 4.0 * g * c)
+    rate = 0.5 * (np.where(root.real < 0.0, -root, root) - b)
+    slope = z / special.gamma(a + 1.0)
+    guess: np.ndarray[Any, Any] = c[:, None] * slope / (1.0 + rate[:, None] * slope)
+    return guess
+
+
+def _newton(
+    h: np.ndarray[Any, Any],
+    matrix: np.ndarray[Any, Any],
+    c: np.ndarray[Any, Any],
+    b: np.ndarray[Any, Any],
+    g: float,
+) -> np.ndarray[Any, Any]:
+    """Solve ``h = matrix @ (c + b h + g h^2)`` for each coefficient, from the values given."""
+    identity = np.eye(matrix.shape[0])
+    c, b = c[:, None], b[:, None]
+    for _ in range(_MAX_ITERATIONS):
+        residual = h - (c + b * h + g * h * h) @ matrix.T
+        jacobian = identity - matrix * (b + 2.0 * g * h)[:, None, :]
+        change = np.linalg.solve(jacobian, residual[..., None])[..., 0]
+        h = h - change
+        # Newton's method squares the error, so the next change would be at rounding.
+        if np.all(np.abs(change) <= 1e-8 * (1.0 + np.abs(h).max(axis=1, keepdims=True))):
+            return h
+    raise SolveError(
+        f"the fractional Riccati equation was not solved: Newton's method did not converge in {_MAX_ITERATIONS} "
+        "iterations; the transform may not exist for these parameters. Use a shorter maturity or a smaller sigma"
+    )

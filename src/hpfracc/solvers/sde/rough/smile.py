@@ -1,0 +1,125 @@
+"""What the models share: strikes and maturities, prices and volatilities from one another, pictures of the smile."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from hpfracc._optional import import_optional
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_volatility
+
+__all__ = ["Smile", "Valuation", "check_parameters", "plot_smile", "price_of", "read_strikes", "volatility_of"]
+
+#: Strikes of a plotted smile lie within so many standard deviations.
+_WIDTH = 3.0
+_STRIKES = 41
+
+
+class Valuation(NamedTuple):
+    """A value and its error, of the same shape.
+
+    Attributes
+    ----------
+    value : ndarray or float
+        The estimate.
+    error : ndarray or float
+        Its absolute error: one standard error for Monte Carlo methods, an estimate of the error otherwise.
+    """
+
+    value: Any
+    error: Any
+
+
+class Smile(Protocol):
+    """A model whose smile can be drawn."""
+
+    @property
+    def r(self) -> float:
+        """Interest rate."""
+
+    def forward(self, T: Any) -> Any:
+        """Forward price."""
+
+    def implied_volatility(self, K: Any, T: Any) -> Valuation:
+        """Black-Scholes volatility of a strike and a maturity."""
+
+
+def read_strikes(K: Any, T: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Strikes and maturities as float64 arrays of one shape, checked to be positive."""
+    arrays = []
+    for name, given in (("K", K), ("T", T)):
+        try:
+            array = np.asarray(given, dtype=float)
+        except (TypeError, ValueError):
+            raise InvalidInputError(f"{name}={given!r} is not made of numbers") from None
+        if not (np.isfinite(array) & (array > 0.0)).all():
+            raise InvalidInputError(f"{name} has values that are not finite and positive: {given!r}")
+        arrays.append(array)
+    try:
+        strikes, maturities = np.broadcast_arrays(*arrays)
+    except ValueError:
+        raise ShapeError(f"K of shape {arrays[0].shape} and T of shape {arrays[1].shape} do not broadcast") from None
+    return strikes, maturities
+
+
+def check_parameters(model: Any, *, finite: tuple[str, ...], positive: tuple[str, ...] = ()) -> None:
+    """Raise :class:`InvalidInputError` unless the named fields are finite numbers, and the positive ones above 0."""
+    for name in (*finite, *positive):
+        value = getattr(model, name)
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
+            raise InvalidInputError(f"{name}={value!r} is not a finite number")
+        if name in positive and not value > 0.0:
+            raise InvalidInputError(f"{name}={value!r} is not positive")
+    if not -1.0 <= model.rho <= 1.0:
+        raise InvalidInputError(f"rho={model.rho!r} is no correlation; use a number from -1 to 1")
+
+
+def price_of(model: Smile, kind: str, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
+    """Discounted prices of calls or puts, from undiscounted ones of the options out of the money."""
+    check_kind(kind)
+    forward = model.forward(maturities)
+    inside = np.maximum(forward - strikes, 0.0) if kind == "call" else np.maximum(strikes - forward, 0.0)
+    discount = np.exp(-model.r * maturities)
+    return Valuation((discount * (out_of_money.value + inside))[()], (discount * out_of_money.error)[()])
+
+
+def volatility_of(model: Smile, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
+    """Implied volatilities of undiscounted prices of the options out of the money, with their errors."""
+    forward = model.forward(maturities)
+    # By symmetry, Black's put at strike K has the price of the call with forward and strike exchanged.
+    low, high = np.minimum(forward, strikes), np.maximum(forward, strikes)
+    volatility = np.asarray(implied_volatility(out_of_money.value, low, high, maturities))
+    step = 1e-4 * volatility
+    up, down = (black_price(low, high, maturities, volatility + change) for change in (step, -step))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = out_of_money.error * 2.0 * step / (up - down)
+    return Valuation(volatility[()], np.asarray(error)[()])
+
+
+def plot_smile(model: Smile, T: Any, K: Any, ax: Any, style: dict[str, Any]) -> Any:
+    """Draw implied volatilities over log-moneyness, with a band of two errors where it can be seen."""
+    pyplot = import_optional("matplotlib.pyplot")
+    if ax is None:
+        _, ax = pyplot.subplots()
+    maturities = np.atleast_1d(np.asarray(T, dtype=float))
+    for maturity in maturities:
+        forward = model.forward(maturity)
+        if K is None:
+            at_the_money = float(model.implied_volatility(forward, maturity).value)
+            reach = _WIDTH * at_the_money * np.sqrt(maturity)
+            strikes = forward * np.exp(np.linspace(-reach, 0.7 * reach, _STRIKES))
+        else:
+            strikes = np.sort(np.atleast_1d(np.asarray(K, dtype=float)))
+        found = model.implied_volatility(strikes, maturity)
+        x = np.log(strikes / forward)
+        (line,) = ax.plot(x, found.value, label=f"T = {maturity:g}", **style)
+        if np.nanmax(found.error) > 1e-3 * np.nanmax(found.value):
+            low, high = found.value - 2.0 * found.error, found.value + 2.0 * found.error
+            ax.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0.0)
+    ax.set_xlabel("log-moneyness ln(K / F)")
+    ax.set_ylabel("implied volatility")
+    if maturities.size > 1:
+        ax.legend()
+    return ax

@@ -1,0 +1,49 @@
+"""Black's formula and its inverse."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.sde.rough import black_price, implied_volatility
+
+
+@pytest.mark.parametrize("kind", ["call", "put"])
+@pytest.mark.parametrize(
+    ("strike", "maturity", "volatility"), [(60, 0.1, 0.2), (100, 1, 0.2), (200, 0.5, 1), (101, 10, 2)]
+)
+def test_agrees_with_mpmath(kind, strike, maturity, volatility):
+    """The formula to 11 digits, also far out of the money where the two terms nearly cancel."""
+    with mpmath.workdps(60):
+        total = mpmath.mpf(volatility) * mpmath.sqrt(maturity)
+        d1 = mpmath.log(mpmath.mpf(100) / strike) / total + total / 2
+        call = 100 * mpmath.ncdf(d1) - strike * mpmath.ncdf(d1 - total)
+        exact = call if kind == "call" else call - 100 + strike
+        assert abs(black_price(100.0, strike, maturity, volatility, kind) / exact - 1) < 5e-12
+
+
+@pytest.mark.parametrize("kind", ["call", "put"])
+def test_inverse(kind):
+    """The volatility comes back from the price of the option out of the money, over 40 orders of magnitude."""
+    strikes = np.array([20.0, 60.0, 99.0, 100.0, 101.0, 150.0, 400.0])
+    strikes = strikes[strikes >= 100.0] if kind == "call" else strikes[strikes <= 100.0]
+    for maturity in (1 / 365, 0.5, 10.0):
+        for volatility in (0.05, 0.3, 1.5):
+            prices = black_price(100.0, strikes, maturity, volatility, kind)
+            found = implied_volatility(prices, 100.0, strikes, maturity, kind)
+            has_digits = prices > 1e-290
+            np.testing.assert_allclose(found[has_digits], volatility, rtol=1e-11)
+
+
+def test_prices_without_a_volatility():
+    """The intrinsic value gives 0; prices outside the bounds of arbitrage give nan."""
+    assert implied_volatility(10.0, 100.0, 90.0, 1.0) == 0.0
+    assert np.isnan(implied_volatility([9.0, 100.0, -1.0], 100.0, 90.0, 1.0)).all()
+
+
+def test_kind_is_checked():
+    """An unknown option is refused by name."""
+    with pytest.raises(InvalidInputError, match="kind='straddle'"):
+        black_price(100.0, 90.0, 1.0, 0.2, "straddle")

@@ -1,0 +1,126 @@
+"""The rough Heston model."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.sde.rough import Heston
+from hpfracc.solvers.sde.rough.riccati import solve_riccati
+
+MODEL = Heston(H=0.1, v0=0.04, theta=0.04, kappa=0.3, sigma=0.4, rho=-0.7, S0=100.0, r=0.03)
+STRIKES = [75.0, 100.0, 130.0]
+
+
+@pytest.mark.parametrize(
+    ("maturity", "prices"),
+    [(1.0, [28.394102723, 8.336636130, 0.20229480]), (2.0, [31.520600112, 12.722719205, 1.285821954])],
+)
+def test_known_prices(maturity, prices):
+    """Reference prices to all the digits they have, and within the error that is reported."""
+    found = MODEL.price(STRIKES, maturity, tol=1e-10)
+    np.testing.assert_allclose(found.value, prices, rtol=0.0, atol=2e-9)
+    assert np.all(found.error < 1e-8)
+
+
+@pytest.mark.parametrize("tol", [1e-5, 1e-8])
+def test_errors_are_honest(tol):
+    """The distance from prices of a tolerance far below is within the reported error, at short and long maturities."""
+    rng = np.random.default_rng(7)
+    for _ in range(4):
+        model = Heston(
+            H=rng.uniform(0.02, 0.5),
+            v0=rng.uniform(0.005, 0.3),
+            theta=rng.uniform(0.0, 0.3),
+            kappa=10.0 ** rng.uniform(-2.0, 1.0),
+            sigma=10.0 ** rng.uniform(-2.0, 0.2),
+            rho=rng.uniform(-1.0, 1.0),
+        )
+        maturity = 10.0 ** rng.uniform(-2.0, 0.7)
+        strikes = np.exp(np.array([-0.6, 0.0, 0.5]) * np.sqrt(model.v0 * maturity))
+        found, fine = (model.price(strikes, maturity, tol=each) for each in (tol, 1e-12))
+        assert np.all(np.abs(found.value - fine.value) <= found.error + fine.error)
+        assert np.all(found.error <= tol)
+
+
+@pytest.mark.parametrize("maturity", [0.01, 1.0, 10.0])
+def test_one_half_is_heston(maturity):
+    """At H = 1/2 the transform is Heston's closed form."""
+    kappa, theta, sigma, rho, v0 = 1.5, 0.09, 0.8, -0.7, 0.04
+    u = np.linspace(0.0, 100.0, 41) - 0.5j
+    b = kappa - 1j * rho * sigma * u
+    d = np.sqrt(b * b + sigma**2 * (u * u + 1j * u))
+    g, e = (b - d) / (b + d), np.exp(-d * maturity)
+    level = kappa * theta / sigma**2 * ((b - d) * maturity - 2.0 * np.log((1.0 - g * e) / (1.0 - g)))
+    exact = np.exp(level + v0 / sigma**2 * (b - d) * (1.0 - e) / (1.0 - g * e))
+    model = Heston(H=0.5, v0=v0, theta=theta, kappa=kappa, sigma=sigma, rho=rho)
+    np.testing.assert_allclose(model.characteristic_function(u, maturity), exact, rtol=0.0, atol=1e-13)
+
+
+@pytest.mark.parametrize("a", [0.55, 0.8])
+def test_linear_riccati_is_mittag_leffler(a):
+    """Without the square, the integral of h is c T^(a+1) E_{a,a+2}(b T^a), here from mpmath."""
+    c, b, T = -3.0 + 1.0j, -2.0 + 0.5j, 1.7
+    with mpmath.workdps(40):
+        z = mpmath.mpc(b) * mpmath.mpf(T) ** a
+        series = mpmath.nsum(lambda k: z**k / mpmath.gamma(a * k + a + 2), [0, mpmath.inf])
+        exact = complex(c * mpmath.mpf(T) ** (a + 1) * series)
+    found = solve_riccati(np.array([c]), np.array([b]), 0.0, a, T, weights=(1.0, 0.0), tol=1e-12)
+    assert abs(found.integral[0] - exact) < 1e-12 * abs(exact)
+
+
+def test_transform_of_a_martingale():
+    """E exp(X) = 1 and E 1 = 1, whatever the parameters; conjugate symmetry."""
+    np.testing.assert_allclose(MODEL.characteristic_function(np.array([0.0, -1.0j]), 2.0), 1.0, atol=1e-12)
+    values = MODEL.characteristic_function(np.array([3.0 - 0.5j, -3.0 - 0.5j]), 0.5)
+    assert abs(values[0] - values[1].conj()) < 1e-12
+
+
+def test_parity_shapes_and_volatility():
+    """Put-call parity; K and T broadcast; the implied volatility reprices the option."""
+    from hpfracc.solvers.sde.rough import black_price
+
+    maturities = np.array([[0.25], [1.0]])
+    calls = MODEL.price(STRIKES, maturities)
+    puts = MODEL.price(STRIKES, maturities, kind="put")
+    assert calls.value.shape == calls.error.shape == (2, 3)
+    parity = np.exp(-0.03 * maturities) * (MODEL.forward(maturities) - STRIKES)
+    np.testing.assert_allclose(calls.value - puts.value, parity, atol=1e-12)
+    volatility = MODEL.implied_volatility(STRIKES, maturities)
+    again = np.exp(-0.03 * maturities) * black_price(MODEL.forward(maturities), STRIKES, maturities, volatility.value)
+    np.testing.assert_allclose(again, calls.value, atol=1e-6)
+    assert np.isscalar(MODEL.price(100.0, 1.0).value)
+    assert np.all(volatility.value[:, 0] > volatility.value[:, 1])  # the skew of a negative correlation
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"H": 0.0}, r"H=0.0 is outside \(0, 1/2\]"),
+        ({"H": 0.6}, "H=0.6"),
+        ({"rho": -1.2}, "rho=-1.2"),
+        ({"sigma": -0.1}, "sigma=-0.1 is negative"),
+        ({"v0": float("nan")}, "v0=nan"),
+        ({"v0": 0.0, "theta": 0.0}, "variance stays 0"),
+        ({"S0": 0.0}, "S0=0.0"),
+    ],
+)
+def test_bad_parameters(change, message):
+    """Parameters outside the model are refused with their value."""
+    parameters = {"H": 0.1, "v0": 0.04, "theta": 0.04, "kappa": 0.3, "sigma": 0.4, "rho": -0.7}
+    with pytest.raises(InvalidInputError, match=message):
+        Heston(**{**parameters, **change})
+
+
+def test_bad_strikes():
+    """Strikes and maturities are positive and broadcast; frequencies lie where the transform exists."""
+    with pytest.raises(InvalidInputError, match="not finite and positive"):
+        MODEL.price([-1.0], 1.0)
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        MODEL.price([1.0, 2.0], [1.0, 2.0, 3.0])
+    with pytest.raises(InvalidInputError, match=r"outside \[-1, 0\]"):
+        MODEL.characteristic_function(1.0j, 1.0)
+    with pytest.raises(InvalidInputError, match="tol="):
+        MODEL.price(1.0, 1.0, tol=0.0)
