@@ -22,7 +22,7 @@ from _common import heading, print_table, show, write_json
 from scipy.special import gamma
 
 import hpfracc as hf
-from hpfracc.operators._weights import kept_weights
+from hpfracc.operators.core.weights import kept_weights
 from hpfracc.special import mittag_leffler
 
 END = 10.0

@@ -96,7 +96,6 @@ if TYPE_CHECKING:
     from hpfracc.operators._fractional_fft import fractional_fft
     from hpfracc.operators._fractional_laplacian import FractionalLaplacian, fractional_laplacian
     from hpfracc.operators._frft import frft
-    from hpfracc.operators._graded_grid import graded_grid
     from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov, grunwald_letnikov
     from hpfracc.operators._hadamard import Hadamard, hadamard
     from hpfracc.operators._hadamard_integral import HadamardIntegral, hadamard_integral
@@ -113,6 +112,7 @@ if TYPE_CHECKING:
     from hpfracc.operators._weyl import Weyl, weyl
     from hpfracc.operators._weyl_integral import WeylIntegral, weyl_integral
     from hpfracc.operators.core.base import FractionalOperator
+    from hpfracc.operators.core.grids import graded_grid
     from hpfracc.operators.core.registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators.core.reporting import OperatorResult
     from hpfracc.solvers.ode._fdeint import fdeint
@@ -286,7 +286,7 @@ _HOMES: dict[str, str] = {
     "frft": "hpfracc.operators._frft",
     "gamma": "hpfracc.special.gamma_beta",
     "generalized_binomial": "hpfracc.special.binomial",
-    "graded_grid": "hpfracc.operators._graded_grid",
+    "graded_grid": "hpfracc.operators.core.grids",
     "grunwald_letnikov": "hpfracc.operators._grunwald_letnikov",
     "hadamard": "hpfracc.operators._hadamard",
     "hadamard_integral": "hpfracc.operators._hadamard_integral",

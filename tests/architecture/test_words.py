@@ -29,7 +29,6 @@ CLASHES = {
     "Line",
     "Options",
     "Outcome",
-    "Plan",
     "Price",
     "Row",
     "Rule",

@@ -10,7 +10,7 @@ import pytest
 
 from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._exponentials import exponential_nodes, exponential_sum, node_weights
+from hpfracc.operators.core.exponentials import exponential_nodes, exponential_sum, node_weights
 from tests.helpers.thinned import thinned
 
 BETAS = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.1, 1.25, 1.5, 1.75, 1.9, 2.5]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.operators import _values
+from hpfracc.operators.core import values
 from hpfracc.operators.core.base import FractionalOperator
+from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.registry import definitions
 from tests.helpers.convergence import measured_order, observed_order
 from tests.helpers.definitions import OPERATORS, orders_of
@@ -209,7 +210,7 @@ def test_too_few_samples_are_refused_by_every_rule():
         for name, rule in operator.rules.items():
             for alpha in orders_of(operator, 0.5, 1.5):
                 sign = -1 if operator.kind == "integral" and name.startswith("cq") else 1
-                least = rule.least_points(hf.operators._order.read_order(sign * alpha))
+                least = rule.least_points(read_order(sign * alpha))
                 made = operator(alpha, method=name)  # type: ignore[call-arg]
                 assert made(np.ones(least), step=0.1).shape == (least,)
                 if least > 1:
@@ -229,13 +230,13 @@ def test_too_few_samples_are_refused_by_every_rule():
 def test_a_rule_is_one_sum_with_the_factor_in_its_weights(monkeypatch, operator, method, operands):
     """One engine call on the samples as they are, a second time too; starting weights are its third operand."""
     x, calls = np.cos(np.arange(40.0)), []
-    whole = _values.causal_convolution
+    whole = values.causal_convolution
 
     def watched(*arrays, **params):
         calls.append(arrays)
         return whole(*arrays, **params)
 
-    monkeypatch.setattr(_values, "causal_convolution", watched)
+    monkeypatch.setattr(values, "causal_convolution", watched)
     first, *later = (operator(0.4, method)(x, step=0.125) for _ in range(4))
     assert [len(arrays) for arrays in calls[:2]] == [operands, operands]
     assert all(arrays[1] is x for arrays in calls)

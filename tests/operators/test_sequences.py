@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hpfracc._xp import NUMPY
-from hpfracc.operators import _sequences as sequences
+from hpfracc.operators.core import sequences
 
 FAR = [1e3, 12345.0, 1e5, 1e7, 1e9]
 NEAR = [1, 2, 3, 7, 8, 63, 64, 65, 127, 128, 129, 200]

@@ -13,8 +13,8 @@ import hpfracc as hf
 from hpfracc._optional import is_installed
 from hpfracc._xp import NUMPY
 from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.operators import _sequences as sequences
-from hpfracc.operators._stream_plans import HORIZON, WINDOW, plan_stream
+from hpfracc.operators.core import sequences
+from hpfracc.operators.core.stream_plans import HORIZON, WINDOW, plan_stream
 from tests.helpers.thinned import thinned
 
 STEP = 1e-2

@@ -17,7 +17,7 @@ from hpfracc.lattice.costs import like, to_host
 from hpfracc.lattice.geometry import Array, Geometry
 from hpfracc.lattice.spectra import axis_laplacian, axis_transforms, is_regular, laplacian_spectrum
 from hpfracc.lattice.walks import sample_walks
-from hpfracc.operators._order import Order, read_order
+from hpfracc.operators.core.order import Order, read_order
 
 __all__ = ["FractionalDiffusion"]
 

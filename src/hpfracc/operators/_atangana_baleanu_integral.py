@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._signatures import names_options_of
 from hpfracc.operators._caputo_fabrizio_integral import mixed
-from hpfracc.operators._function import Function
-from hpfracc.operators._memory_kernel import normalised, read_memory_order
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.memory_kernel import normalised, read_memory_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._signatures import names_options_of
-from hpfracc.operators._function import Function
-from hpfracc.operators._memory_kernel import MemoryKernel, integrate_function, normalised, read_memory_order
-from hpfracc.operators._order import Order, read_order
-from hpfracc.operators._spectral import differentiate
 from hpfracc.operators.core.applying import apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.memory_kernel import MemoryKernel, integrate_function, normalised, read_memory_order
+from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, scalar
 from hpfracc.operators.rules.any_slopes import differences_on
 from hpfracc.operators.rules.exponential import ExponentialRule

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._signatures import names_options_of
-from hpfracc.operators._function import Function
-from hpfracc.operators._memory_kernel import normalised, read_memory_order
-from hpfracc.operators._order import Order
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.memory_kernel import normalised, read_memory_order
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples, scalar
 

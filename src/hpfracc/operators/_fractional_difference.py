@@ -11,12 +11,12 @@ from hpfracc._frames import has_labels, open_samples
 from hpfracc._xp import NUMPY, Namespace, of_variables
 from hpfracc.engine.execution.api import causal_convolution, composite
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._order import Order, read_order
-from hpfracc.operators._sequences import binomials
-from hpfracc.operators._weights import weights_of
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.grids import read_grid
+from hpfracc.operators.core.order import Order, read_order
+from hpfracc.operators.core.sequences import binomials
 from hpfracc.operators.core.values import Samples, as_values, check_axis, move_axis
+from hpfracc.operators.core.weights import weights_of
 from hpfracc.operators.rules.grunwald import Grunwald
 from hpfracc.profiling.recorder import watched
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from hpfracc._frames import has_labels, open_samples
 from hpfracc.engine.execution.operation import get_operation
-from hpfracc.operators._order import Order, read_order
 from hpfracc.operators.core.applying import order_beside
+from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.values import as_values, check_axis, move_axis
 from hpfracc.profiling.recorder import watched
 

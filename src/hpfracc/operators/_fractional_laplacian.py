@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Unpack, final
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._function import Function
-from hpfracc.operators._order import Order, read_order
-from hpfracc.operators._periodic import first_point, sampled
-from hpfracc.operators._several_axes import call_over_axes
 from hpfracc.operators.core.applying import UNIFORM, apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.order import Order, read_order
+from hpfracc.operators.core.periodic import first_point, sampled
 from hpfracc.operators.core.reporting import Outcome, relabelled
+from hpfracc.operators.core.several_axes import call_over_axes
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.laplacian import Dirichlet, Integral, LaplacianRule, Neumann, Periodic
 from hpfracc.profiling.recorder import shared as spans

@@ -12,9 +12,9 @@ from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import composite, fft, matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._fractional_fft import chirp_transform
-from hpfracc.operators._hermite_gauss import hermite_gauss
-from hpfracc.operators._order import Order, read_order
 from hpfracc.operators.core.applying import order_beside
+from hpfracc.operators.core.hermite_gauss import hermite_gauss
+from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.values import (
     as_values,
     check_axis,

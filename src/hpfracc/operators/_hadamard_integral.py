@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._signatures import names_options_of
-from hpfracc.operators._function import Function
 from hpfracc.operators._psi_caputo import logarithmic_function, logarithmic_grid
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples

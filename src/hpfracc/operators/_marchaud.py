@@ -10,11 +10,11 @@ import numpy as np
 from hpfracc._arrays import is_array
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._function import Function
-from hpfracc.operators._order import read_order
 from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import read_number
+from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples, as_values, move_axis
 

@@ -13,8 +13,8 @@ from hpfracc._signatures import names_options_of
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._caputo import Caputo
-from hpfracc.operators._function import Function
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, rounding_of, to_host, uniform_step
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._signatures import names_options_of
-from hpfracc.operators._function import Function
-from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
-from hpfracc.operators._spectral import differentiate
 from hpfracc.operators.core.applying import FAST, apply_rule, pick_rule, streamed_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.any_initial import AnyGridInitialTerms
 from hpfracc.operators.rules.any_l1 import AnyGridL1, FastL1

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._function import Function
-from hpfracc.operators._order import Order, read_order
-from hpfracc.operators._spectral import differentiate
 from hpfracc.operators.core.applying import apply_rule, pick_rule, streamed_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.any_trapezoid import AnyGridTrapezoid, FastTrapezoid
 from hpfracc.operators.rules.quadrature import QUADRATURES

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._function import Function
-from hpfracc.operators._order import Order, read_order
-from hpfracc.operators._periodic import check_period, first_point, of_periodic_function, sampled
 from hpfracc.operators.core.applying import UNIFORM, apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.order import Order, read_order
+from hpfracc.operators.core.periodic import check_period, first_point, of_periodic_function, sampled
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.centred import Centred, Centred4

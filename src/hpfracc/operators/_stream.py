@@ -13,9 +13,9 @@ from hpfracc._arrays import device_of, dtype_name, library_of
 from hpfracc._frames import has_labels, open_samples
 from hpfracc.engine.execution.api import causal_convolution, exponential_recurrence
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.operators._exponentials import LEAST_TOLERANCE
-from hpfracc.operators._stream_plans import WINDOW, StreamPlan, plan_stream
+from hpfracc.operators.core.exponentials import LEAST_TOLERANCE
 from hpfracc.operators.core.grids import Grid, read_number
+from hpfracc.operators.core.stream_plans import WINDOW, StreamPlan, plan_stream
 from hpfracc.operators.core.values import Samples, as_values, check_axis, constant, join, move_axis, zeros
 from hpfracc.profiling.recorder import watched
 

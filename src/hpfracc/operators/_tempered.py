@@ -10,14 +10,14 @@ from hpfracc._arrays import is_array
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._function import Function
-from hpfracc.operators._order import Order, read_order
 from hpfracc.operators._riemann_liouville import RiemannLiouville
-from hpfracc.operators._spectral import differentiate
-from hpfracc.operators._tempering import read_rate, tempered_function
 from hpfracc.operators.core.applying import apply_rule, order_beside, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.spectral import differentiate
+from hpfracc.operators.core.tempering import read_rate, tempered_function
 from hpfracc.operators.core.values import Samples, scalar
 from hpfracc.operators.rules.any_slopes import differences_on
 from hpfracc.operators.rules.any_tempered import AnyGridTempered

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._arrays import is_array
 from hpfracc._signatures import names_options_of
-from hpfracc.operators._function import Function
 from hpfracc.operators._tempered import read_positive_order, whole_order
-from hpfracc.operators._tempering import read_rate, tempered_function
 from hpfracc.operators.core.applying import apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.tempering import read_rate, tempered_function
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.any_tempered import AnyGridTempered
 from hpfracc.operators.rules.l1 import L1Rule

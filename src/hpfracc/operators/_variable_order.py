@@ -10,11 +10,11 @@ from hpfracc._arrays import is_array
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo import Caputo
-from hpfracc.operators._function import Function
-from hpfracc.operators._varying import Varying, of_function, of_samples
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
+from hpfracc.operators.core.varying import Varying, of_function, of_samples
 
 __all__ = ["VariableOrder", "variable_order"]
 

@@ -15,7 +15,7 @@ from hpfracc.engine.execution.batch import probing
 from hpfracc.engine.execution.prepared import MOST_ENTRIES, PreparedOperands, prepared_operands
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection import rent_or_buy
-from hpfracc.operators._weights import kept_weights
+from hpfracc.operators.core.weights import kept_weights
 
 X = np.linspace(0.0, 1.0, 16)
 

@@ -157,7 +157,7 @@ def test_explained_without_running():
 
 def test_weights_are_kept_for_plain_orders():
     """The second call with the same order and length makes no new weights."""
-    from hpfracc.operators._weights import kept_weights
+    from hpfracc.operators.core.weights import kept_weights
 
     hf.caputo(X, T, 0.4321)
     before = kept_weights.misses

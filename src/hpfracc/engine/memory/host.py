@@ -1,6 +1,6 @@
 """How much host memory this process may use, and how much of that is free.
 
-Several limits stand at once (the machine's RAM, every control group from the process's own up, the process's own
+Several limits apply at once (the machine's RAM, every control group from the process's own up, the process's own
 ``ulimit``), and each has its own use. What can be allocated is the smallest of what each leaves.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["Bound", "HostMemory", "HostProbe", "free_heap_bytes", "resident_byte
 
 #: Version 1 writes "no limit" as the largest whole number of pages that fits 63 bits.
 _UNLIMITED = 1 << 60
-#: The stack of a thread where ``ulimit -s`` names none, and what it begins to allocate from.
+#: The stack of a thread where ``ulimit -s`` sets none, and the first arena of its heap.
 _USUAL_STACK, _ARENA = 8 << 20, 1 << 20
 
 
@@ -38,7 +38,7 @@ class Bound:
 
     @property
     def free(self) -> int:
-        """What it leaves, never below 0."""
+        """Bytes that it leaves, at least 0."""
         return max(0, self.limit - self.used)
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class HostMemory:
 
 
 class HostProbe:
-    """Reads the host's limits; remembers which control groups they stand in while the process stays in them.
+    """Reads the host's limits; caches the control groups of the process while it stays in them.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def _process_bounds(root: Path) -> list[Bound]:
 def thread_bytes() -> int:
     """What a new thread takes of the process's own ``ulimit``: its whole stack, of which it touches a few pages.
 
-    0 where no such limit stands: memory that is not touched is not taken from the machine.
+    0 where no such limit is set: memory that is not touched is not taken from the machine.
     """
     if sys.platform == "win32":
         return 0
@@ -175,7 +175,7 @@ def thread_bytes() -> int:
 
 
 def resident_bytes(root: Path = Path("/")) -> tuple[int, int] | None:
-    """Bytes of this process in RAM now, and the most there ever were; None where the system does not tell."""
+    """Resident bytes of this process, and their high-water mark; None where the system does not tell."""
     text = read_text(root / "proc/self/status")
     now, most = _field(text, "VmRSS:", 1024), _field(text, "VmHWM:", 1024)
     return None if now is None or most is None else (now, most)

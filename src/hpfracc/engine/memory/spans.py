@@ -1,4 +1,4 @@
-"""During which parts of a program did memory grow? Spans that are open, and what was in use when each began and ended.
+"""Growth of memory by named parts of a program: bytes in use when each span begins and ends.
 
 Kept only while somebody watches. A profiler on another floor hands its own spans in the same way.
 """
@@ -20,7 +20,7 @@ _MOST = 8192
 
 
 class _Open:
-    """An open span: bytes in use at its beginning, and what spans inside it have left so far."""
+    """An open span: bytes in use at its beginning, and bytes that nested spans have left so far."""
 
     __slots__ = ("began", "inside", "outer")
 
@@ -31,7 +31,7 @@ class _Open:
 
 
 class SpanLedger(Guarded):
-    """What each span left behind: bytes in use at its end, less at its beginning, less what spans inside it left."""
+    """The growth of each span: bytes in use at its end less those at its beginning, without nested spans."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class SpanLedger(Guarded):
         self._open: ContextVar[_Open | None] = ContextVar("hpfracc_memory_span", default=None)
 
     def watch(self, on: bool) -> None:
-        """Begin or end to keep spans; several may watch at once."""
+        """Start or stop recording spans; several watchers may be active."""
         with self._lock:
             self._watchers = max(0, self._watchers + (1 if on else -1))
             self.active = self._watchers > 0
@@ -66,7 +66,7 @@ class SpanLedger(Guarded):
         self._ended.append((time.monotonic(), name, grown - ending.inside))
 
     def record(self, name: str, grown: int) -> None:
-        """A span that somebody else timed: what was in use at its end, less at its beginning and less spans inside."""
+        """Record the growth of a span that was measured elsewhere."""
         if self.active:
             self._ended.append((time.monotonic(), name, grown))
 
@@ -93,7 +93,7 @@ spans = SpanLedger()
 
 
 class span:
-    """A named part of a program: while a monitor samples, it knows how much memory this part left behind.
+    """A named part of a program. While a monitor samples, the memory that it leaves behind is recorded.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pinned host memory between pageable arrays and a device: a bounded ring, and a bound on what is handed out.
+"""Pinned host memory between pageable arrays and a device: a ring of slots, and a bound on pinned results.
 
 A device copies from and to page-locked memory at the full speed of its link and while the host goes on; from pageable
 memory it does neither. So a large array travels in chunks through a few page-locked slots: while one slot is on its
@@ -55,17 +55,17 @@ class Link(Protocol):
         """Queue a copy between a pinned buffer and device memory, either way, and set ``marker`` behind it."""
 
     def host_copy(self, target: Any, source: Any) -> None:
-        """Copy between two host buffers, on as many threads as pay."""
+        """Copy between two host buffers, on as many threads as are worth it."""
 
 
 class _Taker:
-    """Whoever has taken slots; one that an interrupt has ended has taken none any more."""
+    """Owns slots while it lives; an interrupt that ends it frees them."""
 
     __slots__ = ("__weakref__",)
 
 
 class _Slot:
-    """A place in the ring; only its taker touches it."""
+    """A slot of the ring; used only by its owner."""
 
     __slots__ = ("_memory", "_pool", "buffer", "fills", "given_back", "marker", "taker", "uses")
 
@@ -79,7 +79,7 @@ class _Slot:
         self.given_back = 0
 
     def ready(self, link: Link, size: int) -> Any:
-        """Its buffer, once the copy before has passed; taken from the pool where it has none."""
+        """Its buffer, once the previous copy is done; allocated from the pool at first."""
         link.wait(self.marker)
         self.uses += 1
         if self.buffer is None:
@@ -89,7 +89,7 @@ class _Slot:
         return self.buffer
 
     def release(self, link: Link) -> int:
-        """Give the buffer back to the pool, once nothing reads from it; how many bytes that was."""
+        """Release the buffer to the pool once nothing reads from it; returns its bytes."""
         memory = self._memory
         if memory is None:
             return 0
@@ -103,7 +103,7 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class RingStats:
-    """Chunks that went through a ring, how many of them had to ask the pool for memory, and what its slots hold."""
+    """Chunks copied through a ring, how many of them allocated a buffer, and bytes that its slots hold."""
 
     uses: int = 0
     fills: int = 0
@@ -129,12 +129,12 @@ class StagingRing:
         self._slots = tuple(_Slot(link, pool) for _ in range(slots))
         self._lock = threading.Lock()
         self._turns = itertools.count(1)
-        #: Wakes one that waits for a slot.
+        #: Wakes a thread that waits for a slot.
         self._freed: SimpleQueue[None] = SimpleQueue()
         _rings.add(self)
 
     def _take_free(self, taker: _Taker) -> _Slot | None:
-        """The slot given back longest ago, whose copy has come farthest; ``taker``'s for as long as that lives."""
+        """The free slot released first, whose copy is nearest to done; it is ``taker``'s while that lives."""
         with self._lock:
             free = [slot for slot in self._slots if slot.taker is None or slot.taker() is None]
             if not free:
@@ -156,7 +156,7 @@ class StagingRing:
             self._freed.put(None)
 
     def release_idle(self) -> int:
-        """Give back to the pool what slots hold that nobody uses now; how many bytes that was."""
+        """Release the buffers of idle slots to the pool; returns their bytes."""
         released, taker = 0, _Taker()
         idle: list[_Slot] = []
         try:
@@ -169,7 +169,7 @@ class StagingRing:
         return released
 
     def stats(self) -> RingStats:
-        """What went through it so far."""
+        """Counts so far."""
         held = sum(self._chunk for slot in self._slots if slot.buffer is not None)
         return RingStats(sum(slot.uses for slot in self._slots), sum(slot.fills for slot in self._slots), held)
 
@@ -215,7 +215,7 @@ class StagingRing:
         return self._land(coming, target) if coming else self._wait_for_one(taker)
 
     def _land(self, coming: deque[tuple[_Slot, slice]], target: Any) -> _Slot:
-        """Empty the slot that was sent for first; it stays in ``coming`` until that has succeeded."""
+        """Copy the oldest slot to the target; it stays in ``coming`` until that has succeeded."""
         slot, part = coming[0]
         self._link.wait(slot.marker)
         self._link.host_copy(target[part], slot.buffer[: part.stop - part.start])
@@ -228,17 +228,17 @@ _rings: weakref.WeakSet[StagingRing] = weakref.WeakSet()
 
 
 def release_idle() -> int:
-    """Let go of what idle slots of all rings hold; bytes that went back to their pools."""
+    """Release the buffers of idle slots of all rings; returns their bytes."""
     return sum(ring.release_idle() for ring in list(_rings))
 
 
 def staging_stats() -> RingStats:
-    """What went through all rings so far."""
+    """Counts of all rings so far."""
     return sum((ring.stats() for ring in list(_rings)), RingStats())
 
 
 class PinnedLedger:
-    """How much pinned memory callers hold as results: it is taken from everybody else, so there is a bound."""
+    """Bounds the pinned memory that callers hold as results, because it is taken from the whole machine."""
 
     def __init__(self, bound: int) -> None:
         self.bound = bound

@@ -15,8 +15,8 @@ from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._order import Order
 from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome, rounding_note, rounding_of
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import RecordedSum, Samples, join

@@ -13,11 +13,11 @@ from hpfracc._frames import has_labels, open_samples
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._exponentials import LEAST_TOLERANCE
-from hpfracc.operators._function import Function
-from hpfracc.operators._order import Order
 from hpfracc.operators.core.applying import FAST, CachedApplication, cache_application, cached_applications
+from hpfracc.operators.core.exponentials import LEAST_TOLERANCE
+from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, cached_grid, read_number
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reading import read_problem
 from hpfracc.operators.core.reporting import Outcome, relabelled, report
 from hpfracc.operators.core.rule import Rule

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._function import Function, read_function, read_reflected_function
-from hpfracc.operators._memory import hint_at_fast
 from hpfracc.operators.core.applying import FAST
+from hpfracc.operators.core.fast_memory import hint_at_fast
+from hpfracc.operators.core.function import Function, read_function, read_reflected_function
 from hpfracc.operators.core.grids import Grid, read_grid
 from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, move_axis
 

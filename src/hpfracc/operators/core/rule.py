@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from hpfracc.errors import ShapeError
-from hpfracc.operators._order import Order
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, step_power
 
 __all__ = ["Rule"]

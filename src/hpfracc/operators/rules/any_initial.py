@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from hpfracc.operators._memory import power, reach_of
-from hpfracc.operators._order import Order
+from hpfracc.operators.core.fast_memory import power, reach_of
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join
 from hpfracc.operators.rules.any_slopes import slopes_at_start

@@ -6,8 +6,8 @@ import math
 from typing import Any, final
 
 from hpfracc.engine.execution.api import exponential_recurrence, history_sum
-from hpfracc.operators._memory import fading_terms, power, refuse_traced_points, steps_of, times_of
-from hpfracc.operators._order import Order
+from hpfracc.operators.core.fast_memory import fading_terms, power, refuse_traced_points, steps_of, times_of
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar
 from hpfracc.operators.rules.any_slopes import slopes, slopes_at_start

@@ -7,8 +7,8 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._order import Order
 from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar
 from hpfracc.operators.rules.differences import Differences

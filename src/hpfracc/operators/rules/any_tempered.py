@@ -10,7 +10,7 @@ from hpfracc._arrays import library_of
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import history_sum
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._order import Order
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
 from hpfracc.operators.rules.first_points import infinite_at_origin

@@ -7,8 +7,8 @@ from typing import Any, final
 
 from hpfracc.engine.execution.api import exponential_recurrence, history_sum
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._memory import fading_terms, power, reach_of, steps_of, times_of
-from hpfracc.operators._order import Order
+from hpfracc.operators.core.fast_memory import fading_terms, power, reach_of, steps_of, times_of
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, cumulate, join, scalar
 

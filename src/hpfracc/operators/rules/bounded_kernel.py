@@ -20,8 +20,8 @@ from numpy.polynomial import chebyshev
 
 from hpfracc._arrays import library_of
 from hpfracc._xp import Namespace, namespace_of
-from hpfracc.operators._order import Order
 from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import constant, join, zeros
 

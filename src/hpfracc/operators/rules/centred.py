@@ -6,11 +6,11 @@ from typing import Any, final
 
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import toeplitz_apply
-from hpfracc.operators._order import Order
-from hpfracc.operators._sequences import centred_binomials
-from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.sequences import centred_binomials
 from hpfracc.operators.core.values import Samples
+from hpfracc.operators.core.weights import scaled_weights
 
 __all__ = ["Centred", "Centred4"]
 

@@ -7,7 +7,7 @@ from typing import Any, final
 
 from numpy.polynomial import polynomial as poly
 
-from hpfracc.operators._order import Order
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, join
 from hpfracc.operators.rules.increments import (

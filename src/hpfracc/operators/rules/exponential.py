@@ -9,8 +9,8 @@ import numpy as np
 
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import exponential_recurrence
-from hpfracc.operators._order import Order
 from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, constant, scalar
 from hpfracc.operators.rules.bounded_kernel import LineOrParabola, bends_of, exponential_mean, exponential_tilt, on_step
 from hpfracc.operators.rules.increments import increments

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.polynomial import polynomial as poly
 
 from hpfracc._xp import Namespace
-from hpfracc.operators._order import Order
-from hpfracc.operators._weights import weights_of
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, constant, largest, real_dtype, scalar, where
+from hpfracc.operators.core.weights import weights_of
 from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, start_points
 
 __all__ = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, final
 
 from hpfracc._xp import Namespace
-from hpfracc.operators._order import Order
-from hpfracc.operators._sequences import binomials
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.sequences import binomials
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.increments import convolve_by_parts
 

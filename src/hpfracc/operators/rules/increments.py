@@ -11,9 +11,9 @@ from numpy.polynomial import polynomial as poly
 
 from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc._xp import Namespace
-from hpfracc.operators._order import Order
-from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, add_from, constant, join, zeros
+from hpfracc.operators.core.weights import scaled_weights
 
 __all__ = [
     "DIFFERENCE_ORDER",

@@ -8,10 +8,10 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc._xp import Namespace
-from hpfracc.operators._order import Order
-from hpfracc.operators._weights import weights_key, weights_of
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join
+from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.first_points import first_points, singular_origin, whole_at_origin
 from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, start_points
 

@@ -6,11 +6,11 @@ import math
 from typing import Any, final
 
 from hpfracc._xp import Namespace
-from hpfracc.operators._order import Order
-from hpfracc.operators._sequences import power_differences
-from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.sequences import power_differences
 from hpfracc.operators.core.values import Samples, join
+from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.first_points import first_points, head_of, slope_at_origin, whole_at_origin
 from hpfracc.operators.rules.increments import backward_size, increments, start_points
 

@@ -6,11 +6,11 @@ import math
 from typing import Any, final
 
 from hpfracc._xp import Namespace
-from hpfracc.operators._order import Order
-from hpfracc.operators._sequences import power_differences, trapezoid_defects
-from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.sequences import power_differences, trapezoid_defects
 from hpfracc.operators.core.values import Samples, constant
+from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.first_points import head_of
 from hpfracc.operators.rules.increments import backward_size, start_points
 from hpfracc.operators.rules.l1 import L1Rule, fractional_part, summands, with_start

@@ -12,11 +12,11 @@ import numpy as np
 from hpfracc._arrays import dtype_name
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import spectral_multiply, toeplitz_apply
-from hpfracc.operators._order import Order
-from hpfracc.operators._sequences import centred_binomials
-from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.sequences import centred_binomials
 from hpfracc.operators.core.values import Samples
+from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.lattice_power import lattice_power_weights
 from hpfracc.operators.rules.periodic import wave_powers
 

@@ -2,8 +2,8 @@ r"""Powers of the second difference in several dimensions: weights of a sum over
 
 The power :math:`(-\Delta_h)^s` of the lattice Laplacian has the symbol :math:`(\sum_a 4 r_a \sin^2(\theta_a/2))^s`, and
 its weights are those Fourier coefficients. In one dimension they have a closed form
-(:func:`~hpfracc.operators._sequences.centred_binomials`); in more they come from the heat kernel of the lattice, which
-is a product over the axes of :math:`g(t) = \prod_a e^{-2 r_a t} I_{j_a}(2 r_a t)`:
+(:func:`~hpfracc.operators.core.sequences.centred_binomials`); in more they come from the heat kernel of the lattice,
+which is a product over the axes of :math:`g(t) = \prod_a e^{-2 r_a t} I_{j_a}(2 r_a t)`:
 
 .. math:: w_j = \frac{1}{\Gamma(-s)} \int_0^\infty g_j(t)\, t^{-1-s}\,dt \quad (j \ne 0), \qquad
     w_0 = \frac{1}{\Gamma(1-s)} \int_0^\infty -g_0'(t)\, t^{-s}\,dt.

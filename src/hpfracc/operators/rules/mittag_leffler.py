@@ -13,11 +13,11 @@ from hpfracc._arrays import library_of
 from hpfracc._xp import NUMPY, Namespace, of_variables
 from hpfracc.engine.execution.api import unlogged
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._order import Order
-from hpfracc.operators._sequences import power_differences, trapezoid_defect, trapezoid_defects
-from hpfracc.operators._weights import weights_key, weights_of
 from hpfracc.operators.core.grids import to_host
+from hpfracc.operators.core.order import Order
+from hpfracc.operators.core.sequences import power_differences, trapezoid_defect, trapezoid_defects
 from hpfracc.operators.core.values import Samples, constant
+from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.bounded_kernel import (
     FIRST,
     LineOrParabola,

@@ -12,10 +12,10 @@ import numpy as np
 from hpfracc._arrays import dtype_name
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import spectral_multiply
-from hpfracc.operators._order import Order
-from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples
+from hpfracc.operators.core.weights import scaled_weights
 
 __all__ = ["PeriodicRule", "RieszWaves", "WeylWaves", "wave_powers"]
 

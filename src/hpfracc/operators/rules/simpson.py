@@ -8,11 +8,11 @@ import numpy as np
 from numpy.polynomial import polynomial as poly
 
 from hpfracc._xp import NUMPY, Namespace
-from hpfracc.operators._order import Order
-from hpfracc.operators._sequences import binomial_coefficients, power_sum
-from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.sequences import binomial_coefficients, power_sum
 from hpfracc.operators.core.values import Samples, constant
+from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.trapezoid import Trapezoid
 
 __all__ = ["Simpson"]

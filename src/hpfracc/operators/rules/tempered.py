@@ -12,11 +12,11 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.engine.execution.api import unlogged
-from hpfracc.operators._order import Order
-from hpfracc.operators._weights import weights_key, weights_of
 from hpfracc.operators.core.grids import Grid, to_host
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, add_from, constant, join, scalar, zeros
+from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.first_points import singular_origin, whole_at_origin
 from hpfracc.operators.rules.increments import start_points
 from hpfracc.operators.rules.quadrature import ConvolutionQuadrature

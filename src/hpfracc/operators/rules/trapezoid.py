@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, final
 
 from hpfracc._xp import Namespace
-from hpfracc.operators._order import Order
-from hpfracc.operators._sequences import second_differences, tangent_defects
-from hpfracc.operators._weights import scaled_weights
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.sequences import second_differences, tangent_defects
 from hpfracc.operators.core.values import Samples, constant
+from hpfracc.operators.core.weights import scaled_weights
 
 __all__ = ["Trapezoid"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hpfracc as hf
-from hpfracc.operators._weights import kept_weights
+from hpfracc.operators.core.weights import kept_weights
 from hpfracc.solvers.ode.fixed import solve as fixed_solve
 
 pytest.importorskip("numba")

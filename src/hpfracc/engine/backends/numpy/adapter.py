@@ -57,7 +57,7 @@ class NumpyAdapter(HostAdapter):
         ),
         "fft": (
             KernelSpec("fft", "pocketfft", INEXACT, memory=MemoryModel(2.0)),
-            KernelSpec("fft", "scipy", INEXACT, threads=True, memory=MemoryModel(0.5)),
+            KernelSpec("fft", "scipy", INEXACT, threads=True, memory=MemoryModel(0.8)),
         ),
         "elementwise": (
             KernelSpec("elementwise", "default", INEXACT, memory=MemoryModel(0.4)),

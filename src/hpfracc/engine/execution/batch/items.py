@@ -59,7 +59,7 @@ def kind_of(arguments: tuple[Any, ...]) -> Hashable:
 def group_items(items: Sequence[tuple[Any, ...]], columns: Sequence[Any] | None = None) -> dict[Hashable, Any]:
     """Positions of items by what they have in common, in order.
 
-    Mostly all are of one kind, which is told for thousands of them in the time that the kinds of a few take.
+    Usually all are of one kind, which a single pass over each column finds.
     ``columns`` are the arguments of all items at each place, where all have as many.
     """
     columns = _columns(items) if columns is None else columns
@@ -83,11 +83,11 @@ def _columns(items: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 class Listed(Sequence[tuple[Any, ...]]):
-    """Items one by one: the arguments of each call."""
+    """A list of items: the arguments of each call."""
 
     def __init__(self, calls: list[tuple[Any, ...]]) -> None:
         self._calls = calls
-        #: Taken apart once: many are looked at, laid out and compared by place, not one by one.
+        #: By column: arguments are grouped, compared and stacked by place.
         self._columns = _columns(calls)
 
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class Listed(Sequence[tuple[Any, ...]]):
         """Which operands are one and the same object in every item."""
         whole = self._columns if isinstance(indices, range) and len(indices) == len(self) else None
         columns = whole or zip(*[self._calls[index] for index in indices], strict=True)
-        # Mostly the last is not the first, and no more need be looked at.
+        # Usually the last is not the first, which is enough.
         return tuple(column[-1] is column[0] and len(set(map(id, column))) == 1 for column in columns)
 
     def operand(self, number: int, part: Sequence[int]) -> Sequence[Any]:
@@ -119,7 +119,7 @@ class Listed(Sequence[tuple[Any, ...]]):
 
 
 class Rows(Sequence[tuple[Any, ...]]):
-    """Items that are the rows of one array, behind arguments that all calls have in common: nothing is stacked."""
+    """Items that are the rows of one array, after arguments that all calls share: nothing is stacked."""
 
     def __init__(self, array: Any, common: tuple[Any, ...]) -> None:
         self._array = array
@@ -152,7 +152,7 @@ Calls = Listed | Rows
 
 
 def calls_of(items: Any, common: tuple[Any, ...] = ()) -> Calls:
-    """What each call gets: the rows of an array, or what an iterable gives, behind what all have in common."""
+    """The arguments of each call: rows of an array, or items of an iterable, after what all calls share."""
     if library_of(items) != "python" and shape_of(items):
         return Rows(items, common)
     calls = list(items)
@@ -161,13 +161,13 @@ def calls_of(items: Any, common: tuple[Any, ...] = ()) -> Calls:
         if any(issubclass(kind, tuple) for kind in kinds):
             calls = [(*common, *arguments_of(item)) for item in calls]
         else:
-            # One argument each: put beside what all have in common without looking at them one by one.
+            # One argument each: zipped with the shared ones.
             calls = list(zip(*(itertools.repeat(value) for value in common), calls, strict=False))
     return Listed(calls)
 
 
 def random_stream(seed: Any, index: int) -> np.random.Generator:
-    """The random numbers of one item: the same whatever it is batched with."""
+    """The random generator of one item: the same whatever it is batched with."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InvalidInputError(f"seed={seed!r} is not a seed; use an int of at least 0")
     return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=(index,)))

@@ -38,10 +38,10 @@ class Line:
 
 
 def measure_peak(run: Callable[[], Any], device: str = "cpu", library: str = "numpy") -> int | None:
-    """The most that ``run()`` had allocated at once, its result included; None where nobody counts.
+    """The peak of what ``run()`` allocates, its result included; None where it cannot be measured.
 
-    On the host what Python and NumPy allocate, which a library's own buffers are no part of; on a device what the
-    library's pool handed out, for which its highest mark is reset.
+    On the host what Python and NumPy allocate, without a library's own buffers; on a device the peak of the library's
+    pool, whose high-water mark is reset.
     """
     if device != "cpu":
         adapter = registry.adapter(library)
@@ -74,7 +74,7 @@ def measure_peak(run: Callable[[], Any], device: str = "cpu", library: str = "nu
 
 
 def fit_line(small: float, small_bytes: float, large: float, large_bytes: float) -> Line | None:
-    """The line through two trials; None where it would fall, which says that something else was measured."""
+    """The line through two trials; None where it would fall: then something else was measured."""
     if large <= small or large_bytes < small_bytes:
         return None
     slope = (large_bytes - small_bytes) / (large - small)

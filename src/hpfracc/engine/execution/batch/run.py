@@ -1,4 +1,4 @@
-"""Many items through one function: stacked where they can be, as many at a time as fit, in order."""
+"""Many items through one function: stacked where possible, as many at a time as fit, in order."""
 
 from __future__ import annotations
 

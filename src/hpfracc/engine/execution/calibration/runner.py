@@ -113,9 +113,9 @@ def calibrate(
     report = CalibrationReport(budget, thorough)
     tell = progress or (lambda step: None)
     usable = _import_libraries(_usable(backends, report), names or DEFAULT_OPERATIONS, report, tell)
+    knowledge = knowledge_for(settings)  # loads the wisdom, before the clock starts
     runner = _Runner(make_series(names, usable, thorough), usable, report, tell)
     runner.run()
-    knowledge = knowledge_for(settings)
     knowledge.wisdom.flush()
     report.kept = knowledge.wisdom.merge()
     report.spent, report.compiling = runner.box.spent, runner.box.beside
@@ -183,7 +183,6 @@ class _Runner:
         self.backends = backends
         self.report = report
         self.tell = tell
-        self.box = TimeBox(report.budget)
         self.growth: dict[tuple[Series, str], TimeGrowth] = {}
         self.noted: set[tuple[Series, str, str]] = set()
         first = rounds(report.thorough)[0]
@@ -191,6 +190,7 @@ class _Runner:
             len(registry.arms(each.operation)) * sum(exponent <= each.most for exponent in first) for each in series
         )
         self.effort = min(max(_FIRST_ROUND * report.budget / max(1, planned), _LEAST_EFFORT), _MOST_EFFORT)
+        self.box = TimeBox(report.budget)
 
     def run(self) -> None:
         """Time copies, then all arms round by round, then the doubtful ones once more."""

@@ -1,4 +1,4 @@
-"""What to do when memory is short, from what costs nothing to what costs time; each rung says what it freed.
+"""The clean-up ladder: what is done when memory is short, cheapest first; each rung reports what it freed.
 
 Rungs are climbed until there is room again. One thread climbs at a time; a callback of a rung may call the monitor, or
 ask for a clean-up itself, and gets an answer at once.
@@ -35,13 +35,13 @@ RUNGS = ("own caches", "garbage", "library caches", "smaller chunks", "device bu
 _COLLECT_EVERY = 2.0
 #: Seconds to wait for a thread that is cleaning up already.
 _PATIENCE = 1.0
-#: Seconds between two looks whether it is done.
+#: Seconds between two checks whether it is done.
 _POLL_INTERVAL = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class RungReport:
-    """One rung: bytes it let go of by its own account, bytes that were free afterwards and not before, and seconds."""
+    """One rung: bytes that it says it released, bytes by which free memory grew, and seconds."""
 
     name: str
     released: int
@@ -99,7 +99,7 @@ class _Climb:
 
 
 class Ladder(Guarded):
-    """The clean-up of this process."""
+    """Clean-ups of this process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Ladder(Guarded):
         self._climber: dict[str, object] = {}
 
     def register(self, callback: Callable[[], Any]) -> None:
-        """Call ``callback()`` on the first rung: for caches of the user's own. An int it returns is its account."""
+        """Call ``callback()`` on the first rung: for caches of the user's own. It may return the bytes it released."""
         with self._lock:
             self._callbacks.append(callback)
 
@@ -259,13 +259,13 @@ class Ladder(Guarded):
         self.forget_climber()
 
     def forget_climber(self) -> None:
-        """As if nobody were climbing: in a forked child the thread that did so is not there."""
+        """Forget who climbs: a forked child does not have that thread."""
         self._climber = {}
         self._inside = threading.local()
 
 
 def _free(device: str) -> int | None:
-    """Free bytes, or None where they cannot be told, or there is not even the memory to tell them."""
+    """Free bytes, or None where they cannot be read."""
     try:
         return get_budget().read(device)
     except MemoryError:

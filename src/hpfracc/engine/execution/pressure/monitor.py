@@ -1,4 +1,4 @@
-"""Watches memory: snapshots, levels of pressure, callbacks, statistics, growth; cleans up when it is nearly full."""
+"""The memory monitor: snapshots, levels of pressure, callbacks, statistics, growth, automatic clean-up."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ logger = logging.getLogger("hpfracc.memory")
 
 #: Snapshots that are kept: an hour of one a second.
 _KEPT = 3600
-#: Seconds between two clean-ups that nobody asked for.
+#: Seconds between two automatic clean-ups.
 _CLEAN_EVERY = 5.0
 
 
@@ -78,14 +78,14 @@ class MemorySnapshot:
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """What a monitor saw so far; sizes in MiB.
+    """Statistics of a monitor; sizes in MiB.
 
     Attributes
     ----------
     device : str
         What it watches.
     snapshots : int
-        How often it looked.
+        How many it took.
     current_allocated_mb, peak_allocated_mb, mean_allocated_mb : float
         What this process held: last, most, and on average.
     free_mb, total_mb, usage : float
@@ -160,10 +160,10 @@ class MemoryMonitor(Guarded):
         self._sampler: _Sampler | None = None
         self._inside = threading.local()
 
-    # Looking.
+    # Snapshots.
 
     def get_snapshot(self) -> MemorySnapshot:
-        """Look now: the snapshot is kept, callbacks are called where the level changed, and a clean-up may follow."""
+        """Take a snapshot and keep it. Callbacks are called where the level changed; a clean-up may follow."""
         reading = self._read(self.device)
         with self._lock:
             before = self._levels.level
@@ -191,7 +191,7 @@ class MemoryMonitor(Guarded):
 
     def _tell(self, callback: Callable[[MemorySnapshot], Any], snapshot: MemorySnapshot) -> None:
         if getattr(self._inside, "telling", False):
-            return  # a callback that looks is not told of what it sees
+            return  # a callback that takes a snapshot is not called for it
         self._inside.telling = True
         try:
             callback(snapshot)
@@ -256,7 +256,7 @@ class MemoryMonitor(Guarded):
     # Cleaning up.
 
     def cleanup_memory(self) -> CleanupReport:
-        """Climb the whole ladder short of changing how later calls run; each rung says what it freed."""
+        """Clean up, without changing how later calls run; each rung of the ladder reports what it freed."""
         report = ladder.climb(self.device, force=True, highest="library caches")
         self._count(report)
         return report
@@ -268,7 +268,7 @@ class MemoryMonitor(Guarded):
                 self._freed += report.freed
 
     def register_cleanup_callback(self, callback: Callable[[], Any]) -> None:
-        """Call ``callback()`` in every clean-up: for caches of your own. An int it returns counts as bytes let go."""
+        """Call ``callback()`` in every clean-up: for caches of your own. It may return the bytes it released."""
         if not callable(callback):
             raise InvalidInputError(f"{callback!r} is not callable; give a function without arguments")
         with self._lock:
@@ -285,7 +285,7 @@ class MemoryMonitor(Guarded):
     # Sampling.
 
     def start_sampling(self, interval: float = 1.0) -> None:
-        """Look every ``interval`` seconds from a background thread, until :meth:`stop_sampling`."""
+        """Take a snapshot every ``interval`` seconds in a background thread, until :meth:`stop_sampling`."""
         if not interval > 0.0:
             raise InvalidInputError(f"interval={interval!r} is not a time; use seconds above 0")
         with self._lock:
@@ -312,9 +312,9 @@ class MemoryMonitor(Guarded):
         Parameters
         ----------
         window : float
-            Seconds that are looked at.
+            Seconds of snapshots that are used.
         slowest : float
-            Bytes a second that nobody minds.
+            Bytes a second below which growth is ignored.
         """
         with self._lock:
             history = list(self._history)
@@ -339,7 +339,7 @@ class MemoryMonitor(Guarded):
 
 
 class _Sampler:
-    """Looks again and again from a thread of its own; ends with the monitor it looks for."""
+    """Takes snapshots in a thread of its own; ends with its monitor."""
 
     def __init__(self, monitor: MemoryMonitor, interval: float) -> None:
         self._monitor = weakref.ref(monitor)

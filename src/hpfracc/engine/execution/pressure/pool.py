@@ -1,4 +1,4 @@
-"""The pool users see: host buffers, page-locked where there is a GPU, and device buffers from the libraries' own."""
+"""The public memory pool: host buffers, page-locked where there is a GPU, and device buffers of the libraries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 class MemoryPool(Guarded):
-    """Buffers that are used again, with one owner at a time.
+    """A pool of reusable buffers, each with one owner at a time.
 
     Host buffers are kept here, within a bound. Device buffers come from the library's own pool (PyTorch's caching
     allocator, CuPy's memory pool), which keeps them; this one knows whose they are and counts.
@@ -105,7 +105,7 @@ class MemoryPool(Guarded):
         return made
 
     def release(self, buffer: Any) -> None:
-        """Take a buffer back; one that is not ours, or was released before, is refused and nothing happens."""
+        """Take a buffer back; one that is not the pool's, or was released before, is refused."""
         with self._lock:
             entry = self._device.get(id(buffer))
             if entry is not None and entry[0] is not None and entry[0]() is buffer:
@@ -129,7 +129,7 @@ class MemoryPool(Guarded):
         )
 
     def clear(self) -> int:
-        """Let go of everything that is kept for later; gives back the host bytes that this was."""
+        """Drop all idle buffers; returns their host bytes."""
         with self._lock:
             self._device = {
                 key: entry for key, entry in self._device.items() if entry[0] is not None and entry[0]() is not None
@@ -166,7 +166,7 @@ def get_memory_pool(max_bytes: int | str | None = None, pinned: bool | None = No
 
 
 def staging_pool() -> BufferPool:
-    """Where the engine lays items side by side: page-locked where a library with a GPU is loaded."""
+    """The pool in which the engine stacks items: page-locked where a library with a GPU is loaded."""
     if not hardware.machine().gpus:
         return host_buffers
     pinned_buffers.make = _pinned

@@ -22,7 +22,7 @@ _probe = HostProbe()
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Bytes in all, used by everyone, free for this process, held by it; and the share in use, from 0 to 1."""
+    """Bytes in all, used by all processes, free for this one and held by it; and the share in use, from 0 to 1."""
 
     total: int
     used: int
@@ -60,7 +60,7 @@ def read_memory(device: str) -> Reading:
 
 
 def _held(name: str, device: str) -> int:
-    """Bytes of the library's arrays on the device; of its whole pool where it does not tell those apart."""
+    """Bytes of the library's arrays on the device; of its whole pool where it does not count them."""
     adapter = registry.adapter(name)
     marks = adapter.peak_bytes(device)
     return adapter.reserved_bytes(device) if marks is None else marks[0]

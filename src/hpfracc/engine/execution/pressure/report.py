@@ -27,7 +27,7 @@ __all__ = ["MemoryReport", "limit", "report"]
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """What :func:`report` found; print it, or use :meth:`to_dict`.
+    """The result of :func:`report`; print it, or use :meth:`to_dict`.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ def report() -> MemoryReport:
 
 @contextmanager
 def limit(device: str, size: int | str) -> Iterator[None]:
-    """Let no engine call take more than ``size`` of a memory, whatever is free, for the length of a ``with`` block.
+    """Let no engine call take more than ``size`` of a device's memory within a ``with`` block, whatever is free.
 
     Larger calls are done in pieces. The limit holds for the whole process.
 

@@ -1,4 +1,4 @@
-"""Arrays that may leave a device while it is short of memory, and come back when they are asked for."""
+"""Arrays that are spilled from a device to the host while its memory is short, and moved back on use."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Spillable(Guarded):
         return self._host is not None
 
     def spill(self) -> int:
-        """Move it to the host; gives back the bytes that this freed on the device."""
+        """Move it to the host; returns the bytes freed on the device."""
         with self._lock:
             if self._host is not None:
                 return 0
@@ -72,5 +72,5 @@ class Spillable(Guarded):
 
 
 def spill_device(device: str) -> int:
-    """Move every registered array of ``device`` to the host; gives back the bytes that this freed."""
+    """Move every registered array of ``device`` to the host; returns the bytes freed."""
     return sum(held.spill() for held in list(_every) if held.device == device)

@@ -1,7 +1,7 @@
 """The kernel of a fractional integral as a sum of exponentials.
 
-Unlike :mod:`hpfracc.operators._exponentials`, whose sums are as short as an interval known in advance allows, this one
-can reach down to shorter distances later without a change of the terms that are there: their states go on.
+Unlike :mod:`hpfracc.operators.core.exponentials`, whose sums are as short as an interval known in advance allows, this
+one can reach down to shorter distances later without a change of the terms that are there: their states go on.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc._xp import NUMPY
-from hpfracc.operators._sequences import power_differences, second_differences, tangent_defects
-from hpfracc.operators._weights import kept_weights
+from hpfracc.operators.core.sequences import power_differences, second_differences, tangent_defects
+from hpfracc.operators.core.weights import kept_weights
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, initial_part, order_groups
 from hpfracc.solvers.ode.fixed.starting import Powers
 from hpfracc.solvers.ode.memory_limits import check_room
@@ -86,7 +86,7 @@ class Scheme:
     Attributes
     ----------
     kind : str
-        ``"explicit"``: ``y_n = S_0[n]``. ``"corrected"``: that, then ``y_n = S_1[n] + w_1[0] f(t_n, y_n)`` so many
+        ``"explicit"``: ``y_n = S_0[n]``. ``"corrected"``: that, then ``y_n = S_1[n] + w_1[0] f(t_n, y_n)``,
         ``corrections`` times. ``"implicit"``: ``y_n = S_0[n] + w_0[0] f(t_n, y_n)``, solved by Newton's method.
     weights : callable
         ``weights(alpha, n)``: for step 1, the K sequences ``w_k[0..n-1]``.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc._xp import NUMPY
-from hpfracc.operators._sequences import binomials
+from hpfracc.operators.core.sequences import binomials
 from hpfracc.solvers.ode.fixed.multistep import refuse_multistep, series_power, solve_multistep
 from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.options import Options

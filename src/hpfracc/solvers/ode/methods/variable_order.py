@@ -11,7 +11,7 @@ from scipy.special import gamma
 
 from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._sequences import power_differences
+from hpfracc.operators.core.sequences import power_differences
 from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.fixed.history import BLOCK

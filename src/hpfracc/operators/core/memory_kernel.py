@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._function import Function
-from hpfracc.operators._order import Order, read_order
+from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import read_number, to_host
+from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import constant, join, real_dtype, scalar
 

@@ -11,11 +11,11 @@ import numpy as np
 from hpfracc._arrays import is_array, library_of
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators._function import Function
-from hpfracc.operators._order import Order
-from hpfracc.operators._spectral import differentiate
+from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import read_number, to_host
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import as_values, constant, join, move_axis
 
 __all__ = ["read_rate", "tempered_function"]

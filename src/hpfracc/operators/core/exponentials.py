@@ -121,7 +121,7 @@ def exponential_sum(beta: float, shortest: float, longest: float, rtol: float) -
     Examples
     --------
     >>> import numpy as np
-    >>> from hpfracc.operators._exponentials import exponential_sum
+    >>> from hpfracc.operators.core.exponentials import exponential_sum
     >>> power = exponential_sum(0.5, 1e-5, 1.0, 1e-6)
     >>> t = np.geomspace(1e-5, 1.0, 1001)
     >>> bool(np.max(np.abs(power(t) * np.sqrt(t) - 1.0)) < 1e-6), len(power.rates) < 40

@@ -12,9 +12,9 @@ from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc._xp import namespace_of, user_scope
 from hpfracc.engine.execution.api import composite
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators._order import Order
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.grids import Grid, read_grid
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import OperatorResult
 from hpfracc.operators.core.values import Samples, as_values, check_axis, points_like
 from hpfracc.operators.rules.laplacian import LaplacianRule

@@ -11,9 +11,10 @@ import numpy as np
 from hpfracc._xp import NUMPY
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._function import Function
-from hpfracc.operators._graded import differentiate_graded
-from hpfracc.operators._jacobi import (
+from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.graded import differentiate_graded
+from hpfracc.operators.core.grids import to_host
+from hpfracc.operators.core.jacobi import (
     between,
     derivative_matrix,
     end_derivatives,
@@ -22,8 +23,7 @@ from hpfracc.operators._jacobi import (
     slopes,
     transform,
 )
-from hpfracc.operators._order import Order, read_order
-from hpfracc.operators.core.grids import to_host
+from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import constant, join, real_dtype, where
 from hpfracc.operators.rules.first_points import infinite_at_origin

@@ -13,10 +13,10 @@ from scipy.special import rgamma, roots_jacobi
 
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import DivergenceError, InvalidInputError
-from hpfracc.operators._function import Function
-from hpfracc.operators._jacobi import between, derivative_matrix, end_derivatives, gauss_points, transform
-from hpfracc.operators._order import Order
+from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import to_host
+from hpfracc.operators.core.jacobi import between, derivative_matrix, end_derivatives, gauss_points, transform
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import constant, join, real_dtype
 

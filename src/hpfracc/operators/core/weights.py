@@ -10,7 +10,7 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc._xp import Namespace, of_variables
 from hpfracc.engine.execution.prepared import PreparedOperands
-from hpfracc.operators._order import Order
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, step_power
 
 __all__ = ["kept_weights", "scaled_weights", "weights_key", "weights_of"]

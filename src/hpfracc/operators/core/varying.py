@@ -12,16 +12,16 @@ import numpy as np
 from hpfracc._arrays import device_of, is_array, library_of, refuse_masked, tracks_gradient
 from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators._function import Function
-from hpfracc.operators._order import read_order
-from hpfracc.operators._sequences import power_differences, trapezoid_defects
-from hpfracc.operators._spectral import differentiate
-from hpfracc.operators._weights import weights_key, weights_of
 from hpfracc.operators.core.applying import pick_rule
+from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, to_host
+from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.sequences import power_differences, trapezoid_defects
+from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
+from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.increments import increments
 from hpfracc.operators.rules.l1 import L1Rule
 

@@ -17,10 +17,10 @@ from numpy.polynomial import legendre
 
 from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._exponentials import Exponentials, compress, exponential_nodes, exponential_sum, node_weights
-from hpfracc.operators._order import Order
-from hpfracc.operators._sequences import binomial, binomials, tangent_defect, trapezoid_defect
+from hpfracc.operators.core.exponentials import Exponentials, compress, exponential_nodes, exponential_sum, node_weights
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.sequences import binomial, binomials, tangent_defect, trapezoid_defect
 from hpfracc.operators.core.values import join, zeros
 from hpfracc.operators.rules import grunwald, initial, l1, l12, simpson, trapezoid
 from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, increments, start_points
