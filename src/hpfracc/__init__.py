@@ -16,7 +16,7 @@ True
 True
 
 Equations
-    solve_fode, fdeint
+    solve_fode, fdeint; solve_fsde with noise
 Operators on samples or functions, at points ``t``, of order ``alpha``
     caputo, riemann_liouville, grunwald_letnikov, riemann_liouville_integral, caputo_fabrizio, atangana_baleanu,
     hadamard, caputo_hadamard, marchaud, psi_caputo, tempered, tempered_caputo, variable_order, their integrals,
@@ -120,6 +120,8 @@ if TYPE_CHECKING:
     from hpfracc.solvers.ode.solve import solve_fode
     from hpfracc.solvers.sde.noise.estimation import hurst
     from hpfracc.solvers.sde.noise.fractional_brownian import fbm, fgn
+    from hpfracc.solvers.sde.result import FSDEResult
+    from hpfracc.solvers.sde.solve import solve_fsde
     from hpfracc.special._mittag_leffler import mittag_leffler, mittag_leffler_derivative
     from hpfracc.special._mittag_leffler_matrix import mittag_leffler_matrix
     from hpfracc.special._wright import m_wright, wright
@@ -139,6 +141,7 @@ __all__ = [
     "CaputoFabrizioIntegral",
     "CaputoHadamard",
     "FODEResult",
+    "FSDEResult",
     "FractionalDifferencer",
     "FractionalLaplacian",
     "FractionalOperator",
@@ -212,6 +215,7 @@ __all__ = [
     "riesz",
     "select_optimal_backend",
     "solve_fode",
+    "solve_fsde",
     "spectral_multiply",
     "stencil_relax",
     "tempered",
@@ -237,6 +241,7 @@ _HOMES: dict[str, str] = {
     "CaputoFabrizioIntegral": "hpfracc.operators._caputo_fabrizio_integral",
     "CaputoHadamard": "hpfracc.operators._caputo_hadamard",
     "FODEResult": "hpfracc.solvers.ode.result",
+    "FSDEResult": "hpfracc.solvers.sde.result",
     "FractionalDifferencer": "hpfracc.ml._differencer",
     "FractionalLaplacian": "hpfracc.operators._fractional_laplacian",
     "FractionalOperator": "hpfracc.operators.core.base",
@@ -308,6 +313,7 @@ _HOMES: dict[str, str] = {
     "riesz": "hpfracc.operators._riesz",
     "select_optimal_backend": "hpfracc.engine.selection.selector",
     "solve_fode": "hpfracc.solvers.ode.solve",
+    "solve_fsde": "hpfracc.solvers.sde.solve",
     "spectral_multiply": "hpfracc.engine.execution.api",
     "stencil_relax": "hpfracc.engine.execution.api",
     "tempered": "hpfracc.operators._tempered",

@@ -435,8 +435,8 @@ def test_a_trial_with_kept_weights_uses_them():
     arm = next(arm for arm, refused in trial.arms() if refused is None and arm.algorithm == "fft")
     assert trial.time(arm, TimeBox(1.0), effort=1e-3).seconds > 0.0
     assert trial.request.operation == "causal_convolution+prepared"
-    facts = {fact.key[0] for fact in trial.knowledge.costs.facts() if fact.kind == "knot"}
-    assert facts == {"causal_convolution+prepared"}
+    calibrated = {key[0] for key, entry in trial.knowledge.costs._entries.items() if entry.calibrated}
+    assert calibrated == {"causal_convolution+prepared"}
 
 
 @pytest.mark.parametrize("order", ["kept first", "kept last"])

@@ -252,8 +252,8 @@ def test_what_is_no_number_or_function_is_refused_in_words(wrong: dict[str, Any]
 @pytest.mark.parametrize("options", [{"step": 0.01}, {"step": 0.01, "method": "implicit_trapezoid"}, {"step": None}])
 def test_one_equation_may_return_a_number(options: dict[str, Any]):
     """With d = 1 the right-hand side may return the number itself; the solution is the same to the bit."""
-    as_number = solve(lambda t, y: -float(y[0]), compile=False, **options)
-    as_array = solve(lambda t, y: -y, compile=False, **options)
+    as_number = solve(lambda t, y: -float(y[0]), backend="numpy", **options)
+    as_array = solve(lambda t, y: -y, backend="numpy", **options)
     assert as_number.success
     assert np.array_equal(as_number.y, as_array.y)
 

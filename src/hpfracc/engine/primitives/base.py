@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -38,6 +39,11 @@ __all__ = [
 FLOATS: frozenset[str] = frozenset({"float32", "float64"})
 INEXACT: frozenset[str] = FLOATS | {"complex64", "complex128"}
 INTEGERS: frozenset[str] = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
+
+
+@cache
+def _itemsize(dtype: str) -> int:
+    return int(np.dtype(dtype).itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,7 @@ class Call:
     @property
     def itemsize(self) -> int:
         """Bytes of one element of the dtype in which the work is done."""
-        return int(np.dtype(self.dtype).itemsize)
+        return _itemsize(self.dtype)
 
     @property
     def wide_itemsize(self) -> int:
@@ -125,7 +131,7 @@ class Transform(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of the signals."""
-        return math.prod(self.lengths) * self.rows * int(np.dtype(self.dtype).itemsize)
+        return math.prod(self.lengths) * self.rows * _itemsize(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)

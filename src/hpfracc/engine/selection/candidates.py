@@ -40,8 +40,9 @@ def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
     """Bytes of operands, result and workspace, by the kernel's model; on a GPU with cuFFT's work area."""
     spec, algorithm = arm.spec, arm.algorithm
     model = spec.memory if arm.on_host or spec.gpu_memory is None else spec.gpu_memory
-    workspace, elements = primitive.workspace(call, algorithm), primitive.block_elements(call, algorithm)
-    size = call.input_bytes + call.output_bytes + model.bytes(workspace, elements, arm.workers)
+    elements = primitive.block_elements(call, algorithm) if model.block else 0
+    taken = model.bytes(primitive.workspace(call, algorithm), elements, arm.workers)
+    size = call.input_bytes + call.output_bytes + taken
     transform = None if arm.on_host else primitive.transform(call, algorithm)
     return size if transform is None else size + cufft.work_bytes(transform)
 

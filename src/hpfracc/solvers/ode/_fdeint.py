@@ -1,4 +1,4 @@
-"""``fdeint``: the same in the shape that users of torchdiffeq know."""
+"""``fdeint``: ``solve_fode`` with the interface of torchdiffeq's ``odeint``."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def solve_auto(problem: Problem, options: Options) -> FODEResult:
 
 
 def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
-    """The method that only this kind of problem needs, or None."""
+    """The method that a special kind of problem needs, or None."""
     if problem.delays:
         return ("adaptive" if options.step is None else "implicit_trapezoid"), "the equation has delays"
     if problem.orders.function is not None:

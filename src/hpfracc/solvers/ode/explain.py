@@ -1,4 +1,4 @@
-"""What ``solve_fode`` would do, without doing it."""
+"""Explains how ``solve_fode`` would solve a problem, without solving it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every solve on a mesh does besides its steps: times asked for, events, a break by the user, the result."""
+"""Solves on a mesh, apart from the steps: requested times, events, interrupts, the result."""
 
 from __future__ import annotations
 

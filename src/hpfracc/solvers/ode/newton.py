@@ -37,8 +37,8 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-#: The equation of a fixed step is solved to this part of ``atol + rtol |y|``, and beyond so many steps further by their
-#: number to the power alpha: that is how its errors add up.
+#: The equation of a fixed step is solved to this part of ``atol + rtol |y|``. Its errors add up like the number of
+#: steps to the power alpha, so beyond the second number of steps the part shrinks accordingly.
 PART, _PART_STEPS = 1e-7, 100
 #: Never less digits than these, relative to the largest component, whatever the tolerance.
 DIGITS = 1e-10
@@ -57,7 +57,7 @@ _MOST_NEW = 60
 _LEAST_DAMPING = 1e-7
 #: Steps in pseudo-time towards a solution on another branch.
 _MOST_FOLLOWED = 150
-#: Where corrections do not shrink any more, they are accepted up to so many times the target: rounding.
+#: Corrections that no longer shrink are rounding, and are accepted up to this multiple of the target.
 _ROUNDING = 1e3
 
 
@@ -88,7 +88,7 @@ class Norm:
 
 
 def step_part(steps: int, alpha: float) -> float:
-    """The part of the tolerance to which the equation of each of so many steps is solved."""
+    """The part of the tolerance to which the equation of each of ``steps`` steps is solved."""
     return PART * float(min(1.0, (_PART_STEPS / steps) ** alpha))
 
 
@@ -165,14 +165,14 @@ class Newton:
         return self.refactor(weight)
 
     def refactor(self, weight: Any) -> bool:
-        """Factorise with the Jacobian that is there."""
+        """Factorise with the kept Jacobian."""
         size = self.matrix.shape[0] * (self.matrix.shape[1] if self.matrix.ndim == 3 else 1)
         self.factors = factorise(self.matrix, weight, size)
         self.weight = np.array(weight)
         return self.factors is not None
 
     def forget(self) -> None:
-        """Take a new Jacobian next time."""
+        """Drop the matrix, so that the next step takes a new Jacobian."""
         self.matrix = self.factors = None
 
     def fits(self, weight: Any) -> bool:
@@ -230,7 +230,7 @@ class Newton:
         least_rate: float,
         first_rate: float = 0.5,
     ) -> tuple[Array, Array] | None:
-        """By iteration with the matrix that is there; None where it converges too slowly.
+        """Iterate with the kept matrix; None where it converges too slowly.
 
         The first correction alone tells no rate of convergence: ``first_rate`` is taken for it.
         """

@@ -26,7 +26,7 @@ Report = Callable[[float, Callable[[], Any]], None]
 
 @contextmanager
 def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title: str) -> Iterator[Report]:
-    """What to tell of the newest point, for as long as the block lasts."""
+    """Reports the newest point while the block runs."""
     if callable(wish):
         yield lambda t, y: wish(t, y())
         return
@@ -53,7 +53,7 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
 
 
 def _ignore(t: float, y: Callable[[], Any]) -> None:
-    """Nobody asked."""
+    """No report."""
 
 
 #: Whether the solve under way has left a loop over steps.
@@ -62,7 +62,7 @@ _stepped: ContextVar[list[bool] | None] = ContextVar("_stepped", default=None)
 
 @contextmanager
 def watch_steps() -> Iterator[list[bool]]:
-    """A list whose item becomes True when a loop over steps has ended."""
+    """Yields a list whose only item becomes True when a loop over steps has ended."""
     stepped = [False]
     token = _stepped.set(stepped)
     try:
@@ -72,14 +72,14 @@ def watch_steps() -> Iterator[list[bool]]:
 
 
 def note_steps() -> None:
-    """Tell that a loop over steps has ended: the initial value is no longer all that there is."""
+    """Record that a loop over steps has ended."""
     stepped = _stepped.get()
     if stepped is not None:
         stepped[0] = True
 
 
 def only_the_start(problem: Problem, options: Options) -> FODEResult:
-    """The result of a solve that was broken off while it looked at the right-hand side for the first time."""
+    """The result of a solve that was interrupted before its first step."""
     times = np.array([problem.t0])
     y = problem.y0[..., None]
     if problem.library == "numpy" and starts_infinite(problem):

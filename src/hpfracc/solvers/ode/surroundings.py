@@ -1,4 +1,4 @@
-"""What a function takes from around it, which a compiled copy of it has built in."""
+"""The values that a function captures, which a compiled copy holds as constants."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
     counts = [coarse.nfev, coarse.njev]
 
     def finish(result: FODEResult) -> FODEResult:
-        """The solution with ``steps`` steps in the form that was asked for."""
+        """The solution with ``steps`` steps in the requested form."""
         if options.events and not result.stats.get("interrupted"):
             again = method.solve(
                 problem, dataclasses.replace(options, step=length / steps, progress=False, estimate=False)
@@ -75,7 +75,7 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
 
 
 def _as_asked(result: FODEResult, problem: Problem, options: Options) -> None:
-    """At the times asked for, with ``sol`` where that was."""
+    """Bring a result to the requested times, with ``sol`` if requested."""
     solution: Any = result.sol
     assert solution is not None
     if options.t_eval is not None:

@@ -25,8 +25,16 @@ _M0, _M1 = (tl.constexpr(value) for value in MULTIPLIERS)
 _W0, _W1 = (tl.constexpr(value) for value in WEYL)
 _ROUNDS = tl.constexpr(ROUNDS)
 _ROOT_HALF, _LN2_HIGH, _LN2_LOW, _TURN = (tl.constexpr(value) for value in (ROOT_HALF, LN2_HIGH, LN2_LOW, TURN))
-_ATANH, _SINE, _COSINE = tl.constexpr(ATANH), tl.constexpr(SINE), tl.constexpr(COSINE)
-_ATANH_LAST, _LAST = tl.constexpr(len(ATANH) - 1), tl.constexpr(len(SINE) - 1)
+_UNIT = tl.constexpr(2.0**-53)
+_A0, _A1, _A2, _A3, _A4, _A5, _A6, _A7, _A8, _A9 = (tl.constexpr(value) for value in ATANH)
+_S0, _S1, _S2, _S3, _S4, _S5, _S6, _S7, _S8 = (tl.constexpr(value) for value in SINE)
+_C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8 = (tl.constexpr(value) for value in COSINE)
+
+
+@triton.jit
+def _constant(value: tl.constexpr):
+    """A number in double precision; a plain one would be taken for single precision first."""
+    return tl.full((), value, tl.float64)
 
 
 @triton.jit
@@ -34,30 +42,47 @@ def _normals(radii, angles):
     """A pair of normal numbers, by the formulae of ``normal_pairs``."""
     number = ((radii >> 11) + 1).to(tl.float64)
     bits = number.to(tl.int64, bitcast=True)
-    exponent = (bits >> 52) - 1022
+    exponent = ((bits >> 52) - 1022).to(tl.float64)
     mantissa = ((bits & 0xFFFFFFFFFFFFF) | 0x3FE0000000000000).to(tl.float64, bitcast=True)
-    below = mantissa < _ROOT_HALF
+    below = mantissa < _constant(_ROOT_HALF)
+    power = tl.where(below, exponent - 54.0, exponent - 53.0)
     mantissa = tl.where(below, mantissa + mantissa, mantissa)
-    power = exponent.to(tl.float64) - tl.where(below, 54.0, 53.0)
     s = (mantissa - 1.0) / (mantissa + 1.0)
     square = s * s
-    total = square * _ATANH[_ATANH_LAST]
-    for k in tl.static_range(_ATANH_LAST - 1):
-        total = (total + _ATANH[_ATANH_LAST - 1 - k]) * square
-    total = (total + _ATANH[0]) * square * s
-    log = power * _LN2_HIGH + (s + s + (total + power * _LN2_LOW))
-    radius = tl.sqrt(-2.0 * log)
-    turns = (angles >> 11).to(tl.float64) * 1.1102230246251565e-16
-    quarter = tl.floor(4.0 * turns + 0.5)
-    x = (turns - 0.25 * quarter) * _TURN
+    total = square * _constant(_A9)
+    total = (total + _constant(_A8)) * square
+    total = (total + _constant(_A7)) * square
+    total = (total + _constant(_A6)) * square
+    total = (total + _constant(_A5)) * square
+    total = (total + _constant(_A4)) * square
+    total = (total + _constant(_A3)) * square
+    total = (total + _constant(_A2)) * square
+    total = (total + _constant(_A1)) * square
+    total = (total + _constant(_A0)) * square * s
+    log = power * _constant(_LN2_HIGH) + (s + s + (total + power * _constant(_LN2_LOW)))
+    radius = tl.sqrt(log * -2.0)
+    turns = (angles >> 11).to(tl.float64) * _constant(_UNIT)
+    quarter = tl.floor(turns * 4.0 + 0.5)
+    x = (turns - quarter * 0.25) * _constant(_TURN)
     square = x * x
-    sine = square * _SINE[_LAST]
-    cosine = square * _COSINE[_LAST]
-    for k in tl.static_range(_LAST - 1):
-        sine = (sine + _SINE[_LAST - 1 - k]) * square
-        cosine = (cosine + _COSINE[_LAST - 1 - k]) * square
-    sine = x + (sine + _SINE[0]) * square * x
-    cosine = 1.0 + (cosine + _COSINE[0]) * square
+    sine = square * _constant(_S8)
+    sine = (sine + _constant(_S7)) * square
+    sine = (sine + _constant(_S6)) * square
+    sine = (sine + _constant(_S5)) * square
+    sine = (sine + _constant(_S4)) * square
+    sine = (sine + _constant(_S3)) * square
+    sine = (sine + _constant(_S2)) * square
+    sine = (sine + _constant(_S1)) * square
+    sine = x + (sine + _constant(_S0)) * square * x
+    cosine = square * _constant(_C8)
+    cosine = (cosine + _constant(_C7)) * square
+    cosine = (cosine + _constant(_C6)) * square
+    cosine = (cosine + _constant(_C5)) * square
+    cosine = (cosine + _constant(_C4)) * square
+    cosine = (cosine + _constant(_C3)) * square
+    cosine = (cosine + _constant(_C2)) * square
+    cosine = (cosine + _constant(_C1)) * square
+    cosine = (cosine + _constant(_C0)) * square + 1.0
     odd = (quarter == 1.0) | (quarter == 3.0)
     one = tl.where(odd, sine, cosine)
     two = tl.where(odd, cosine, sine)
@@ -68,7 +93,7 @@ def _normals(radii, angles):
 
 @triton.jit
 def _uniforms(words, BITS: tl.constexpr):
-    return ((words >> (64 - BITS)).to(tl.float64) + 0.5) * (1.0 / (1 << BITS))
+    return ((words >> (64 - BITS)).to(tl.float64) + 0.5) * _constant(1.0 / (1 << BITS))
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""The arithmetic of one adaptive step in NumPy: for all equations, and until compiled arithmetic pays."""
+"""One adaptive step in NumPy: for all equations, and until compiled steps pay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEPT_STENCILS = 128
 
 
 class StepState(Protocol):
-    """Where a pass is, as far as the arithmetic of its next step needs to know: see ``Stepper``."""
+    """The state of a pass that the next step depends on; see ``Stepper``."""
 
     system: FlatSystem
     memories: list[ExponentialMemory]
@@ -49,7 +49,7 @@ class StepState(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A step whose equation was solved, with all that its error is judged by.
+    """A step whose equation was solved, with what its error estimate needs.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a step that was accepted leaves: the estimated global error, f's response to it, f's polynomial."""
+    """The results of an accepted step: the estimated global error, f's response to it, f's polynomial."""
 
     error: Array
     moved: Array
@@ -99,11 +99,11 @@ class Arithmetic(Protocol):
         """Solve it; None where that did not succeed."""
 
     def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
-        """Put the step into the memories."""
+        """Add the step to the memories."""
 
 
 class NumpyArithmetic:
-    """Any number of orders, delays, batches of any size."""
+    """Steps for any number of orders, with delays, and for batches of any size."""
 
     def __init__(self) -> None:
         self._stencils: dict[tuple[int, ...], tuple[Stencil, list[Array]]] = {}
@@ -138,7 +138,7 @@ class NumpyArithmetic:
         return Trial(solved.y, values, stencil, weights, terms, errors, scale, inherited)
 
     def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
-        """Propagate the error, and remember the step."""
+        """Propagate the error, and add the step to the memory."""
         system, y, values, stencil = stepper.system, trial.y, trial.values, trial.stencil
         defect = min(degree + 1, len(values) - 1)
         linear = trial.weights[:2].sum(axis=0)  # the rule of degree 1, for the error's own right-hand side

@@ -1,4 +1,4 @@
-"""How long the next step is, and of what degree."""
+"""Step size control."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["Controller"]
 
-#: Step sizes are a geometric sequence with so many to a factor of 2: their tables can then be kept.
+#: Step sizes form a geometric sequence, this number of them to a factor of 2, so that their tables can be cached.
 LEVELS_PER_OCTAVE = 4
 _SAFETY = 0.85
 _MOST_GROWTH = 2.0
@@ -44,7 +44,7 @@ class Controller:
         return float(self.unit * 2.0 ** (self.level / LEVELS_PER_OCTAVE))
 
     def limit(self, longest: float) -> None:
-        """Go no further up the ladder than a step of this length."""
+        """Limit the next step to this length."""
         if longest < math.inf:
             highest = LEVELS_PER_OCTAVE * (math.log2(longest) - math.log2(self.unit)) + 1e-9
             self.level = min(self.level, math.floor(highest))
@@ -54,7 +54,7 @@ class Controller:
         return float(_SAFETY * max(error, 1e-10) ** (-1.0 / (degree + self.alpha)))
 
     def accept(self, error: float, degree: int, most: float = math.inf) -> None:
-        """Move on after a step with this error, in units of the tolerance, and grow by no more than ``most``."""
+        """Choose the next step after one with this error, in units of the tolerance; ``most`` bounds its growth."""
         power = 1.0 / (degree + self.alpha)
         error = max(error, 1e-10)
         factor = _SAFETY * error ** (-0.7 * power) * self._previous ** (0.4 * power)
@@ -64,12 +64,12 @@ class Controller:
         self.limit(self.longest)
 
     def reject(self, error: float, degree: float) -> None:
-        """Go back after a step that was too long."""
+        """Choose a shorter step after a rejected one."""
         factor = min(max(self.growth(error, degree), _LEAST), 0.8)
         self.level += min(math.floor(LEVELS_PER_OCTAVE * math.log2(factor)), -1)
 
     def shrink(self, factor: float = 0.25) -> None:
-        """Go back because the equation of a step could not be solved."""
+        """Choose a shorter step because the equation of a step could not be solved."""
         self.level += math.floor(LEVELS_PER_OCTAVE * math.log2(factor))
 
     def restart(self) -> None:

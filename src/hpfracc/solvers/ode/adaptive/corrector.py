@@ -23,8 +23,8 @@ MOST_NEWTON = KEPT_ITERATIONS
 LEAST_RATE = 0.1
 #: Steps after which a Jacobian is taken anew.
 _OLD = 20
-#: So many failed iterations within a stretch of steps make the equation stiff, and so many steps with a small
-#: Lipschitz constant make it gentle again.
+#: Failed iterations within a window of steps that mark the equation as stiff, and steps with a contraction below the
+#: limit after which it counts as not stiff.
 _FAILURES = 2
 _STRETCH = 25
 _GENTLE_STEPS = 25
@@ -63,7 +63,7 @@ class Corrector:
 
     @property
     def inverse(self) -> Array | None:
-        """What the equation of a stiff step was solved with."""
+        """The inverse matrix that a stiff step was solved with."""
         return self.newton.inverse if self.stiff else None
 
     def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, steps: int) -> Solved | None:
@@ -76,13 +76,13 @@ class Corrector:
         return found
 
     def failed(self, steps: int) -> None:
-        """Tell that an iteration did not converge, after so many steps: too many such make the equation stiff."""
+        """Record that an iteration failed after ``steps`` steps; repeated failures mark the equation as stiff."""
         self._failures = [step for step in self._failures if step > steps - _STRETCH] + [steps]
         if len(self._failures) >= _FAILURES:
             self._switch(True)
 
     def damped(self, change: Array) -> Array:
-        """What a change of ``known`` does to the solution: much less, where the equation is stiff."""
+        """The effect of a change of ``known`` on the solution, which is damped where the equation is stiff."""
         return self.newton.apply(change) if self.stiff and self.newton.factors is not None else change
 
     def propagate(
@@ -96,7 +96,7 @@ class Corrector:
         return error, (error - known) / weight
 
     def accepted(self, weight: Any, scale: Array) -> None:
-        """Tell that a step was taken: Jacobians grow old, and stiff equations may have become gentle."""
+        """Record an accepted step: it ages the Jacobian, and may end stiffness."""
         self._age += 1
         slopes = self.newton.matrix
         if not self.stiff or slopes is None:
@@ -151,7 +151,7 @@ class Corrector:
         return None
 
     def _newton(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
-        """With the Jacobian that is there, then with a new one; what fails then wants a shorter step."""
+        """Newton's method with the kept Jacobian, then with a new one; None means that the step is too long."""
         newton = self.newton
         for fresh in (False, True):
             if fresh or newton.matrix is None or self._age > _OLD:

@@ -1,4 +1,4 @@
-"""A whole adaptive solve: passes until the estimated global error is below the tolerance, and what they gave."""
+"""A whole adaptive solve: passes until the estimated global error is below the tolerance, and the result."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Array = np.ndarray[Any, Any]
 
 #: Passes that may be tried to bring the global error below the tolerance.
 _MOST_PASSES = 6
-#: A pass is given up when its global error exceeds the tolerance so many times: the next will do better.
+#: A pass is abandoned when its global error exceeds this multiple of the tolerance.
 _HOPELESS = 4.0
 #: Still counted as reached: estimates are estimates.
 _TOLERATED = 10.0
-#: Breaks of a delay: y is smoother by alpha after each, and those after so many no longer matter.
+#: Breaks of a delay that are stepped on. The solution is smoother by alpha after each, so later ones do not matter.
 _MOST_BREAKS = 64
-#: Progress is judged after so many tries; the rest may take so many steps, unless max_steps says otherwise.
+#: Attempted steps between two checks of progress, and the most steps that the rest may take if max_steps is default.
 _CRAWL_WINDOW = 2048
 _MOST_AHEAD = 1_000_000
 
@@ -50,7 +50,7 @@ class _CrawlWatch:
         self._steps, self._tau, self._pace, self._jumps = 0, 0.0, 0.0, False
 
     def look(self, stepper: Stepper) -> str | None:
-        """After a step: why the solve should end, and what to do; None to go on."""
+        """After a step: the reason to end the solve, and the remedy; None to continue."""
         steps = stepper.accepted + stepper.rejected
         window = _CRAWL_WINDOW // (4 if self._problem.delays else 1)
         if steps - self._steps < window:
@@ -118,7 +118,7 @@ class _Pass:
         return math.nan if self.stepper is None else self.stepper.ratio
 
     def run(self, report: Report, most_ratio: float, speed: Speed) -> None:
-        """Step until the end, or whatever comes before it."""
+        """Step until the end, a terminal event, a failure or an interrupt."""
         problem, options = self.problem, self.options
         length = problem.t1 - problem.t0 - self.system.offset
         self._note_start()
@@ -164,7 +164,7 @@ class _Pass:
     def _stops(self, length: float) -> list[tuple[float, bool]]:
         """Where steps have to end: at the sums of delays, where the solution is not smooth, and at the end."""
         breaks: list[float] = []
-        layer = [0.0]  # sums of so many delays
+        layer = [0.0]  # sums of the same number of delays
         for _ in range(1, _MOST_BREAKS):
             sums = sorted(before + lag for before in layer for lag in self.problem.delays)
             layer = _distinct([total for total in sums if total < length * (1.0 - 1e-12)], [])
@@ -174,7 +174,7 @@ class _Pass:
         return [*((stop, True) for stop in sorted(breaks)), (length, False)]
 
     def _longest(self) -> float:
-        """Not beyond what the delayed terms know."""
+        """The longest step: the shortest delay."""
         return min(self.problem.delays, default=math.inf)
 
     def _error_then(self, then: float) -> Array:
@@ -183,7 +183,7 @@ class _Pass:
         return self._errors[min(index, len(self._errors) - 1)] if self._errors else np.zeros(self.system.size)
 
     def _note_start(self) -> None:
-        """What is known without a step: the initial value, and the initial part where time is not counted yet."""
+        """Record the values before the first step."""
         early = np.zeros(1)
         if self.wanted is not None:
             assert self.options.t_eval is not None
@@ -193,7 +193,7 @@ class _Pass:
         self.states.extend(initial_part(self.problem, early).T)
 
     def _note(self, report: Report) -> bool:
-        """Keep what was asked for of the newest step; whether to go on."""
+        """Record the requested values of the newest step; whether to continue."""
         stepper, problem = self.stepper, self.problem
         assert stepper is not None
         self.largest_error = np.maximum(self.largest_error, np.abs(stepper.error))
@@ -246,7 +246,7 @@ class _Pass:
 
 
 def beginning(problem: Problem, options: Options) -> float:
-    """Where the solve begins, after t0: at once, or where a solution that is infinite there has become a number.
+    """Time after t0 at which stepping begins: 0, or later where the solution is infinite at t0.
 
     Before that time the right-hand side adds to the initial data less than a thousandth of the tolerance.
     """
@@ -266,7 +266,7 @@ def _distinct(times: list[float], known: list[float]) -> list[float]:
 
 
 def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str, control: str) -> FODEResult:
-    """Solve with adaptive steps; with ``control="global"`` again and again until the whole error is small enough."""
+    """Solve with adaptive steps; with ``control="global"`` repeatedly, until the global error is small enough."""
     started = time.perf_counter()
     share, nfev, njev, notes = 1.0, 0, 0, []
     speed = Speed(problem, options)

@@ -1,4 +1,4 @@
-"""All that is remembered of the past: the states of a sum of exponentials."""
+"""The memory of the past: the states of a sum of exponentials, and their moments over a step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 #: How much further down the kernel is made to reach than the step that asked for it.
 _HEADROOM = 1e-3
-#: Tables of so many step sizes are kept.
+#: Step sizes whose tables are cached.
 _KEPT = 64
 #: Coefficients that a polynomial of the right-hand side may have.
 _COEFFICIENTS = 8
@@ -29,7 +29,7 @@ _POINTS, _WEIGHTS = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
 
 
 class Tables:
-    """What depends on the length of a step alone, for all exponentials of a kernel; moments when first asked for."""
+    """Values that depend only on the step length, for all exponentials of a kernel; moments come when needed."""
 
     def __init__(self, kernel: ExponentialKernel, step: float, moments: int) -> None:
         self._products, self._count = kernel.rates * step, moments
@@ -94,7 +94,7 @@ class ExponentialMemory:
         self._tables: dict[float, Tables] = {}
 
     def tables(self, step: float) -> Tables:
-        """The tables of a step, made or found; afterwards the states suffice for it."""
+        """The tables of a step, cached; extends the states where the step needs more exponentials."""
         if not self.kernel.covers(step):
             self.kernel = exponential_kernel(self.alpha, step * _HEADROOM, self.longest, self.eps)
             self._tables.clear()
@@ -132,7 +132,7 @@ class ExponentialMemory:
         self.replace(new, step, coefficients)
 
     def trimmed(self, tables: Tables) -> Array:
-        """The states that a step goes on with; longer ones need fewer, and some more are kept so that this is rare."""
+        """The states that a step needs, and a few more, so that they are seldom trimmed."""
         count = self.states.shape[1]
         if count > tables.needed + 24:
             return np.ascontiguousarray(self.states[:, : tables.needed + 8])

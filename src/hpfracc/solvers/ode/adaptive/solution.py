@@ -1,4 +1,4 @@
-"""``sol(t)`` of an adaptive solve: the method's own integral, from states kept now and then."""
+"""``sol(t)`` of an adaptive solve: the method's own integral, from states stored at some steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["AdaptiveSolution"]
 
 Array = np.ndarray[Any, Any]
 
-#: Of so many steps, the states before one are kept; the others' polynomials are integrated again.
+#: The states are stored before every n-th step; between these the stored polynomials are integrated.
 _EVERY = 12
 
 
@@ -38,7 +38,7 @@ class AdaptiveSolution:
         self.t_max = system.problem.t0
 
     def add(self, piece: Piece, before: list[Snapshot]) -> None:
-        """Take in a step and the states before it."""
+        """Add a step and the states before it."""
         if len(self._pieces) % _EVERY == 0:
             self._kept.append(before)
         self._pieces.append(piece)
@@ -46,7 +46,7 @@ class AdaptiveSolution:
         self.t_max = self._system.time(piece.right)
 
     def end_at(self, t: float) -> None:
-        """Nothing is known beyond this time: a terminal event."""
+        """End the solution at a terminal event."""
         self.t_max = t
 
     def __call__(self, t: Any) -> Array:

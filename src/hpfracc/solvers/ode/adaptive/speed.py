@@ -1,4 +1,4 @@
-"""When the arithmetic of adaptive steps, and the right-hand side, are compiled: as soon as that pays."""
+"""When adaptive steps and the right-hand side are compiled: as soon as that pays."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refuse_numba(problem: Problem, options: Options, name: str) -> str | None:
 
 
 class Speed:
-    """One solve's choice, over all its passes."""
+    """The choice between NumPy and compiled steps in one solve, over all its passes."""
 
     def __init__(self, problem: Problem, options: Options) -> None:
         self.notes: list[str] = []
@@ -76,7 +76,7 @@ class Speed:
         self._steps, self._since = 0, time.perf_counter()
 
     def look(self, stepper: Stepper) -> None:
-        """After a step: now and then, whether another arithmetic is due."""
+        """After a step: every few steps, change to compiled steps if that pays."""
         self._steps += 1
         if self._steps < _EVERY or not self._fits or (self._kernels and self._tried):
             return
@@ -114,6 +114,6 @@ class Speed:
             self._function, self.compiled = found.fun, True
 
     def _abandon(self, why: str) -> None:
-        """The compiled right-hand side is not used any longer."""
+        """Return to the right-hand side in Python."""
         self._function, self.compiled = None, False
         self.notes.append(f"the right-hand side returned to Python: {why}")

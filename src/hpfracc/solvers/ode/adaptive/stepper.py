@@ -1,4 +1,4 @@
-"""One adaptive pass over the interval: steps and degrees by the local error, the global error carried along."""
+"""One adaptive pass over the interval: steps and degrees follow the local error, and the global error is estimated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHORTEST = 1e-290
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Why no further step can be taken, in words that say what to do."""
+    """Why no further step can be taken, and the remedy."""
 
     message: str
 
@@ -112,7 +112,7 @@ class Stepper:
         )
 
     def restart(self) -> None:
-        """Forget the polynomials, not the past: the right-hand side is not smooth here."""
+        """Restart the polynomials where the right-hand side is not smooth; the memory stays."""
         self.values = self.system(self.tau, self.y)[np.newaxis]
         self.states, self.steps, self.levels, self.degree = [self.y], [], [], 1
         self.controller.restart()
@@ -128,7 +128,7 @@ class Stepper:
         return step, self.controller.level, self.tau + step
 
     def _longest(self) -> float:
-        """As told; and after a start at infinity the solution changes with t, and what it is at a step's end counts."""
+        """The longest step allowed: by the options, and after an infinite start by the elapsed time."""
         least = 0.5 * (self.tau + self.system.offset) if self.system.offset else math.inf
         return min(self.most_step, self.length, least)
 
@@ -227,7 +227,7 @@ class Stepper:
         return np.asarray(self.atol + self.rtol * np.maximum(np.abs(self.y), np.abs(y))) * self.share
 
     def distance_factor(self, step: float, end: float) -> float:
-        """Beyond order 1 what is wrong now weighs more and more later."""
+        """How much an error of this step grows until ``end``; more than 1 for orders beyond 1."""
         return float((end / step) ** (self.most - 1.0)) if self.most > 1.0 else 1.0
 
     def _first_step(self) -> float:
@@ -254,5 +254,5 @@ class Stepper:
 
 
 def _power(base: float, exponent: float) -> float:
-    """``base**exponent``, with an end: small orders make large exponents."""
+    """``base**exponent`` without overflow: small orders make large exponents."""
     return math.exp(min(max(exponent * math.log(base), -690.0), 690.0))

@@ -1,4 +1,4 @@
-"""The stepping compiled with Numba: read when a solve is long enough for it, for Numba takes long to load."""
+"""Steps compiled with Numba; imported when a solve is long enough, because Numba takes long to load."""
 
 from __future__ import annotations
 

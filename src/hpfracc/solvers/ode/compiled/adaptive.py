@@ -155,7 +155,7 @@ class CompiledArithmetic:
         return None
 
     def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
-        """Propagate the error, and remember the step."""
+        """Propagate the error, and add the step to the memory."""
         system, memory, inverse = self.system, stepper.memories[0], stepper.corrector.inverse
         tables = memory.tables(step)
         states = memory.trimmed(tables)
@@ -191,7 +191,7 @@ class CompiledArithmetic:
         return Taken(errors[0], errors[1], both[: degree + 1, :n], largest, ratio)
 
     def _check_in_python(self, tau: float) -> None:
-        """The compiled right-hand side was not finite: Python raises what is to be raised, or knows better."""
+        """Evaluate in Python where the compiled right-hand side was not finite; raises what Python raises."""
         self.system(tau, self._scratch[0].copy())
         self._leave(f"compiled, it failed where Python could evaluate it, at t = {self.system.time(tau):g}")
 

@@ -31,7 +31,7 @@ __all__ = ["Estimate", "estimate_errors"]
 
 Array = np.ndarray[Any, Any]
 
-#: Of so many steps one is looked at, and how many of them at least and at most.
+#: One node for this many steps, and the least and the largest number of nodes.
 _EVERY, _FEWEST, _MOST = 32, 8, 24
 #: f's response to an error is linearised by a change of this part of the state.
 _SMALL = 1e-3

@@ -175,7 +175,7 @@ def _solve_first(
     atol = flat(np.repeat(np.broadcast_to(options.atol, shape).reshape(-1, 1), last, axis=1))
     norm = Norm(step_scale(flat(known), start, last * d, options.rtol, atol), last * d)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        # The weights of the first steps are large and cancel: their sums have so many digits and no more.
+        # The weights of the first steps are large and cancel, which limits the accuracy of their sums.
         residual(start)
         parts = float((np.abs(known) + (np.abs(matrix) @ np.abs(f)[:, :, None])[:, :, 0]).max())
         found, left = solve_damped(residual, factors, start, norm, 1.0, rounding=_ROUNDING * parts)

@@ -86,7 +86,7 @@ class Scheme:
     Attributes
     ----------
     kind : str
-        ``"explicit"``: ``y_n = S_0[n]``. ``"corrected"``: that, then ``y_n = S_1[n] + w_1[0] f(t_n, y_n)`` so many
+        ``"explicit"``: ``y_n = S_0[n]``. ``"corrected"``: that, then ``y_n = S_1[n] + w_1[0] f(t_n, y_n)``,
         ``corrections`` times. ``"implicit"``: ``y_n = S_0[n] + w_0[0] f(t_n, y_n)``, solved by Newton's method.
     weights : callable
         ``weights(alpha, n)``: for step 1, the K sequences ``w_k[0..n-1]``.

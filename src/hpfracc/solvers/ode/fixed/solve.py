@@ -36,7 +36,7 @@ _FIRST_STEPS = 8
 REACHED = "The end of the interval was reached."
 
 
-#: A guard is asked about so many times in a solve.
+#: How often a guard is called in a solve, about.
 _GUARDED = 32
 
 #: Steps between two looks at events, progress and values that are not finite: at first, at most, and how many times as
@@ -103,7 +103,7 @@ class _Walk:
         return False
 
     def run(self, title: str) -> None:
-        """All blocks, until the end or whatever comes before it."""
+        """All blocks, until the end, a terminal event, a failure or an interrupt."""
         options, table = self.options, self.table
         last = min(self.grid.steps, options.max_steps) + 1
         with progress_report(options.progress, self.grid.t0, self.grid.t1, title) as report:
@@ -135,7 +135,7 @@ class _Walk:
             )
 
     def _pace(self, seconds: float) -> None:
-        """Stretches that are long enough to cost nothing, and short enough to be told of."""
+        """Adjust the number of steps between two checks: few enough to report progress, enough to cost nothing."""
         if self.table.stepwise:
             return
         # Compiled steps take less than asking for them, and an interrupt is seen between two stretches.
@@ -144,7 +144,7 @@ class _Walk:
             self.stretch = max(1, min(int(factor * self.stretch), _STRETCH[1]))
 
     def _look(self, reached: int, report: Report) -> bool:
-        """New points: are they finite, did an event happen, who wants to know. Whether to go on."""
+        """Check new points for non-finite values and events, and report progress; whether to continue."""
         table = self.table
         good = table.finite_until(self.watched, reached)
         finite = good == reached

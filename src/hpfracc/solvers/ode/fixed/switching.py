@@ -1,4 +1,4 @@
-"""Which stepping a solve uses: NumPy, compiled with the right-hand side in Python, or compiled altogether."""
+"""Chooses how blocks are stepped: in NumPy, compiled around a Python right-hand side, or fully compiled."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = ["SwitchingStepper"]
 
 #: Seconds a step of the NumPy stepping takes beyond its right-hand side (benchmarks/ode.py).
 _NUMPY_STEP = 6e-6
-#: Beyond so many components an implicit step is left to LAPACK.
+#: Implicit steps with more components are left to LAPACK.
 _MOST_COMPONENTS = 64
-#: After so many steps that a compiled function could not take, and Python could, the rest is left to Python: each of
-#: them costs as much as hundreds of others.
+#: Steps that a compiled function could not take and Python could, after which the rest is left to Python: each costs as
+#: much as hundreds of compiled ones.
 _MOST_REPAIRS = 3
 
 

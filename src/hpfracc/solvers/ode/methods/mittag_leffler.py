@@ -205,7 +205,7 @@ class _MatrixKernel:
         return np.concatenate([integrals[:1], np.diff(integrals, axis=0)])
 
     def trapezoid(self, step: float, count: int) -> tuple[Array, Array]:
-        """Those of the product trapezoid for k = 0 .. count steps back, and of the first value after so many steps."""
+        """Those of the product trapezoid for k = 0 .. count steps back, and of the first value after k steps."""
         k = np.arange(count + 2.0)
         once = np.zeros((count + 2, *self.matrix.shape), self.matrix.dtype)
         twice = np.zeros_like(once)

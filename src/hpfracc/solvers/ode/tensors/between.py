@@ -48,7 +48,7 @@ def states_at(times: Array, grid: UniformGrid, states: Any, alpha: Any, further:
 
 
 def _factors(place: Array, first: Array, width: int, alpha: Any, like: Any) -> list[Any]:
-    """Lagrange's, in powers of the order, each of shape (times, ...) that broadcasts to the states."""
+    """Lagrange factors in powers of the order, each of shape (times, ...) that broadcasts to the states."""
     xp = namespace_of(alpha)
     with xp.scope():
         order = xp.array(alpha)

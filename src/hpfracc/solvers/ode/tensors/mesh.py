@@ -44,7 +44,7 @@ Array = np.ndarray[Any, Any]
 
 #: Steps that a traced program has room for beside two for each time that is asked for.
 _TRACED_STEPS = 2048
-#: The estimate is one: an error so many times the tolerance still counts as reached.
+#: Error estimates are rough: up to this multiple of the tolerance a solve counts as successful.
 _TOLERATED = 10.0
 #: The grading of a mesh whose order is traced.
 _TRACED_GRADING = 4.0

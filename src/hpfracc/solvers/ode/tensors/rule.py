@@ -77,11 +77,11 @@ class Rule:
 
     @property
     def starts_blind(self) -> bool:
-        """Whether the right-hand side at t0 weighs nothing and is never asked for."""
+        """Whether the right-hand side at t0 has no weight and is not evaluated."""
         return self.name == "implicit_rectangle"
 
     def sums(self, weights: Weights) -> Sums:
-        """What of ``weights`` it takes."""
+        """The weights that the rule uses."""
         if self.name == "explicit_rectangle":
             return Sums((weights.predictor,), None, None)
         if self.name == "implicit_rectangle":
@@ -90,7 +90,7 @@ class Rule:
         return Sums(sequences, weights.first, weights.corrector[0])
 
     def evaluations(self, steps: int) -> int | None:
-        """Of the right-hand side in so many steps; None where that depends on how Newton's method went."""
+        """Evaluations of the right-hand side in ``steps`` steps; None where they depend on Newton's method."""
         if self.implicit:
             return None
         return 1 + (1 + self.corrections if self.name == "pece" else 1) * steps

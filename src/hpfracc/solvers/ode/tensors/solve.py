@@ -35,7 +35,7 @@ REACHED = "The end of the interval was reached."
 
 
 def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
-    """Why these arrays cannot be stepped, as a sentence."""
+    """Why a method cannot take these arrays, as a sentence."""
     arrays = f"arrays of {problem.library}"
     if problem.terms or problem.delays:
         return f"method={name!r} takes one derivative and no delays for {arrays}"
@@ -166,7 +166,7 @@ def _shape_of(problem: Problem, fun: Callable[..., Any]) -> Any:
 
 
 def _version(y: Any) -> int:
-    """How often a tensor was changed in place; 0 where nobody counts, as in inference mode."""
+    """How often a tensor was changed in place; 0 in inference mode, where that is not counted."""
     return 0 if y.is_inference() else int(y._version)
 
 

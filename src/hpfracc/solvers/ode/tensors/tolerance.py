@@ -1,4 +1,4 @@
-"""What adaptive steps are chosen by, and what was chosen."""
+"""The tolerance that adaptive steps follow, and the mesh that was chosen."""
 
 from __future__ import annotations
 

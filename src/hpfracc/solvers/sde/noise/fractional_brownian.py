@@ -145,10 +145,9 @@ def _sums(source: RandomSource, hurst: Any, n: int, step: Any, count: int, *, su
     """Fractional Gaussian noise of ``n`` steps, or its sums, scaled to the step."""
     xp = namespace_of(hurst)
     if xp.library == "numpy":
-        weights = noise_weights(hurst, n)
         if library_of(step) == "python":
-            return circulant.sample(source, weights * float(step) ** hurst, n, count, sums=sums)
-        return circulant.sample(source, weights, n, count, sums=sums) * step**hurst
+            return circulant.sample(source, noise_weights(hurst, n, step=float(step)), n, count, sums=sums)
+        return circulant.sample(source, noise_weights(hurst, n), n, count, sums=sums) * step**hurst
     with xp.scope():
         weights = of_variables(xp, lambda h: noise_weights(h, n, xp))(xp.array(hurst))
     paths = circulant.sample(source, weights, n, count, sums=sums)

@@ -48,18 +48,22 @@ def autocovariance(hurst: Any, n: int, xp: Namespace = NUMPY) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _kept_weights(hurst: float, n: int) -> np.ndarray:
+def _kept_weights(hurst: float, n: int, step: float) -> np.ndarray:
     values = eigenvalues(autocovariance(hurst, n))
     refuse_negative(values, f"fractional Gaussian noise with n={n:,} steps and H={hurst}")
     weights: np.ndarray = to_weights(values)
+    weights *= step**hurst
     weights.flags.writeable = False
     return weights
 
 
-def noise_weights(hurst: Any, n: int, xp: Namespace = NUMPY) -> Any:
-    """Weights of :func:`~hpfracc.solvers.sde.noise.circulant.sample` for ``n`` unit steps; kept for plain numbers."""
+def noise_weights(hurst: Any, n: int, xp: Namespace = NUMPY, step: float = 1.0) -> Any:
+    """Weights of :func:`~hpfracc.solvers.sde.noise.circulant.sample` for ``n`` steps; kept for plain numbers.
+
+    Steps other than 1 are for plain numbers.
+    """
     if xp.library == "numpy":
-        return _kept_weights(float(hurst), n)
+        return _kept_weights(float(hurst), n, step)
     values = eigenvalues(autocovariance(hurst, n, xp))
     refuse_negative(values, f"fractional Gaussian noise with n={n:,} steps and H={hurst}")
     return to_weights(values)

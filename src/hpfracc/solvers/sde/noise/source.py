@@ -71,7 +71,7 @@ class RandomSource:
         """NumPy values as an array of the source's library, device and precision."""
         host = np.ascontiguousarray(values, dtype=self.dtype)
         if self.library == "torch":
-            return sys.modules["torch"].from_numpy(host).to(self.device)
+            return sys.modules["torch"].tensor(host, device=self.device)
         if self.library == "jax":
             return sys.modules["jax"].numpy.asarray(host)
         if self.library == "cupy":
@@ -157,6 +157,8 @@ def _is_torch_generator(rng: Any) -> bool:
 
 
 def _read_dtype(dtype: Any, inherited: str | None, library: str) -> str:
+    if dtype is None and library == "numpy":
+        return "float64"
     if dtype is None:
         dtype = inherited if inherited in ("float32", "float64") else "float64"
         if library == "jax" and not sys.modules["jax"].config.jax_enable_x64:
@@ -175,7 +177,7 @@ def _read_key(rng: Any, key: Any) -> Any:
         torch = sys.modules["torch"]
         rng = int(torch.randint(2**62, (), generator=rng, device=rng.device))
     if isinstance(rng, np.random.Generator):
-        return rng.integers(0, 2**32, 4, np.uint32)
+        return np.frombuffer(rng.bytes(16), np.uint32)
     if isinstance(rng, np.random.RandomState):
         return rng.randint(0, 2**32, 4, np.uint32)
     if not isinstance(rng, np.random.SeedSequence):

@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.cupy.kernels._random_source import THREADS, random_source
+from hpfracc.engine.backends.cupy.random_source import THREADS, random_source
 
 __all__ = ["KERNELS"]
 

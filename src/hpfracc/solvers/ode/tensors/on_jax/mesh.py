@@ -124,7 +124,7 @@ def choose_mesh(
     most: int,
     args: tuple[Any, ...],
 ) -> Mesh:
-    """Steps that meet the tolerance and end at each of ``stops``, at most so many; nothing is differentiated."""
+    """Steps that meet the tolerance and end at each of ``stops``, at most ``most``; nothing is differentiated."""
     static = (
         tolerance.rtol, tolerance.first_step, tolerance.max_step, tolerance.shortest, tolerance.rounding,
         tolerance.globally, most,

@@ -66,7 +66,7 @@ class _OfTheEquation(torch.autograd.Function):  # type: ignore[misc]
 def _iterate(
     fun: Function, slopes: Function, known: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, wrapped: bool
 ) -> torch.Tensor:
-    """Newton's method, for values that nobody differentiates."""
+    """Newton's method without derivatives."""
     settled = torch.zeros_like(y[..., 0].real, dtype=torch.bool)
     tolerance = torch.finfo(y.dtype).eps ** 0.7  # the next step would be lost in rounding
     for _ in range(MOST):

@@ -1,4 +1,4 @@
-"""The CUDA source of counter-based random numbers. Imports no CuPy."""
+"""The CUDA source of counter-based random numbers; imports no CuPy."""
 
 from __future__ import annotations
 

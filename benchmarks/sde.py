@@ -1,0 +1,140 @@
+"""Fractional noise: paths against the bare normals and transform that they take, and against other packages.
+
+Run with ``python benchmarks/sde.py [--seconds 2] [--device cuda]``. The floor of a path of n points is 2 n normals
+of NumPy's generator and one real transform of length 2 n; the bar is 1.3 times that. With ``--device cuda`` paths are
+made in float32 by PyTorch, ``--paths`` of 1,024 points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from _common import heading, print_table, timed_in_rounds, write_json
+from scipy import fft
+
+import hpfracc as hf
+from hpfracc import noise
+
+BAR = 1.3
+INDEX = 0.3
+SIZES = (1_000, 1_024, 10_000, 100_000)
+
+
+def floor(n: int, paths: int) -> Callable[[], Any]:
+    """Normal numbers and a transform, and nothing else."""
+    generator = np.random.default_rng(1)
+
+    def run() -> Any:
+        numbers = generator.standard_normal((paths, 2 * n + 2))
+        return fft.irfft(numbers.view(np.complex128), 2 * n)
+
+    return run
+
+
+def peers(n: int) -> dict[str, Callable[[], Any]]:
+    """Other packages that draw such paths, where they are installed."""
+    found: dict[str, Callable[[], Any]] = {}
+    if importlib.util.find_spec("fbm"):
+        from fbm import FBM
+
+        found["fbm"] = FBM(n=n, hurst=INDEX, length=1, method="daviesharte").fbm
+    if importlib.util.find_spec("stochastic"):
+        from stochastic.processes.continuous import FractionalBrownianMotion
+
+        process = FractionalBrownianMotion(hurst=INDEX, t=1)
+        found["stochastic"] = lambda: process.sample(n)
+    return found
+
+
+def on_host(seconds: float) -> list[dict[str, Any]]:
+    """Single paths and a batch, on one core."""
+    rows = []
+    generator = np.random.default_rng(2)
+    for n, paths in [*((n, 1) for n in SIZES), (1_024, 1_000)]:
+        size = () if paths == 1 else paths
+
+        def ours(n: int = n, size: Any = size) -> Any:
+            return hf.fbm(n, INDEX, size=size, rng=generator)
+
+        def compiled(ours: Callable[[], Any] = ours) -> Any:
+            with hf.use_backend("numba"):  # what the engine settles on once that was worth compiling
+                return ours()
+
+        contestants = {"auto": ours, "floor": floor(n, paths), **(peers(n) if paths == 1 else {})}
+        if importlib.util.find_spec("numba"):
+            contestants["compiled"] = compiled
+        times = timed_in_rounds(contestants, seconds)
+        row: dict[str, Any] = {"what": f"fbm {paths:,} x {n:,}", "ms": times["auto"] * 1e3}
+        row["of the floor"] = times["auto"] / times["floor"]
+        row["compiled, of the floor"] = times["compiled"] / times["floor"] if "compiled" in times else None
+        for name in ("fbm", "stochastic"):
+            row[name] = times[name] / times["auto"] if name in times else None
+        rows.append(row)
+    t = np.linspace(0, 1, 101)
+    others = {
+        "FractionalOU": noise.FractionalOU(0.3),
+        "StableLevy": noise.StableLevy(1.5),
+        "TemperedStable": noise.TemperedStable(0.7, 1.0),
+        "InverseSubordinator": noise.InverseSubordinator(0.7),
+    }
+    for name, process in others.items():
+        process.sample(t, 1000, rng=generator)
+        begin = time.perf_counter()
+        process.sample(t, 1000, rng=generator)
+        rows.append({"what": f"{name} 1,000 x 100", "ms": (time.perf_counter() - begin) * 1e3})
+    return rows
+
+
+def on_gpu(paths: int, seconds: float) -> list[dict[str, Any]]:
+    """Paths of 1,024 points in float32, against their normals by PyTorch's own generator and their transform."""
+    import torch
+
+    generator = torch.Generator("cuda").manual_seed(1)
+    part = min(paths, 1 << 17)
+
+    def floor() -> Any:
+        for _ in range(paths // part):
+            numbers = torch.randn((part, 1025, 2), device="cuda")
+            torch.fft.irfft(torch.view_as_complex(numbers), 2048)
+
+    def ours() -> Any:
+        return hf.fbm(1024, INDEX, size=paths, rng=generator, dtype="float32")
+
+    times = timed_in_rounds({"auto": ours, "floor": floor}, seconds, torch.cuda.synchronize)
+    what = f"fbm {paths:,} x 1,024, float32"
+    return [{"what": what, "ms": times["auto"] * 1e3, "of the floor": times["auto"] / times["floor"]}]
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--paths", type=int, default=1_000_000)
+    arguments = parser.parse_args()
+    print(heading("fractional noise"))
+    if arguments.device == "cuda":
+        rows = on_gpu(arguments.paths, arguments.seconds)
+    else:
+        rows = on_host(arguments.seconds)
+        for name in ("fbm", "stochastic"):
+            if not importlib.util.find_spec(name):
+                print(f"# {name} is not installed: no comparison")
+    columns = ("what", "ms", "of the floor", "compiled, of the floor", "fbm", "stochastic")
+    print_table(columns, [[_shown(row.get(column)) for column in columns] for row in rows])
+    write_json("sde" if arguments.device == "cpu" else "sde-gpu", {"bar": BAR, "rows": rows})
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()

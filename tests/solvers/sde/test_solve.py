@@ -1,0 +1,225 @@
+"""Equations with noise: strong orders on shared paths, exact laws, and refusals of what does not converge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc import noise
+from hpfracc.errors import InvalidInputError, ShapeError, SolveError
+from hpfracc.solvers.sde.problem import read_problem
+from hpfracc.solvers.sde.solve import integrate
+from tests.helpers.law import mean_error
+
+RATE, SIZE = -0.5, 0.8
+
+
+def linear(t: float, y: np.ndarray) -> np.ndarray:
+    return RATE * y
+
+
+def multiple(t: float, y: np.ndarray) -> np.ndarray:
+    return SIZE * y
+
+
+def strong_order(process: noise.Noise, method: str, meaning: str | None, correction: float = 0.0) -> float:
+    """The slope of the mean error at time 1 of ``dX = a X dt + s X dZ``, over steps of 1/32 to 1/512."""
+    problem = read_problem(linear, multiple, 0.0, np.ones((1, 1)), process, meaning)
+    count, finest = 400, 512
+    t = np.linspace(0, 1, finest + 1)
+    driving = process.sample(t, (count, 1), rng=1)
+    exact = np.exp(RATE - correction + SIZE * driving[:, 0, -1])
+    errors, steps = [], []
+    for thin in (16, 8, 4, 2, 1):
+        found = integrate(problem, method, t[::thin], thin / finest, np.ones((count, 1)), driving[:, :, ::thin])
+        errors.append(np.mean(np.abs(found[:, 0, -1] - exact)))
+        steps.append(thin / finest)
+    return float(np.polyfit(np.log(steps), np.log(errors), 1)[0])
+
+
+@pytest.mark.parametrize("index", [0.6, 0.7, 0.85])
+def test_orders_for_smooth_noise(index: float) -> None:
+    """Euler 2H - 1; with the second term 2H - 1/2, at most 1; less 0.15."""
+    process = noise.FractionalBrownian(index)
+    assert strong_order(process, "euler", None) > 2 * index - 1 - 0.15
+    assert strong_order(process, "second_order", None) > min(1.0, 2 * index - 0.5) - 0.15
+
+
+@pytest.mark.parametrize("index", [0.3, 0.4])
+def test_orders_for_rough_noise(index: float) -> None:
+    """The second-order method 2H - 1/2, less 0.15."""
+    assert strong_order(noise.FractionalBrownian(index), "second_order", None) > 2 * index - 0.5 - 0.15
+
+
+def test_orders_for_brownian_motion() -> None:
+    """Ito: Euler 1/2 and Milstein 1; Stratonovich by the second-order method 1."""
+    half = 0.5 * SIZE**2
+    assert strong_order(noise.Brownian(), "euler", "ito", half) > 0.5 - 0.15
+    assert strong_order(noise.Brownian(), "second_order", "ito", half) > 1.0 - 0.15
+    assert strong_order(noise.Brownian(), "second_order", "stratonovich") > 1.0 - 0.15
+
+
+@pytest.mark.parametrize("index", [0.1, 0.3, 0.7])
+def test_doss_sussmann_for_every_index(index: float) -> None:
+    """Exact where drift and noise commute; it converges where they do not."""
+    process = noise.FractionalBrownian(index)
+    result = hf.solve_fsde(
+        linear, multiple, (0, 1), 1.0, step=1 / 256, noise=process, paths=50, rng=2, method="doss_sussmann"
+    )
+    exact = np.exp(RATE * result.t + SIZE * result.noise[:, 0])
+    np.testing.assert_allclose(result.y[:, 0], exact, rtol=1e-7)
+
+    def both(thin: int) -> np.ndarray:
+        problem = read_problem(lambda t, y: 1.0 + 0 * y, multiple, 0.0, np.ones((1, 1)), process, None)
+        grid, driving = np.linspace(0, 1, 1025)[::thin], paths[:, :, ::thin]
+        return integrate(problem, "doss_sussmann", grid, thin / 1024, np.ones((40, 1)), driving)[:, 0, -1]
+
+    # X = e^{sB_1} (1 + int e^{-sB}), by a fine sum.
+    paths = process.sample(np.linspace(0, 1, 1025), (40, 1), rng=3)
+    errors = [np.mean(np.abs(both(thin) - both(1))) for thin in (64, 16, 4)]
+    assert errors[0] > 1.5 * errors[1] > 2.25 * errors[2]
+
+
+def test_euler_would_be_wrong_for_rough_multiplicative_noise() -> None:
+    """Forced at H = 0.3, it tends to 0 with the step instead of to the solution: it is refused."""
+    process = noise.FractionalBrownian(0.3)
+    problem = read_problem(linear, multiple, 0.0, np.ones((1, 1)), process, None)
+    ratios = []
+    for n in (64, 512, 4096):
+        t = np.linspace(0, 1, n + 1)
+        driving = process.sample(t, (20, 1), rng=4)
+        found = integrate(problem, "euler", t, 1 / n, np.ones((20, 1)), driving)[:, 0, -1]
+        ratios.append(np.median(np.abs(found) / np.exp(RATE + SIZE * driving[:, 0, -1])))
+    assert ratios[0] > 3 * ratios[1] > 9 * ratios[2]
+    with pytest.raises(InvalidInputError, match="does not converge"):
+        hf.solve_fsde(linear, multiple, (0, 1), 1.0, step=0.1, noise=process, method="euler")
+
+
+def test_several_noises_that_commute() -> None:
+    """Two components and two shared noises in a diagonal matrix are the two scalar equations."""
+    process = noise.FractionalBrownian(0.7)
+
+    def matrix(t: float, y: np.ndarray) -> np.ndarray:
+        return SIZE * np.stack([y * [1, 0], y * [0, 1]], axis=-1)
+
+    options: dict[str, Any] = {"step": 0.01, "noise": process, "paths": 3, "rng": 5, "method": "second_order"}
+    general = hf.solve_fsde(linear, matrix, (0, 1), [1.0, 2.0], **options)
+    diagonal = hf.solve_fsde(linear, multiple, (0, 1), [1.0, 2.0], **options)
+    np.testing.assert_allclose(general.y, diagonal.y, rtol=1e-8)
+    np.testing.assert_array_equal(general.noise, diagonal.noise)
+
+
+def test_additive_noise_of_any_kind() -> None:
+    """The variance of the fractional Ornstein-Uhlenbeck process, and the stable one's characteristic function."""
+    fou = hf.solve_fsde(
+        lambda t, y: -y,
+        1.0,
+        (0, 8),
+        0.0,
+        step=0.02,
+        noise=noise.FractionalBrownian(0.7),
+        paths=4000,
+        rng=6,
+        save="last",
+    )
+    assert fou.method == "euler"
+    assert abs(mean_error(fou.y[:, 0] ** 2, 0.6210846722521527)) < 4.5  # of which 1 % is the step's
+    stable = hf.solve_fsde(
+        lambda t, y: -y, 1.0, (0, 2), 0.0, step=0.01, noise=noise.StableLevy(1.5), paths=4000, rng=7, save="last"
+    )
+    exact = np.exp(-(1 - np.exp(-3.0)) / 1.5)
+    assert abs(mean_error(np.cos(stable.y[:, 0]), exact)) < 4
+
+
+def test_paths_do_not_depend_on_how_many_there_are() -> None:
+    """Nor on chunks: a functional of many paths is that of the paths one by one."""
+    options: dict[str, Any] = {"step": 0.01, "noise": noise.FractionalBrownian(0.4), "rng": 8}
+    whole = hf.solve_fsde(linear, multiple, (0, 1), [1.0, 2.0], paths=12, **options)
+    part = hf.solve_fsde(linear, multiple, (0, 1), [1.0, 2.0], paths=4, first_path=6, **options)
+    np.testing.assert_array_equal(part.y, whole.y[6:10])
+    last = hf.solve_fsde(linear, multiple, (0, 1), [1.0, 2.0], paths=12, save="last", **options)
+    np.testing.assert_array_equal(last.y, whole.y[:, :, -1])
+    peak = hf.solve_fsde(linear, multiple, (0, 1), [1.0, 2.0], paths=12, save=lambda t, y: y[:, 0].max(-1), **options)
+    np.testing.assert_array_equal(peak.y, whole.y[:, 0].max(-1))
+    assert last.noise is None and whole.noise.shape == (12, 2, 101)
+
+
+def test_statistics_and_antithetic_paths() -> None:
+    """Means within their errors; opposite noise makes that of the noise itself exactly 0."""
+    options: dict[str, Any] = {"step": 0.05, "paths": 2000, "rng": 9, "interpretation": "ito", "save": "last"}
+    plain = hf.solve_fsde(linear, multiple, (0, 1), 1.0, **options)
+    assert abs(plain.mean()[0] - (1 + RATE * 0.05) ** 20) < 4 * plain.standard_error[0]
+    paired = hf.solve_fsde(linear, multiple, (0, 1), 1.0, antithetic=True, **options)
+    assert paired.standard_error[0] < plain.standard_error[0]
+    zero = hf.solve_fsde(lambda t, y: 0 * y, 1.0, (0, 1), 0.0, step=0.1, paths=10, antithetic=True, rng=1)
+    np.testing.assert_allclose(zero.mean(), 0.0, atol=1e-15)
+    low, high = plain.quantile([0.1, 0.9])
+    assert low[0] < plain.mean()[0] < high[0]
+
+
+def test_pictures() -> None:
+    """A fan and paths, where Matplotlib is installed; nothing to draw of last values."""
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    result = hf.solve_fsde(linear, 1.0, (0, 1), 1.0, step=0.1, paths=20, rng=1)
+    assert len(result.plot().collections) == 3
+    assert len(result.plot(kind="paths", most=5).lines) == 5
+    last = hf.solve_fsde(linear, 1.0, (0, 1), 1.0, step=0.1, paths=20, rng=1, save="last")
+    with pytest.raises(InvalidInputError, match="save='all'"):
+        last.plot()
+
+
+ROUGH, BROWN, JUMPS = noise.FractionalBrownian(0.3), noise.Brownian(), noise.StableLevy(1.5)
+REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"noise": BROWN}, InvalidInputError, "'ito' or 'stratonovich'"),
+    ({"noise": ROUGH, "interpretation": "ito"}, InvalidInputError, "no semimartingale"),
+    ({"noise": ROUGH, "interpretation": "young"}, InvalidInputError, "H > 1/2"),
+    ({"noise": JUMPS}, InvalidInputError, "Ito's sense"),
+    ({"noise": JUMPS, "interpretation": "ito", "method": "second_order"}, InvalidInputError, "jumps"),
+    ({"noise": noise.FractionalBrownian(0.2), "method": "second_order"}, InvalidInputError, "H > 1/4"),
+    ({"noise": BROWN, "interpretation": "stratonovich", "method": "euler"}, InvalidInputError, "Ito's solution"),
+    ({"noise": BROWN, "interpretation": "ito", "method": "doss_sussmann"}, InvalidInputError, "Stratonovich's"),
+    ({"noise": noise.FractionalBrownian(0.3, "volterra")}, InvalidInputError, "kind='fbm'"),
+    ({"noise": noise.InverseSubordinator(0.5)}, InvalidInputError, "driven by"),
+    ({"interpretation": "pathwise"}, InvalidInputError, "'young'"),
+    ({"method": "heun", "noise": ROUGH}, InvalidInputError, "'doss_sussmann'"),
+    ({"step": 0.0, "noise": ROUGH}, InvalidInputError, "step=0.0"),
+    ({"step": 2.0, "noise": ROUGH}, InvalidInputError, "step=2.0"),
+    ({"t_span": (1, 0), "noise": ROUGH}, InvalidInputError, "t_span"),
+    ({"paths": 0, "noise": ROUGH}, InvalidInputError, "paths=0"),
+    ({"paths": 3, "antithetic": True, "noise": ROUGH}, InvalidInputError, "even"),
+    ({"y0": np.ones((3, 1)), "noise": ROUGH}, ShapeError, "y0 has shape (3, 1)"),
+    ({"y0": np.nan, "noise": ROUGH}, InvalidInputError, "not finite"),
+    ({"drift": 3.0, "noise": ROUGH}, InvalidInputError, "drift=3.0"),
+    ({"drift": lambda t, y: y[0], "noise": ROUGH}, ShapeError, "drift gave shape"),
+    ({"diffusion": lambda t, y: y[0], "noise": ROUGH}, ShapeError, "diffusion gave shape"),
+    ({"save": "none", "noise": ROUGH}, InvalidInputError, "'last'"),
+    ({"save": lambda t, y: y[0], "noise": ROUGH, "paths": 4}, ShapeError, "one row for each path"),
+    ({"drift": lambda t, y: y**3, "y0": 50.0, "noise": ROUGH}, SolveError, "smaller step"),
+]
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize(("bad", "error", "words"), REFUSED, ids=lambda value: str(value)[:40])
+def test_refuses(bad: dict[str, Any], error: type[Exception], words: str) -> None:
+    """A typed error with the reason and the remedy."""
+    given = {"drift": linear, "diffusion": multiple, "t_span": (0, 1), "y0": 1.0, "step": 0.1, "rng": 1, **bad}
+    with pytest.raises(error) as caught:
+        hf.solve_fsde(**given)
+    assert words in str(caught.value)
+
+
+def test_non_commuting_noises_are_refused_where_they_do_not_converge() -> None:
+    """Two noises that do not commute: H <= 1/3, and Ito's equation beyond Euler."""
+
+    def mixed(t: float, y: np.ndarray) -> np.ndarray:
+        return np.stack([np.stack([y[:, 1], y[:, 0] * 0 + 1], -1), np.stack([y[:, 0], y[:, 1]], -1)], axis=1)
+
+    for index, words in ((0.3, "H > 1/3"), (0.2, "no method takes")):
+        with pytest.raises(InvalidInputError, match=words):
+            hf.solve_fsde(linear, mixed, (0, 1), [1.0, 1.0], step=0.1, noise=noise.FractionalBrownian(index))
+    result = hf.solve_fsde(linear, mixed, (0, 1), [1.0, 1.0], step=0.1, noise=BROWN, interpretation="ito", rng=1)
+    assert result.method == "euler"
