@@ -12,13 +12,13 @@ import pytest
 
 from hpfracc.cli import bench, main
 from hpfracc.cli.bench import live
-from hpfracc.cli.bench.live import Outcome, Row
+from hpfracc.cli.bench.live import BenchOutcome, BenchRow
 from hpfracc.errors import MissingDependencyError
 
 
-def row(seconds: float = 1.0, least: float = 1.0, **changes: float) -> Row:
+def row(seconds: float = 1.0, least: float = 1.0, **changes: float) -> BenchRow:
     values = {"seconds": seconds, "whole": seconds, "least": least, "spread": 1.0, "numpy": 10.0, **changes}
-    return Row("fft", (64,), "numpy:a@cpu", best="numpy:b@cpu", **values)
+    return BenchRow("fft", (64,), "numpy:a@cpu", best="numpy:b@cpu", **values)
 
 
 def test_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
@@ -48,14 +48,14 @@ def test_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 def test_the_figures_are_what_they_say():
     """Regret is weighted by time; 10 % slower counts as slow unless the samples vary as much."""
-    outcome = Outcome([row(), row(2.0), row(1.2, spread=1.3), row(99.0, 100.0)], overhead=(0.5e-6, 1e-6))
+    outcome = BenchOutcome([row(), row(2.0), row(1.2, spread=1.3), row(99.0, 100.0)], overhead=(0.5e-6, 1e-6))
     found = {what: (value, met) for what, value, _, met in outcome.metrics()}
     assert found["time lost against the best arm, in total"] == ("0.2%", True)
     assert found["sizes more than 10 % slower than the best arm"] == ("25.0%", False)
     assert found["overhead of a call, 16 points: median, 99th percentile"] == ("500 ns, 1 us", True)
-    slower = Outcome([row(numpy=0.5)])
+    slower = BenchOutcome([row(numpy=0.5)])
     assert ("sizes slower than NumPy by more than 5 % + 3 us", "1", "0", False) in slower.metrics()
-    assert Outcome().metrics() == []
+    assert BenchOutcome().metrics() == []
 
 
 def test_operations_are_timed_on_their_typical_operands(monkeypatch: pytest.MonkeyPatch):

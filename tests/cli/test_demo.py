@@ -19,11 +19,11 @@ from rich.console import Console
 
 from hpfracc.cli import main
 from hpfracc.cli.demo import blocks, chapters
-from hpfracc.cli.demo.blocks import Cell, Chapter, Code, Figures, Grid, Heading, Words
+from hpfracc.cli.demo.blocks import Cell, Chapter, Code, Figures, Heading, TableBlock, Words
 from hpfracc.cli.demo.chapters import convolution
-from hpfracc.cli.demo.chart import Chart, Line, Mark, spread
+from hpfracc.cli.demo.chart import Chart, ChartLine, Mark, spread
 from hpfracc.cli.demo.page import render
-from hpfracc.cli.demo.survey import Row, Survey
+from hpfracc.cli.demo.survey import Survey, SurveyRow
 from hpfracc.cli.demo.survey import survey as take_survey
 from hpfracc.cli.info import collect
 from hpfracc.engine.execution.calibration import ArmTrial, Timing
@@ -117,7 +117,7 @@ def made_up_survey() -> Survey:
     """A survey of two backends whose times cross, one of them skipped at the largest size."""
     found = Survey(imports={"numba": 0.3}, absent={"cupy": "not installed"})
     for size in (16, 1_600, 160_000):
-        row = Row(size, "numpy:fft@cpu")
+        row = SurveyRow(size, "numpy:fft@cpu")
         row.timings = {
             "numpy:fft@cpu": Timing("numpy:fft@cpu", 1e-5 * math.sqrt(size), (1.0,), float(size), first=0.01),
             "numpy:direct@cpu": Timing("numpy:direct@cpu", 1e-8 * size**2, (1.0,), float(size)),
@@ -185,10 +185,10 @@ def test_a_busy_machine_leaves_one_arm_to_time(small: None):
 def test_the_chapter_shows_lines_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch):
     """Every backend has a line and a column; skipped sizes are noted with the reason."""
     monkeypatch.setattr(convolution, "survey", lambda *args, **options: made_up_survey())
-    chapter = chapters.build("convolution", chapters.Context(True, lambda share, text: None))
+    chapter = chapters.build("convolution", chapters.DemoContext(True, lambda share, text: None))
     chart = next(block for block in chapter.blocks if isinstance(block, Chart))
     assert [line.name for line in chart.lines] == ["direct sum", "NumPy", "Numba", "hpfracc"]
-    grid = next(block for block in chapter.blocks if isinstance(block, Grid))
+    grid = next(block for block in chapter.blocks if isinstance(block, TableBlock))
     assert grid.columns[-2:] == (">NumPy", ">Numba")
     assert grid.notes == [
         "Numba at 160,000 points: one call would take more than 1 s",
@@ -206,14 +206,14 @@ def test_every_registered_chapter_can_be_built():
 
 
 def nasty_chapter() -> Chapter:
-    line = Line(NASTY, "auto", [(10.0, 1e-6, NASTY), (1000.0, 1e-3, NASTY)])
+    line = ChartLine(NASTY, "auto", [(10.0, 1e-6, NASTY), (1000.0, 1e-3, NASTY)])
     ticks = [(10.0, NASTY), (1000.0, "1k")]
     shown: list[blocks.Block] = [
         Heading(NASTY, NASTY),
         Words([NASTY]),
         Code(NASTY),
         Figures([(NASTY, NASTY)]),
-        Grid(
+        TableBlock(
             NASTY, (NASTY, f">{NASTY}"), [[Cell(NASTY, NASTY, NASTY), Cell("`code`")]], [Cell(NASTY), Cell("")], [NASTY]
         ),
         Chart(NASTY, NASTY, NASTY, NASTY, [line], ticks, [(1e-6, "a"), (1e-3, "b")], [Mark(100.0, NASTY)]),
@@ -274,7 +274,7 @@ def test_the_chart_puts_things_where_they_belong():
     """Both axes are logarithmic, and larger times are higher up."""
     points = [(10.0, 1e-6, "a"), (100.0, 1e-5, "b"), (1000.0, 1e-4, "c")]
     x_ticks, y_ticks = [(10.0, "10"), (1000.0, "1k")], [(1e-6, "1 us"), (1e-4, "100 us")]
-    text = Chart("t", "d", "x", "y", [Line("NumPy", "numpy", points)], x_ticks, y_ticks).to_html()
+    text = Chart("t", "d", "x", "y", [ChartLine("NumPy", "numpy", points)], x_ticks, y_ticks).to_html()
     wide = text.partition('class="narrow"')[0]
     places = [tuple(map(float, found)) for found in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', wide)]
     (x0, y0), (x1, y1), (x2, y2) = places
@@ -302,7 +302,7 @@ def test_names_are_moved_apart_as_little_as_possible(places: list[float], expect
 @pytest.mark.parametrize(("width", "remarks"), [(200, True), (30, False)])
 def test_a_narrow_terminal_omits_remarks(width: int, remarks: bool):
     """A narrow table keeps its numbers and drops the remarks beside them."""
-    grid = Grid(
+    grid = TableBlock(
         "times", ("points", ">NumPy", ">Numba"), [[Cell("1,000,000"), Cell("123 us", "1.00x"), Cell("456 us", "3.7x")]]
     )
     out = io.StringIO()
@@ -324,7 +324,7 @@ def test_progress_never_runs_backwards(small: None, tmp_path: Path, monkeypatch:
     def note(share: float, text: str) -> None:
         shares.append(share)
 
-    chapters.build("convolution", chapters.Context(True, note))
+    chapters.build("convolution", chapters.DemoContext(True, note))
     assert shares == sorted(shares)
     assert 0.0 <= shares[0] <= shares[-1] < 1.0
 
@@ -341,8 +341,8 @@ def test_figures_in_a_terminal(capsys: pytest.CaptureFixture[str]):
 def test_names_inside_a_chart_do_not_cover_one_another():
     """Lines that end at the same point have their names stacked."""
     points = [(10.0, 1.0, ""), (100.0, 10.0, "")]
-    lines = [Line(name, "numpy", points) for name in ("one", "two", "three")]
-    beyond = Line("beyond", "auto", [(10.0, 1.0, ""), (10_000.0, 100.0, "")])
+    lines = [ChartLine(name, "numpy", points) for name in ("one", "two", "three")]
+    beyond = ChartLine("beyond", "auto", [(10.0, 1.0, ""), (10_000.0, 100.0, "")])
     ticks = [(10.0, "10"), (10_000.0, "10k")]
     page = Chart("t", "d", "x", "y", [*lines, beyond], ticks, ticks).to_html()
     found = re.findall(r'y="([\d.]+)" text-anchor="middle">(one|two|three)<', page)

@@ -20,7 +20,7 @@ from hpfracc.profiling.formats import format_seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Outcome", "Row", "measure"]
+__all__ = ["BenchOutcome", "BenchRow", "measure"]
 
 #: Base-2 logarithms of the numbers of elements, for every operation. Calibration starts with other sizes.
 _EXPONENTS = (5, 9, 11, 13, 15, 17, 19)
@@ -37,7 +37,7 @@ _OVERHEAD_CALLS = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BenchRow:
     """One operation at one size.
 
     ``seconds`` is the time of the chosen arm, ``whole`` that of the call including the engine, ``least`` that of the
@@ -66,10 +66,10 @@ class Row:
 
 
 @dataclass
-class Outcome:
+class BenchOutcome:
     """All rows, and the overhead of a call."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[BenchRow] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     overhead: tuple[float, float] = (math.nan, math.nan)
     spent: float = 0.0
@@ -177,7 +177,7 @@ class Outcome:
         return Group(table, metrics, *notes)
 
 
-def measure(operations: Sequence[str] | None, budget: float, report: Callable[[float, str], None]) -> Outcome:
+def measure(operations: Sequence[str] | None, budget: float, report: Callable[[float, str], None]) -> BenchOutcome:
     """Time every arm, and then the engine's own choice, at sizes that calibration does not start with.
 
     Parameters
@@ -193,7 +193,7 @@ def measure(operations: Sequence[str] | None, budget: float, report: Callable[[f
         raise InvalidInputError(f"budget={budget!r} is not a time; use a number of seconds above 0")
     names = [get_operation(name).name for name in operations or DEFAULT_OPERATIONS]
     box = TimeBox(budget)
-    outcome = Outcome()
+    outcome = BenchOutcome()
     effort = min(max(0.3 * budget / (len(names) * len(_EXPONENTS) * 12), 1e-3), 20e-3)
     outcome.overhead = _overhead(report)
     growth: dict[tuple[str, str], TimeGrowth] = {}
@@ -213,7 +213,7 @@ def measure(operations: Sequence[str] | None, budget: float, report: Callable[[f
 
 def _row(
     series: Series, exponent: int, box: TimeBox, effort: float, growth: dict[tuple[str, str], TimeGrowth]
-) -> Row | None:
+) -> BenchRow | None:
     specs, params = series.operands(exponent)
     if not box.left:
         return None
@@ -243,14 +243,16 @@ def _row(
     # Timed again one after the other, so that a disturbance affects both; the shorter time counts.
     for arm in arms:
         if arm.name in (chosen, min(times.values(), key=lambda timing: timing.seconds).arm):
-            again = trial.time(arm, box, effort=effort, learn=False)
-            known_time = times.get(arm.name, again)
-            times[arm.name] = min(known_time, again, key=lambda timing: timing.seconds)
+            second = trial.time(arm, box, effort=effort, learn=False)
+            known_time = times.get(arm.name, second)
+            times[arm.name] = min(known_time, second, key=lambda timing: timing.seconds)
     best = min(times.values(), key=lambda timing: timing.seconds)
     numpy = min((timing.seconds for arm, timing in times.items() if arm.startswith("numpy:")), default=math.inf)
     spread = statistics.median(best.samples) / best.seconds
     took = times[chosen].seconds
-    return Row(series.operation, series.shape(exponent), chosen, took, whole, best.arm, best.seconds, spread, numpy)
+    return BenchRow(
+        series.operation, series.shape(exponent), chosen, took, whole, best.arm, best.seconds, spread, numpy
+    )
 
 
 def _overhead(report: Callable[[float, str], None]) -> tuple[float, float]:

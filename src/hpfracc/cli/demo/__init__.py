@@ -28,7 +28,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Run all chapters and write the page."""
-    from hpfracc.cli.demo.chapters import CHAPTERS, Context, build
+    from hpfracc.cli.demo.chapters import CHAPTERS, DemoContext, build
     from hpfracc.cli.demo.page import render
     from hpfracc.cli.info import collect
 
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> Answer:
             def part(share: float, text: str, number: int = number) -> None:
                 report((number + share) / len(CHAPTERS), text)
 
-            chapters.append(build(name, Context(arguments.quick, part)))
+            chapters.append(build(name, DemoContext(arguments.quick, part)))
     command = "hpfracc demo --quick" if arguments.quick else "hpfracc demo"
     path = folder / "index.html"
     _write(path, render(chapters, collect(), command))
@@ -76,11 +76,11 @@ def _view(chapters: list[Chapter], path: Path) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from hpfracc.cli.demo.blocks import Figures, Grid
+    from hpfracc.cli.demo.blocks import Figures, TableBlock
 
     parts: list[RenderableType] = []
     for chapter in chapters:
         parts.append(Text(chapter.title, style="bold"))
-        parts += [block for block in chapter.blocks if isinstance(block, Figures | Grid)]
+        parts += [block for block in chapter.blocks if isinstance(block, Figures | TableBlock)]
     parts.append(Text.assemble("Report written to ", (str(path.resolve()), "bold"), overflow="fold"))
     return Group(*parts)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
-__all__ = ["Block", "Cell", "Chapter", "Code", "Figures", "Grid", "Heading", "Words", "escape", "inline"]
+__all__ = ["Block", "Cell", "Chapter", "Code", "Figures", "Heading", "TableBlock", "Words", "escape", "inline"]
 
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -103,7 +103,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a :class:`Grid`: text, a remark below it, CSS classes, and a Rich style."""
+    """A cell of a :class:`TableBlock`: text, a remark below it, CSS classes, and a Rich style."""
 
     text: str
     remark: str = ""
@@ -112,7 +112,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Grid:
+class TableBlock:
     """A table. Columns whose name starts with ``>`` are numbers. On a narrow page each row becomes a block."""
 
     caption: str

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from hpfracc.cli.demo.blocks import escape
 
-__all__ = ["Chart", "Line", "Mark"]
+__all__ = ["Chart", "ChartLine", "Mark"]
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """A line: its name, its CSS class, and its points (x, y, tooltip)."""
 
     name: str
@@ -58,7 +58,7 @@ class Chart:
         Texts for screen readers.
     x_name, y_name : str
         Names of the axes.
-    lines : sequence of Line
+    lines : sequence of ChartLine
         The last one is drawn on top.
     x_ticks, y_ticks : sequence of (value, label)
         Positions and labels of grid lines.
@@ -74,7 +74,7 @@ class Chart:
     description: str
     x_name: str
     y_name: str
-    lines: Sequence[Line]
+    lines: Sequence[ChartLine]
     x_ticks: Sequence[tuple[float, str]]
     y_ticks: Sequence[tuple[float, str]]
     marks: Sequence[Mark] = ()
@@ -138,7 +138,7 @@ class Chart:
             parts.append(f'<text class="mark" x="{start:.1f}" y="{y:.1f}">{escape(mark.text)}</text>')
         return parts
 
-    def _line(self, line: Line, scale: _Scale) -> str:
+    def _line(self, line: ChartLine, scale: _Scale) -> str:
         points = [(scale.x(x), scale.y(y), tooltip) for x, y, tooltip in line.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
         dots = "".join(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hpfracc.cli.demo.blocks import Cell, Grid, Words
+from hpfracc.cli.demo.blocks import Cell, TableBlock, Words
 from hpfracc.engine.selection.decision import Candidate, Decision
 from hpfracc.engine.selection.explain import title, verdict
 from hpfracc.profiling.formats import format_bytes, format_seconds
@@ -48,12 +48,12 @@ class DecisionBlock:
         words.append(f"Before any measurement, it would have chosen {'the same arm' if same else f'`{self.guess}`'}.")
         return words
 
-    def _table(self) -> Grid:
+    def _table(self) -> TableBlock:
         columns = ("arm", ">predicted", ">interval", ">transfer", ">first call", ">memory", "known from")
         possible = [row for row in self.decision.candidates if row.refused is None]
         refused = [row for row in self.decision.candidates if row.refused is not None]
         notes = [f"`{row.arm}`: {row.refused}" for row in refused]
-        return Grid(
+        return TableBlock(
             "All arms, fastest first; arms that cannot run this call are listed below",
             columns,
             [self._row(row) for row in possible],

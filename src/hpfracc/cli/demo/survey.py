@@ -18,7 +18,7 @@ from hpfracc.engine.execution.calibration.stopwatch import TimeGrowth, lower_qua
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.decision import Decision
 
-__all__ = ["Row", "Survey", "survey"]
+__all__ = ["Survey", "SurveyRow", "survey"]
 
 #: Maximum calls and seconds of warm-up before the engine's own choice is timed. While it learns, it times every call.
 _WARMUP_CALLS, _WARMUP_SECONDS = 40, 0.25
@@ -27,7 +27,7 @@ _RETIME_RATIO = 1.3
 
 
 @dataclass
-class Row:
+class SurveyRow:
     """The engine's choice and all timings at one size.
 
     ``guess`` is the arm that would have been chosen before any measurement; ``skipped`` has the reason for each arm
@@ -61,7 +61,7 @@ class Row:
 class Survey:
     """Rows for all sizes, import times, and the backends that are not available with the reason."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[SurveyRow] = field(default_factory=list)
     imports: dict[str, float] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     spent: float = 0.0
@@ -114,7 +114,7 @@ def survey(
     done = 0.0
     for size, weight in zip(sizes, weights, strict=True):
         share = done / sum(weights)
-        row = Row(size, guesses[size])
+        row = SurveyRow(size, guesses[size])
         _survey_size(operation, row, make(size), box, growth, effort, patience, share, report)
         found.rows.append(row)
         done += weight
@@ -147,7 +147,7 @@ def _import_all(operation: str, report: Callable[[float, str], None]) -> tuple[d
 
 def _survey_size(
     operation: str,
-    row: Row,
+    row: SurveyRow,
     operands: tuple[np.ndarray[Any, Any], ...],
     box: TimeBox,
     growth: dict[str, TimeGrowth],
@@ -178,10 +178,10 @@ def _survey_size(
         row.timings[arm.name] = timing
     report(share, f"{size:,} points: the engine's own choice")
     row.seconds, row.decision = _let_choose(trial, operands, effort)
-    _time_again(trial, row, box, effort)
+    _remeasure(trial, row, box, effort)
 
 
-def _time_again(trial: ArmTrial, row: Row, box: TimeBox, effort: float) -> None:
+def _remeasure(trial: ArmTrial, row: SurveyRow, box: TimeBox, effort: float) -> None:
     """Time the engine's choice and the arms close to the best again, one after the other; the shorter time counts."""
     assert row.decision is not None
     limit = _RETIME_RATIO * row.best.seconds
@@ -189,10 +189,10 @@ def _time_again(trial: ArmTrial, row: Row, box: TimeBox, effort: float) -> None:
         known = row.timings.get(arm.name)
         if refused is not None or known is None or (known.seconds > limit and arm.name != row.decision.arm):
             continue
-        again = trial.time(arm, box, effort=effort, learn=False)
-        if again.seconds < known.seconds:
-            row.timings[arm.name] = replace(known, seconds=again.seconds)
-            trial.learn(arm, again.seconds)
+        second = trial.time(arm, box, effort=effort, learn=False)
+        if second.seconds < known.seconds:
+            row.timings[arm.name] = replace(known, seconds=second.seconds)
+            trial.learn(arm, second.seconds)
     seconds, row.decision = _let_choose(trial, trial.arrays, effort)
     row.seconds = min(row.seconds, seconds)
 

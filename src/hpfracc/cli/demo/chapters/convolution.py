@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Figures, Grid, Heading, Words
-from hpfracc.cli.demo.chapters import Context
-from hpfracc.cli.demo.chart import Chart, Line, Mark
+from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Figures, Heading, TableBlock, Words
+from hpfracc.cli.demo.chapters import DemoContext
+from hpfracc.cli.demo.chart import Chart, ChartLine, Mark
 from hpfracc.cli.demo.decision import DecisionBlock
-from hpfracc.cli.demo.survey import Row, Survey, survey
+from hpfracc.cli.demo.survey import Survey, SurveyRow, survey
 from hpfracc.profiling.formats import format_seconds
 
 __all__ = ["build"]
@@ -28,7 +28,7 @@ _PLAIN = "numpy:direct@cpu"
 _NAMES = {"numpy": "NumPy", "numba": "Numba", "torch": "PyTorch", "jax": "JAX", "cupy": "CuPy"}
 
 
-def build(context: Context) -> Chapter:
+def build(context: DemoContext) -> Chapter:
     """Time every arm and the engine's choice, and show the result."""
     found = survey(
         _OPERATION,
@@ -124,13 +124,13 @@ def _chart(found: Survey) -> Chart:
         points = [
             (row.size, row.timings[_PLAIN].seconds, _tooltip(row, row.timings[_PLAIN].seconds, _PLAIN)) for row in plain
         ]
-        lines.append(Line("direct sum", "plain", points))
+        lines.append(ChartLine("direct sum", "plain", points))
     for name in found.backends:
         own = [(row, timing) for row in rows if (timing := row.of_backend(name)) is not None]
         points = [(row.size, timing.seconds, _tooltip(row, timing.seconds, timing.arm)) for row, timing in own]
-        lines.append(Line(_NAMES[name], name, points))
+        lines.append(ChartLine(_NAMES[name], name, points))
     points = [(row.size, row.seconds, _tooltip(row, row.seconds, f"chosen: {_chosen(row)}")) for row in rows]
-    lines.append(Line("hpfracc", "auto", points))
+    lines.append(ChartLine("hpfracc", "auto", points))
     times = [y for line in lines for _, y, _ in line.points]
     # Up to twice the largest time, because names stand above the ends of lines.
     low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(2.0 * max(times)))
@@ -151,15 +151,15 @@ def _chart(found: Survey) -> Chart:
     )
 
 
-def _tooltip(row: Row, seconds: float, arm: str) -> str:
+def _tooltip(row: SurveyRow, seconds: float, arm: str) -> str:
     return f"{row.size:,} points, {arm}: {format_seconds(seconds)} ({_factor(seconds / row.best.seconds)} the best)"
 
 
-def _chosen(row: Row) -> str:
+def _chosen(row: SurveyRow) -> str:
     return row.decision.arm if row.decision is not None else "nothing"
 
 
-def _changes(rows: Sequence[Row]) -> list[Mark]:
+def _changes(rows: Sequence[SurveyRow]) -> list[Mark]:
     """Marks between the sizes at which the choice changes."""
     marks = []
     for before, after in pairwise(rows):
@@ -173,7 +173,7 @@ def _short(arm: str) -> str:
     return arm.replace("@cpu", " ").replace(" x", " x").strip()
 
 
-def _table(found: Survey) -> Grid:
+def _table(found: Survey) -> TableBlock:
     backends = found.backends
     rows = []
     for row in found.rows:
@@ -203,7 +203,7 @@ def _table(found: Survey) -> Grid:
         *_skipped(found),
         *(f"{_NAMES[name]} is not available: {why}" for name, why in found.absent.items()),
     ]
-    return Grid(
+    return TableBlock(
         "Time of one call, and its ratio to the fastest arm",
         ("points", "chosen", ">hpfracc", *(f">{_NAMES[name]}" for name in backends)),
         rows,
@@ -267,7 +267,7 @@ def _explained(found: Survey) -> list[Block]:
     ]
 
 
-def _first_calls(found: Survey) -> Grid:
+def _first_calls(found: Survey) -> TableBlock:
     longest: dict[str, tuple[int, float, float, int]] = {}
     for arm, size, seconds in found.first_calls():
         count, maximum, total, where = longest.get(arm, (0, 0.0, 0.0, size))
@@ -280,7 +280,7 @@ def _first_calls(found: Survey) -> Grid:
         [Cell(arm), Cell(str(count)), Cell(format_seconds(maximum)), Cell(format_seconds(total))]
         for arm, (count, maximum, total, _) in sorted(longest.items(), key=lambda item: -item[1][2])
     ]
-    return Grid("Extra time of first calls", ("what", ">count", ">longest", ">total"), rows)
+    return TableBlock("Extra time of first calls", ("what", ">count", ">longest", ">total"), rows)
 
 
 def _data(found: Survey) -> dict[str, Any]:

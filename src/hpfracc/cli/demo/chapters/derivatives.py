@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
-from hpfracc.cli.demo.chapters import Context
-from hpfracc.cli.demo.chart import Chart, Line
+from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Heading, TableBlock, Words
+from hpfracc.cli.demo.chapters import DemoContext
+from hpfracc.cli.demo.chart import Chart, ChartLine
 from hpfracc.operators._caputo import caputo
 from hpfracc.operators._grunwald_letnikov import grunwald_letnikov
 from hpfracc.profiling.formats import format_seconds
@@ -36,7 +36,7 @@ _ORDERS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 _SHAPE_POINTS = 240
 
 
-def build(context: Context) -> Chapter:
+def build(context: DemoContext) -> Chapter:
     """Differentiate a signal, compare with the exact result, and draw."""
     sizes = _QUICK_SIZES if context.quick else _SIZES
     rows: list[dict[str, Any]] = []
@@ -78,7 +78,7 @@ def build(context: Context) -> Chapter:
             "Both axes are logarithmic; a method of order p is a straight line of slope -p.",
         ),
         _errors(rows),
-        Grid(
+        TableBlock(
             "Largest error relative to the largest value, and the observed order at the finest grids",
             ("samples", *(f">{name}" for name, *_ in _METHODS)),
             [
@@ -161,11 +161,11 @@ def _from_callable() -> tuple[float, str, float]:
     return error, f"{sum(calls):,} evaluations, {format_seconds(seconds)}", seconds
 
 
-def _curve(name: str, kind: str, t: Array, values: Array) -> Line:
-    return Line(name, kind, [(float(x), float(y), "") for x, y in zip(t, values, strict=True)])
+def _curve(name: str, kind: str, t: Array, values: Array) -> ChartLine:
+    return ChartLine(name, kind, [(float(x), float(y), "") for x, y in zip(t, values, strict=True)])
 
 
-def _chart(title: str, description: str, lines: list[Line], low: float, high: float) -> Chart:
+def _chart(title: str, description: str, lines: list[ChartLine], low: float, high: float) -> Chart:
     step = 1.0 if high - low <= 6.0 else 2.0
     levels = [step * k for k in range(math.floor(low / step), math.ceil(high / step) + 1)]
     return Chart(
@@ -205,7 +205,7 @@ def _errors(rows: list[dict[str, Any]]) -> Chart:
             (float(row["points"]), row[name]["error"], f"{name}, {row['points']:,} samples: {row[name]['error']:.1e}")
             for row in rows
         ]
-        lines.append(Line(name.replace("Caputo ", "").replace("Grünwald-Letnikov", "GL"), kind, points))
+        lines.append(ChartLine(name.replace("Caputo ", "").replace("Grünwald-Letnikov", "GL"), kind, points))
     errors = [y for line in lines for _, y, _ in line.points]
     low, high = math.floor(math.log10(min(errors))), math.ceil(math.log10(max(errors)))
     step = 1 + (high - low) // 9

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
-from hpfracc.cli.demo.chapters import Context
-from hpfracc.cli.demo.chart import Chart, Line
+from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Heading, TableBlock, Words
+from hpfracc.cli.demo.chapters import DemoContext
+from hpfracc.cli.demo.chart import Chart, ChartLine
 from hpfracc.profiling.formats import format_seconds
 from hpfracc.solvers.ode import solve_fode
 from hpfracc.special import mittag_leffler
@@ -31,7 +31,7 @@ _CYCLES = (0.6, 0.8, 1.0)
 _LAST = 30.0
 
 
-def build(context: Context) -> Chapter:
+def build(context: DemoContext) -> Chapter:
     """Solve equations, compare with exact solutions, and time many steps."""
     context.report(0.0, "equations: tolerances")
     tolerances = [_to_tolerance(rtol) for rtol in _TOLERANCES]
@@ -64,7 +64,7 @@ def build(context: Context) -> Chapter:
         ),
         Heading("Relaxation with memory", "Fast at first, then slow: the smaller the order, the longer the tail."),
         relaxation_chart(),
-        Grid(
+        TableBlock(
             f"D^{_ALPHA:g} y = -y on [0, {_END:g}]: error and tolerance",
             (">rtol", ">largest error", ">solver's estimate", ">steps", ">evaluations", ">time"),
             [
@@ -85,7 +85,7 @@ def build(context: Context) -> Chapter:
         ),
         _clock(cycles),
         Heading("Many steps", "Each step depends on all earlier ones. Sums by FFT make n steps cost O(n log² n)."),
-        Grid(
+        TableBlock(
             "The Brusselator of order 0.8 by the predictor-corrector method, including compilation",
             (">steps", ">time", ">per step"),
             [
@@ -144,8 +144,8 @@ def _cycles() -> dict[float, Array]:
     }
 
 
-def _curve(name: str, kind: str, xs: Array, ys: Array) -> Line:
-    return Line(name, kind, [(float(x), float(y), "") for x, y in zip(xs, ys, strict=True)])
+def _curve(name: str, kind: str, xs: Array, ys: Array) -> ChartLine:
+    return ChartLine(name, kind, [(float(x), float(y), "") for x, y in zip(xs, ys, strict=True)])
 
 
 def _ticks(low: float, high: float, step: float) -> Sequence[tuple[float, str]]:

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.sparse import csgraph
 
 from hpfracc._config import use_backend
-from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
-from hpfracc.cli.demo.chapters import Context
+from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Heading, TableBlock, Words
+from hpfracc.cli.demo.chapters import DemoContext
 from hpfracc.cli.demo.picture import Picture, coloured, png, trail_svg
 from hpfracc.errors import BackendUnavailableError
 from hpfracc.lattice import Lattice
@@ -26,7 +26,7 @@ _PAIRS, _QUICK_PAIRS = 1_000_000, 100_000
 _STEPS = 600
 
 
-def build(context: Context) -> Chapter:
+def build(context: DemoContext) -> Chapter:
     """Time closed forms and a maze, and draw a maze and walks."""
     side = _QUICK_SIDE if context.quick else _SIDE
     pairs = _QUICK_PAIRS if context.quick else _PAIRS
@@ -109,9 +109,9 @@ def _maze(side: int) -> dict[str, float]:
     return found
 
 
-def _table(side: int, times: dict[str, float]) -> Grid:
+def _table(side: int, times: dict[str, float]) -> TableBlock:
     rows = [[Cell(name), Cell(format_seconds(seconds))] for name, seconds in times.items()]
-    return Grid(f"Distances from a corner to all {side**2:,} points", ("method", ">time"), rows)
+    return TableBlock(f"Distances from a corner to all {side**2:,} points", ("method", ">time"), rows)
 
 
 def _drawn_maze() -> Picture:

@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 
-from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Grid, Heading, Words
-from hpfracc.cli.demo.chapters import Context
+from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Heading, TableBlock, Words
+from hpfracc.cli.demo.chapters import DemoContext
 from hpfracc.profiling.document import Document
 from hpfracc.profiling.formats import format_seconds, format_share
 from hpfracc.profiling.profiler import Profiler, get_profiler
@@ -20,7 +20,7 @@ _ORDER = 0.5
 _ROWS = 8
 
 
-def build(context: Context) -> Chapter:
+def build(context: DemoContext) -> Chapter:
     """Run the pipeline under the profiler and show the result."""
     profiler = get_profiler(enabled=True)
     profiler.reset()
@@ -43,7 +43,7 @@ def build(context: Context) -> Chapter:
     return Chapter("profiling", "Where the time goes", blocks, data)
 
 
-def _work(profiler: Profiler, steps: int, context: Context) -> float:
+def _work(profiler: Profiler, steps: int, context: DemoContext) -> float:
     """A small pipeline of engine calls: smooth, transform, multiply."""
     from hpfracc.engine.execution.api import causal_convolution, fft, matmul
 
@@ -84,7 +84,7 @@ def _figures(document: Document, seconds: float) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _table(document: Document) -> Grid:
+def _table(document: Document) -> TableBlock:
     rows = [
         [
             Cell(name),
@@ -97,7 +97,7 @@ def _table(document: Document) -> Grid:
     columns = ("span", ">calls", ">total", ">self", ">p50", ">p95", ">device")
     more = len(document.summary) - len(rows)
     notes = (f"and {more:,} more names",) if more > 0 else ()
-    return Grid("Spans by name, largest self time first", columns, rows, (), notes)
+    return TableBlock("Spans by name, largest self time first", columns, rows, (), notes)
 
 
 def _advice(document: Document) -> list[Block]:
