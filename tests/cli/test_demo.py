@@ -185,7 +185,7 @@ def test_a_busy_machine_leaves_one_arm_to_time(small: None):
 def test_the_chapter_shows_lines_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch):
     """Every backend has a line and a column; skipped sizes are noted with the reason."""
     monkeypatch.setattr(convolution, "survey", lambda *args, **options: made_up_survey())
-    chapter = chapters.build("convolution", chapters.ChapterContext(True, lambda share, text: None))
+    chapter = chapters.build("convolution", chapters.DemoContext(True, lambda share, text: None))
     chart = next(block for block in chapter.blocks if isinstance(block, Chart))
     assert [line.name for line in chart.lines] == ["direct sum", "NumPy", "Numba", "hpfracc"]
     grid = next(block for block in chapter.blocks if isinstance(block, TableBlock))
@@ -324,7 +324,7 @@ def test_progress_never_runs_backwards(small: None, tmp_path: Path, monkeypatch:
     def note(share: float, text: str) -> None:
         shares.append(share)
 
-    chapters.build("convolution", chapters.ChapterContext(True, note))
+    chapters.build("convolution", chapters.DemoContext(True, note))
     assert shares == sorted(shares)
     assert 0.0 <= shares[0] <= shares[-1] < 1.0
 

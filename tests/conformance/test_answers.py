@@ -44,14 +44,18 @@ def complaints(subject: Subject, solutions: Sequence[Solved]) -> dict[str, str]:
 #: Of these, kernels that are compiled run the first and the last they take: both precisions, real and complex. What
 #: is compiled for the others is the same source.
 IN_TURN = ("float64", "int64", "float32", "complex64")
+#: Kernels that are compiled for each dtype, seconds for each, run the first alone, but for this primitive.
+IN_BOTH = "causal_convolution"
 
 
 def ordinary_dtypes(subject: Subject) -> list[str]:
     """The dtypes in which an ordinary run tries a kernel: all of them where nothing is compiled."""
     if subject.spec.compiles == "never":
         return sorted(subject.spec.dtypes)
-    taken = [dtype for dtype in IN_TURN if dtype in subject.spec.dtypes]
-    return [taken[0], taken[-1]] if taken else sorted(subject.spec.dtypes)[:1]
+    taken = [dtype for dtype in IN_TURN if dtype in subject.spec.dtypes] or sorted(subject.spec.dtypes)
+    if subject.spec.compiles == "signature" and subject.spec.primitive != IN_BOTH:
+        return taken[:1]
+    return [taken[0], taken[-1]]
 
 
 def served(subject: Subject, dtype: str) -> list[Solved]:

@@ -72,15 +72,15 @@ def test_an_import_that_a_users_kernel_lacks_does_not_break_the_backend() -> Non
 )
 def test_a_library_may_fail_to_import_with_any_error(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Shared objects and version checks raise what they like: the backend is broken, the work is done elsewhere."""
-    real = registry.importlib.import_module
+    real = registry.load_kernels
 
-    def broken(name: str, *rest: Any) -> Any:
-        if name.startswith("hpfracc.engine.backends.torch.kernels"):
+    def broken(operation: str, backend: str) -> Any:
+        if backend == "torch":
             raise error
-        return real(name, *rest)
+        return real(operation, backend)
 
     registry.reset()
-    monkeypatch.setattr(registry.importlib, "import_module", broken)
+    monkeypatch.setattr(registry, "load_kernels", broken)
     with hf.config(never={"fft": ["numpy", "numba", "jax"]}), pytest.raises(BackendUnavailableError):
         hf.fft(numbers(333))  # nothing but torch is left, and that is broken
     with pytest.raises((ImportError, BackendUnavailableError), match=str(error)):

@@ -28,7 +28,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Run all chapters and write the page."""
-    from hpfracc.cli.demo.chapters import CHAPTERS, ChapterContext, build
+    from hpfracc.cli.demo.chapters import CHAPTERS, DemoContext, build
     from hpfracc.cli.demo.page import render
     from hpfracc.cli.info import collect
 
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> Answer:
             def part(share: float, text: str, number: int = number) -> None:
                 report((number + share) / len(CHAPTERS), text)
 
-            chapters.append(build(name, ChapterContext(arguments.quick, part)))
+            chapters.append(build(name, DemoContext(arguments.quick, part)))
     command = "hpfracc demo --quick" if arguments.quick else "hpfracc demo"
     path = folder / "index.html"
     _write(path, render(chapters, collect(), command))

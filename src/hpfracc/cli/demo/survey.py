@@ -178,10 +178,10 @@ def _survey_size(
         row.timings[arm.name] = timing
     report(share, f"{size:,} points: the engine's own choice")
     row.seconds, row.decision = _let_choose(trial, operands, effort)
-    _time_twice(trial, row, box, effort)
+    _remeasure(trial, row, box, effort)
 
 
-def _time_twice(trial: ArmTrial, row: SurveyRow, box: TimeBox, effort: float) -> None:
+def _remeasure(trial: ArmTrial, row: SurveyRow, box: TimeBox, effort: float) -> None:
     """Time the engine's choice and the arms close to the best again, one after the other; the shorter time counts."""
     assert row.decision is not None
     limit = _RETIME_RATIO * row.best.seconds

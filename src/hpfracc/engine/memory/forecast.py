@@ -100,6 +100,11 @@ class Forecasts(Guarded):
         super().__init__()
         self._records: dict[Kind, _Record] = {}
 
+    @property
+    def measured(self) -> bool:
+        """Whether any peak was measured."""
+        return bool(self._records)
+
     def correction(self, kind: Kind, bucket: Bucket) -> float:
         """What a prediction for calls of this kind and size is multiplied by; 1 where nothing was measured."""
         if kind not in self._records:

@@ -57,6 +57,8 @@ def forecast_kind(call: Call, arm: Arm) -> Kind:
 def predicted_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
     """Modelled bytes, corrected by the measured peaks of earlier calls of this kind."""
     need = modelled_bytes(primitive, call, arm)
+    if not forecasts.measured:
+        return need
     factor = forecasts.correction(forecast_kind(call, arm), call.bucket)
     return need if factor == 1.0 else int(need * factor)
 

@@ -8,21 +8,21 @@ from importlib import import_module
 
 from hpfracc.cli.demo.blocks import Chapter
 
-__all__ = ["CHAPTERS", "ChapterContext", "build"]
+__all__ = ["CHAPTERS", "DemoContext", "build"]
 
 #: The chapters in order. A new chapter is one module and one entry here.
 CHAPTERS: tuple[str, ...] = ("equations", "convolution", "derivatives", "lattice", "profiling")
 
 
 @dataclass(frozen=True)
-class ChapterContext:
+class DemoContext:
     """Options of a chapter: whether to be quick, and ``report(fraction done, current step)`` for the progress bar."""
 
     quick: bool
     report: Callable[[float, str], None]
 
 
-def build(name: str, context: ChapterContext) -> Chapter:
+def build(name: str, context: DemoContext) -> Chapter:
     """Run one chapter."""
     chapter: Chapter = import_module(f"{__name__}.{name}").build(context)
     return chapter

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Figures, Heading, TableBlock, Words
-from hpfracc.cli.demo.chapters import ChapterContext
+from hpfracc.cli.demo.chapters import DemoContext
 from hpfracc.cli.demo.chart import Chart, ChartLine, Mark
 from hpfracc.cli.demo.decision import DecisionBlock
 from hpfracc.cli.demo.survey import Survey, SurveyRow, survey
@@ -28,7 +28,7 @@ _PLAIN = "numpy:direct@cpu"
 _NAMES = {"numpy": "NumPy", "numba": "Numba", "torch": "PyTorch", "jax": "JAX", "cupy": "CuPy"}
 
 
-def build(context: ChapterContext) -> Chapter:
+def build(context: DemoContext) -> Chapter:
     """Time every arm and the engine's choice, and show the result."""
     found = survey(
         _OPERATION,

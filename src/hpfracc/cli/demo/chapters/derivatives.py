@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Heading, TableBlock, Words
-from hpfracc.cli.demo.chapters import ChapterContext
+from hpfracc.cli.demo.chapters import DemoContext
 from hpfracc.cli.demo.chart import Chart, ChartLine
 from hpfracc.operators._caputo import caputo
 from hpfracc.operators._grunwald_letnikov import grunwald_letnikov
@@ -36,7 +36,7 @@ _ORDERS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 _SHAPE_POINTS = 240
 
 
-def build(context: ChapterContext) -> Chapter:
+def build(context: DemoContext) -> Chapter:
     """Differentiate a signal, compare with the exact result, and draw."""
     sizes = _QUICK_SIZES if context.quick else _SIZES
     rows: list[dict[str, Any]] = []

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Heading, TableBlock, Words
-from hpfracc.cli.demo.chapters import ChapterContext
+from hpfracc.cli.demo.chapters import DemoContext
 from hpfracc.cli.demo.chart import Chart, ChartLine
 from hpfracc.profiling.formats import format_seconds
 from hpfracc.solvers.ode import solve_fode
@@ -31,7 +31,7 @@ _CYCLES = (0.6, 0.8, 1.0)
 _LAST = 30.0
 
 
-def build(context: ChapterContext) -> Chapter:
+def build(context: DemoContext) -> Chapter:
     """Solve equations, compare with exact solutions, and time many steps."""
     context.report(0.0, "equations: tolerances")
     tolerances = [_to_tolerance(rtol) for rtol in _TOLERANCES]

@@ -12,7 +12,7 @@ from scipy.sparse import csgraph
 
 from hpfracc._config import use_backend
 from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Heading, TableBlock, Words
-from hpfracc.cli.demo.chapters import ChapterContext
+from hpfracc.cli.demo.chapters import DemoContext
 from hpfracc.cli.demo.picture import Picture, coloured, png, trail_svg
 from hpfracc.errors import BackendUnavailableError
 from hpfracc.lattice import Lattice
@@ -26,7 +26,7 @@ _PAIRS, _QUICK_PAIRS = 1_000_000, 100_000
 _STEPS = 600
 
 
-def build(context: ChapterContext) -> Chapter:
+def build(context: DemoContext) -> Chapter:
     """Time closed forms and a maze, and draw a maze and walks."""
     side = _QUICK_SIDE if context.quick else _SIDE
     pairs = _QUICK_PAIRS if context.quick else _PAIRS

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from hpfracc.cli.demo.blocks import Block, Cell, Chapter, Code, Figures, Heading, TableBlock, Words
-from hpfracc.cli.demo.chapters import ChapterContext
+from hpfracc.cli.demo.chapters import DemoContext
 from hpfracc.profiling.document import Document
 from hpfracc.profiling.formats import format_seconds, format_share
 from hpfracc.profiling.profiler import Profiler, get_profiler
@@ -20,7 +20,7 @@ _ORDER = 0.5
 _ROWS = 8
 
 
-def build(context: ChapterContext) -> Chapter:
+def build(context: DemoContext) -> Chapter:
     """Run the pipeline under the profiler and show the result."""
     profiler = get_profiler(enabled=True)
     profiler.reset()
@@ -43,7 +43,7 @@ def build(context: ChapterContext) -> Chapter:
     return Chapter("profiling", "Where the time goes", blocks, data)
 
 
-def _work(profiler: Profiler, steps: int, context: ChapterContext) -> float:
+def _work(profiler: Profiler, steps: int, context: DemoContext) -> float:
     """A small pipeline of engine calls: smooth, transform, multiply."""
     from hpfracc.engine.execution.api import causal_convolution, fft, matmul
 
