@@ -100,7 +100,7 @@ def test_paths_do_not_depend_on_how_many_there_are() -> None:
         ({"alpha": 0.7, "method": "second_order"}, "'auto' or 'euler'"),
         ({"alpha": 0.7, "diffusion": lambda t, y: y, "interpretation": "stratonovich"}, "Ito's sense"),
     ],
-    ids=str,
+    ids=["1/2", "above 1", "no number", "fractional noise", "stable noise", "method", "interpretation"],
 )
 def test_refuses(bad: dict[str, Any], words: str) -> None:
     """Orders without a solution, noise and methods that do not go with them."""
