@@ -25,10 +25,10 @@ from hpfracc.engine.backends import registry
 ROUNDS, CALLS = 400, 500
 #: The most that a settled derivative may take, in times of the bare pair, by number of points.
 BARS = {1_000: 1.5, 10_000: 1.15, 100_000: 1.05}
-#: Before operators kept their plans for points (commit 3ae9514, two cores of a Xeon): times of the bare pair, and
+#: Before operators kept their plans for points (commit 3ae9514, one thread of a Xeon; benchmarks/results/house.txt): times of the bare pair, and
 #: Python calls and files at 1,000 points.
-BEFORE = {1_000: 3.2, 10_000: 1.38, 100_000: 1.19}
-BEFORE_CALLS, BEFORE_FILES = 103, 19
+BEFORE = {1_000: 4.74, 10_000: 2.05, 100_000: 0.90}
+BEFORE_CALLS, BEFORE_FILES = 163, 22
 MOST_CALLS, MOST_FILES = 40, 10
 
 
