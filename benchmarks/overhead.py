@@ -25,8 +25,8 @@ from hpfracc.engine.backends import registry
 ROUNDS, CALLS = 400, 500
 #: The most that a settled derivative may take, in times of the bare pair, by number of points.
 BARS = {1_000: 1.5, 10_000: 1.15, 100_000: 1.05}
-#: Before operators kept their plans for points (commit 3ae9514, one thread of a Xeon; benchmarks/results/house.txt): times of the bare pair, and
-#: Python calls and files at 1,000 points.
+#: Before operators kept their plans for points (commit 3ae9514; benchmarks/results/house.txt): times of the bare pair,
+#: and Python calls and files at 1,000 points.
 BEFORE = {1_000: 4.74, 10_000: 2.05, 100_000: 0.90}
 BEFORE_CALLS, BEFORE_FILES = 163, 22
 MOST_CALLS, MOST_FILES = 40, 10
