@@ -9,9 +9,9 @@ code give the same bits. Its error is at most 1.3 units of double precision.
 
 References
 ----------
-.. [1] J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", Proc. SC11,
+1. J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", Proc. SC11,
    2011.
-.. [2] G. E. P. Box, M. E. Muller, "A note on the generation of random normal deviates", Ann. Math. Statist. 29, 1958.
+2. G. E. P. Box, M. E. Muller, "A note on the generation of random normal deviates", Ann. Math. Statist. 29, 1958.
 """
 
 from __future__ import annotations

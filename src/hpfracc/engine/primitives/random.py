@@ -35,7 +35,7 @@ class Random(Primitive):
     r"""``random(paths, key, n=, kind="normal", stream=0, dtype="float64")``: n random numbers for each path.
 
     A number depends on the key, the stream, its path and its place alone, so that batches, threads, devices and
-    machines change nothing. Word ``j`` of path ``p`` is word ``j mod 4`` of the Philox4x64-10 block [1]_ with counter
+    machines change nothing. Word ``j`` of path ``p`` is word ``j mod 4`` of the Philox4x64-10 block [1] with counter
     :math:`(\lfloor j/4 \rfloor + 1, p, s, 0)`, as in ``numpy.random.Philox``.
 
     ``paths`` are whole numbers of any shape, not negative; ``key`` has four words of 32 bits, low ones first. The
@@ -52,7 +52,7 @@ class Random(Primitive):
 
     References
     ----------
-    .. [1] J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", Proc. SC11, 2011.
+    1. J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", Proc. SC11, 2011.
     """
 
     name = "random"

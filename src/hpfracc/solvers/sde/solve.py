@@ -94,7 +94,7 @@ def solve_fsde(
 
     References
     ----------
-    .. [1] A. Neuenkirch, I. Nourdin, "Exact rate of convergence of some approximation schemes associated to SDEs driven
+    1. A. Neuenkirch, I. Nourdin, "Exact rate of convergence of some approximation schemes associated to SDEs driven
        by a fractional Brownian motion", J. Theoret. Probab. 20, 2007.
 
     Examples

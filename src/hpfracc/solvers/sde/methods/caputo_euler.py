@@ -5,11 +5,11 @@ r"""Euler and Maruyama's method for the Caputo equation, with fast memory.
 
 in Ito's sense. Over older steps the kernel is replaced by its mean, a sum of exponentials to 8 digits, so that a step
 costs the same however long the past is; over the newest step the integral of the noise is drawn exactly, together with
-the increment. Strong order :math:`\alpha - 1/2` [1]_.
+the increment. Strong order :math:`\alpha - 1/2` [1].
 
 References
 ----------
-.. [1] M. Li, C. Huang, Y. Hu, "Numerical methods for stochastic Volterra integral equations with weakly singular
+1. M. Li, C. Huang, Y. Hu, "Numerical methods for stochastic Volterra integral equations with weakly singular
    kernels", IMA J. Numer. Anal. 42, 2022.
 """
 

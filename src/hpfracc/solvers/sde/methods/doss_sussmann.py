@@ -1,16 +1,16 @@
 r"""Doss and Sussmann's method: the flow of the noise, and between its steps the flow of the drift.
 
-With one noise the solution is a function of the noise's value now and of an ordinary equation [1]_: it exists for every
+With one noise the solution is a function of the noise's value now and of an ordinary equation [1]: it exists for every
 H. A step follows :math:`y' = f(t, y)` for half a step, :math:`dy/dz = g(t, y)` along the increment, and the drift
-again. The flow of the noise is followed to 11 digits, by extrapolation of the midpoint rule [2]_: rough increments are
+again. The flow of the noise is followed to 11 digits, by extrapolation of the midpoint rule [2]: rough increments are
 large, and what a fixed rule loses in each adds up to infinity below H = 1/6. Where f and g commute nothing else is lost
 but the fourth order of Runge-Kutta's method along the drift.
 
 References
 ----------
-.. [1] H. Doss, "Liens entre equations differentielles stochastiques et ordinaires", Ann. Inst. H. Poincare 13, 1977;
+1. H. Doss, "Liens entre equations differentielles stochastiques et ordinaires", Ann. Inst. H. Poincare 13, 1977;
    H. J. Sussmann, Ann. Probab. 6, 1978.
-.. [2] E. Hairer, S. P. Norsett, G. Wanner, "Solving Ordinary Differential Equations I", Springer, 1993, II.9.
+2. E. Hairer, S. P. Norsett, G. Wanner, "Solving Ordinary Differential Equations I", Springer, 1993, II.9.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@ r"""Euler's method with the second term of Taylor's expansion in the noise.
 .. math:: X_{n+1} = X_n + f h + g\,\Delta Z + \tfrac12 (g \cdot \nabla) g\,\Delta Z^2,
 
 less :math:`h` in place of the square's mean for Ito's equation (Milstein's method). Strong order :math:`2H - 1/2` up to
-:math:`H = 3/4`, then 1 [1]_. The derivative of g along itself is a central difference.
+:math:`H = 3/4`, then 1 [1]. The derivative of g along itself is a central difference.
 
 References
 ----------
-.. [1] A. Deya, A. Neuenkirch, S. Tindel, "A Milstein-type scheme without Levy area terms for SDEs driven by fractional
+1. A. Deya, A. Neuenkirch, S. Tindel, "A Milstein-type scheme without Levy area terms for SDEs driven by fractional
    Brownian motion", Ann. Inst. H. Poincare Probab. Statist. 48, 2012.
 """
 

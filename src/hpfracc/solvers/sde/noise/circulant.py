@@ -2,11 +2,11 @@
 
 The covariance matrix of n steps of a stationary sequence is a corner of a circulant matrix of size 2 m, m >= n, whose
 eigenvalues are the transform of its first row: the autocovariance to lag m, and back. Where none is negative the
-sequence is drawn exactly, by one transform of independent normal numbers [1]_.
+sequence is drawn exactly, by one transform of independent normal numbers [1].
 
 References
 ----------
-.. [1] R. B. Davies, D. S. Harte, "Tests for Hurst effect", Biometrika 74, 1987; A. T. A. Wood, G. Chan, "Simulation of
+1. R. B. Davies, D. S. Harte, "Tests for Hurst effect", Biometrika 74, 1987; A. T. A. Wood, G. Chan, "Simulation of
    stationary Gaussian processes in [0, 1]^d", J. Comput. Graph. Statist. 3, 1994.
 """
 

@@ -62,8 +62,8 @@ def hurst(
         Values of the process, time along the last axis; at least 32.
     method : {"whittle", "variations"}
         ``"whittle"`` maximises Whittle's likelihood of the increments, with the spectral density of fractional
-        Gaussian noise [1]_: the most accurate where the path is fractional Brownian motion. ``"variations"`` compares
-        mean squares of second differences over 1 to 4 steps [2]_, which a smooth trend or a slowly varying
+        Gaussian noise [1]: the most accurate where the path is fractional Brownian motion. ``"variations"`` compares
+        mean squares of second differences over 1 to 4 steps [2], which a smooth trend or a slowly varying
         volatility leaves alone.
     confidence : float
         Probability of the interval.
@@ -83,8 +83,8 @@ def hurst(
 
     References
     ----------
-    .. [1] J. Beran, "Statistics for Long-Memory Processes", Chapman & Hall, 1994.
-    .. [2] J. Istas, G. Lang, "Quadratic variations and estimation of the local Hoelder index of a Gaussian process",
+    1. J. Beran, "Statistics for Long-Memory Processes", Chapman & Hall, 1994.
+    2. J. Istas, G. Lang, "Quadratic variations and estimation of the local Hoelder index of a Gaussian process",
        Ann. Inst. H. Poincare Probab. Statist. 33, 1997; J.-F. Coeurjolly, Stat. Inference Stoch. Process. 4, 2001.
 
     Examples

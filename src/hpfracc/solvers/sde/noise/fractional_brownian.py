@@ -37,7 +37,7 @@ _METHODS = ("auto", "circulant", "cholesky")
 class FractionalBrownian(GaussianNoise):
     r"""Fractional Brownian motion with Hurst index H.
 
-    ``kind="fbm"`` is the process of Mandelbrot and van Ness, with stationary increments [1]_,
+    ``kind="fbm"`` is the process of Mandelbrot and van Ness, with stationary increments [1],
 
     .. math:: E\,B_s B_t = \tfrac12 \left(s^{2H} + t^{2H} - |t - s|^{2H}\right);
 
@@ -61,13 +61,13 @@ class FractionalBrownian(GaussianNoise):
     -----
     On uniform grids from 0 on ``"fbm"`` is drawn exactly by circulant embedding, in O(n log n). On other grids, and for
     ``"volterra"``, the covariance matrix is factorised, exactly, up to 4,096 points. Longer Volterra paths on uniform
-    grids are drawn by the hybrid scheme [2]_, whose variance is off by at most 8e-4.
+    grids are drawn by the hybrid scheme [2], whose variance is off by at most 8e-4.
 
     References
     ----------
-    .. [1] B. B. Mandelbrot, J. W. van Ness, "Fractional Brownian motions, fractional noises and applications", SIAM
+    1. B. B. Mandelbrot, J. W. van Ness, "Fractional Brownian motions, fractional noises and applications", SIAM
        Rev. 10, 1968.
-    .. [2] M. Bennedsen, A. Lunde, M. S. Pakkanen, "Hybrid scheme for Brownian semistationary processes", Finance Stoch.
+    2. M. Bennedsen, A. Lunde, M. S. Pakkanen, "Hybrid scheme for Brownian semistationary processes", Finance Stoch.
        21, 2017.
 
     Examples
@@ -181,7 +181,7 @@ def fgn(
     size, rng, key, first_path, dtype
         As in :meth:`hpfracc.noise.Noise.sample`.
     method : {"auto", "circulant", "cholesky"}
-        ``"auto"`` is ``"circulant"``: one transform of length 2 n [1]_.
+        ``"auto"`` is ``"circulant"``: one transform of length 2 n [1].
 
     Returns
     -------
@@ -189,7 +189,7 @@ def fgn(
 
     References
     ----------
-    .. [1] R. B. Davies, D. S. Harte, "Tests for Hurst effect", Biometrika 74, 1987.
+    1. R. B. Davies, D. S. Harte, "Tests for Hurst effect", Biometrika 74, 1987.
 
     Examples
     --------

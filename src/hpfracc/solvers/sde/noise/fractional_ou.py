@@ -41,7 +41,7 @@ class FractionalOU(GaussianNoise):
     .. math:: E\,X_s X_{s+u} = \frac{\sigma^2 H}{2 \theta^{2H}} \left[ v^{2H-1} \left({}_1F_1(1; 2H; -v) - 1\right)
         + e^{v}\,\Gamma(2H, v) + e^{-v}\,\Gamma(2H) \right], \qquad v = \theta u,
 
-    which falls like :math:`v^{2H-2}` [1]_: the process remembers its noise.
+    which falls like :math:`v^{2H-2}` [1]: the process remembers its noise.
 
     Parameters
     ----------
@@ -55,13 +55,13 @@ class FractionalOU(GaussianNoise):
     Notes
     -----
     On uniform grids from 0 on it is drawn exactly, by a circulant embedding of its covariance that is continued and
-    enlarged [2]_ until no eigenvalue is negative; on others by a factor of the covariance matrix.
+    enlarged [2] until no eigenvalue is negative; on others by a factor of the covariance matrix.
 
     References
     ----------
-    .. [1] P. Cheridito, H. Kawaguchi, M. Maejima, "Fractional Ornstein-Uhlenbeck processes", Electron. J. Probab. 8,
+    1. P. Cheridito, H. Kawaguchi, M. Maejima, "Fractional Ornstein-Uhlenbeck processes", Electron. J. Probab. 8,
        2003.
-    .. [2] T. Gneiting, H. Sevcikova, D. B. Percival, M. Schlather, Y. Jiang, "Fast and exact simulation of large
+    2. T. Gneiting, H. Sevcikova, D. B. Percival, M. Schlather, Y. Jiang, "Fast and exact simulation of large
        Gaussian lattice systems in R^2", J. Comput. Graph. Statist. 15, 2006.
 
     Examples

@@ -39,12 +39,12 @@ class InverseSubordinator(Noise):
     Notes
     -----
     Paths are exact at all times together. Given where the subordinator stands, the place before it passes the next time
-    has a generalised arcsine law, the passage time given that place is a power of a tilted stable number [1]_, and the
+    has a generalised arcsine law, the passage time given that place is a power of a tilted stable number [1], and the
     jump across has a Pareto law; after it the subordinator begins anew.
 
     References
     ----------
-    .. [1] L. Devroye, "Random variate generation for exponentially and polynomially tilted stable distributions", ACM
+    1. L. Devroye, "Random variate generation for exponentially and polynomially tilted stable distributions", ACM
        Trans. Model. Comput. Simul. 19, 2009; M. M. Meerschaert, H.-P. Scheffler, J. Appl. Probab. 41, 2004.
 
     Examples

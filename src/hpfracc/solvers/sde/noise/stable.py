@@ -37,11 +37,11 @@ class StableLevy(LevyNoise):
 
     Notes
     -----
-    Increments are drawn exactly, by the transform of Chambers, Mallows and Stuck [1]_, on any grid.
+    Increments are drawn exactly, by the transform of Chambers, Mallows and Stuck [1], on any grid.
 
     References
     ----------
-    .. [1] J. M. Chambers, C. L. Mallows, B. W. Stuck, "A method for simulating stable random variables", J. Amer.
+    1. J. M. Chambers, C. L. Mallows, B. W. Stuck, "A method for simulating stable random variables", J. Amer.
        Statist. Assoc. 71, 1976; R. Weron, Statist. Probab. Lett. 28, 1996.
 
     Examples

@@ -32,7 +32,7 @@ class Subordinated(Noise):
 
     References
     ----------
-    .. [1] M. M. Meerschaert, H.-P. Scheffler, "Limit theorems for continuous-time random walks with infinite mean
+    1. M. M. Meerschaert, H.-P. Scheffler, "Limit theorems for continuous-time random walks with infinite mean
        waiting times", J. Appl. Probab. 41, 2004.
 
     Examples

@@ -47,12 +47,12 @@ class TemperedStable(LevyNoise):
     Notes
     -----
     Below 1, stable increments are kept with probability :math:`e^{-\lambda x}`, which is exact. Above 1 increments may
-    be negative; they are kept with probability :math:`e^{-\lambda (x + b)}` [1]_, with b so large that a probability of
+    be negative; they are kept with probability :math:`e^{-\lambda (x + b)}` [1], with b so large that a probability of
     less than 1e-16 lies below -b. Steps with much tempering are made of several pieces.
 
     References
     ----------
-    .. [1] B. Baeumer, M. M. Meerschaert, "Tempered stable Levy motion and transient super-diffusion", J. Comput. Appl.
+    1. B. Baeumer, M. M. Meerschaert, "Tempered stable Levy motion and transient super-diffusion", J. Comput. Appl.
        Math. 233, 2010.
 
     Examples

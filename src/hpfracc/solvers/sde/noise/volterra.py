@@ -1,11 +1,11 @@
 """The Riemann-Liouville process on a uniform grid, together with the Brownian motion that drives it.
 
-The hybrid scheme with one exact cell [1]_: the integral over the newest step is drawn jointly with the increment of
+The hybrid scheme with one exact cell [1]: the integral over the newest step is drawn jointly with the increment of
 the Brownian motion; over older steps the kernel is replaced by its mean.
 
 References
 ----------
-.. [1] M. Bennedsen, A. Lunde, M. S. Pakkanen, "Hybrid scheme for Brownian semistationary processes", Finance Stoch. 21,
+1. M. Bennedsen, A. Lunde, M. S. Pakkanen, "Hybrid scheme for Brownian semistationary processes", Finance Stoch. 21,
    2017.
 """
 

@@ -70,19 +70,19 @@ class Bergomi:
 
     Notes
     -----
-    Paths follow the hybrid scheme with one exact cell [1]_: cell means of the kernel, and the joint law of
+    Paths follow the hybrid scheme with one exact cell [1]: cell means of the kernel, and the joint law of
     :math:`\Delta W` and the singular cell. The variance is divided by its discrete mean, so that
     :math:`E V_t = \xi(t)` holds for any number of steps. Prices are discounted means of Black's formula, conditional on
-    ``W``, with three controls: a timer option [2]_, the conditional spot and the integrated variance.
+    ``W``, with three controls: a timer option [2], the conditional spot and the integrated variance.
 
     Implied volatilities depend on the number of steps at small ``H``: at ``H = 0.07`` and three months one at
     log-moneyness 0.1 falls from 0.162 to 0.155 between 64 and 2,048 steps. The standard error does not contain that.
 
     References
     ----------
-    .. [1] M. Bennedsen, A. Lunde and M. Pakkanen, "Hybrid scheme for Brownian semistationary processes", Finance and
+    1. M. Bennedsen, A. Lunde and M. Pakkanen, "Hybrid scheme for Brownian semistationary processes", Finance and
        Stochastics 21, 2017.
-    .. [2] R. McCrickerd and M. Pakkanen, "Turbocharging Monte Carlo pricing for the rough Bergomi model", Quantitative
+    2. R. McCrickerd and M. Pakkanen, "Turbocharging Monte Carlo pricing for the rough Bergomi model", Quantitative
        Finance 18, 2018.
 
     Examples

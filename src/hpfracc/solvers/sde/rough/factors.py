@@ -1,13 +1,13 @@
 r"""Markov factors: the kernel :math:`t^{a-1}/\Gamma(a)` as a sum of a few exponentials, and sampling by them.
 
 The nodes minimise the :math:`L^2` error on ``[0, T]`` under a bound on the largest one, as Bayer and Breneis propose
-[1]_. Without the bound the nodes chase the singularity at 0 and prices converge slowly. The bound is chosen such that
+[1]. Without the bound the nodes chase the singularity at 0 and prices converge slowly. The bound is chosen such that
 the slowest factor decays on the scale ``T``: then implied volatilities at ``H = 0.1`` are off by 1e-3, 8e-5 and 4e-6
 (relative) with 2, 3 and 4 factors, beside 3e-3, 3e-3 and 2e-3 without it.
 
 References
 ----------
-.. [1] C. Bayer and S. Breneis, "Efficient option pricing in the rough Heston model using weak simulation schemes",
+1. C. Bayer and S. Breneis, "Efficient option pricing in the rough Heston model using weak simulation schemes",
    Quantitative Finance 24, 2024.
 """
 

@@ -70,15 +70,15 @@ class Heston:
     Notes
     -----
     The characteristic function of :math:`X_T = \ln(S_T/F_T)` is
-    :math:`\exp(\kappa\theta\,I^1 h(T) + v_0\,I^{1-a} h(T))`, where ``h`` solves a fractional Riccati equation [1]_.
-    It is solved by collocation in :math:`t^a`, where ``h`` is smooth. Prices follow by Lewis' formula [2]_, with the
+    :math:`\exp(\kappa\theta\,I^1 h(T) + v_0\,I^{1-a} h(T))`, where ``h`` solves a fractional Riccati equation [1].
+    It is solved by collocation in :math:`t^a`, where ``h`` is smooth. Prices follow by Lewis' formula [2], with the
     trapezoidal rule after :math:`u = \sinh y`; both errors are estimated and reported.
 
     References
     ----------
-    .. [1] O. El Euch and M. Rosenbaum, "The characteristic function of rough Heston models", Mathematical Finance 29,
+    1. O. El Euch and M. Rosenbaum, "The characteristic function of rough Heston models", Mathematical Finance 29,
        2019.
-    .. [2] A. Lewis, "Option Valuation under Stochastic Volatility", Finance Press, 2000.
+    2. A. Lewis, "Option Valuation under Stochastic Volatility", Finance Press, 2000.
 
     Examples
     --------
@@ -177,7 +177,7 @@ class Heston:
         """Paths of price and variance, by Markov factors.
 
         The kernel becomes a sum of exponentials, the drift is solved exactly, and the diffusion moves to one of three
-        points with the first five moments of its law [1]_. The variance is never negative, and the weak error is of
+        points with the first five moments of its law [1]. The variance is never negative, and the weak error is of
         second order in ``step``.
 
         Parameters
@@ -203,7 +203,7 @@ class Heston:
 
         References
         ----------
-        .. [1] C. Bayer and S. Breneis, "Efficient option pricing in the rough Heston model using weak simulation
+        1. C. Bayer and S. Breneis, "Efficient option pricing in the rough Heston model using weak simulation
            schemes", Quantitative Finance 24, 2024.
         """
         times = read_times(t, uniform=False)
