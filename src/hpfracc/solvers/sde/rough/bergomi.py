@@ -17,8 +17,8 @@ from hpfracc.solvers.sde.rough.black import black_price
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
 from hpfracc.solvers.sde.rough.smile import (
     Valuation,
+    VolatilityModel,
     check_parameters,
-    plot_smile,
     price_of,
     read_strikes,
     volatility_of,
@@ -43,7 +43,7 @@ class _Terminal(NamedTuple):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bergomi:
+class Bergomi(VolatilityModel):
     r"""Rough Bergomi model of Bayer, Friz and Gatheral.
 
     .. math::
@@ -110,10 +110,6 @@ class Bergomi:
             raise InvalidInputError(f"H={self.H!r} is outside (0, 1/2]; the model is Bergomi's at 1/2 and rough below")
         if self.eta < 0.0:
             raise InvalidInputError(f"eta={self.eta!r} is negative; use a number of at least 0")
-
-    def forward(self, T: Any) -> Any:
-        """Forward price :math:`S_0 e^{(r - q) T}`."""
-        return self.S0 * np.exp((self.r - self.q) * np.asarray(T, float))[()]
 
     def price(
         self,
@@ -192,26 +188,6 @@ class Bergomi:
         for low, high in source.chunks(count, 4 * times.size):
             chunks.append(scheme.paths(source, low, high - low))
         return join_chunks(times, shape, chunks)
-
-    def plot(self, T: Any, *, K: Any = None, ax: Any = None, **style: Any) -> Any:
-        """Draw the smile: implied volatility over log-moneyness, a line for each maturity, with two standard errors.
-
-        Parameters
-        ----------
-        T : array_like
-            Maturities.
-        K : array_like, optional
-            Strikes; by default 41 of them within three standard deviations.
-        ax : matplotlib.axes.Axes, optional
-            Where to draw.
-        **style
-            Of the lines, for ``Axes.plot``.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-        """
-        return plot_smile(self, T, K, ax, style)
 
     def _out_of_money(
         self,

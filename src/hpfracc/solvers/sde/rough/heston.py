@@ -16,8 +16,8 @@ from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
 from hpfracc.solvers.sde.rough.riccati import solve_riccati
 from hpfracc.solvers.sde.rough.smile import (
     Valuation,
+    VolatilityModel,
     check_parameters,
-    plot_smile,
     price_of,
     read_strikes,
     volatility_of,
@@ -37,7 +37,7 @@ _NUMBERS_PER_PATH = 32
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heston:
+class Heston(VolatilityModel):
     r"""Rough Heston model of El Euch and Rosenbaum.
 
     .. math::
@@ -109,10 +109,6 @@ class Heston:
             raise InvalidInputError(
                 "v0 and kappa * theta are both 0, so the variance stays 0; make one of them positive"
             )
-
-    def forward(self, T: Any) -> Any:
-        """Forward price :math:`S_0 e^{(r - q) T}`."""
-        return self.S0 * np.exp((self.r - self.q) * np.asarray(T, float))[()]
 
     def characteristic_function(self, u: Any, T: float, *, tol: float = 1e-10) -> Any:
         r"""The transform :math:`E\,e^{i u X_T}` of :math:`X_T = \ln(S_T/F_T)`.
@@ -219,26 +215,6 @@ class Heston:
         scheme = MarkovScheme(self, times, float(step), factors)
         chunks = [scheme.paths(source, low, high - low) for low, high in source.chunks(count, _NUMBERS_PER_PATH)]
         return join_chunks(times, shape, chunks)
-
-    def plot(self, T: Any, *, K: Any = None, ax: Any = None, **style: Any) -> Any:
-        """Draw the smile: implied volatility over log-moneyness, a line for each maturity.
-
-        Parameters
-        ----------
-        T : array_like
-            Maturities.
-        K : array_like, optional
-            Strikes; by default 41 of them within three standard deviations.
-        ax : matplotlib.axes.Axes, optional
-            Where to draw.
-        **style
-            Of the lines, for ``Axes.plot``.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-        """
-        return plot_smile(self, T, K, ax, style)
 
     def _transform(
         self, u: np.ndarray[Any, Any], T: float, tol: float

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_volatility
 
-__all__ = ["Smile", "Valuation", "check_parameters", "plot_smile", "price_of", "read_strikes", "volatility_of"]
+__all__ = ["Valuation", "VolatilityModel", "check_parameters", "price_of", "read_strikes", "volatility_of"]
 
 #: Strikes of a plotted smile lie within this number of standard deviations.
 _WIDTH = 3.0
@@ -32,18 +33,44 @@ class Valuation(NamedTuple):
     error: Any
 
 
-class Smile(Protocol):
-    """A model whose smile can be drawn."""
+class VolatilityModel(ABC):
+    """A model of a price whose European options have implied volatilities."""
 
-    @property
-    def r(self) -> float:
-        """Interest rate."""
+    __slots__ = ()
+
+    S0: float
+    r: float
+    q: float
 
     def forward(self, T: Any) -> Any:
-        """Forward price."""
+        """Forward price :math:`S_0 e^{(r - q) T}`."""
+        return self.S0 * np.exp((self.r - self.q) * np.asarray(T, float))[()]
 
+    @abstractmethod
     def implied_volatility(self, K: Any, T: Any) -> Valuation:
         """Black-Scholes volatility of a strike and a maturity."""
+
+    def plot(self, T: Any, *, K: Any = None, ax: Any = None, **style: Any) -> Any:
+        """Draw the smile: implied volatility over log-moneyness, a line for each maturity.
+
+        A band of two errors is drawn where it can be seen.
+
+        Parameters
+        ----------
+        T : array_like
+            Maturities.
+        K : array_like, optional
+            Strikes; by default 41 of them within three standard deviations.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+        **style
+            Of the lines, for ``Axes.plot``.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        return _plot_smile(self, T, K, ax, style)
 
 
 def read_strikes(K: Any, T: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -76,7 +103,7 @@ def check_parameters(model: Any, *, finite: tuple[str, ...], positive: tuple[str
         raise InvalidInputError(f"rho={model.rho!r} is no correlation; use a number from -1 to 1")
 
 
-def price_of(model: Smile, kind: str, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
+def price_of(model: VolatilityModel, kind: str, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
     """Discounted prices of calls or puts, from undiscounted ones of the options out of the money."""
     check_kind(kind)
     forward = model.forward(maturities)
@@ -85,7 +112,7 @@ def price_of(model: Smile, kind: str, strikes: Any, maturities: Any, out_of_mone
     return Valuation((discount * (out_of_money.value + inside))[()], (discount * out_of_money.error)[()])
 
 
-def volatility_of(model: Smile, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
+def volatility_of(model: VolatilityModel, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
     """Implied volatilities of undiscounted prices of the options out of the money, with their errors."""
     forward = model.forward(maturities)
     # By symmetry, Black's put at strike K has the price of the call with forward and strike exchanged.
@@ -98,7 +125,7 @@ def volatility_of(model: Smile, strikes: Any, maturities: Any, out_of_money: Val
     return Valuation(volatility[()], np.asarray(error)[()])
 
 
-def plot_smile(model: Smile, T: Any, K: Any, ax: Any, style: dict[str, Any]) -> Any:
+def _plot_smile(model: VolatilityModel, T: Any, K: Any, ax: Any, style: dict[str, Any]) -> Any:
     """Draw implied volatilities over log-moneyness, with a band of two errors where it can be seen."""
     pyplot = import_optional("matplotlib.pyplot")
     if ax is None:
