@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc import errors, lattice, memory
+from hpfracc import errors, lattice, memory, noise, rough
 from hpfracc.analytics import PerformanceMonitor, UsageTracker
 from hpfracc.engine.execution.pressure.growth import Growth
 from hpfracc.profiling import Profiler, Span, get_profiler
@@ -46,7 +46,7 @@ BOUND: dict[type, Callable[[], Any]] = {
     memory.MemoryPool: memory.get_memory_pool,
 }
 #: Classes that are not made by hand, or need a device.
-LEFT_OUT = {hf.FractionalOperator, memory.Spillable}
+LEFT_OUT = {hf.FractionalOperator, memory.Spillable, noise.Noise, noise.GaussianNoise, noise.LevyNoise}
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
@@ -146,6 +146,8 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     memory.Pressure: (lambda: memory.Pressure(next(iter(memory.Pressure)).value), repr),
     memory.span: (lambda: memory.span("part"), lambda found: found.name),
     Growth: (lambda: Growth("steady", 0.0, 1.0), repr),
+    rough.RoughPaths: (lambda: rough.RoughPaths(GRID, SIGNAL, SIGNAL), tuple),
+    rough.Valuation: (lambda: rough.Valuation(SIGNAL, GRID), tuple),
     problems.TestEquation: (
         lambda: problems.relaxation(0.6, rate=3.0),
         lambda found: (found.name, found.fun(0.0, np.ones(1)), found.known()[1], found.parameters),
