@@ -96,7 +96,7 @@ class CachedApplication:
                         kept.plan, (kept.weights, values, *kept.starts), kept.key, kept.options
                     )
                 operands = (references[0](), values, *[reference() for reference in references[1:]])
-                if all([operand is not None for operand in operands]):
+                if all(operand is not None for operand in operands):
                     return causal_convolution.run(kept.plan, operands, kept.key, kept.options)
         return self._apply(values, grid or Grid(values.shape[-1], 0.0, step), backend)
 
