@@ -223,3 +223,10 @@ def test_non_commuting_noises_are_refused_where_they_do_not_converge() -> None:
             hf.solve_fsde(linear, mixed, (0, 1), [1.0, 1.0], step=0.1, noise=noise.FractionalBrownian(index))
     result = hf.solve_fsde(linear, mixed, (0, 1), [1.0, 1.0], step=0.1, noise=BROWN, interpretation="ito", rng=1)
     assert result.method == "euler"
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.7])
+def test_a_stiff_drift_is_told(alpha: float) -> None:
+    """Explicit steps of a drift that decays too fast grow: a warning names a step that follows it."""
+    with pytest.warns(hf.errors.AccuracyWarning, match="explicit steps grow; use step="):
+        hf.solve_fsde(lambda t, y: -2000.0 * y, 0.1, (0, 0.1), 1.0, step=0.01, rng=1, paths=3, alpha=alpha)

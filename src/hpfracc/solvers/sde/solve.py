@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hpfracc.errors import InvalidInputError, ShapeError, SolveError
+from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.sde.methods import METHODS, caputo_euler
 from hpfracc.solvers.sde.methods.caputo_euler import integrate_caputo, newest_integrals, read_order
 from hpfracc.solvers.sde.noise import Brownian, Noise, StableLevy
@@ -139,6 +140,8 @@ def solve_fsde(
             newest = newest_integrals(order, h, increments, normals)
             y = integrate_caputo(problem, order, t, h, begin, increments, newest)
         _refuse_infinite(t, y)
+        if low == 0:
+            _warn_of_stiffness(problem, order, t, h, y)
         if save == "all":
             kept.append(y)
             noises.append(driving)
@@ -164,6 +167,35 @@ def integrate(
             raise ShapeError(f"a step gave shape {y.shape} for {start.shape[0]:,} paths; drift must give {start.shape}")
         result[:, :, index + 1] = y
     return result
+
+
+def _warn_of_stiffness(problem: NoisyProblem, order: float, t: np.ndarray, h: float, y: np.ndarray) -> None:
+    """Warn where the drift decays faster than explicit steps can follow: their values grow instead.
+
+    The rate is that of the drift along its own direction, at three times of the first paths, after one power iteration.
+    """
+    few = y[:16]
+    for index in (0, t.size // 2, t.size - 1):
+        state = few[:, :, index]
+        with np.errstate(all="ignore"):
+            force = np.asarray(problem.drift(float(t[index]), state), dtype=float)
+            shift, rate = force, np.zeros(len(few))
+            for _ in range(2):
+                size = np.linalg.norm(shift, axis=-1, keepdims=True)
+                small = 1e-6 * (1.0 + np.linalg.norm(state, axis=-1, keepdims=True))
+                shift = np.where(size > 0.0, shift / size, 0.0) * small
+                change = np.asarray(problem.drift(float(t[index]), state + shift), dtype=float) - force
+                rate = -np.sum(change * shift, -1) / np.maximum(np.sum(shift * shift, -1), 1e-300)
+                shift = change
+        number = float(np.nanmax(rate, initial=0.0)) * h**order / math.gamma(order + 1.0)
+        if number > 2.0:
+            warnings.warn(
+                f"the drift decays too fast at t={t[index]:.6g}: step^alpha times its rate is {number:.3g}, "
+                f"above 2, so explicit steps grow; use step={h * (1.0 / number) ** (1.0 / order):.2g} or less",
+                AccuracyWarning,
+                stacklevel=3,
+            )
+            return
 
 
 def _refuse_infinite(t: np.ndarray, y: np.ndarray) -> None:

@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
 from hpfracc.solvers.sde.rough import Heston
 from hpfracc.solvers.sde.rough.riccati import solve_riccati
 
@@ -124,3 +124,16 @@ def test_bad_strikes():
         MODEL.characteristic_function(1.0j, 1.0)
     with pytest.raises(InvalidInputError, match="tol="):
         MODEL.price(1.0, 1.0, tol=0.0)
+
+
+def test_a_missed_tolerance_is_told():
+    """Where the estimated error stays above the tolerance, as at a correlation of -1 and one day, a warning says so."""
+    model = Heston(H=0.01, v0=0.04, theta=0.04, kappa=0.3, sigma=3.0, rho=-1.0)
+    with pytest.warns(AccuracyWarning, match="above tol="):
+        found = model.price([0.9, 1.0], 1 / 365)
+    assert np.all(np.abs(found.value - model_bounds(found.value)) <= found.error)
+
+
+def model_bounds(values):
+    """Prices clipped to the bounds of arbitrage at strikes 0.9 and 1."""
+    return np.clip(values, [0.1, 0.0], 1.0)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from scipy import special
 
-from hpfracc.errors import InvalidInputError, SolveError
+from hpfracc.errors import AccuracyWarning, InvalidInputError, SolveError
 from hpfracc.solvers.sde.noise.source import make_source, read_size
 from hpfracc.solvers.sde.rough.factors import MarkovScheme
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
@@ -246,6 +247,12 @@ class Heston(VolatilityModel):
         for maturity in np.unique(maturities):
             here = maturities == maturity
             value[here], error[here] = self._invert(strikes[here], float(maturity), tol)
+        if (worst := float(np.max(error, initial=0.0))) > tol * self.S0:
+            warnings.warn(
+                f"prices have an estimated error of {worst:.2g}, above tol={tol:g} times S0; see .error of the result",
+                AccuracyWarning,
+                stacklevel=3,
+            )
         return Valuation(value, error)
 
     def _invert(
