@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_array
+from hpfracc._arrays import is_array, library_of
 from hpfracc.errors import ShapeError
 from hpfracc.solvers.sde.driving import increments_of
 from hpfracc.solvers.sde.loops import fold
@@ -62,7 +62,9 @@ def _cast(problem: NoisyProblem, value: Any, like: Any) -> Any:
     """Weights, made in double precision, as the state's kind."""
     xp = problem.xp
     if xp.library == "torch":
-        return xp.module.as_tensor(value).to(dtype=like.dtype, device=like.device)
+        if library_of(value) == "torch":
+            return value.to(dtype=like.dtype, device=like.device)
+        return xp.module.tensor(value, dtype=like.dtype, device=like.device)
     if xp.library == "jax":
         return xp.module.asarray(value).astype(like.dtype)
     return value
