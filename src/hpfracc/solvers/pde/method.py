@@ -57,7 +57,7 @@ class EvolutionMethod(abc.ABC):
         """
 
     def mesh(self, problem: EvolutionProblem, steps: int) -> Array:
-        """Times for so many steps; uniform unless the method grades them."""
+        """Times of ``steps`` steps; uniform unless the method grades them."""
         return np.linspace(problem.t0, problem.t1, steps + 1)
 
     def convergence(self, problem: EvolutionProblem) -> float:
