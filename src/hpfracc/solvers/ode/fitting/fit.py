@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
 from hpfracc._arrays import library_of, refuse_masked
 from hpfracc._frames import refuse_dates
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import AccuracyWarning, InvalidInputError, PinnedBackendError, ShapeError, SolveError
 from hpfracc.solvers.ode.fitting.models import Equation, PlainModel, TensorModel
 from hpfracc.solvers.ode.fitting.result import FittedSet, FODEFit
 from hpfracc.solvers.ode.fitting.statistics import LOSSES, certainty
 from hpfracc.solvers.ode.fitting.unknowns import on_host, read_free, read_unknowns
 from hpfracc.solvers.ode.method import Method
+from hpfracc.solvers.ode.solve import solve_fode
 
 __all__ = ["fit_fode"]
 
@@ -32,11 +34,30 @@ _REFUSED = {
     "history": "a fit takes equations without delays",
     "terms": "a fit takes equations with one derivative",
     "derivative": "a fit takes Caputo's derivative",
+    "jac_sparsity": "a fit solves small systems",
+    "compile": "the parameters and their neighbours are solved as one batch, in Python",
+    "backend": "the library is that of the data and the guesses",
+    "progress": "a solve is one of many",
+    "estimate": "a step is checked by halving it",
 }
+
+
+class FitOptions(TypedDict, total=False):
+    """The options of ``solve_fode`` that ``fit_fode`` hands on, for type checkers."""
+
+    rtol: float
+    atol: Any
+    max_steps: int
+    max_step: float | None
+    first_step: float | None
+    dy0: Any
+
+
 #: Times between the data at which the fitted curve is kept.
 _CURVE = 200
 
 
+@names_options_of(solve_fode, leave_out=_REFUSED)
 def fit_fode(
     fun: Callable[..., Any],
     t: Any,
@@ -59,7 +80,7 @@ def fit_fode(
     step: float | None = None,
     halve: bool = True,
     max_evaluations: int = 100,
-    **options: Any,
+    **options: Unpack[FitOptions],
 ) -> FODEFit:
     r"""Estimate parameters, order and initial values of :math:`D^\alpha y = f(t, y; p)` from data.
 
@@ -104,7 +125,7 @@ def fit_fode(
         ``jac(t, y, *parameters)``, shape (d, d), and ``jac_parameters(t, y, *parameters)``, shape (d, P). NumPy
         parameters and initial values then follow the variational equation instead of differences.
     method, step, **options
-        As in :func:`solve_fode`, without ``terms``, delays and events.
+        As in :func:`solve_fode`: ``rtol``, ``atol``, ``max_steps``, ``max_step``, ``first_step``, ``dy0``.
     halve : bool
         Whether a fit with a ``step`` is repeated with half of it (``halved`` of the result): an order easily absorbs
         the error of the discretisation.
@@ -167,7 +188,7 @@ def fit_fode(
         raise InvalidInputError(
             f"{count} data for {len(unknowns.names)} unknowns ({', '.join(unknowns.names)}): fix some, or observe more"
         )
-    solving = {"estimate": False, **options, "method": method}
+    solving = {**options, "estimate": False, "method": method}
     if step is not None:
         solving["step"] = step
 
@@ -189,8 +210,8 @@ def fit_fode(
     halved, complaints = None, list(sure.complaints)
     if step is not None and halve:
         finer = _LeastSquares(made(0.5 * step), times, tables, spreads)
-        again = finer.minimise(x, unknowns, loss, float(f_scale), max_evaluations)
-        halved = dict(zip(unknowns.names, (float(each) for each in again.x), strict=True))
+        repeated = finer.minimise(x, unknowns, loss, float(f_scale), max_evaluations)
+        halved = dict(zip(unknowns.names, (float(each) for each in repeated.x), strict=True))
         complaints += _moved(halved, x, errors)
     for complaint in complaints:
         warnings.warn(complaint, AccuracyWarning, stacklevel=2)
