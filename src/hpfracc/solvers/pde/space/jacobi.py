@@ -156,7 +156,8 @@ def harmonic_extension(x: Array, s: float) -> tuple[Array, Array]:
     r"""Points outside [-1, 1], and the matrix from data there to their continuation at points ``x`` inside.
 
     The continuation has :math:`(-\Delta)^s u = 0` inside: Poisson's formula,
-    :math:`u(x) = \frac{\sin \pi s}{\pi} \int_{|y|>1} \big(\frac{1-x^2}{y^2-1}\big)^s \frac{g(y)}{|x-y|}\,dy`, by the double exponential rule in :math:`z = 1/y`.
+    :math:`u(x) = \frac{\sin \pi s}{\pi} \int_{|y|>1} \big(\frac{1-x^2}{y^2-1}\big)^s \frac{g(y)}{|x-y|}\,dy`, by the
+    double exponential rule in :math:`z = 1/y`.
 
     Returns
     -------
