@@ -155,11 +155,11 @@ class ShiftedGrunwald(Semidiscretisation):
             return False
         if points <= DENSE or shift in self._factors:
             return True
-        again = shift in self._seen
+        repeated = shift in self._seen
         self._seen[shift] = None
         while len(self._seen) > _KEPT:
             self._seen.popitem(last=False)
-        return again
+        return repeated
 
     def _solve_dense(self, shift: Any, rhs: Any) -> Any:
         from scipy.linalg import lu_factor, lu_solve
