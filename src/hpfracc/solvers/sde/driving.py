@@ -12,7 +12,7 @@ from hpfracc._arrays import is_tracer, library_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise import Noise, StableLevy
 from hpfracc.solvers.sde.noise.process import GaussianNoise, read_grid
-from hpfracc.solvers.sde.placement import Placement
+from hpfracc.solvers.sde.placement import StatePlacement
 
 __all__ = ["Driving", "increments_of", "read_correlation", "refuse_antithetic"]
 
@@ -26,7 +26,7 @@ def refuse_antithetic(noise: Noise) -> None:
         raise InvalidInputError(f"antithetic=True with {noise!r}, whose law is not symmetric; leave it out")
 
 
-def read_correlation(correlation: Any, noise: Noise, noises: int, placement: Placement) -> Any:
+def read_correlation(correlation: Any, noise: Noise, noises: int, placement: StatePlacement) -> Any:
     """Check a correlation matrix; gives the lower triangular factor L with ``L L^T`` equal to it.
 
     Raises
@@ -101,7 +101,7 @@ class Driving:
     factor: Any
     antithetic: bool
 
-    def paths(self, placement: Placement, low: int, high: int) -> Any:
+    def paths(self, placement: StatePlacement, low: int, high: int) -> Any:
         """The paths ``low`` to ``high``, shape ``(paths, sets * m, n)``."""
         share, number = 2 if self.antithetic else 1, self.sets * self.noises
         source, xp = placement.source, placement.xp

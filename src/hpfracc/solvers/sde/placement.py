@@ -17,13 +17,13 @@ from hpfracc.errors import BackendUnavailableError, PinnedBackendError
 from hpfracc.solvers.sde.noise import FractionalBrownian, Noise
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 
-__all__ = ["Placement", "move_noise", "place"]
+__all__ = ["StatePlacement", "move_noise", "place"]
 
 _LIBRARIES = ("numpy", "torch", "jax")
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class StatePlacement:
     """Where arrays are made.
 
     Attributes
@@ -71,7 +71,7 @@ class Placement:
 
 def place(
     backend: Any, rng: Any, key: Any, y0: Any, others: tuple[Any, ...], *, first_path: int, count: int
-) -> Placement:
+) -> StatePlacement:
     """Read who owns the arrays; ``y0`` decides on the device and the precision where it is an array.
 
     Raises
@@ -104,7 +104,7 @@ def place(
     source = make_source(rng, key, *like, first_path=first_path, count=count)
     if wish == "numpy" and source.library != "numpy":
         raise PinnedBackendError(f"backend='numpy' was asked for, and the random numbers are of {source.library}")
-    return Placement(source)
+    return StatePlacement(source)
 
 
 def _example(library: str, y0: Any, rng: Any) -> Any:
@@ -126,7 +126,7 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def move_noise(noise: Noise, placement: Placement) -> Noise:
+def move_noise(noise: Noise, placement: StatePlacement) -> Noise:
     """The process with its parameters on the device of the state."""
     if isinstance(noise, FractionalBrownian) and library_of(noise.H) == "torch":
         return dataclasses.replace(noise, H=noise.H.to(placement.device))

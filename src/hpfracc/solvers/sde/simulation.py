@@ -15,9 +15,9 @@ from hpfracc._config import get_settings
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import OutOfMemoryError, ShapeError
 from hpfracc.solvers.sde.driving import Driving
-from hpfracc.solvers.sde.methods import Method
+from hpfracc.solvers.sde.methods import PathMethod
 from hpfracc.solvers.sde.methods.exponentials import count_rates
-from hpfracc.solvers.sde.placement import Placement
+from hpfracc.solvers.sde.placement import StatePlacement
 from hpfracc.solvers.sde.problem import NoisyProblem
 from hpfracc.solvers.sde.result import FSDEResult, Moments
 from hpfracc.solvers.sde.stepping import integrate
@@ -78,13 +78,13 @@ class Simulation:
     """
 
     problem: NoisyProblem
-    method: Method
+    method: PathMethod
     alpha: Any
     t: np.ndarray
     h: float
     start: Any
     driving: Driving
-    placement: Placement
+    placement: StatePlacement
     count: int
     save: str | Callable[[Any, Any], Any]
     moments: bool

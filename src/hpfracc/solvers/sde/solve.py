@@ -12,9 +12,9 @@ import numpy as np
 from hpfracc._arrays import is_transformed, library_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.driving import Driving, read_correlation, refuse_antithetic
-from hpfracc.solvers.sde.methods import ALIASES, CAPUTO_METHODS, METHODS, Method
+from hpfracc.solvers.sde.methods import ALIASES, CAPUTO_METHODS, METHODS, PathMethod
 from hpfracc.solvers.sde.noise import Brownian, Noise
-from hpfracc.solvers.sde.placement import Placement, move_noise, place
+from hpfracc.solvers.sde.placement import StatePlacement, move_noise, place
 from hpfracc.solvers.sde.problem import Traits, read_problem
 from hpfracc.solvers.sde.result import FSDEResult
 from hpfracc.solvers.sde.simulation import Simulation
@@ -210,7 +210,7 @@ def read_simulation(
     return Simulation(problem, chosen, order, t, h, start, driving, placement, count, save, keep == "moments", progress)
 
 
-def choose_method(traits: Traits, name: str, methods: dict[str, Method]) -> Method:
+def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> PathMethod:
     """The method of that name, or the first that takes the equation.
 
     Raises
@@ -287,14 +287,14 @@ def _read_count(paths: Any, antithetic: bool) -> int:
     return count
 
 
-def _read_numbers(name: str, value: Any, placement: Placement) -> Any:
+def _read_numbers(name: str, value: Any, placement: StatePlacement) -> Any:
     try:
         return placement.array(value)
     except (TypeError, ValueError):
         raise InvalidInputError(f"{name}={value!r}: give numbers, or a function of (t, y)") from None
 
 
-def _read_start(y0: Any, count: int, placement: Placement) -> Any:
+def _read_start(y0: Any, count: int, placement: StatePlacement) -> Any:
     try:
         start = placement.array(y0)
     except (TypeError, ValueError):

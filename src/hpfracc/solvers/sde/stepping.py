@@ -11,7 +11,7 @@ from hpfracc._arrays import is_array, library_of
 from hpfracc.errors import ShapeError
 from hpfracc.solvers.sde.driving import increments_of
 from hpfracc.solvers.sde.loops import fold
-from hpfracc.solvers.sde.methods import Method
+from hpfracc.solvers.sde.methods import PathMethod
 from hpfracc.solvers.sde.problem import Functions, NoisyProblem, Traits
 
 __all__ = ["integrate", "step_along"]
@@ -19,7 +19,7 @@ __all__ = ["integrate", "step_along"]
 
 def integrate(
     problem: NoisyProblem,
-    method: Method,
+    method: PathMethod,
     alpha: Any,
     t: np.ndarray,
     h: float,
@@ -72,7 +72,7 @@ def _cast(problem: NoisyProblem, value: Any, like: Any) -> Any:
 
 def step_along(
     problem: NoisyProblem,
-    method: Method,
+    method: PathMethod,
     weights: tuple[Any, ...],
     t: np.ndarray,
     h: float,
@@ -100,7 +100,7 @@ def step_along(
 def _program(
     functions: Functions,
     traits: Traits,
-    method: Method,
+    method: PathMethod,
     keep: bool,
     arguments: tuple[Any, tuple[Any, ...]],
     constant: Any,
@@ -121,7 +121,7 @@ def _program(
 
 def _steps(
     problem: NoisyProblem,
-    method: Method,
+    method: PathMethod,
     weights: tuple[Any, ...],
     times: Any,
     h: Any,

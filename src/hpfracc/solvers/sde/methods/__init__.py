@@ -7,16 +7,16 @@ from hpfracc.solvers.sde.methods.caputo_milstein import CaputoMilstein
 from hpfracc.solvers.sde.methods.doss_sussmann import DossSussmann
 from hpfracc.solvers.sde.methods.euler import Euler
 from hpfracc.solvers.sde.methods.implicit_euler import CaputoImplicitEuler, ImplicitEuler
-from hpfracc.solvers.sde.methods.method import Method
+from hpfracc.solvers.sde.methods.method import PathMethod
 from hpfracc.solvers.sde.methods.second_order import SecondOrder
 
-__all__ = ["ALIASES", "CAPUTO_METHODS", "METHODS", "Method"]
+__all__ = ["ALIASES", "CAPUTO_METHODS", "METHODS", "PathMethod"]
 
 #: For equations of order 1, and for Caputo's of an order below.
-METHODS: dict[str, Method] = {
+METHODS: dict[str, PathMethod] = {
     method.name: method for method in (Euler(), SecondOrder(), DossSussmann(), ImplicitEuler())
 }
-CAPUTO_METHODS: dict[str, Method] = {
+CAPUTO_METHODS: dict[str, PathMethod] = {
     method.name: method for method in (CaputoEuler(), CaputoMilstein(), CaputoImplicitEuler())
 }
 #: Other names, for equations of order 1.

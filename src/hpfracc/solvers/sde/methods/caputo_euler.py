@@ -19,13 +19,13 @@ import math
 from typing import Any, final
 
 from hpfracc.solvers.sde.methods.exponentials import decayed, kernel_weights, past
-from hpfracc.solvers.sde.methods.method import Carry, Method, Weights
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
 __all__ = ["CaputoEuler", "CaputoMethod"]
 
 
-class CaputoMethod(Method):
+class CaputoMethod(PathMethod):
     """What methods for Caputo's equation share: the memory, and the integral of the noise over the newest step."""
 
     sets = 2

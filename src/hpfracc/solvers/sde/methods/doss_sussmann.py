@@ -23,7 +23,7 @@ from typing import Any, final
 
 from hpfracc._xp import Namespace
 from hpfracc.solvers.sde.loops import repeat
-from hpfracc.solvers.sde.methods.method import Carry, Method, Weights
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
 __all__ = ["DossSussmann"]
@@ -38,7 +38,7 @@ Change = Callable[[Any], Any]
 
 
 @final
-class DossSussmann(Method):
+class DossSussmann(PathMethod):
     """For one noise a component, or one for all."""
 
     name = "doss_sussmann"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from hpfracc.solvers.sde.methods.method import Carry, Method, Weights
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
 __all__ = ["Euler", "refuse_as_euler"]
 
 
 @final
-class Euler(Method):
+class Euler(PathMethod):
     """Explicit in drift and noise."""
 
     name = "euler"

@@ -23,7 +23,7 @@ from hpfracc.solvers.sde.methods.caputo_euler import CaputoMethod
 from hpfracc.solvers.sde.methods.derivatives import columns
 from hpfracc.solvers.sde.methods.euler import refuse_as_euler
 from hpfracc.solvers.sde.methods.exponentials import decayed, past
-from hpfracc.solvers.sde.methods.method import Carry, Method, Weights
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
 __all__ = ["CaputoImplicitEuler", "ImplicitEuler"]
@@ -35,7 +35,7 @@ _TOLERANCES = {"float64": 1e-12, "float32": 2e-6}
 
 
 @final
-class ImplicitEuler(Method):
+class ImplicitEuler(PathMethod):
     """Implicit in the drift, explicit in the noise."""
 
     name = "implicit_euler"

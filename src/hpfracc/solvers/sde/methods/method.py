@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["Carry", "Method", "Weights"]
+__all__ = ["Carry", "PathMethod", "Weights"]
 
 #: What a step hands to the next: the state, shape ``(paths, d)``, and what else the method remembers.
 Carry = tuple[Any, ...]
@@ -15,7 +15,7 @@ Carry = tuple[Any, ...]
 Weights = tuple[Any, ...]
 
 
-class Method(ABC):
+class PathMethod(ABC):
     """Steps of one size along given noise.
 
     Attributes

@@ -16,14 +16,14 @@ from __future__ import annotations
 from typing import Any, final
 
 from hpfracc.solvers.sde.methods.derivatives import derivative_along
-from hpfracc.solvers.sde.methods.method import Carry, Method, Weights
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
 __all__ = ["SecondOrder"]
 
 
 @final
-class SecondOrder(Method):
+class SecondOrder(PathMethod):
     """Milstein's method for Ito's equation."""
 
     name = "second_order"
