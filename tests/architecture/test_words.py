@@ -19,6 +19,7 @@ PARALLEL = re.compile(r"(engine\.backends|solvers\.ode\.tensors|ml)\.(on_)?(nump
 #: Pairs in which both names are public, or follow a public one.
 INTENDED_PAIRS = {
     "VariableOrder",  # hpfracc.VariableOrder and hpfracc.solvers.ode.VariableOrder: the operator and the method
+    "FractionalDiffusion",  # hpfracc.lattice and hpfracc.pde: on a graph, and a term of an equation
 }
 #: Folders whose underscored modules are still imported from outside. No entry may be added.
 OPEN_FOLDERS = {
