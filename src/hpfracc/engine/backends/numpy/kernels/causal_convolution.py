@@ -1,8 +1,9 @@
 """Causal convolution in NumPy: the sum, one padded FFT, or FFTs of blocks.
 
-Double precision by ``numpy.fft``, which is within some 10 % of ``scipy.fft`` here and spares the 0.2 s that importing
-that takes; single precision by ``scipy.fft``, which is twice as fast, because NumPy's ``rfft`` of float32 works in
-double. Rows are spread over the engine's own threads.
+A single row goes through ``scipy.fft``: 10,000 points take 0.26 ms there and 0.34 ms by ``numpy.fft``
+(benchmarks/overhead.py on a Xeon). So does single precision, where NumPy's ``rfft`` works in double and takes twice as
+long. Several rows and long ones in double precision go through ``numpy.fft``, which can write to buffers that exist.
+Rows are spread over the engine's own threads.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ def _product(transform: Array, spectrum: Array, size: int, signal: Array) -> Arr
 
 
 def _transforms(array: Array) -> ModuleType:
-    return np.fft if array.dtype.char in "dD" else _scipy_fft()
+    return np.fft if array.dtype.char in "dD" and array.ndim > 1 else _scipy_fft()
 
 
 @functools.cache
