@@ -291,15 +291,24 @@ def _apply_fft_with_options(
             prepared, signal, *starts, differences=differences, starts_from=starts_from, workers=workers
         )
         return result
+    short = size < _LEAST_POOLED
     summands = signal
-    if differences:
+    if short:
+        padded = np.empty(size)  # here rather than by rfft, which would copy the summands
+        padded[n:] = 0.0
+        summands = padded[:n]
+    elif differences:
         summands = np.empty(n)
+    if differences:
         np.subtract(signal[1:], signal[:-1], out=summands[1:])
         summands[0] = signal[0] - signal[0]  # not 0 where the first sample is not finite
-    if size < _LEAST_POOLED:
-        spectrum = np.fft.rfft(summands, size)
+    elif short:
+        summands[:] = signal
+    if short:
+        fft = _scipy_fft()
+        spectrum = fft.rfft(padded)
         np.multiply(spectrum, transform, out=spectrum)
-        result = _cut_row(np.fft.irfft(spectrum, size), summands, starts, starts_from)
+        result = _cut_row(fft.irfft(spectrum, size, overwrite_x=True), summands, starts, starts_from)
     else:
         with (
             host_buffers.borrow((size // 2 + 1,), np.complex128, clear=False) as spectrum,
