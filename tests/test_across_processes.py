@@ -64,6 +64,10 @@ def decay(t: float, y: Any) -> Any:
     return -y
 
 
+def abs_of(x: float) -> float:
+    return abs(x)
+
+
 def solved(**options: Any) -> hf.FODEResult:
     """A solution whose right-hand side is a lambda, which cannot be pickled."""
     return hf.solve_fode(lambda t, y: -2.0 * y, (0.0, 1.0), [1.0], 0.7, dense_output=True, **options)
@@ -137,6 +141,9 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda found: found.apply(np.arange(20.0).reshape(4, 5)),
     ),
     lattice.PathBatch: (lambda: lattice.PathBatch(np.arange(4), np.array([0, 2, 4])), lambda found: found.lengths),
+    hf.SweepResult: (lambda: hf.sweep(abs_of, hf.grid(x=[-1.0, 2.0])), lambda found: (found.values, repr(found))),
+    hf.distributed.ParameterGrid: (lambda: hf.grid(x=[1, 2], y=[3.0]), lambda found: (found.digest(), found[1])),
+    hf.distributed.ParameterPoints: (lambda: hf.points(x=[1, 2]), lambda found: (found.digest(), found[1])),
     Comparison: (
         lambda: Comparison([SpanComparison(("a",), 1.0, 2.0, (7, 7), 0.1, "inconclusive", "why")], Rules()),
         lambda found: found.to_dict(),

@@ -23,13 +23,14 @@ HOMES = {
     "llvmlite": ("engine.backends.numba",),
     "dask": ("distributed",),
     "distributed": ("distributed",),
-    "matplotlib": ("solvers.ode.plot", "solvers.sde.result", "solvers.sde.rough.smile"),
+    "zarr": ("distributed",),
+    "matplotlib": ("distributed.plots", "solvers.ode.plot", "solvers.sde.result", "solvers.sde.rough.smile"),
     "igraph": ("lattice.convert", "lattice.structure"),
     "networkx": ("lattice.convert", "lattice.structure"),
     "rustworkx": ("lattice.convert",),
     "sklearn": ("ml._differencer",),
     "pandas": ("ml._differencer",),
-    "xarray": (),
+    "xarray": ("distributed",),
 }
 
 
