@@ -23,7 +23,7 @@ logger = logging.getLogger("hpfracc.distributed")
 #: Seconds between two looks at the cluster.
 _LOOK_INTERVAL = 1.0
 #: Seconds without a worker: after the first the cluster is asked for workers, after the second the sweep ends.
-_ASK_AGAIN_AFTER, _GIVE_UP_AFTER = 20.0, 120.0
+_ASK_AFTER, _GIVE_UP_AFTER = 20.0, 120.0
 #: Seconds to wait for the first worker: a batch system may start it late.
 _FIRST_WORKER_AFTER = 3600.0
 #: Seconds to wait for a scheduler to answer.
@@ -179,7 +179,7 @@ class DaskRunner(Runner):
             return None
         self.workers = max(1, self.workers)
         waited = now - self._alone_since
-        if waited > _ASK_AGAIN_AFTER and self._seen and not self._asked:
+        if waited > _ASK_AFTER and self._seen and not self._asked:
             self._asked = True
             self._scale()
         if waited > (_GIVE_UP_AFTER if self._seen else _FIRST_WORKER_AFTER):

@@ -111,7 +111,7 @@ class SweepDriver:
         self._keep, self._retries, self._advance = keep, retries, advance
         self._runs: dict[int, _Run] = {}
         self._next_key = 0
-        self._again: deque[_Run] = deque()
+        self._repeated: deque[_Run] = deque()
         #: Runs that may end their worker: one at a time, with nothing beside them.
         self._suspects: deque[_Run] = deque()
         self._probed: dict[int, list[int]] = {}
@@ -124,7 +124,7 @@ class SweepDriver:
         """Run tasks ``(number, begin, end)``."""
         waiting = iter(ranges)
         more = True
-        while more or self._runs or self._again or self._suspects:
+        while more or self._runs or self._repeated or self._suspects:
             more = self._fill(waiting, more)
             outcome = self._runner.next()
             if outcome is not None:
@@ -148,8 +148,8 @@ class SweepDriver:
     def _fill(self, waiting: Iterator[tuple[int, int, int]], more: bool) -> bool:
         window = _WINDOW * self._runner.workers + 1
         while len(self._runs) < window:
-            if self._again:
-                self._submit(self._again.popleft())
+            if self._repeated:
+                self._submit(self._repeated.popleft())
                 continue
             found = next(waiting, None) if more else None
             if found is None:
@@ -158,7 +158,7 @@ class SweepDriver:
             assembly = _Assembly(*found)
             assembly.open = 1
             self._submit(_Run(assembly, range(assembly.begin, assembly.end)))
-        if not self._runs and not self._again and not more and self._suspects:
+        if not self._runs and not self._repeated and not more and self._suspects:
             self._submit(self._suspects.popleft(), alone=True)
         return more
 
@@ -184,12 +184,12 @@ class SweepDriver:
         temporary = [each for each in report.failures if each.transient]
         if temporary and run.attempts < self._retries:
             if self._job.stacked:  # stacked as before
-                self._again.append(_Run(assembly, run.indices, run.bad, run.deaths, run.attempts + 1))
+                self._repeated.append(_Run(assembly, run.indices, run.bad, run.deaths, run.attempts + 1))
                 return
-            again = [each.index for each in temporary]
+            retried = [each.index for each in temporary]
             report.failures = [each for each in report.failures if not each.transient]
             assembly.open += 1
-            self._again.append(_Run(assembly, again, (), run.deaths, run.attempts + 1))
+            self._repeated.append(_Run(assembly, retried, (), run.deaths, run.attempts + 1))
         assembly.reports.append(report)
         for failure in report.failures:
             self._fail(assembly, failure)

@@ -15,7 +15,7 @@ from hpfracc.distributed.tasks import SweepJob, TaskReport, run_payload, run_tas
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import ClusterError, InvalidInputError
 
-__all__ = ["InProcess", "Pool", "Runner", "TaskOutcome", "is_dask_client", "make_runner", "require_executor"]
+__all__ = ["InProcess", "Pool", "Runner", "TaskOutcome", "is_dask_client", "require_executor"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +140,3 @@ def require_executor(executor: Any) -> None:
             f"executor={executor!r} cannot run tasks; give a dask.distributed.Client, the address of a scheduler such "
             "as 'tcp://host:8786', a concurrent.futures executor, or None"
         )
-
-
-def make_runner(executor: Any, job: SweepJob, name: str, payload: bytes | None, resources: Any) -> Runner:
-    """The runner for an executor that was checked."""
-    if executor is None:
-        return InProcess(job)
-    assert payload is not None
-    if isinstance(executor, str) or is_dask_client(executor):
-        from hpfracc.distributed.dask_runner import DaskRunner
-
-        return DaskRunner(executor, name, payload, resources)
-    return Pool(executor, name, payload)

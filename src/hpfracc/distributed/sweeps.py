@@ -13,7 +13,7 @@ import numpy as np
 
 from hpfracc._config import Settings, current_backend, get_settings
 from hpfracc.distributed.driver import SweepDriver, SweepProgress
-from hpfracc.distributed.executors import Runner, make_runner, require_executor
+from hpfracc.distributed.executors import InProcess, Pool, Runner, is_dask_client, require_executor
 from hpfracc.distributed.outputs import check_output, describe_output, require_like
 from hpfracc.distributed.parameters import SweepParameters, read_parameters
 from hpfracc.distributed.pickling import digest_of, dump
@@ -212,7 +212,7 @@ class _Sweep:
         if ended < len(job.params):
             name = f"{self.name}-{np.random.SeedSequence().entropy:032x}"
             with contextlib.ExitStack() as stack:
-                runner = make_runner(self._executor, job, name, payload, options.resources)
+                runner = _make_runner(self._executor, job, name, payload, options.resources)
                 stack.push(_Closing(runner, store))
                 advance = stack.enter_context(_shown(options.progress, len(job.params), self.name))
                 driver = SweepDriver(
@@ -270,6 +270,18 @@ class _Sweep:
             "batch": self._options.batch,
             "versions": versions(),
         }
+
+
+def _make_runner(executor: Any, job: SweepJob, name: str, payload: bytes | None, resources: Any) -> Runner:
+    """The runner for an executor that was checked."""
+    if executor is None:
+        return InProcess(job)
+    assert payload is not None
+    if isinstance(executor, str) or is_dask_client(executor):
+        from hpfracc.distributed.dask_runner import DaskRunner
+
+        return DaskRunner(executor, name, payload, resources)
+    return Pool(executor, name, payload)
 
 
 class _Closing:
