@@ -6,6 +6,7 @@ The classes are found by walking the public names: a new one that cannot travel,
 from __future__ import annotations
 
 import copy
+import copyreg
 import dataclasses
 import enum
 import functools
@@ -47,6 +48,14 @@ BOUND: dict[type, Callable[[], Any]] = {
 }
 #: Classes that are not made by hand, or need a device.
 LEFT_OUT = {hf.FractionalOperator, memory.Spillable, noise.Noise, noise.GaussianNoise, noise.LevyNoise}
+
+
+@pytest.fixture(autouse=True)
+def plain_pickling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing distributed changes how exceptions are pickled in the whole process (tblib); this is about ours."""
+    for kind in list(copyreg.dispatch_table):
+        if isinstance(kind, type) and issubclass(kind, BaseException):
+            monkeypatch.delitem(copyreg.dispatch_table, kind)
 
 
 def public_names() -> Iterator[tuple[str, Any]]:

@@ -118,6 +118,12 @@ def test_failures_are_kept_or_raised(client: Any, remote: bool):
     assert isinstance(caught.value.__cause__, ValueError)
 
 
+def test_errors_that_cannot_be_pickled_are_told(client: Any):
+    """The text of an exception that cannot travel arrives; the sweep goes on."""
+    (failure,) = hf.sweep(work.stubborn, hf.grid(x=[1.0]), executor=client, on_error="keep").failed
+    assert failure.error == "StubbornError: gone"
+
+
 def test_integers_get_gaps():
     """Whole numbers stay so unless an item failed; then they are floats with nan."""
 

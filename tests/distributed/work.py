@@ -45,6 +45,18 @@ def refuse_seven(x: float) -> float:
     return x
 
 
+class StubbornError(Exception):
+    """An exception that cannot be rebuilt from its arguments."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def stubborn(x: float) -> float:
+    raise StubbornError(3, "gone")
+
+
 def end_worker(x: float) -> float:
     """Item 5 ends its worker, item 7 raises."""
     if x == 5.0:

@@ -18,7 +18,7 @@ from hpfracc._arrays import library_of
 from hpfracc._optional import is_installed
 from hpfracc.errors import ClusterError, InvalidInputError
 
-__all__ = ["digest_of", "dump", "load"]
+__all__ = ["digest_of", "dump", "load", "portable"]
 
 #: Modules whose functions are known by name and version: their source is not hashed.
 _LIBRARIES = ("numpy", "scipy", "hpfracc", "builtins", "math", "cmath", "torch", "jax", "cupy", "numba", "pandas")
@@ -46,6 +46,15 @@ def _dumps(value: Any) -> bytes:
 
         return bytes(cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
     return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def portable(error: BaseException) -> BaseException:
+    """The error itself, or its text where it, its cause or its context cannot be pickled and read back."""
+    try:
+        pickle.loads(_dumps(error))
+    except Exception:  # a foreign class may raise anything here
+        return RuntimeError(f"{type(error).__qualname__}: {error}")
+    return error
 
 
 def _can_be_pickled(value: Any) -> bool:

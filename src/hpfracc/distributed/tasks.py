@@ -15,7 +15,7 @@ import numpy as np
 from hpfracc._config import config, use_backend
 from hpfracc.distributed.outputs import Output, read_outputs, stack_outputs
 from hpfracc.distributed.parameters import SweepParameters
-from hpfracc.distributed.pickling import load
+from hpfracc.distributed.pickling import load, portable
 from hpfracc.distributed.timeouts import TimeLimit
 from hpfracc.distributed.worker import adopt_limits, compare_versions, worker_name
 from hpfracc.engine.execution.batch.items import item_error, random_stream
@@ -145,7 +145,7 @@ class SweepJob:
     def failure(self, index: int, error: BaseException) -> ItemFailure:
         """The record of an item that raised."""
         wrapped = item_error(index, len(self.params), error)
-        wrapped.__cause__ = error
+        wrapped.__cause__ = portable(error)
         text = f"{type(error).__name__}: {str(error).strip()}"
         transient = isinstance(error, _TRANSIENT) and not isinstance(error, TimeoutError)
         return ItemFailure(index, self.params[index], text, worker_name(), wrapped, transient)
