@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc import errors, lattice, memory, noise, rough
+from hpfracc import errors, lattice, memory, noise, rough, transport
 from hpfracc.analytics import PerformanceMonitor, UsageTracker
 from hpfracc.engine.execution.pressure.growth import Growth
 from hpfracc.profiling import Profiler, Span, get_profiler
@@ -47,7 +47,15 @@ BOUND: dict[type, Callable[[], Any]] = {
     memory.MemoryPool: memory.get_memory_pool,
 }
 #: Classes that are not made by hand, or need a device.
-LEFT_OUT = {hf.FractionalOperator, memory.Spillable, noise.Noise, noise.GaussianNoise, noise.LevyNoise}
+LEFT_OUT = {
+    hf.FractionalOperator,
+    memory.Spillable,
+    noise.Noise,
+    noise.GaussianNoise,
+    noise.LevyNoise,
+    transport.WaitingTimes,
+    transport.Jumps,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -164,6 +172,23 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     Growth: (lambda: Growth("steady", 0.0, 1.0), repr),
     rough.RoughPaths: (lambda: rough.RoughPaths(GRID, SIGNAL, SIGNAL), tuple),
     rough.Valuation: (lambda: rough.Valuation(SIGNAL, GRID), tuple),
+    transport.ContinuousTimeRandomWalk: (
+        lambda: transport.ContinuousTimeRandomWalk(transport.ParetoWaiting(0.7), transport.StableJumps(1.5)),
+        lambda found: found.sample(GRID, 2, rng=1),
+    ),
+    transport.PassageEstimate: (lambda: transport.PassageEstimate(SIGNAL, GRID), tuple),
+    transport.FirstPassage: (
+        lambda: transport.first_passage(noise.Brownian(), (-1.0, 1.0), paths=20, rng=1),
+        lambda found: (found.times, found.survival(GRID).value, repr(found)),
+    ),
+    transport.MeanSquaredDisplacement: (
+        lambda: transport.msd(noise.Brownian().sample(GRID, 5, rng=1), GRID),
+        lambda found: (found.value, found.interval, repr(found)),
+    ),
+    transport.SubordinatedDiffusion: (
+        lambda: transport.SubordinatedDiffusion(np.sin, 1.0, 0.5, step=0.1),
+        lambda found: found.sample(GRID, 2, rng=1),
+    ),
     problems.TestEquation: (
         lambda: problems.relaxation(0.6, rate=3.0),
         lambda found: (found.name, found.fun(0.0, np.ones(1)), found.known()[1], found.parameters),

@@ -25,7 +25,8 @@ Operators on samples or functions, at points ``t``, of order ``alpha``
 Transforms and grids
     frft, fractional_fft, graded_grid
 Noise with memory
-    fbm, fgn, hurst; noise has the processes as objects (``noise.FractionalBrownian(0.3)``); rough has volatility models
+    fbm, fgn, hurst; noise has the processes as objects (``noise.FractionalBrownian(0.3)``); rough has volatility
+    models; transport has random walks, first passage and mean squared displacement
 Special functions
     mittag_leffler, mittag_leffler_derivative, mittag_leffler_matrix, wright, m_wright, gamma, digamma, beta,
     incomplete_beta, generalized_binomial
@@ -37,7 +38,8 @@ The engine
     registers your own work; select_optimal_backend selects for a workload; causal_convolution, history_sum, fft,
     matmul, ... are its operations
 Modules
-    errors, batch, distributed, memory, noise, rough, profiling, analytics, lattice, ml, solvers, special, operators
+    errors, batch, distributed, memory, noise, rough, transport, profiling, analytics, lattice, ml, solvers, special,
+    operators
 Command line
     ``hpfracc demo``, ``hpfracc info``, ``hpfracc --help``
 
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from hpfracc import rough as rough
     from hpfracc import solvers as solvers
     from hpfracc import special as special
+    from hpfracc import transport as transport
     from hpfracc._config import config, use_backend
     from hpfracc._explain import explain
     from hpfracc.distributed.parameters import grid, points
@@ -360,6 +363,7 @@ _MODULES = frozenset(
         "rough",
         "solvers",
         "special",
+        "transport",
     }
 )
 

@@ -56,6 +56,7 @@ FLOORS = {
     "batch": 9,
     "noise": 9,
     "rough": 9,
+    "transport": 9,
     "core": 9,
     "algorithms": 9,
     "cli": 10,

@@ -279,10 +279,9 @@ def test_batches_on_an_executor(client: Any):
     """``batch.run`` in pieces: the serial results, the item that fails by its number, seeds by item."""
     rows = np.random.default_rng(3).standard_normal((40, 64))
     weights = np.random.default_rng(4).standard_normal(64)
-    with hf.config(pin={"causal_convolution": "numpy"}):
-        found = hf.batch.run(hf.causal_convolution, rows, common=(weights,), executor=client)
-        expected = hf.batch.run(hf.causal_convolution, rows, common=(weights,))
-    assert np.array_equal(found, expected)
+    found = hf.batch.run(hf.causal_convolution, rows, common=(weights,), executor=client)
+    expected = [np.convolve(weights, row)[:64] for row in rows]
+    assert np.allclose(found, expected, atol=1e-12)
     assert hf.batch.run(work.square, range(9), executor=client) == [x * x for x in range(9)]
     one = hf.batch.run(work.draw, [0.0, 1.0, 2.0], seed=5, executor=client)
     assert np.array_equal(one, hf.batch.run(work.draw, [0.0, 1.0, 2.0], seed=5))
