@@ -90,6 +90,12 @@ def solved(**options: Any) -> hf.FODEResult:
     return hf.solve_fode(lambda t, y: -2.0 * y, (0.0, 1.0), [1.0], 0.7, dense_output=True, **options)
 
 
+def fitted() -> hf.FODEFit:
+    """Of a right-hand side that is a lambda, which cannot be pickled."""
+    data = np.exp(-GRID)
+    return hf.fit_fode(lambda t, y, k: -k * y, GRID, data, parameters={"k": 0.9}, alpha=1.0, step=0.1, halve=False)
+
+
 def told(result: hf.FODEResult) -> Any:
     assert result.sol is not None
     return result.sol(np.linspace(0.01, 1.0, 17)), result.y, result.message, result.decision
@@ -134,6 +140,7 @@ GRAPH = functools.partial(lattice.Lattice, (4, 5), periodic=True)
 #: How to make one of a class, and what of it has to be the same afterwards.
 EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     hf.FODEResult: (lambda: solved(step=0.05), told),
+    hf.FODEFit: (fitted, lambda found: (found.estimates, found.sets[0].curve, str(found))),
     hf.Operation: (lambda: hf.fft, lambda found: found is hf.fft),
     hf.OperatorResult: (
         lambda: hf.caputo(SIGNAL, GRID, 0.5, full_output=True),

@@ -16,7 +16,7 @@ True
 True
 
 Equations
-    solve_fode, fdeint; solve_fsde with noise
+    solve_fode, fdeint; solve_fsde with noise; fit_fode estimates parameters, order and initial values from data
 Operators on samples or functions, at points ``t``, of order ``alpha``
     caputo, riemann_liouville, grunwald_letnikov, riemann_liouville_integral, caputo_fabrizio, atangana_baleanu,
     hadamard, caputo_hadamard, marchaud, psi_caputo, tempered, tempered_caputo, variable_order, their integrals,
@@ -127,6 +127,8 @@ if TYPE_CHECKING:
     from hpfracc.operators.core.registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators.core.reporting import OperatorResult
     from hpfracc.solvers.ode._fdeint import fdeint
+    from hpfracc.solvers.ode.fitting.fit import fit_fode
+    from hpfracc.solvers.ode.fitting.result import FODEFit
     from hpfracc.solvers.ode.result import FODEResult
     from hpfracc.solvers.ode.solve import solve_fode
     from hpfracc.solvers.sde.noise.estimation import hurst
@@ -151,6 +153,7 @@ __all__ = [
     "CaputoFabrizio",
     "CaputoFabrizioIntegral",
     "CaputoHadamard",
+    "FODEFit",
     "FODEResult",
     "FSDEResult",
     "FractionalDifferencer",
@@ -199,6 +202,7 @@ __all__ = [
     "fdeint",
     "fft",
     "fgn",
+    "fit_fode",
     "fractional_difference",
     "fractional_fft",
     "fractional_laplacian",
@@ -255,6 +259,7 @@ _HOMES: dict[str, str] = {
     "CaputoFabrizio": "hpfracc.operators._caputo_fabrizio",
     "CaputoFabrizioIntegral": "hpfracc.operators._caputo_fabrizio_integral",
     "CaputoHadamard": "hpfracc.operators._caputo_hadamard",
+    "FODEFit": "hpfracc.solvers.ode.fitting.result",
     "FODEResult": "hpfracc.solvers.ode.result",
     "FSDEResult": "hpfracc.solvers.sde.result",
     "FractionalDifferencer": "hpfracc.ml._differencer",
@@ -301,6 +306,7 @@ _HOMES: dict[str, str] = {
     "fdeint": "hpfracc.solvers.ode._fdeint",
     "fft": "hpfracc.engine.execution.api",
     "fgn": "hpfracc.solvers.sde.noise.fractional_brownian",
+    "fit_fode": "hpfracc.solvers.ode.fitting.fit",
     "fractional_difference": "hpfracc.operators._fractional_difference",
     "fractional_fft": "hpfracc.operators._fractional_fft",
     "fractional_laplacian": "hpfracc.operators._fractional_laplacian",
