@@ -6,6 +6,7 @@ The classes are found by walking the public names: a new one that cannot travel,
 from __future__ import annotations
 
 import copy
+import copyreg
 import dataclasses
 import enum
 import functools
@@ -57,6 +58,14 @@ LEFT_OUT = {
 }
 
 
+@pytest.fixture(autouse=True)
+def plain_pickling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing distributed changes how exceptions are pickled in the whole process (tblib); this is about ours."""
+    for kind in list(copyreg.dispatch_table):
+        if isinstance(kind, type) and issubclass(kind, BaseException):
+            monkeypatch.delitem(copyreg.dispatch_table, kind)
+
+
 def public_names() -> Iterator[tuple[str, Any]]:
     """Public names of the package and of each of its public modules."""
     for module in ("hpfracc", *(f"hpfracc.{name}" for name in sorted(hf._MODULES)), "hpfracc.solvers.ode.problems"):
@@ -72,9 +81,19 @@ def decay(t: float, y: Any) -> Any:
     return -y
 
 
+def abs_of(x: float) -> float:
+    return abs(x)
+
+
 def solved(**options: Any) -> hf.FODEResult:
     """A solution whose right-hand side is a lambda, which cannot be pickled."""
     return hf.solve_fode(lambda t, y: -2.0 * y, (0.0, 1.0), [1.0], 0.7, dense_output=True, **options)
+
+
+def fitted() -> hf.FODEFit:
+    """Of a right-hand side that is a lambda, which cannot be pickled."""
+    data = np.exp(-GRID)
+    return hf.fit_fode(lambda t, y, k: -k * y, GRID, data, parameters={"k": 0.9}, alpha=1.0, step=0.1, halve=False)
 
 
 def told(result: hf.FODEResult) -> Any:
@@ -121,6 +140,7 @@ GRAPH = functools.partial(lattice.Lattice, (4, 5), periodic=True)
 #: How to make one of a class, and what of it has to be the same afterwards.
 EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     hf.FODEResult: (lambda: solved(step=0.05), told),
+    hf.FODEFit: (fitted, lambda found: (found.estimates, found.sets[0].curve, str(found))),
     hf.Operation: (lambda: hf.fft, lambda found: found is hf.fft),
     hf.OperatorResult: (
         lambda: hf.caputo(SIGNAL, GRID, 0.5, full_output=True),
@@ -145,6 +165,9 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda found: found.apply(np.arange(20.0).reshape(4, 5)),
     ),
     lattice.PathBatch: (lambda: lattice.PathBatch(np.arange(4), np.array([0, 2, 4])), lambda found: found.lengths),
+    hf.SweepResult: (lambda: hf.sweep(abs_of, hf.grid(x=[-1.0, 2.0])), lambda found: (found.values, repr(found))),
+    hf.distributed.ParameterGrid: (lambda: hf.grid(x=[1, 2], y=[3.0]), lambda found: (found.digest(), found[1])),
+    hf.distributed.ParameterPoints: (lambda: hf.points(x=[1, 2]), lambda found: (found.digest(), found[1])),
     Comparison: (
         lambda: Comparison([SpanComparison(("a",), 1.0, 2.0, (7, 7), 0.1, "inconclusive", "why")], Rules()),
         lambda found: found.to_dict(),
