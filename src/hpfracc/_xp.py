@@ -189,7 +189,9 @@ class Namespace:
 
     def power(self, base: Any, exponent: Any) -> Any:
         """``base ** exponent`` for positive numbers ``base``, which carry no derivative."""
-        return self.exp(exponent * self.array(np.log(base)))
+        if library_of(base) in ("numpy", "python"):
+            return self.exp(exponent * self.array(np.log(base)))
+        return self.exp(exponent * self.log(base))
 
     def stop_gradient(self, x: Any) -> Any:
         """The same array, through which no derivative flows."""
