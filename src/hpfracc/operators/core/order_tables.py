@@ -2,9 +2,9 @@ r"""Weights of an order that learns, from a table: few operations, on the device
 
 Over an interval between whole orders each weight is :math:`(k+1)^{-\sigma\alpha}` times a polynomial in the order, to
 rounding: the weights of every rule here are entire functions of it. The polynomials are found once, on the host, from
-the weights of twenty plain orders (Chebyshev points); then the weights of any order in the interval are one product of a
-matrix with its powers, and so are their slopes. A factor is split off where a weight is 0 at an end of the interval, as
-most are at whole orders, so that it keeps its digits there. Of a long sequence only the lags of :func:`few_lags` are
+the weights of twenty plain orders (Chebyshev points). Then the weights of any order in the interval are one product of
+a matrix with its powers, and so are their slopes. A factor is split off where a weight is 0 at an end of the interval,
+as most are at whole orders, so that it keeps its digits there. Of a long sequence only the lags of :func:`few_lags` are
 tabulated. Where twenty coefficients do not reach rounding there is no table, and the weights come from their formulas.
 """
 
@@ -23,13 +23,15 @@ from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.operators.core.lags import BLOCKS, HEAD, NODES, Lags, cardinals, few_lags
 from hpfracc.operators.core.order import Order
 
-__all__ = ["kept_tables", "tabulated_weights"]
+__all__ = ["WHOLE_TABLE", "kept_tables", "tabulated_weights"]
 
 #: Coefficients of the polynomials: the last three are below rounding, or there is no table.
 _COEFFICIENTS = 20
 _ROUNDING = 4e-15
 #: The longest sequence that is tabulated at every lag: a table for 16,384 points takes 2.6 MB.
-_WHOLE = 16_384
+WHOLE_TABLE = 16_384
+#: The most weights of a table: 2 MB of them, 21 MB with their polynomials.
+_MOST = 2**17
 #: Tables in bytes at most.
 _CAPACITY = 256 * 2**20
 kept_tables = PreparedOperands(_CAPACITY)
@@ -40,8 +42,8 @@ Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
 class _Table(NamedTuple):
     """The polynomials of all weights of a rule, one below the other.
 
-    ``fall`` is ``sigma log(k + 1)``; ``zeros`` say which weights are 0 at the lower and the upper end; ``shapes`` are those of the arrays, the last axis in tabulated lags; ``nodes`` says
-    whether those are :func:`few_lags`.
+    ``fall`` is ``sigma log(k + 1)``; ``zeros`` say which weights are 0 at the lower and at the upper end; ``shapes``
+    are those of the arrays, the last axis in tabulated lags; ``nodes`` says whether those are :func:`few_lags`.
     """
 
     coefficients: Any
@@ -53,9 +55,7 @@ class _Table(NamedTuple):
     nodes: bool
 
 
-def tabulated_weights(
-    scheme: Hashable, make: Maker, order: Order, n: int, few: bool = False
-) -> tuple[Any, ...] | None:
+def tabulated_weights(scheme: Hashable, make: Maker, order: Order, n: int, few: bool = False) -> tuple[Any, ...] | None:
     """``make(xp, alpha, n)`` for an order of PyTorch's, from a table; None where there is none.
 
     Parameters
@@ -71,7 +71,7 @@ def tabulated_weights(
         Lags.
     """
     xp = order.xp
-    if xp.library != "torch" or not 0 < n or (n > _WHOLE and not few):
+    if xp.library != "torch" or not n > 0 or (n > WHOLE_TABLE and not few):
         return None
     if order.known is None and is_wrapped(order.value):
         # Mapped orders may lie anywhere.
@@ -115,9 +115,10 @@ def _tabulate(make: Maker, ceiling: int, n: int, few: bool) -> _Table | None:
     angle = np.pi * (np.arange(_COEFFICIENTS) + 0.5) / _COEFFICIENTS
     orders = ceiling - 0.5 + 0.5 * np.cos(angle)
     with np.errstate(all="ignore"):
-        made = [make(NUMPY, float(alpha), lags) for alpha in orders]
-    if any(np.iscomplexobj(array) for array in made[0]):
-        return None
+        made = [make(NUMPY, float(orders[0]), lags)]
+        if any(np.iscomplexobj(array) for array in made[0]) or sum(array.size for array in made[0]) > _MOST:
+            return None
+        made += [make(NUMPY, float(alpha), lags) for alpha in orders[1:]]
     shapes = tuple(tuple(array.shape) for array in made[0])
     values = np.stack([np.concatenate([np.ravel(array) for array in arrays]) for arrays in made], axis=1)
     fall = np.concatenate(_falls(made[0], made[-1], orders[0] - orders[-1], lags))

@@ -192,18 +192,19 @@ def _gamma_series(w: Any, alpha: Any) -> Any:
     return 1.0 + u * (c2 + u * (c4 + u * (c6 + u * c8)))
 
 
-def centred_binomials(xp: Namespace, alpha: Any, n: int) -> Any:
+def centred_binomials(xp: Namespace, alpha: Any, n: int | Lags) -> Any:
     r"""``(-1)^k Gamma(alpha+1) / (Gamma(alpha/2-k+1) Gamma(alpha/2+k+1))`` for k = 0 .. n-1 and alpha > -1.
 
     The Fourier coefficients of ``|2 sin(x/2)|^alpha``. By the recurrence up to k = 128, beyond by the quotient
     ``Gamma(k - alpha/2) / Gamma(k + alpha/2 + 1)`` in its expansion, as for :func:`binomials`.
     """
-    k = xp.array(_numbers(1, min(n, _RECURRED + 1)))
+    total = count_of(n)
+    k = xp.array(_numbers(1, _head(n, _RECURRED + 1)))
     half = 0.5 * alpha
     start = xp.exp(xp.lgamma(alpha + 1.0)) * xp.rgamma(half + 1.0) ** 2
     first = start * xp.cumprod(xp.concatenate([xp.array([1.0]), (k - 1.0 - half) / (k + half)]))
-    if n <= _RECURRED + 1:
-        return first[:n]
+    if total <= _RECURRED + 1:
+        return first[:total]
     far = long_run(xp, _RECURRED + 1, n)
     growth = xp.power(far / _RECURRED, -(alpha + 1.0)) * _gamma_series(xp.array(far), alpha)
     return xp.concatenate([first, first[-1] * growth / _gamma_series(float(_RECURRED), alpha)])

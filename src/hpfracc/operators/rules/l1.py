@@ -81,9 +81,7 @@ class L1Rule(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""
         part = fractional_part(order)
-        (weights,), key, factor = scaled_weights(
-            self.name, _make_weights, part, samples, -order.value, few=True
-        )
+        (weights,), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value, few=True)
         value = samples.convolve(_guarded(order, weights), **summands(samples, order, factor), key=key)
         return with_start(value, samples, order)
 

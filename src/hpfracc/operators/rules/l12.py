@@ -69,9 +69,7 @@ class L12(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments, of which the first has weights of its own."""
         part = fractional_part(order)
-        (weights, starts), key, factor = scaled_weights(
-            self.name, _make_weights, part, samples, -order.value, few=True
-        )
+        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value, few=True)
         with order.xp.scope():
             weights = order.guard(weights)
         starts = constant(starts, samples.values, None if key is None else (key, "starts"))
