@@ -17,7 +17,7 @@ from hpfracc.operators.core.periodic import first_point, sampled
 from hpfracc.operators.core.reporting import Outcome, relabelled
 from hpfracc.operators.core.several_axes import call_over_axes
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules.laplacian import Dirichlet, Integral, LaplacianRule, Neumann, Periodic
+from hpfracc.operators.rules.laplacian import DirichletWaves, Integral, LaplacianRule, NeumannWaves, PeriodicWaves
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["FractionalLaplacian", "fractional_laplacian"]
@@ -65,9 +65,9 @@ class FractionalLaplacian(FractionalOperator):
     formula: ClassVar[str] = r"(-\Delta)^{\alpha/2} f"
     rules: ClassVar[Any] = {
         "integral": Integral(),
-        "periodic": Periodic(),
-        "dirichlet": Dirichlet(),
-        "neumann": Neumann(),
+        "periodic": PeriodicWaves(),
+        "dirichlet": DirichletWaves(),
+        "neumann": NeumannWaves(),
     }
 
     def __call__(

@@ -20,7 +20,7 @@ from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.lattice_power import lattice_power_weights
 from hpfracc.operators.rules.periodic import wave_powers
 
-__all__ = ["Dirichlet", "Integral", "LaplacianRule", "Neumann", "Periodic"]
+__all__ = ["DirichletWaves", "Integral", "LaplacianRule", "NeumannWaves", "PeriodicWaves"]
 
 Ratios = tuple[float, ...]
 
@@ -139,7 +139,7 @@ class _Waves(LaplacianRule):
 
 
 @final
-class Periodic(_Waves):
+class PeriodicWaves(_Waves):
     r"""Periodic in every axis: :math:`|\kappa|^\alpha` of each wave, the mean left out unless alpha is 0.
 
     The samples cover a period, whose end is not among them: ``np.linspace(0, period, n, endpoint=False)``.
@@ -155,7 +155,7 @@ class Periodic(_Waves):
 
 
 @final
-class Dirichlet(_Waves):
+class DirichletWaves(_Waves):
     r"""The spectral power with f zero on the edge: :math:`\kappa^\alpha` of each sine. Not the integral definition.
 
     The samples are the points inside: f vanishes one step beyond the first and the last,
@@ -171,7 +171,7 @@ class Dirichlet(_Waves):
 
 
 @final
-class Neumann(_Waves):
+class NeumannWaves(_Waves):
     r"""The spectral power with free ends: :math:`\kappa^\alpha` of each cosine, the mean left out unless alpha is 0.
 
     The samples are the middles of n equal cells: the ends are half a step beyond the first and the last.

@@ -1,0 +1,129 @@
+"""The question of a partial equation, read and checked before anything is stepped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hpfracc._xp import Namespace
+from hpfracc.solvers.pde.space.base import Semidiscretisation
+
+__all__ = ["EvolutionProblem", "StepFailedError"]
+
+Array = np.ndarray[Any, Any]
+
+
+class StepFailedError(Exception):
+    """A step that could not be made: why, and what to do, as a sentence."""
+
+
+@dataclass(slots=True, eq=False)
+class EvolutionProblem:
+    """``sum_i c_i D^alpha_i u = A u + b(t) + source(t) + reaction(t, u)`` on the unknown points of a grid.
+
+    Attributes
+    ----------
+    space : Semidiscretisation
+        A, b, and the grid.
+    orders : tuple of (coefficient, order)
+        The derivatives on the left, the leading one (with coefficient 1) first. An order may be a traced scalar.
+    t0, t1 : float
+        The interval.
+    u0, du0 : array, array or None
+        The state at t0 at the unknown points, and its derivative where the leading order is above 1.
+    components : int or None
+        Length of the first axis of the state; None where it has none.
+    reaction : callable or None
+        ``reaction(t, u)`` of and at the unknown points.
+    source : callable or None
+        ``source(t)`` at the unknown points.
+    jacobian : callable or None
+        ``jacobian(t, u)``: the derivative of the reaction, pointwise: of the shape of u for one equation, (components,
+        components, ...) for several.
+    rtol, atol : float
+        The tolerance, to a part of which nonlinear equations of a step are solved.
+    backend : str
+        For the engine, and ``"numba"`` or ``"numpy"`` for the loops over steps.
+    compile : bool or "auto"
+        Whether loops over steps are compiled.
+    stats : dict
+        Counters that methods add to: ``reactions``, ``solves``, ``newton_iterations``, ...
+    notes : list of str
+        What a user should know of the run.
+    """
+
+    space: Semidiscretisation
+    orders: tuple[tuple[Any, Any], ...]
+    t0: float
+    t1: float
+    u0: Any
+    du0: Any = None
+    components: int | None = None
+    reaction: Callable[[float, Any], Any] | None = None
+    source: Callable[[float], Any] | None = None
+    jacobian: Callable[[float, Any], Any] | None = None
+    rtol: float = 1e-6
+    atol: float = 1e-9
+    backend: str = "auto"
+    compile: bool | str = "auto"
+    stats: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def xp(self) -> Namespace:
+        """The library of its arrays."""
+        return self.space.xp
+
+    @property
+    def alpha(self) -> Any:
+        """The leading order."""
+        return self.orders[0][1]
+
+    @property
+    def alpha_value(self) -> float:
+        """The leading order as a number, for choices; of a traced one its value."""
+        return order_value(self.alpha)
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """Of the unknowns, components first."""
+        return self.space.shape if self.components is None else (self.components, *self.space.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element of the state."""
+        return 16 if self.xp.is_complex(self.u0) else 8
+
+    @property
+    def linear(self) -> bool:
+        """Whether there is no reaction."""
+        return self.reaction is None
+
+    @property
+    def forced(self) -> bool:
+        """Whether there is a source or boundary data."""
+        return self.source is not None or self.space.forced
+
+    def known(self, t: float) -> Any:
+        """``b(t) + source(t)``; None where there is neither."""
+        total = self.space.forcing(t)
+        if self.source is not None:
+            own = self.source(t)
+            total = own if total is None else total + own
+        return total
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Add to a counter."""
+        self.stats[name] = self.stats.get(name, 0) + number
+
+
+def order_value(alpha: Any) -> float:
+    """An order as a number; nan where it is traced and has none."""
+    try:
+        return float(alpha)
+    except Exception:  # a tracer of JAX refuses with an error of its own
+        return math.nan

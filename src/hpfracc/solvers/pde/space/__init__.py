@@ -1,0 +1,1 @@
+"""Discretisations in space, one a file, and the choice among them."""

@@ -1,0 +1,180 @@
+"""One axis of a box: its unknown points, the functions that fit its ends, and the transform to them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._xp import Namespace
+from hpfracc.engine.numerics import trigonometric
+from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Ends, Neumann, Periodic, Robin, is_homogeneous
+
+__all__ = ["MOST_DENSE", "AxisBasis", "make_axis"]
+
+Array = np.ndarray[Any, Any]
+
+#: Points of an axis with Robin conditions at most, whose transform is a product with a matrix.
+MOST_DENSE = 2048
+
+#: The transform to the functions that fit each pair of ends: the engine's name, and whether it is that one's inverse.
+_KINDS: dict[tuple[type[BoundaryCondition], type[BoundaryCondition]], tuple[str, bool]] = {
+    (Periodic, Periodic): ("fft", False),
+    (Dirichlet, Dirichlet): ("dst1", False),
+    (Neumann, Neumann): ("dct1", False),
+    (Dirichlet, Neumann): ("dst2", True),
+    (Neumann, Dirichlet): ("dct2", True),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AxisBasis:
+    """The eigenfunctions of the second derivative along one axis.
+
+    Attributes
+    ----------
+    xp : Namespace
+        The library of its arrays.
+    kind : str
+        ``"fft"``, ``"dst1"``, ``"dct1"``, ``"dst2"``, ``"dct2"``, or ``"dense"``.
+    inverted : bool
+        Whether the way to the coefficients is the inverse of the transform of that name.
+    points : numpy.ndarray
+        Coordinates of the unknowns.
+    squares : numpy.ndarray
+        Minus the eigenvalues, in the order of the transform.
+    waves : numpy.ndarray or None
+        For waves: their numbers with sign, zero for the one that has no sign.
+    missing : (bool, bool)
+        Whether the first and the last point of the grid are not among the unknowns.
+    quadrature : numpy.ndarray
+        Weights of the trapezoid rule on the whole grid.
+    responses : (numpy.ndarray or None, numpy.ndarray or None)
+        What a datum of 1 at an end adds to the second derivative at the unknowns.
+    matrices : (array, array) or None
+        For ``"dense"``: to the coefficients, and back.
+    differences : bool
+        Whether the squares are those of second differences: where data are given at an end.
+    """
+
+    xp: Namespace
+    kind: str
+    inverted: bool
+    points: Array
+    squares: Array
+    waves: Array | None
+    missing: tuple[bool, bool]
+    quadrature: Array
+    responses: tuple[Array | None, Array | None] = (None, None)
+    matrices: tuple[Any, Any] | None = None
+    differences: bool = False
+
+    @property
+    def count(self) -> int:
+        """Unknowns."""
+        return int(self.points.size)
+
+    @property
+    def spectral(self) -> bool:
+        """Whether the eigenvalues are those of the derivative itself."""
+        return self.kind != "dense" and not self.differences
+
+    def forward(self, u: Any, axis: int, *, half: bool = False) -> Any:
+        """The coefficients along ``axis``, counted from the end; of a real ``u`` half the waves."""
+        if self.kind == "fft":
+            return self.xp.rfftn(u, (axis,)) if half else self.xp.fftn(u, (axis,))
+        if self.matrices is not None:
+            return self._product(self.matrices[0], u, axis)
+        return self._trigonometric(u, axis, self.inverted)
+
+    def backward(self, c: Any, axis: int, *, half: bool = False) -> Any:
+        """The values."""
+        if self.kind == "fft":
+            transform = self.xp.irfftn if half else self.xp.ifftn
+            return transform(c, [self.count], (axis,))
+        if self.matrices is not None:
+            return self._product(self.matrices[1], c, axis)
+        return self._trigonometric(c, axis, not self.inverted)
+
+    def _trigonometric(self, u: Any, axis: int, inverse: bool) -> Any:
+        xp = self.xp
+        if xp.library == "numpy":
+            sine, kind = self.kind.startswith("dst"), int(self.kind[-1])
+            transform = (xp.fft.idst if inverse else xp.fft.dst) if sine else (xp.fft.idct if inverse else xp.fft.dct)
+            return transform(u, kind, axis=axis)
+        transform = trigonometric.backward if inverse else trigonometric.forward
+        if axis == -1:
+            return transform(xp, self.kind, u)
+        return xp.moveaxis(transform(xp, self.kind, xp.moveaxis(u, axis, -1)), -1, axis)
+
+    def _product(self, matrix: Any, u: Any, axis: int) -> Any:
+        xp = self.xp
+        if xp.is_complex(u):
+            return xp.complex(self._product(matrix, u.real, axis), self._product(matrix, u.imag, axis))
+        moved = xp.moveaxis(u, axis, -1)
+        return xp.moveaxis(xp.matmul(moved, matrix.T), -1, axis)
+
+
+def make_axis(xp: Namespace, x: Array, ends: Ends, *, half: bool) -> AxisBasis:
+    """The basis for a uniform grid ``x`` with these conditions; ``half``: waves of a real state, from 0 up."""
+    lower, upper = ends
+    h = float((x[-1] - x[0]) / (x.size - 1))
+    quadrature = np.full(x.size, h)
+    if isinstance(lower, Periodic):
+        n = x.size
+        whole = np.arange(n // 2 + 1) if half else np.round(np.fft.fftfreq(n) * n)
+        kappa = 2.0 * math.pi / (n * h) * whole
+        slope = np.where(2 * np.abs(whole) == n, 0.0, kappa)
+        return AxisBasis(xp, "fft", False, x, kappa**2, slope, (False, False), quadrature)
+    quadrature[[0, -1]] *= 0.5
+    missing = (isinstance(lower, Dirichlet), isinstance(upper, Dirichlet))
+    points = x[int(missing[0]) : x.size - int(missing[1])]
+    length = float(x[-1] - x[0])
+    if isinstance(lower, Robin) or isinstance(upper, Robin):
+        squares, to, back, responses = _robin(points.size, h, ends)
+        matrices = (xp.array(to), xp.array(back))
+        return AxisBasis(xp, "dense", False, points, squares, None, missing, quadrature, responses, matrices)
+    kind, inverted = _KINDS[type(lower), type(upper)]
+    first = 0.0 if kind == "dct1" else 0.5 if inverted else 1.0
+    kappa = math.pi / length * (first + np.arange(points.size))
+    if is_homogeneous(lower) and is_homogeneous(upper):
+        return AxisBasis(xp, kind, inverted, points, kappa**2, None, missing, quadrature)
+    # A lift of the data has kinks where the functions are continued, which leaves h^2 log(1/h) of a spectral method.
+    squares = (2.0 / h * np.sin(0.5 * h * kappa)) ** 2
+    responses = (_response(points.size, h, lower, 0), _response(points.size, h, upper, points.size - 1))
+    return AxisBasis(xp, kind, inverted, points, squares, None, missing, quadrature, responses, differences=True)
+
+
+def _response(n: int, h: float, end: BoundaryCondition, place: int) -> Array:
+    """What a datum of 1 adds to second differences: by the neighbour, or by a ghost point beyond the end."""
+    found = np.zeros(n)
+    if isinstance(end, Dirichlet):
+        found[place] = 1.0 / h**2
+    else:
+        found[place] = 2.0 / ((float(end.b) if isinstance(end, Robin) else 1.0) * h)
+    return found
+
+
+def _robin(n: int, h: float, ends: Ends) -> tuple[Array, Array, Array, tuple[Array, Array]]:
+    """Eigenvectors of second differences with ghost points: squares, to the coefficients, back, and responses."""
+    diagonal, masses = np.full(n, -2.0 / h**2), np.ones(n)
+    for end, place in zip(ends, (0, n - 1), strict=True):
+        if not isinstance(end, Dirichlet):
+            masses[place] = 0.5
+        if isinstance(end, Robin):
+            diagonal[place] -= 2.0 * float(end.a) / (float(end.b) * h)
+    responses = (_response(n, h, ends[0], 0), _response(n, h, ends[1], n - 1))
+    # Symmetric after scaling with the square roots of the masses: rows of end points are doubled.
+    root = np.sqrt(masses)
+    off = 1.0 / (h**2 * root[:-1] * root[1:])
+    squares, vectors = _eigh_tridiagonal(-diagonal, -off)
+    return squares, vectors.T * root, vectors / root[:, None], responses
+
+
+def _eigh_tridiagonal(diagonal: Array, off: Array) -> tuple[Array, Array]:
+    from scipy.linalg import eigh_tridiagonal
+
+    squares, vectors = eigh_tridiagonal(diagonal, off)
+    return squares, vectors

@@ -1,0 +1,312 @@
+"""Boxes by eigenfunctions: sines, cosines and waves along the axes, which diagonalise constant coefficients."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc._arrays import is_array
+from hpfracc._xp import Namespace
+from hpfracc.operators.core.grids import to_host
+from hpfracc.solvers.pde.boundary import (
+    Exterior,
+    Neumann,
+    Periodic,
+    Robin,
+    boundary_value,
+    is_homogeneous,
+    varies_in_time,
+)
+from hpfracc.solvers.pde.space.axes import MOST_DENSE, make_axis
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided
+
+__all__ = ["BoxModes"]
+
+Array = np.ndarray[Any, Any]
+
+
+@final
+class BoxModes(Semidiscretisation):
+    r"""Constant coefficients on a box, in the eigenfunctions of the Laplacian with the conditions of each axis.
+
+    Along an axis of length L these are :math:`e^{2\pi i k x/L}` (periodic), :math:`\sin(\pi k x/L)` (Dirichlet),
+    :math:`\cos(\pi k x/L)` (Neumann), :math:`\sin(\pi (k-1/2) x/L)` and its mirror image (one of each), with the
+    eigenvalues :math:`-\kappa^2` of the Laplacian itself, not of differences: exact to rounding for each of them,
+    spectrally accurate for solutions that are smooth when continued as they continue (order 2, up to a logarithm, where
+    sources do not fit a Dirichlet condition). Along an axis with data at its ends, and with Robin conditions, the
+    eigenvalues are those of second differences, of order 2.
+    """
+
+    name = "modes"
+
+    def __init__(self, setting: SpaceSetting) -> None:
+        self._setting = setting
+        self.xp = xp = setting.xp
+        self.grid = setting.grid
+        count = setting.ndim
+        waves = [axis for axis, (lower, _) in enumerate(setting.boundary) if isinstance(lower, Periodic)]
+        # The last periodic axis of a real state is halved.
+        self._halved = None if setting.complex_state or not waves else waves[-1] - count
+        self._axes = tuple(
+            make_axis(xp, setting.grid[axis], setting.boundary[axis], half=axis - count == self._halved)
+            for axis in range(count)
+        )
+        self.shape = tuple(basis.count for basis in self._axes)
+        self.points = broadcast_points(xp, tuple(basis.points for basis in self._axes))
+        squares = [basis.squares.reshape(_along(axis, count)) for axis, basis in enumerate(self._axes)]
+        self._squares = [xp.array(one) for one in squares]
+        self.symbol = self._make_symbol()
+        spectral = all(basis.spectral for basis in self._axes)
+        self.forced = not setting.homogeneous
+        self.forcing_varies = any(varies_in_time(one) for ends in setting.boundary for one in ends)
+        self.accuracy = "spectral, for solutions that are smooth when continued as the eigenfunctions are"
+        if not spectral:
+            self.accuracy = "2"
+        self._steady: Any = None
+        self._responses = self._make_responses() if self.forced else []
+
+    @classmethod
+    def refuses(cls, setting: SpaceSetting) -> str | None:
+        """Needs constant coefficients and uniform grids; transport only along periodic axes."""
+        for axis in range(setting.ndim):
+            if not setting.uniform(axis):
+                return f"the grid of axis {axis} is not uniform, which a transform needs; use np.linspace"
+            if any(isinstance(one, Robin) for one in setting.boundary[axis]) and setting.grid[axis].size > MOST_DENSE:
+                return f"axis {axis} has Robin conditions and more than {MOST_DENSE:,} points"
+        for term in setting.terms:
+            reason = _refuse_term(term, setting)
+            if reason is not None:
+                return reason
+        return None
+
+    @classmethod
+    def make(cls, setting: SpaceSetting) -> BoxModes:
+        """Transforms and symbol."""
+        return cls(setting)
+
+    def _make_symbol(self) -> Any:
+        xp, count = self.xp, len(self._axes)
+        parts: list[Any] = []
+        for term in self._setting.terms:
+            if isinstance(term, Diffusion):
+                parts += [
+                    _scalar(k) * -one for k, one in zip(_per_axis(term.coefficient, count), self._squares, strict=True)
+                ]
+            elif isinstance(term, Advection):
+                for axis, v in enumerate(_per_axis(term.velocity, count)):
+                    waves = self._axes[axis].waves
+                    if waves is not None:
+                        slopes = xp.array(waves.reshape(_along(axis, count)))
+                        parts.append(xp.complex(xp.zeros_like(slopes), -slopes) * _scalar(v))
+            elif isinstance(term, FractionalDiffusion):
+                bases = self._squares if term.kind == "riesz" else [sum(self._squares[1:], self._squares[0])]
+                parts += [-_scalar(term.coefficient) * _power(xp, one, term.order) for one in bases]
+        return sum(parts[1:], parts[0]) + xp.zeros(self._spectrum_shape(), "float64")
+
+    def _spectrum_shape(self) -> tuple[int, ...]:
+        return tuple(int(basis.squares.size) for basis in self._axes)
+
+    def _make_responses(self) -> list[tuple[int, int, Any]]:
+        """For each end with data: the axis, the end, and what a datum of 1 there adds to the Laplacian."""
+        found = []
+        for axis, (ends, basis) in enumerate(zip(self._setting.boundary, self._axes, strict=True)):
+            for end in (0, 1):
+                response = basis.responses[end]
+                if response is not None and not is_homogeneous(ends[end]):
+                    found.append((axis, end, self.xp.array(response.reshape(_along(axis, len(self._axes))))))
+        return found
+
+    def forward(self, u: Any) -> Any:
+        """One transform along each axis; the halved one first."""
+        if self._halved is not None:
+            u = self._axes[self._halved].forward(u, self._halved, half=True)
+        for axis, basis in enumerate(self._axes, -len(self._axes)):
+            if axis != self._halved:
+                u = basis.forward(u, axis)
+        return u
+
+    def backward(self, c: Any) -> Any:
+        """The way back; the halved axis last."""
+        for axis, basis in enumerate(self._axes, -len(self._axes)):
+            if axis != self._halved:
+                c = basis.backward(c, axis)
+        if self._halved is not None:
+            c = self._axes[self._halved].backward(c, self._halved, half=True)
+        return c
+
+    def apply(self, u: Any) -> Any:
+        """Transform, multiply, back."""
+        return self.backward(self.symbol * self.forward(u))
+
+    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+        """Transform, divide, back."""
+        return self.backward(self.forward(rhs) / (shift - self.symbol))
+
+    def forcing(self, t: float) -> Any:
+        r"""What the boundary data add to the terms.
+
+        Second differences see them at the neighbours of an end, or at a ghost point beyond it. A spectral power is that
+        of :math:`u - w` with the harmonic w that has the data: the response of the Laplacian is multiplied by
+        :math:`\lambda^{s-1}`.
+
+        References
+        ----------
+        H. Antil, J. Pfefferer, S. Rogovs, Commun. Math. Sci. 16 (2018) 1395-1426.
+        """
+        if not self.forced:
+            return None
+        if self._steady is not None:
+            return self._steady
+        count = len(self._axes)
+        along: list[Any] = [None] * count
+        for axis, end, response in self._responses:
+            datum = self._datum(axis, end, t, self.points)
+            part = response * datum
+            along[axis] = part if along[axis] is None else along[axis] + part
+        total: Any = None
+        for term in self._setting.terms:
+            part = self._term_forcing(term, along)
+            if part is not None:
+                total = part if total is None else total + part
+        if not self.forcing_varies:
+            self._steady = total
+        return total
+
+    def _term_forcing(self, term: Any, along: list[Any]) -> Any:
+        count, xp = len(self._axes), self.xp
+        given = [(axis, one) for axis, one in enumerate(along) if one is not None]
+        if isinstance(term, Diffusion):
+            factors = _per_axis(term.coefficient, count)
+            parts = [_scalar(factors[axis]) * one for axis, one in given]
+            return sum(parts[1:], parts[0])
+        if isinstance(term, FractionalDiffusion):
+            whole = sum((one for _, one in given[1:]), given[0][1])
+            full = whole + xp.zeros(self.shape, "float64")
+            squares = sum(self._squares[1:], self._squares[0])
+            factor = _scalar(term.coefficient) * _power(xp, squares, term.order - 2.0)
+            return self.backward(factor * self.forward(full))
+        return None
+
+    def _datum(self, axis: int, end: int, t: float, coordinates: tuple[Any, ...]) -> Any:
+        """The data of an end at points with these coordinates, which broadcasts to a face of the box."""
+        condition = self._setting.boundary[axis][end]
+        x = self.grid[axis][-end]
+        place = self.xp.array(np.full((1,) * len(self._axes), x))
+        here = tuple(place if one == axis else each for one, each in enumerate(coordinates))
+        value = boundary_value(condition, t, here)
+        return self._setting.face(value, axis, end, here)
+
+    def embed(self, u: Any, t: float) -> Any:
+        """With the boundary points of Dirichlet axes, where the data hold."""
+        xp, count = self.xp, len(self._axes)
+        coordinates = list(self.points)
+        for axis, basis in enumerate(self._axes):
+            lower, upper = basis.missing
+            if lower or upper:
+                place = axis - count
+                edge = xp.zeros_like(_part(u, place, slice(0, 1)))
+                ends = []
+                for end, there in ((0, lower), (1, upper)):
+                    held = self.forced and not is_homogeneous(self._setting.boundary[axis][end])
+                    ends.append(edge + self._datum(axis, end, t, tuple(coordinates)) if there and held else edge)
+                u = xp.concatenate([*ends[: int(lower)], u, *([ends[1]] if upper else [])], place)
+            coordinates[axis] = self._whole_points()[axis]
+        return u
+
+    def _whole_points(self) -> tuple[Any, ...]:
+        return broadcast_points(self.xp, self.grid)
+
+    def restrict(self, values: Any) -> Any:
+        """Without the boundary points of Dirichlet axes."""
+        for axis, basis in enumerate(self._axes):
+            lower, upper = basis.missing
+            if lower or upper:
+                stop = values.shape[axis - len(self._axes)] - int(upper)
+                values = _part(values, axis - len(self._axes), slice(int(lower), stop))
+        return values
+
+    def integrate(self, values: Any) -> Any:
+        """The trapezoid rule, exact for waves over a period and for cosines."""
+        for basis in reversed(self._axes):
+            values = (values * self.xp.array(basis.quadrature)).sum(-1)
+        return values
+
+    def space_error(self, u: Any) -> float:
+        """The share of the highest third of the modes, as a sum of their sizes, times the largest value."""
+        c = np.abs(to_host(self.forward(u)))
+        size = np.abs(to_host(u))
+        largest = float(size.max(initial=0.0))
+        if largest == 0.0:
+            return 0.0
+        high = np.zeros(self._spectrum_shape(), bool)
+        for axis, basis in enumerate(self._axes):
+            limit = np.sqrt(max(float(basis.squares.max()), 0.0)) * (2.0 / 3.0)
+            high |= np.sqrt(np.maximum(basis.squares, 0.0)).reshape(_along(axis, len(self._axes))) > limit
+        total = float(c.sum())
+        return largest * float((c * high).sum()) / total if total > 0.0 else 0.0
+
+
+def _along(axis: int, count: int) -> tuple[int, ...]:
+    return (1,) * axis + (-1,) + (1,) * (count - 1 - axis)
+
+
+def _part(values: Any, axis: int, part: slice) -> Any:
+    return values[(..., part, *(slice(None),) * (-axis - 1))]
+
+
+def _per_axis(value: Any, count: int) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,) * count
+
+
+def _scalar(value: Any) -> Any:
+    return value.item() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _power(xp: Namespace, squares: Any, order: Any) -> Any:
+    """``squares^(order/2)``; zero where the square is."""
+    positive = squares > 0
+    safe = xp.where(positive, squares, 1.0)
+    return xp.where(positive, xp.exp(0.5 * order * xp.log(safe)), 0.0)
+
+
+def _refuse_term(term: Any, setting: SpaceSetting) -> str | None:
+    count = setting.ndim
+    if isinstance(term, Diffusion):
+        each = _per_axis(term.coefficient, count)
+        if len(each) != count:
+            return f"Diffusion has {len(each)} coefficients for {count} axes"
+        return _refuse_functions("Diffusion", each)
+    if isinstance(term, Advection):
+        each = _per_axis(term.velocity, count)
+        if len(each) != count:
+            return f"Advection has {len(each)} velocities for {count} axes"
+        for axis, v in enumerate(each):
+            still = not is_array(v) and not callable(v) and v == 0
+            if not still and not isinstance(setting.boundary[axis][0], Periodic):
+                return f"transport along axis {axis} needs a periodic boundary to be diagonal"
+        return _refuse_functions("Advection", each)
+    if isinstance(term, FractionalDiffusion):
+        if term.kind == "integral" and not setting.periodic:
+            return "kind='integral' on a bounded set is no power of the eigenvalues of a box"
+        if term.kind == "riesz" and not setting.periodic:
+            return "kind='riesz' on a bounded set is not diagonal in the eigenfunctions of a box"
+        for ends in setting.boundary:
+            for one in ends:
+                if isinstance(one, Exterior):
+                    return "the eigenfunctions of a box take conditions at its ends, and no exterior data"
+                if isinstance(one, Neumann | Robin) and not is_homogeneous(one):
+                    return "a spectral power with data for the slope is not defined; use zero, or Dirichlet data"
+                if isinstance(one, Robin) and one.a / one.b < 0:
+                    return "the Laplacian with this Robin condition may have positive eigenvalues, without real powers"
+        return _refuse_functions("FractionalDiffusion", (term.coefficient,))
+    if isinstance(term, OneSided):
+        return "a one-sided derivative is not diagonal in the eigenfunctions of a box"
+    return f"{term!r} is not known"
+
+
+def _refuse_functions(who: str, coefficients: tuple[Any, ...]) -> str | None:
+    if any(callable(one) and not is_array(one) for one in coefficients):
+        return f"{who} has a coefficient that varies in space, which no transform diagonalises"
+    return None

@@ -1,0 +1,218 @@
+"""The terms of a partial equation in space: data only, summed with ``+``."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, final
+
+from hpfracc._arrays import is_array, library_of
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["Advection", "Diffusion", "FractionalDiffusion", "OneSided", "SpaceTerm", "TermSum", "read_space"]
+
+#: A number (a tensor or JAX scalar carries its derivative), or a function of the coordinates.
+Coefficient = Any
+
+KINDS = ("spectral", "integral", "riesz")
+
+
+class SpaceTerm:
+    """A term of the right-hand side; ``a + b`` is the sum of two."""
+
+    __slots__ = ()
+
+    def __add__(self, other: SpaceTerm | TermSum) -> TermSum:
+        if isinstance(other, SpaceTerm):
+            return TermSum((self, other))
+        if isinstance(other, TermSum):
+            return TermSum((self, *other.terms))
+        return NotImplemented
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TermSum:
+    """A sum of terms.
+
+    Attributes
+    ----------
+    terms : tuple of SpaceTerm
+        In the order in which they were added.
+    """
+
+    terms: tuple[SpaceTerm, ...]
+
+    def __add__(self, other: SpaceTerm | TermSum) -> TermSum:
+        if isinstance(other, SpaceTerm):
+            return TermSum((*self.terms, other))
+        if isinstance(other, TermSum):
+            return TermSum((*self.terms, *other.terms))
+        return NotImplemented
+
+    def __iter__(self) -> Iterator[SpaceTerm]:
+        return iter(self.terms)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Diffusion(SpaceTerm):
+    r""":math:`\nabla \cdot (k \nabla u)`.
+
+    Parameters
+    ----------
+    coefficient : float, callable, or one for each axis
+        k: a number, ``k(x)`` (``k(x, y)`` in two dimensions) with arrays of coordinates, or a tuple with one of these
+        for each axis. A complex one gives a Schrödinger equation.
+    """
+
+    coefficient: Coefficient | tuple[Coefficient, ...] = 1.0
+
+    def __post_init__(self) -> None:
+        for one in _each(self.coefficient):
+            _check_coefficient("Diffusion", one)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Advection(SpaceTerm):
+    r""":math:`-v \cdot \nabla u`: transport with the velocity v.
+
+    Parameters
+    ----------
+    velocity : float, callable, or one for each axis
+        A number or function of the coordinates in one dimension; in more, a tuple with one of these for each axis.
+    """
+
+    velocity: Coefficient | tuple[Coefficient, ...]
+
+    def __post_init__(self) -> None:
+        for one in _each(self.velocity):
+            _check_coefficient("Advection", one)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FractionalDiffusion(SpaceTerm):
+    r""":math:`-c\,(-\Delta)^{\alpha/2} u`, of order :math:`0 < \alpha \le 2`.
+
+    Parameters
+    ----------
+    order : float or scalar array
+        The order alpha, twice the power s; at 2 the Laplacian.
+    kind : {"spectral", "integral", "riesz"}, optional
+        Which Laplacian. On a periodic box it may be left out, and each wave is multiplied by :math:`|\kappa|^\alpha`.
+        On a bounded set they differ, and it has to be given:
+
+        - ``"spectral"``: the power of the Laplacian with the boundary condition of the problem, by its eigenfunctions.
+        - ``"integral"``: the singular integral over the whole space; needs the data outside (:class:`Exterior`).
+        - ``"riesz"``: the sum of the one-dimensional integral operators over the axes.
+    coefficient : float or callable
+        c: a number, or a function of the coordinates.
+    """
+
+    order: Any
+    kind: str | None = None
+    coefficient: Coefficient = 1.0
+
+    def __post_init__(self) -> None:
+        _check_order("FractionalDiffusion", self.order, 2.0)
+        if self.kind is not None and self.kind not in KINDS:
+            raise InvalidInputError(f"FractionalDiffusion: kind={self.kind!r}; use {', '.join(map(repr, KINDS))}")
+        _check_coefficient("FractionalDiffusion", self.coefficient)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OneSided(SpaceTerm):
+    r""":math:`c\,D^{\beta} u`, the Riemann-Liouville derivative from one end of the interval.
+
+    Parameters
+    ----------
+    order : float
+        Beta, in (0, 2), not 1.
+    side : {"left", "right"}
+        The end it starts from.
+    coefficient : float or callable
+        c, a number or a function of x. Diffusion (beta above 1) needs ``c >= 0``, transport from the left (beta below
+        1) ``c <= 0``.
+    axis : int
+        The axis it runs along.
+    """
+
+    order: Any
+    side: str = "left"
+    coefficient: Coefficient = 1.0
+    axis: int = 0
+
+    def __post_init__(self) -> None:
+        _check_order("OneSided", self.order, 2.0, below=True)
+        if self.side not in ("left", "right"):
+            raise InvalidInputError(f"OneSided: side={self.side!r}; use 'left' or 'right'")
+        _check_coefficient("OneSided", self.coefficient)
+        if isinstance(self.axis, bool) or not isinstance(self.axis, int):
+            raise InvalidInputError(f"OneSided: axis={self.axis!r} has to be a whole number")
+
+
+def read_space(space: Any, components: int | None) -> tuple[tuple[SpaceTerm, ...], ...]:
+    """The terms of each component; one entry where all components share them.
+
+    Parameters
+    ----------
+    space : SpaceTerm, TermSum or sequence of these
+        A sum for all components, or a list with one sum for each.
+    components : int or None
+        How many the state has; None for a single equation.
+    """
+    if isinstance(space, SpaceTerm):
+        return ((space,),)
+    if isinstance(space, TermSum):
+        return (space.terms,)
+    if isinstance(space, list | tuple) and space and all(isinstance(one, SpaceTerm | TermSum) for one in space):
+        if components is None or len(space) != components:
+            have = "one equation" if components is None else f"{components} components"
+            raise InvalidInputError(
+                f"space is a list of {len(space)} sums, and u0 has {have}; give one sum for each component, or one for "
+                "all (terms are added with +)"
+            )
+        return tuple((one,) if isinstance(one, SpaceTerm) else one.terms for one in space)
+    raise InvalidInputError(
+        f"space={space!r} is no sum of terms; use Diffusion(k), Advection(v), FractionalDiffusion(order, kind) and "
+        "OneSided(order, side), added with +, or a list with one sum for each component"
+    )
+
+
+def _each(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _check_coefficient(who: str, value: Any) -> None:
+    if callable(value) and not is_array(value):
+        return
+    if is_array(value):
+        if tuple(value.shape) not in ((), (1,)):
+            raise InvalidInputError(
+                f"{who}: a coefficient of shape {tuple(value.shape)}; give a number, a function of the coordinates, or "
+                "a tuple with one for each axis"
+            )
+        if library_of(value) != "numpy":
+            return  # may be traced
+        value = value.item()
+    if not isinstance(value, numbers.Number) or isinstance(value, bool):
+        raise InvalidInputError(f"{who}: coefficient {value!r} is neither a number nor a function of the coordinates")
+    if not (math.isfinite(complex(value).real) and math.isfinite(complex(value).imag)):  # type: ignore[call-overload]
+        raise InvalidInputError(f"{who}: coefficient {value!r} has to be finite")
+
+
+def _check_order(who: str, value: Any, most: float, *, below: bool = False) -> None:
+    if is_array(value) and library_of(value) != "numpy":
+        return
+    try:
+        order = float(value)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{who}: order={value!r} has to be a number") from None
+    if not (0.0 < order < most or (order == most and not below)) or (below and order == 1.0):
+        span = f"(0, {most:g}), and not 1" if below else f"(0, {most:g}]"
+        raise InvalidInputError(f"{who}: order={order:g} has to be in {span}")
