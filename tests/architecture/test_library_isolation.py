@@ -23,7 +23,7 @@ HOMES = {
     "llvmlite": ("engine.backends.numba",),
     "dask": ("distributed",),
     "distributed": ("distributed",),
-    "matplotlib": ("solvers.ode.plot", "solvers.sde.result", "solvers.sde.rough.smile"),
+    "matplotlib": ("solvers.ode.plot", "solvers.sde.result", "solvers.sde.rough.smile", "solvers.sde.transport"),
     "igraph": ("lattice.convert", "lattice.structure"),
     "networkx": ("lattice.convert", "lattice.structure"),
     "rustworkx": ("lattice.convert",),
