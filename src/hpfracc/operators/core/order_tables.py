@@ -271,7 +271,7 @@ def _recorded(xp: Namespace) -> Callable[..., tuple[Any, ...]]:
     """The same as a step of autograd: no more is kept than slopes at the tabulated lags."""
     torch = xp.module
 
-    class Weights(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    class _TabulatedWeights(torch.autograd.Function):  # type: ignore[misc, name-defined]
         """Weights from the order."""
 
         @staticmethod
@@ -297,7 +297,7 @@ def _recorded(xp: Namespace) -> Callable[..., tuple[Any, ...]]:
             gathered = torch.cat([_gather(change, table, xp).reshape(-1) for change in changes])
             return torch.dot(gathered, ctx.slopes), None, None
 
-    found: Callable[..., tuple[Any, ...]] = Weights.apply
+    found: Callable[..., tuple[Any, ...]] = _TabulatedWeights.apply
     return found
 
 
