@@ -76,9 +76,10 @@ def advance_differences(
     reaction: str,
     stabilisation: float,
 ) -> Iterator[Any]:
-    r"""Steps of :math:`\sum_k A_{n,k} \Delta u_k = A u^* + F(t_n^*, u^*)`, :math:`u^* = (1-\sigma) u_{n-1} + \sigma u_n`.
+    r"""Steps of :math:`\sum_k A_{n,k} \Delta u_k = A u^* + F(t_n^*, u^*)`.
 
-    Solved for :math:`u^*`: :math:`(A_{n,n}/\sigma - A) u^* = A_{n,n}/\sigma\, u_{n-1} - h_n + F`.
+    With :math:`u^* = (1-\sigma) u_{n-1} + \sigma u_n`, for which it is solved:
+    :math:`(A_{n,n}/\sigma - A) u^* = A_{n,n}/\sigma\, u_{n-1} - h_n + F`.
     """
     xp, form = problem.xp, choose_form(problem)
     times = mesh - mesh[0]
@@ -107,7 +108,9 @@ def advance_differences(
             star = form.solve(shift, rhs, u)
         else:
             # Linear extrapolation to the place of the step.
-            ahead = 0.0 if n == 1 else weights.sigma * float(times[n] - times[n - 1]) / float(times[n - 1] - times[n - 2])
+            ahead = (
+                0.0 if n == 1 else weights.sigma * float(times[n] - times[n - 1]) / float(times[n - 1] - times[n - 2])
+            )
             guess = u if before is None else u + ahead * (u - before)
             if reaction == "newton":
                 star = solver.solve(t, shift, rhs, guess)

@@ -154,6 +154,8 @@ class ReactionSolver:
             mask[component] = step
             moved = reaction(t, v + xp.array(mask))
             found.append(min(_number((moved - value)[component].mean() / step), limit))
+        if problem.space.symbol is None:
+            return float(np.mean(found))  # a discretisation may take numbers only
         return xp.array(np.array(found).reshape(-1, *(1,) * len(problem.space.shape)))
 
     def _allowed(self, size: float) -> float:

@@ -52,6 +52,10 @@ class EvolutionProblem:
         For the engine, and ``"numba"`` or ``"numpy"`` for the loops over steps.
     compile : bool or "auto"
         Whether loops over steps are compiled.
+    compatible : bool
+        Whether u0 has the boundary values.
+    periodic : tuple of bool
+        Whether each axis is.
     stats : dict
         Counters that methods add to: ``reactions``, ``solves``, ``newton_iterations``, ...
     notes : list of str
@@ -73,6 +77,8 @@ class EvolutionProblem:
     atol: float = 1e-9
     backend: str = "auto"
     compile: bool | str = "auto"
+    compatible: bool = True
+    periodic: tuple[bool, ...] = ()
     stats: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+from numba import njit
 
 __all__ = ["update"]
 
@@ -25,7 +25,7 @@ def update(states: Array, decay: Array, p: Array, q: Array | None, g: Array, x: 
     return found
 
 
-@numba.njit(cache=True, fastmath={"contract"}, nogil=True)
+@njit(cache=True, fastmath={"contract"}, nogil=True)
 def _one_input(states: Array, decay: Array, p: Array, g: Array, x: Array, found: Array) -> None:
     terms, points = states.shape
     for start in range(0, points, _POINTS):
@@ -42,10 +42,8 @@ def _one_input(states: Array, decay: Array, p: Array, g: Array, x: Array, found:
                 total[i] += c * s
 
 
-@numba.njit(cache=True, fastmath={"contract"}, nogil=True)
-def _two_inputs(
-    states: Array, decay: Array, p: Array, q: Array, g: Array, x: Array, y: Array, found: Array
-) -> None:
+@njit(cache=True, fastmath={"contract"}, nogil=True)
+def _two_inputs(states: Array, decay: Array, p: Array, q: Array, g: Array, x: Array, y: Array, found: Array) -> None:
     terms, points = states.shape
     for start in range(0, points, _POINTS):
         stop = min(points, start + _POINTS)

@@ -179,7 +179,8 @@ class ExponentialHistory:
         if n - self._table_first >= _TABLE or self._table is None:
             self._make_table(n)
         place = n - self._table_first
-        decay, p, q, g = (None if one is None else one[place][:alive] for one in self._table)
+        parts: list[Any] = [None if one is None else one[place][:alive] for one in self._table]
+        decay, p, q, g = parts
         if self._xp.library == "numpy":
             x, y = self._flat(x), None if y is None else self._flat(y)
             if self._states.shape[0] > alive + 8:
@@ -219,7 +220,7 @@ class ExponentialHistory:
             lever = 2.0 * tau / (tau + following) * _middle_moment(z, mean, decay)
             p, q = mean - lever, lever * (tau / following)
         self._table_first = n
-        self._table = tuple(None if one is None else xp.array(one) for one in (decay, p, q)) + (g,)
+        self._table = (*(None if one is None else xp.array(one) for one in (decay, p, q)), g)
 
     def _flat(self, x: Any) -> Array:
         flat = np.ascontiguousarray(x).reshape(-1)
@@ -266,4 +267,3 @@ def _update(states: Array, decay: Array, p: Array, q: Array | None, g: Array, x:
             block += q[:, None] * y[here]
         found[here] = g @ block
     return found
-

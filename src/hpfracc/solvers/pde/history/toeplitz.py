@@ -20,7 +20,7 @@ _BLOCK = 128
 
 
 class ToeplitzHistory:
-    """``h_n = sum_{k<n} b[n - k] x_k``, completed block by block; see :class:`hpfracc.solvers.ode.fixed.history.History`.
+    """``h_n = sum_{k<n} b[n - k] x_k``, completed block by block by the history of the ordinary equations.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def interval_integrals(xp: Namespace, alpha: Any, near: Any, length: Any, *, par
         coefficients.append(coefficients[-1] * (alpha + j) / (j + 1.0))
     power = xp.exp(-alpha * xp.log(middle)) * scale
     mean = _horner(coefficients[0::2], 1, squares) * power
-    moment = _horner(coefficients[1::2], 3, squares) * (0.5 * power) * small if parabola else None
+    moment: Any = _horner(coefficients[1::2], 3, squares) * (0.5 * power) * small if parabola else None
     if xp.library == "numpy":
         close = np.nonzero(~far)
         first, second = _closed(xp, alpha, near[close], length[close], scale)

@@ -85,7 +85,7 @@ class ConvolutionQuadrature(EvolutionMethod):
         return None
 
     def convergence(self, problem: EvolutionProblem) -> float:
-        """k for linear equations."""
+        """The order of the formula, for linear equations."""
         alpha = problem.alpha_value
         return float(self.k) if problem.linear or math.isnan(alpha) else min(float(self.k), 1.0 + 2.0 * alpha)
 
@@ -175,8 +175,8 @@ class ConvolutionQuadrature(EvolutionMethod):
         for numbers, part in zip(table, parts, strict=True):
             if part is None:
                 continue
-            for n, number in enumerate(numbers, 1):
-                found[n] = float(number) * part if n not in found else found[n] + float(number) * part
+            for n, factor in enumerate(numbers, 1):
+                found[n] = float(factor) * part if n not in found else found[n] + float(factor) * part
         return found
 
     def _derivatives(self, problem: EvolutionProblem, form: StepForm, mesh: Array, count: int) -> list[Any]:
@@ -248,5 +248,3 @@ def _toeplitz_rows(xp: Namespace, weights: Any) -> Any:
         return found * xp.array((lags >= 0).astype(float))
 
     return rows
-
-

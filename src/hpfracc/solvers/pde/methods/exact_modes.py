@@ -50,8 +50,8 @@ class ExactModes(EvolutionMethod):
             return "method='exact_modes' takes one derivative in time"
         if problem.varies:
             return (
-                "method='exact_modes' takes sources and boundary data that do not change in time; give numbers or arrays "
-                "instead of functions of t, or use 'l2_1sigma'"
+                "method='exact_modes' takes sources and boundary data that do not change in time; give numbers or "
+                "arrays instead of functions of t, or use 'l2_1sigma'"
             )
         return None
 

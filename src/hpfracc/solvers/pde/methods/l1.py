@@ -64,7 +64,9 @@ class DiffusionL1(EvolutionMethod):
         """Needs orders up to 1."""
         for _, alpha in problem.orders:
             if order_value(alpha) > 1.0:
-                return f"method='l1' takes orders up to 1, and alpha={order_value(alpha):g}; use 'convolution_quadrature'"
+                return (
+                    f"method='l1' takes orders up to 1, and alpha={order_value(alpha):g}; use 'convolution_quadrature'"
+                )
         return None
 
     def _exponent(self, problem: EvolutionProblem) -> float:
