@@ -10,7 +10,7 @@ from scipy import special
 
 import hpfracc as hf
 from hpfracc._optional import is_installed
-from hpfracc.operators._fractional_difference import difference_width
+from hpfracc.operators.core.sequences import difference_width
 from tests.helpers.thinned import thinned
 
 NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")

@@ -10,7 +10,8 @@ import numpy as np
 from hpfracc._frames import open_samples
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.operators._fractional_difference import difference_width, fractional_difference
+from hpfracc.operators._fractional_difference import fractional_difference
+from hpfracc.operators.core.sequences import difference_width
 
 __all__ = ["FractionalDifferencer"]
 

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from hpfracc._frames import has_labels, open_samples
-from hpfracc._xp import NUMPY, Namespace, of_variables
+from hpfracc._xp import Namespace, of_variables
 from hpfracc.engine.execution.api import causal_convolution, composite
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.grids import read_grid
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.sequences import binomials
+from hpfracc.operators.core.sequences import binomials, difference_width
 from hpfracc.operators.core.values import Samples, as_values, check_axis, move_axis
 from hpfracc.operators.core.weights import weights_of
 from hpfracc.operators.rules.grunwald import Grunwald
 from hpfracc.profiling.recorder import watched
 
-__all__ = ["difference_width", "fractional_difference"]
+__all__ = ["fractional_difference"]
 
 _WHOLE_MEMORY = Grunwald()
 #: Above d = 1 a window leaves the sum of the weights below zero, and what undoes the difference grows exponentially.
@@ -127,39 +127,6 @@ def fractional_difference(
                     )(order.value)
             result = causal_convolution(weights, values, backend=backend)
     return result if axis == -1 else move_axis(result, -1, axis)
-
-
-def difference_width(d: float, threshold: float, most: int = 1_000_000) -> int:
-    """How many weights ``threshold`` keeps: one more than the last ``k`` with ``abs(w_k) >= threshold``.
-
-    Parameters
-    ----------
-    d : float
-        The order of the difference.
-    threshold : float
-        Positive.
-    most : int
-        The length of the series, beyond which no weight is used.
-
-    Examples
-    --------
-    >>> from hpfracc.operators._fractional_difference import difference_width
-    >>> difference_width(0.4, 1e-2)
-    11
-    """
-    if not isinstance(threshold, int | float | np.floating | np.integer) or not 0.0 < threshold < math.inf:
-        raise InvalidInputError(f"threshold={threshold!r} for weights; use a small positive number such as 1e-4")
-    order = read_order(d, name="d")
-    if order.known is None:
-        raise InvalidInputError("threshold= needs the value of d, which is traced here; give window= instead")
-    # From here on weights fall, or never do.
-    length = min(most, max(64, 4 * math.ceil(abs(order.known))))
-    while True:
-        large = np.nonzero(np.abs(binomials(NUMPY, order.known, length)) >= threshold)[0]
-        last = int(large[-1]) + 1 if large.size else 1
-        if last < length or length >= most:
-            return min(last, most)
-        length = min(most, 4 * length)
 
 
 def _taps(order: Order, n: int, window: Any, threshold: Any) -> int | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.operators.core.registry import all_operators, definitions
+from hpfracc.operators.core.registry import DerivativeOptions, IntegralOptions, all_operators, definitions
 
 T = np.linspace(0.0, 1.0, 33)
 
@@ -77,3 +78,10 @@ def test_every_definition_declares_itself():
         for name, rule in operator.rules.items():
             assert rule.name == name
             assert type(rule).__doc__
+
+
+@pytest.mark.parametrize(("kind", "options"), [("derivative", DerivativeOptions), ("integral", IntegralOptions)])
+def test_options_are_those_of_the_operators(kind: str, options: Any):
+    """What an editor offers for a factory is what at least one of its operators takes, and nothing is missing."""
+    fields = {field.name for operator in definitions(kind).values() for field in dataclasses.fields(operator)}
+    assert options.__optional_keys__ == fields - {"alpha"}

@@ -5,20 +5,43 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict, Unpack
 
 from hpfracc import operators
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.base import FractionalOperator
 
 __all__ = [
+    "DerivativeOptions",
+    "IntegralOptions",
     "all_operators",
     "create_fractional_derivative",
     "create_fractional_integral",
     "definitions",
     "find_definition",
 ]
+
+
+class IntegralOptions(TypedDict, total=False):
+    """What integrals take besides the order, for type checkers; each takes the ones that its class has."""
+
+    method: str
+    side: str
+    rate: Any
+    normalisation: Any
+    period: Any
+
+
+class DerivativeOptions(IntegralOptions, total=False):
+    """What derivatives take besides the order, for type checkers; each takes the ones that its class has."""
+
+    ceiling: int | None
+    before: Any
+    psi: Any
+    inverse: Callable[[Any], Any] | None
+    centred: bool
+    at: str
 
 
 def all_operators() -> list[type[FractionalOperator]]:
@@ -57,7 +80,9 @@ def find_definition(name: str, kind: str) -> type[FractionalOperator]:
     return found
 
 
-def create_fractional_derivative(alpha: Any, definition: str = "caputo", **options: Any) -> Callable[..., Any]:
+def create_fractional_derivative(
+    alpha: Any, definition: str = "caputo", **options: Unpack[DerivativeOptions]
+) -> FractionalOperator:
     """A fractional derivative by the name of its definition.
 
     Parameters
@@ -67,11 +92,12 @@ def create_fractional_derivative(alpha: Any, definition: str = "caputo", **optio
     definition : str
         Such as ``"caputo"``, ``"riemann_liouville"`` (``"RL"``) or ``"grunwald_letnikov"`` (``"GL"``).
     **options
-        What that operator takes besides, such as ``method=``.
+        What that operator takes besides: ``method=``, ``ceiling=`` or ``side=`` for most, ``rate=``, ``psi=`` and
+        others for those whose definition has them; see the operator's own class.
 
     Returns
     -------
-    callable
+    FractionalOperator
         ``D(f, x)``: ``f`` a function or samples on ``x``; see the operator's own class for the further arguments.
 
     Examples
@@ -85,7 +111,9 @@ def create_fractional_derivative(alpha: Any, definition: str = "caputo", **optio
     return _make(find_definition(definition, "derivative"), alpha, options)
 
 
-def create_fractional_integral(alpha: Any, definition: str = "riemann_liouville", **options: Any) -> Callable[..., Any]:
+def create_fractional_integral(
+    alpha: Any, definition: str = "riemann_liouville", **options: Unpack[IntegralOptions]
+) -> FractionalOperator:
     """A fractional integral by the name of its definition; as :func:`create_fractional_derivative`.
 
     Examples
@@ -99,8 +127,8 @@ def create_fractional_integral(alpha: Any, definition: str = "riemann_liouville"
     return _make(find_definition(definition, "integral"), alpha, options)
 
 
-def _make(operator: type[FractionalOperator], alpha: Any, options: dict[str, Any]) -> FractionalOperator:
+def _make(operator: type[FractionalOperator], alpha: Any, options: Mapping[str, Any]) -> FractionalOperator:
     try:
         return operator(alpha, **options)  # type: ignore[call-arg]
     except TypeError as error:
-        raise InvalidInputError(f"{operator.__name__} cannot be made with {options}: {error}") from None
+        raise InvalidInputError(f"{operator.__name__} cannot be made with {dict(options)}: {error}") from None

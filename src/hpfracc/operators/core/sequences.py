@@ -8,17 +8,21 @@ cancel.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
 
-from hpfracc._xp import Namespace
+from hpfracc._xp import NUMPY, Namespace
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.order import read_order
 
 __all__ = [
     "binomial",
     "binomial_coefficients",
     "binomials",
     "centred_binomials",
+    "difference_width",
     "power_difference",
     "power_differences",
     "power_sum",
@@ -194,3 +198,36 @@ def centred_binomials(xp: Namespace, alpha: Any, n: int) -> Any:
     far = _numbers(_RECURRED + 1, n)
     growth = xp.power(far / _RECURRED, -(alpha + 1.0)) * _gamma_series(xp.array(far), alpha)
     return xp.concatenate([first, first[-1] * growth / _gamma_series(float(_RECURRED), alpha)])
+
+
+def difference_width(d: float, threshold: float, most: int = 1_000_000) -> int:
+    """The weights of a difference that ``threshold`` keeps: one more than the last k with ``abs(w_k) >= threshold``.
+
+    Parameters
+    ----------
+    d : float
+        The order of the difference.
+    threshold : float
+        Positive.
+    most : int
+        The length of the series, beyond which no weight is used.
+
+    Examples
+    --------
+    >>> from hpfracc.operators.core.sequences import difference_width
+    >>> difference_width(0.4, 1e-2)
+    11
+    """
+    if not isinstance(threshold, int | float | np.floating | np.integer) or not 0.0 < threshold < math.inf:
+        raise InvalidInputError(f"threshold={threshold!r} for weights; use a small positive number such as 1e-4")
+    order = read_order(d, name="d")
+    if order.known is None:
+        raise InvalidInputError("threshold= needs the value of d, which is traced here; give window= instead")
+    # From here on weights fall, or never do.
+    length = min(most, max(64, 4 * math.ceil(abs(order.known))))
+    while True:
+        large = np.nonzero(np.abs(binomials(NUMPY, order.known, length)) >= threshold)[0]
+        last = int(large[-1]) + 1 if large.size else 1
+        if last < length or length >= most:
+            return min(last, most)
+        length = min(most, 4 * length)

@@ -171,6 +171,8 @@ def run_adaptive(
         return previous, error, ratio
     last_gap, last_jump, jump = math.nan, 0, 1
     while True:
+        while jump > 1 and steps << jump > options.max_steps:
+            jump -= 1
         finer = steps << jump
         if finer > options.max_steps:
             previous.success = False

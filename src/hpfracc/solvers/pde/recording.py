@@ -199,6 +199,10 @@ class Recorder:
         bad = np.argwhere(~np.isfinite(np.asarray(to_host(xp.stop_gradient(u)))))
         if not len(bad):
             return None  # only the sum overflowed
+        if 2 * len(bad) > math.prod(self.problem.state_shape):
+            # A solve spreads them over the box in one step: where the solution was largest before.
+            before = np.abs(np.asarray(to_host(xp.stop_gradient(self.newest[1]))))
+            bad = np.array([np.unravel_index(int(before.argmax()), before.shape)])
         place = bad[0][-len(self.problem.space.shape) :]
         axes = [np.asarray(to_host(x)).reshape(-1) for x in self.problem.space.points]
         points = [float(axis[i]) for axis, i in zip(axes, place, strict=True)]

@@ -246,6 +246,23 @@ def test_arguments_that_might_change_stay_in_python(args: tuple[Any, ...]):
     assert isinstance(read(lambda t, y, a, b: -y * a ** b[1], (2.0, (1.0, 3))), BoundSource)
 
 
+ON_ONE_LINE = {
+    "constants": ["lambda t, y: 1.0", "lambda t, y: 2.0", "lambda t, y: 2"],
+    "conditions": ["lambda t, y: -y if t < 1.0 else y", "lambda t, y: y if t < 1.0 else -y", "lambda t, y: t and y"],
+    "one in another": ["lambda t, y: (lambda z: -z)(y)", "lambda t, y: (lambda z: z)(y)", "lambda t, y: lambda: 1.0"],
+}
+
+
+@pytest.mark.parametrize("kind", ON_ONE_LINE)
+def test_lambdas_on_one_line_are_told_apart(tmp_path: Path, kind: str):
+    """Whatever places in the line this version of Python keeps for their instructions."""
+    path = tmp_path / "line.py"
+    path.write_text(f"functions = [{', '.join(ON_ONE_LINE[kind])}]\n")
+    space: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    assert [ast.unparse(syntax_of(each)) for each in space["functions"]] == ON_ONE_LINE[kind]
+
+
 def test_source_that_changed_is_not_trusted(tmp_path: Path):
     """The file holds something else by now, or there is none."""
     path = tmp_path / "changed.py"

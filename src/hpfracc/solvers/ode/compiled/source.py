@@ -32,9 +32,9 @@ def syntax_of(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
         raise NoSourceError("its source cannot be read")
     codes, nodes = _parse(source, code.co_flags & _FUTURE)
     for same in (each for each in codes.get((code.co_name, code.co_firstlineno), ()) if each == code):
-        for node in nodes:
-            if _belongs(node, same):
-                return node
+        node = _definition(same, nodes)
+        if node is not None:
+            return node
     raise NoSourceError("its source has changed since it was read")
 
 
@@ -59,13 +59,40 @@ def _code_objects(code: CodeType) -> Iterator[CodeType]:
             yield from _code_objects(constant)
 
 
-def _belongs(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:
-    """Whether ``code`` was compiled from this definition: there is one such at its place."""
-    if isinstance(node, ast.FunctionDef):
-        first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-        return code.co_name == node.name and code.co_firstlineno == first
-    if code.co_name != "<lambda>" or code.co_firstlineno != node.lineno:
-        return False
-    body = node.body
-    place = (body.lineno, body.end_lineno, body.col_offset, body.end_col_offset)
-    return place in set(code.co_positions())
+def _definition(code: CodeType, nodes: list[ast.FunctionDef | ast.Lambda]) -> ast.FunctionDef | ast.Lambda | None:
+    """What ``code`` was compiled from: the definition of its name at its line, or one of the lambdas there."""
+    if code.co_name != "<lambda>":
+        functions = (node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == code.co_name)
+        return next((node for node in functions if _first_line(node) == code.co_firstlineno), None)
+    lambdas = [node for node in nodes if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno]
+    if len(lambdas) < 2:
+        return lambdas[0] if lambdas else None
+    # What Python 3.12 adds to a function (its beginning, its return) has no width; all else lies in the body.
+    places = [
+        ((line, column), (end_line, end_column))
+        for line, end_line, column, end_column in code.co_positions()
+        if line is not None and end_line is not None and column is not None and end_column is not None
+        if (line, column) < (end_line, end_column)
+    ]
+    if not places:
+        return next((node for node in lambdas if _is_compiled_to(node, code)), None)
+    around = [node for node in lambdas if all(_start(node) <= start and end <= _end(node) for start, end in places)]
+    return max(around, key=_start, default=None)  # of lambdas in one another the innermost
+
+
+def _first_line(node: ast.FunctionDef) -> int:
+    return min([node.lineno, *(each.lineno for each in node.decorator_list)])
+
+
+def _start(node: ast.Lambda) -> tuple[int, int]:
+    return node.body.lineno, node.body.col_offset
+
+
+def _end(node: ast.Lambda) -> tuple[int, int]:
+    return node.body.end_lineno or node.body.lineno, node.body.end_col_offset or node.body.col_offset
+
+
+def _is_compiled_to(node: ast.Lambda, code: CodeType) -> bool:
+    """Whether this lambda, whose body is a constant, gives ``code``."""
+    alone = compile(ast.Expression(node), "<source>", "eval", dont_inherit=True)
+    return any(each.replace(co_flags=code.co_flags) == code for each in _code_objects(alone))

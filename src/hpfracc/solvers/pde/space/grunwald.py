@@ -1,0 +1,417 @@
+r"""Riemann-Liouville and Riesz terms on a bounded grid: Toeplitz matrices, by FFT and preconditioned Krylov methods."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import OrderedDict
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc._arrays import is_array, library_of
+from hpfracc._xp import NUMPY, Namespace
+from hpfracc.engine.execution.api import spectral_multiply, toeplitz_apply
+from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.operators.core.sequences import centred_binomials
+from hpfracc.operators.rules.lattice_power import lattice_power_weights
+from hpfracc.solvers.pde.boundary import Dirichlet, Exterior, boundary_value, is_homogeneous, varies_in_time
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
+from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
+from hpfracc.solvers.pde.space.shifted_weights import shifted_grunwald
+from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm
+
+__all__ = ["ShiftedGrunwald"]
+
+Array = np.ndarray[Any, Any]
+
+#: Up to here one LU factorisation and its use take less time than Krylov iterations, even for a new shift at every
+#: step (``benchmarks/pde.py krylov``).
+DENSE = 160
+#: Up to here they do where the shift stays: a factorisation is kept for a shift that comes a second time.
+DENSE_KEPT = 800
+_KEPT = 4
+
+
+@final
+class ShiftedGrunwald(Semidiscretisation):
+    r"""One-sided, Riesz and classical terms as a sum of Toeplitz matrices with diagonal coefficients.
+
+    A one-sided derivative is a weighted shifted Grünwald difference, with shifts (1, 0) of order 2; a Riesz term the
+    centred difference of the same order, with the symbol :math:`-|2 \sin(\theta/2)|^\alpha / h^\alpha`.
+
+    The order 2 is that of a smooth solution whose continuation by zero is smooth: for a one-sided derivative at its own
+    end, for Riesz and integral ones at both. Solutions of these equations begin like
+    :math:`\rho^{\alpha/2}` in the distance from the boundary; then the largest error is of order
+    :math:`\alpha/2`, at the points next to the boundary.
+
+    Linear systems: LU up to 160 points (800 where a shift repeats). Symmetric matrices by conjugate gradients with the
+    tau preconditioner (DST), others by GMRES with Strang's circulant one (FFT); where coefficients vary in one
+    dimension, rows of several such inverses are interpolated. 5 to 10 iterations at any number of points.
+    """
+
+    name = "grunwald"
+    accuracy = "order 2 where the solution, continued by zero, is smooth; alpha/2 next to the boundary otherwise"
+
+    def __init__(self, setting: SpaceSetting, parts: tuple[ToeplitzPart, ...], notes: tuple[str, ...] = ()) -> None:
+        self.setting = setting
+        self.xp = setting.xp
+        self.grid = setting.grid
+        self.shape = tuple(x.size - 2 for x in setting.grid)
+        self.points = broadcast_points(setting.xp, tuple(x[1:-1] for x in setting.grid))
+        self.parts = parts
+        self.notes = notes
+        #: Iterations of the last linear system; 0 for LU.
+        self.iterations = 0
+        ends = [one for pair in setting.boundary for one in pair]
+        self.forced = not all(map(is_homogeneous, ends))
+        self.forcing_varies = any(map(varies_in_time, ends))
+        self.symmetric = all(part.symmetric and not part.varies for part in parts) and not self._complex_coefficient()
+        self._backend = None if setting.backend == "auto" else setting.backend
+        self._products = [_Product(part, self.shape, self.xp, self._backend, setting.complex_state) for part in parts]
+        self._preconditioner = ToeplitzPreconditioner(
+            parts, self.shape, self.xp, self._backend, complex_state=setting.complex_state
+        )
+        self._factors: OrderedDict[complex, Any] = OrderedDict()
+        self._seen: OrderedDict[complex, None] = OrderedDict()
+        self._dense: Array | None = None
+
+    def _complex_coefficient(self) -> bool:
+        return any("complex" in str(getattr(part.coefficient, "dtype", type(part.coefficient))) for part in self.parts)
+
+    @classmethod
+    def refuses(cls, setting: SpaceSetting) -> str | None:
+        """Grids that are not uniform, boundaries other than given values, and terms that are no Toeplitz matrices."""
+        fractional = [t for t in setting.terms if isinstance(t, OneSided | FractionalDiffusion)]
+        if not fractional:
+            return "it is for fractional terms in space; there are none"
+        for axis, (lower, upper) in enumerate(setting.boundary):
+            if not isinstance(lower, Dirichlet | Exterior) or not isinstance(upper, Dirichlet | Exterior):
+                return f"axis {axis} has {type(lower).__name__} conditions; it takes Dirichlet and Exterior"
+            if not setting.uniform(axis):
+                return f"the grid of axis {axis} is not uniform; use equal distances"
+            if setting.grid[axis].size < 4:
+                return f"the grid of axis {axis} has {setting.grid[axis].size} points; use 4 or more"
+            outside = isinstance(lower, Exterior)
+            if outside and any(map(varies_in_time, (lower, upper))):
+                return (
+                    "data outside that are a function; it takes a number (the Jacobi method on an interval takes both)"
+                )
+            if setting.ndim > 1 and not all(map(is_homogeneous, (lower, upper))):
+                return "boundary values that are not zero in several dimensions; subtract a function that has them"
+        for term in setting.terms:
+            reason = _refuses_term(term, setting)
+            if reason is not None:
+                return reason
+        return None
+
+    @classmethod
+    def make(cls, setting: SpaceSetting, shifts: tuple[int, ...] = (1, 0)) -> ShiftedGrunwald:
+        """The matrices of all terms; ``shifts`` are those of the Grünwald differences (``(1,)`` has order 1)."""
+        points = broadcast_points(setting.xp, tuple(x[1:-1] for x in setting.grid))
+        parts: list[ToeplitzPart] = []
+        notes: list[str] = []
+        for term in setting.terms:
+            parts += _parts_of(term, setting, points, shifts)
+            if isinstance(term, FractionalDiffusion) and term.kind == "integral" and float(term.order) < 2.0:
+                s = 0.5 * float(term.order)
+                text = (
+                    f"the integral Laplacian by centred differences: where the solution begins like rho^{s:g} at the "
+                    f"boundary, the largest error is of order {s:g} only; on an interval without other terms and with "
+                    "a constant coefficient the Jacobi method has no such limit"
+                )
+                notes.append(text)
+                warnings.warn(text, AccuracyWarning, stacklevel=2)
+        return cls(setting, _merged(parts), tuple(notes))
+
+    def apply(self, u: Any) -> Any:
+        """One FFT product for every axis and coefficient."""
+        total: Any = None
+        for product in self._products:
+            one = product(u)
+            total = one if total is None else total + one
+        return total
+
+    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+        """LU for few points, else conjugate gradients or GMRES."""
+        if self._wants_dense(shift):
+            self.iterations = 0
+            return self._solve_dense(shift, rhs)
+        precondition = self._preconditioner.for_shift(shift)
+
+        def operator(u: Any) -> Any:
+            return shift * u - self.apply(u)
+
+        if self.symmetric and not self.setting.complex_state:
+            found, self.iterations = conjugate_gradients(operator, precondition, rhs, guess, axes=len(self.shape))
+        else:
+            found, self.iterations = gmres(operator, precondition, rhs, guess)
+        return found
+
+    def _wants_dense(self, shift: Any) -> bool:
+        points = math.prod(self.shape)
+        if self.xp.library != "numpy" or points > DENSE_KEPT or not isinstance(shift, float | complex):
+            return False
+        if points <= DENSE or shift in self._factors:
+            return True
+        repeated = shift in self._seen
+        self._seen[shift] = None
+        while len(self._seen) > _KEPT:
+            self._seen.popitem(last=False)
+        return repeated
+
+    def _solve_dense(self, shift: Any, rhs: Any) -> Any:
+        from scipy.linalg import lu_factor, lu_solve
+
+        factors = self._factors.get(shift)
+        if factors is None:
+            matrix = -self.matrix()
+            matrix[np.diag_indices_from(matrix)] += shift
+            factors = self._factors[shift] = lu_factor(matrix, overwrite_a=True, check_finite=False)
+            while len(self._factors) > _KEPT:
+                self._factors.popitem(last=False)
+        rows = rhs.reshape(-1, math.prod(self.shape))
+        return lu_solve(factors, rows.T, check_finite=False).T.reshape(rhs.shape)
+
+    def matrix(self) -> Array:
+        """A as a dense matrix over the flattened unknowns."""
+        if self._dense is None:
+            points = math.prod(self.shape)
+            unit = np.eye(points).reshape(points, *self.shape)
+            self._dense = np.asarray(self.apply(self.xp.array(unit))).reshape(points, points).T.copy()
+        return self._dense.copy()
+
+    def forcing(self, t: float) -> Any:
+        """What the values on the boundary, or outside, contribute."""
+        if not self.forced:
+            return None
+        (lower, upper), (x,) = self.setting.boundary[0], self.grid
+        n = self.shape[0]
+        if isinstance(lower, Exterior):
+            value = boundary_value(lower, t, (x[0],))
+            # The operator of a constant is zero: A (u - g) is the operator of u with g outside.
+            return -value * self.apply(self.xp.array(np.ones(self.shape)))
+        left, right = boundary_value(lower, t, (x[:1],)), boundary_value(upper, t, (x[-1:],))
+        total: Any = None
+        for part in self.parts:
+            _check_ends(part, left, right)
+            # The boundary points are i + 1 places before the unknown i, and n - i after.
+            before, after = part.lower[1 : n + 1], part.upper[1 : n + 1][::-1].copy()
+            one = part.coefficient * (left * self.xp.array(before) + right * self.xp.array(after))
+            total = one if total is None else total + one
+        return total
+
+    def embed(self, u: Any, t: float) -> Any:
+        """With the values of the boundary around the unknowns."""
+        for axis, (lower, upper) in enumerate(self.setting.boundary):
+            place = axis - len(self.shape)
+            x = self.grid[axis]
+            shape = [*u.shape]
+            shape[place] = 1
+            edges = []
+            for condition, end in ((lower, x[:1]), (upper, x[-1:])):
+                value = boundary_value(condition, t, (end,)) if len(self.shape) == 1 else 0.0
+                edges.append(self.xp.zeros(shape, _dtype(u), like=u) + value)
+            u = self.xp.concatenate([edges[0], u, edges[1]], place)
+        return u
+
+    def restrict(self, values: Any) -> Any:
+        """All but the boundary points."""
+        return values[(..., *(slice(1, -1) for _ in self.shape))]
+
+    def integrate(self, values: Any) -> Any:
+        """The trapezoid rule."""
+        for axis in range(len(self.shape)):
+            h = self.setting.spacing(len(self.shape) - 1 - axis)
+            values = h * (values.sum(-1) - 0.5 * (values[..., 0] + values[..., -1]))
+        return values
+
+    def step_bytes(self) -> int:
+        """The padded transforms, and the directions of GMRES."""
+        size = 8 * math.prod(self.shape) * (2 if self.setting.complex_state else 1)
+        copies: int = 4 * 2 ** len(self.shape) + (6 if self.symmetric else 2 * 12)
+        return copies * size
+
+
+class _Product:
+    """The product with a part, with its transformed weights kept."""
+
+    def __init__(
+        self, part: ToeplitzPart, shape: tuple[int, ...], xp: Namespace, backend: str | None, complex_state: bool
+    ) -> None:
+        self.part, self.xp, self.backend = part, xp, backend
+        self.real = not complex_state
+        self.symbol: Any = None
+        self.weights: Any = None
+        if part.axis is None:
+            self.weights = xp.array(part.lower[tuple(slice(0, n) for n in shape)])
+            self.axes = tuple(range(-len(shape), 0))
+            return
+        n = shape[part.axis]
+        tail = (1,) * (-1 - part.axis)
+        if part.symmetric:
+            self.weights = xp.array(part.lower[:n].reshape(-1, *tail))
+            self.axes = (part.axis,)
+            return
+        from scipy.fft import next_fast_len
+
+        self.size = next_fast_len(2 * n - 1, real=True)
+        circulant = np.zeros(self.size)
+        circulant[:n] = part.lower[:n]
+        circulant[self.size - n + 1 :] = part.upper[1:n][::-1]
+        symbol = np.fft.fft(circulant).reshape(-1, *tail)
+        self.symbol = xp.asarray(symbol) if xp.library != "numpy" else symbol
+
+    def __call__(self, u: Any) -> Any:
+        if self.weights is not None:
+            return self.part.coefficient * toeplitz_apply(self.weights, u, axes=self.axes, backend=self.backend)
+        axis = self.part.axis
+        assert axis is not None
+        shape = [*u.shape]
+        n, shape[axis] = shape[axis], self.size - shape[axis]
+        padded = self.xp.concatenate([u, self.xp.zeros(shape, _dtype(u), like=u)], axis)
+        options = {"real": True} if self.real else {}
+        product = spectral_multiply(self.symbol, padded, axes=axis, backend=self.backend, **options)
+        inside = [slice(None)] * len(shape)
+        inside[axis] = slice(0, n)
+        return self.part.coefficient * product[tuple(inside)]
+
+
+def _parts_of(
+    term: SpaceTerm, setting: SpaceSetting, points: tuple[Any, ...], shifts: tuple[int, ...]
+) -> list[ToeplitzPart]:
+    ndim = setting.ndim
+    if isinstance(term, OneSided):
+        axis = range(ndim)[term.axis]
+        count = setting.grid[axis].size
+        order = float(term.order)
+        weights, lead = shifted_grunwald(order, count + 1, shifts)
+        if lead > 1:
+            raise InvalidInputError(
+                f"shifts={shifts!r}: a shift of more than 1 reaches beyond the boundary; use (1, 0)"
+            )
+        weights = weights * setting.spacing(axis) ** -order
+        near, far = np.zeros(count), np.zeros(count)
+        near[: count + 1 - lead] = weights[lead:][:count]
+        far[0] = near[0]
+        far[1 : lead + 1] = weights[:lead][::-1]
+        lower, upper = (near, far) if term.side == "left" else (far, near)
+        return [ToeplitzPart(axis - ndim, lower, upper, _signed(_values(term.coefficient, points, setting), order))]
+    if isinstance(term, FractionalDiffusion):
+        order, coefficient = float(term.order), _values(term.coefficient, points, setting)
+        if term.kind == "integral" and ndim > 1:
+            steps = [setting.spacing(axis) for axis in range(ndim)]
+            sizes = tuple(x.size - 1 for x in setting.grid)
+            ratios = tuple((steps[0] / step) ** 2 for step in steps)
+            weights = -(steps[0] ** -order) * np.asarray(lattice_power_weights(NUMPY, order, sizes, ratios))
+            return [ToeplitzPart(None, weights, weights, coefficient)]
+        found = []
+        for axis in range(ndim):
+            weights = -(setting.spacing(axis) ** -order) * np.asarray(
+                centred_binomials(NUMPY, order, setting.grid[axis].size)
+            )
+            found.append(ToeplitzPart(axis - ndim, weights, weights, coefficient))
+        return found
+    found = []
+    each = term.coefficient if isinstance(term, Diffusion) else term.velocity if isinstance(term, Advection) else ()
+    several = tuple(each) if isinstance(each, tuple | list) else (each,) * ndim
+    for axis, one in enumerate(several):
+        h, size = setting.spacing(axis), setting.grid[axis].size
+        lower, upper = np.zeros(size), np.zeros(size)
+        if isinstance(term, Diffusion):
+            lower[:2] = upper[:2] = -2.0 / h**2, 1.0 / h**2
+        else:
+            lower[1], upper[1] = 0.5 / h, -0.5 / h
+        found.append(ToeplitzPart(axis - ndim, lower, upper, _values(one, points, setting)))
+    return found
+
+
+def _merged(parts: list[ToeplitzPart]) -> tuple[ToeplitzPart, ...]:
+    """Parts of one axis with plain real coefficients are one matrix."""
+    kept: list[ToeplitzPart] = []
+    sums: dict[int, ToeplitzPart] = {}
+    for part in parts:
+        if part.axis is None or not isinstance(part.coefficient, float):
+            kept.append(part)
+            continue
+        c, before = part.coefficient, sums.get(part.axis)
+        lower, upper = c * part.lower, c * part.upper
+        if before is not None:
+            lower, upper = lower + before.lower, upper + before.upper
+        sums[part.axis] = ToeplitzPart(part.axis, lower, upper, 1.0)
+    return (*sums.values(), *kept)
+
+
+def _values(coefficient: Any, points: tuple[Any, ...], setting: SpaceSetting) -> Any:
+    """A number as float or complex, a tensor as it is, a function as its values at the unknowns."""
+    if callable(coefficient) and not is_array(coefficient):
+        shape = tuple(x.size - 2 for x in setting.grid)
+        values = coefficient(*points)
+        return values + setting.xp.array(np.zeros(shape))
+    if is_array(coefficient) and library_of(coefficient) != "numpy":
+        return coefficient
+    value = complex(coefficient)
+    return value if value.imag else value.real
+
+
+def _signed(coefficient: Any, order: float) -> Any:
+    """The coefficient, refused where it makes the equation ill-posed."""
+    if isinstance(coefficient, complex):
+        return coefficient
+    low, high = (coefficient, coefficient) if isinstance(coefficient, float) else (coefficient.min(), coefficient.max())
+    if order > 1.0 and float(low) < 0.0:
+        raise InvalidInputError(
+            f"OneSided: a coefficient of {float(low):g} with order {order:g} is diffusion backwards, which is "
+            "ill-posed; use coefficients of 0 and above"
+        )
+    if order < 1.0 and float(high) > 0.0:
+        raise InvalidInputError(
+            f"OneSided: a coefficient of {float(high):g} with order {order:g}, below 1, lets waves grow; use "
+            "coefficients of 0 and below"
+        )
+    return coefficient
+
+
+def _refuses_term(term: SpaceTerm, setting: SpaceSetting) -> str | None:
+    """Why a term is no Toeplitz matrix here."""
+    order = getattr(term, "order", 1.0)
+    if is_array(order) and library_of(order) != "numpy":
+        return "an order that is an array of PyTorch or JAX; it takes plain numbers"
+    if isinstance(term, FractionalDiffusion):
+        outside = isinstance(setting.boundary[0][0], Exterior)
+        if term.kind not in ("riesz", "integral"):
+            return f"kind={term.kind!r} is not a Toeplitz matrix; it takes 'riesz' and 'integral'"
+        if term.kind == "integral" and not outside:
+            return "kind='integral' needs data outside; use boundary=Exterior(value)"
+        if not outside and not setting.homogeneous:
+            return (
+                "a Riesz term with boundary values that are not zero is infinite at the boundary; subtract a "
+                "function that has them, or use kind='integral' with Exterior(value)"
+            )
+    elif isinstance(term, OneSided):
+        if not -setting.ndim <= term.axis < setting.ndim:
+            return f"OneSided has axis={term.axis}, and the grid has {setting.ndim}"
+        if isinstance(setting.boundary[term.axis][0], Exterior):
+            return "a one-sided derivative has no data outside; use Dirichlet(value)"
+    elif isinstance(term, Diffusion):
+        each = term.coefficient if isinstance(term.coefficient, tuple | list) else (term.coefficient,)
+        if any(callable(one) and not is_array(one) for one in each):
+            return "Diffusion with a coefficient that varies, beside a fractional term; use a constant one"
+    elif not isinstance(term, Advection):
+        return f"{type(term).__name__} is not known to it"
+    return None
+
+
+def _check_ends(part: ToeplitzPart, left: Any, right: Any) -> None:
+    """Refuse a value at the end where a one-sided derivative begins: the derivative is infinite there."""
+    for value, weights, side in ((left, part.lower, "lower"), (right, part.upper, "upper")):
+        if np.count_nonzero(weights) > 3 and np.any(np.asarray(value) != 0.0):
+            raise InvalidInputError(
+                f"the boundary value {value!r} at the {side} end, where a Riemann-Liouville derivative begins, makes "
+                "it infinite there; subtract a function that has this value (a lift), or use 0"
+            )
+
+
+def _dtype(u: Any) -> str:
+    return str(u.dtype).removeprefix("torch.")

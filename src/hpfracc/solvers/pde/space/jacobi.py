@@ -1,0 +1,374 @@
+r"""The integral Laplacian on an interval, in the functions :math:`(1-x^2)^s P_n^{(s,s)}(x)`."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc._arrays import is_array, library_of
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_homogeneous, varies_in_time
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
+from hpfracc.solvers.pde.terms import FractionalDiffusion
+
+__all__ = ["JacobiInterval", "harmonic_extension", "interval_eigenvalues", "jacobi_grid", "outside_rule"]
+
+Array = np.ndarray[Any, Any]
+
+#: Functions at most: their matrices have the square of this number of elements.
+MOST = 512
+#: Step and number of nodes of the double exponential rule for data outside: 14 digits for smooth data.
+_STEP = 1.0 / 32.0
+
+
+def jacobi_grid(points: int, order: float, interval: tuple[float, float] = (-1.0, 1.0)) -> Array:
+    r"""The grid on which the integral Laplacian of an interval is spectrally accurate.
+
+    Parameters
+    ----------
+    points : int
+        Points inside; the two ends are added.
+    order : float
+        That of the :class:`~hpfracc.solvers.pde.terms.FractionalDiffusion`, :math:`0 < \alpha < 2`.
+    interval : (float, float)
+        The ends.
+
+    Returns
+    -------
+    numpy.ndarray, shape (points + 2,)
+        The zeros of :math:`P_n^{(\alpha/2,\alpha/2)}` and the ends.
+
+    Examples
+    --------
+    >>> jacobi_grid(3, 1.0).round(4)
+    array([-1.    , -0.7071,  0.    ,  0.7071,  1.    ])
+    """
+    if not 0.0 < order < 2.0:
+        raise InvalidInputError(f"jacobi_grid: order={order!r} has to be in (0, 2)")
+    if points < 1:
+        raise InvalidInputError(f"jacobi_grid: points={points!r} has to be 1 or more")
+    low, high = interval
+    inside = _basis(points, 0.5 * order).x
+    return np.concatenate([[low], low + 0.5 * (high - low) * (1.0 + inside), [high]])
+
+
+def interval_eigenvalues(count: int, order: float, points: int = 0) -> Array:
+    r"""The lowest eigenvalues of :math:`(-\Delta)^{\alpha/2}` on (-1, 1) with zero outside.
+
+    Parameters
+    ----------
+    count : int
+        How many.
+    order : float
+        alpha, in (0, 2).
+    points : int
+        Functions to use; by default 128 more than twice ``count``.
+
+    Examples
+    --------
+    >>> interval_eigenvalues(2, 1.5).round(8)
+    array([1.59750355, 5.05975993])
+    """
+    from scipy import special
+
+    if not 0.0 < order < 2.0:
+        raise InvalidInputError(f"interval_eigenvalues: order={order!r} has to be in (0, 2)")
+    number, s = points or 2 * count + 128, 0.5 * order
+    x, q = special.roots_jacobi(number, 2.0 * s, 2.0 * s)
+    basis = _basis(number, s)
+    # Galerkin's equations; the masses have the weight (1 - x^2)^(2s), for which this rule of Gauss's is exact.
+    scaled = np.sqrt(q)[:, None] * basis.polynomials(x) / np.sqrt(basis.mu * basis.norms)
+    return np.asarray(np.linalg.svd(scaled, compute_uv=False)[:count] ** -2.0)
+
+
+@final
+class _Basis:
+    r"""Nodes, eigenvalues and orthonormal eigenvectors for one number of functions.
+
+    With :math:`\omega = (1-x^2)^s`, :math:`(-\Delta)^s (\omega P_n^{(s,s)}) = \mu_n P_n^{(s,s)}`,
+    :math:`\mu_n = \Gamma(2s+n+1)/n!`: at the zeros :math:`x_j` of :math:`P_N^{(s,s)}`, with the weights
+    :math:`q_j` of Gauss's rule, the operator on values of u is
+    :math:`V\,\mathrm{diag}(\mu_n/h_n)\,V^T\,\mathrm{diag}(q_j/\omega_j)`, :math:`V_{jn} = P_n(x_j)`. It is
+    symmetric after scaling with :math:`\sqrt{q_j/\omega_j}`.
+    """
+
+    def __init__(self, count: int, s: float) -> None:
+        from scipy import special
+
+        found = special.roots_jacobi(count, s, s)
+        self.s: float = s
+        self.x: Array = found[0]
+        q: Array = found[1]
+        self.omega = (1.0 - self.x**2) ** s
+        self.mu, self.norms = _stiffness(count, s)
+        values = self.polynomials(self.x)
+        root = np.sqrt(q / self.omega)
+        left, singular, _ = np.linalg.svd(root[:, None] * values * np.sqrt(self.mu / self.norms))
+        self.eigenvalues, vectors = singular[::-1] ** 2, left[:, ::-1]
+        self.forward, self.backward = vectors.T * root, vectors / root[:, None]
+        self.expand = (values / self.norms).T * (q / self.omega)
+
+    def polynomials(self, x: Array) -> Array:
+        """``P_n^(s,s)(x)``, shape (points, n), by the recurrence in three terms."""
+        count, s = len(self.norms), self.s
+        found = np.empty((x.size, count))
+        found[:, 0] = 1.0
+        if count > 1:
+            found[:, 1] = (s + 1.0) * x
+        for n in range(1, count - 1):
+            c = 2.0 * n + 2.0 * s
+            first = 2.0 * (n + 1.0) * (n + 2.0 * s + 1.0) * c
+            middle = (c + 1.0) * c * (c + 2.0)
+            last = 2.0 * (n + s) ** 2 * (c + 2.0)
+            found[:, n + 1] = (middle * x * found[:, n] - last * found[:, n - 1]) / first
+        return found
+
+    def evaluation(self, x: Array) -> Array:
+        """The matrix from values at the nodes to values at points ``x`` of [-1, 1]."""
+        edge = np.clip(1.0 - x**2, 0.0, None) ** self.s
+        return np.asarray(edge[:, None] * (self.polynomials(x) @ self.expand))
+
+    def integrals(self) -> Array:
+        """Weights at the nodes of the integral over (-1, 1): only ``P_0`` has one, against its weight."""
+        return np.asarray(self.norms[0] * self.expand[0])
+
+
+def _stiffness(count: int, s: float) -> tuple[Array, Array]:
+    """``mu_n``, and ``h_n``, the integral of ``P_n^2`` with the weight."""
+    from scipy import special
+
+    n = np.arange(count)
+    rise = special.gammaln(2.0 * s + n + 1.0) - special.gammaln(n + 1.0)
+    scale = (2.0 * s + 1.0) * math.log(2.0) - np.log(2.0 * n + 2.0 * s + 1.0)
+    norms = scale + 2.0 * (special.gammaln(n + s + 1.0) - special.gammaln(n + 1.0)) - rise
+    return np.exp(rise), np.exp(norms)
+
+
+@lru_cache(maxsize=8)
+def _basis(count: int, s: float) -> _Basis:
+    return _Basis(count, s)
+
+
+def harmonic_extension(x: Array, s: float) -> tuple[Array, Array]:
+    r"""Points outside [-1, 1], and the matrix from data there to their continuation at points ``x`` inside.
+
+    The continuation has :math:`(-\Delta)^s u = 0` inside: Poisson's formula,
+    :math:`u(x) = \frac{\sin \pi s}{\pi} \int_{|y|>1} \big(\frac{1-x^2}{y^2-1}\big)^s \frac{g(y)}{|x-y|}\,dy`, by the
+    double exponential rule in :math:`z = 1/y`.
+
+    Returns
+    -------
+    numpy.ndarray, numpy.ndarray
+        The points y, shape (m,), and the matrix, shape (n, m).
+    """
+    z, rest, measure = outside_rule(s)
+    factor = math.sin(math.pi * s) / math.pi * ((1.0 - x) * (1.0 + x)) ** s
+    right = measure / (rest + z * (1.0 - x)[:, None])
+    left = measure / (rest + z * (1.0 + x)[:, None])
+    return np.concatenate([1.0 / z, -1.0 / z]), factor[:, None] * np.concatenate([right, left], axis=1)
+
+
+def outside_rule(s: float) -> tuple[Array, Array, Array]:
+    """Nodes z in (0, 1), ``1 - z``, and weights of a double exponential rule with ``z^(2s-1) (1 - z^2)^-s``."""
+    # To where the integrand is below rounding: like z^(2s) at 0, and like (1 - z)^(1-s) at 1.
+    low, high = (-math.asinh(min(41.0 / (2.0 * s), 690.0) / math.pi), math.asinh(41.0 / (1.0 - s) / math.pi))
+    tau = np.arange(math.floor(low / _STEP), math.ceil(high / _STEP) + 1) * _STEP
+    inner = math.pi * np.sinh(tau)
+    log_z, log_rest = -np.logaddexp(0.0, -inner), -np.logaddexp(0.0, inner)
+    z, rest = np.exp(log_z), np.exp(log_rest)
+    measure = _STEP * math.pi * np.cosh(tau) * np.exp(2.0 * s * log_z + (1.0 - s) * log_rest) * (1.0 + z) ** -s
+    return z, rest, measure
+
+
+@final
+class JacobiInterval(Semidiscretisation):
+    r""":math:`-c (-\Delta)^{\alpha/2} u` on an interval, with data outside.
+
+    The unknowns are the values at the zeros of :math:`P_n^{(\alpha/2,\alpha/2)}` (:func:`jacobi_grid`), whatever the
+    grid; on another grid the initial values are interpolated by cubic splines and the results evaluated. The solution
+    is :math:`\rho^{\alpha/2}` times a smoother function at the ends, which the basis has built in: for a stationary
+    problem with smooth right-hand side the error falls exponentially, for the lowest eigenfunctions, and with them for
+    evolutions, like :math:`n^{-2-2\alpha}`.
+
+    Data outside, :math:`u = g`, are continued to the inside by the function :math:`u_g` with
+    :math:`(-\Delta)^{\alpha/2} u_g = 0` there, so that the operator is that of :math:`u - u_g`.
+
+    References
+    ----------
+    1. G. Acosta, J. P. Borthagaray, O. Bruno, M. Maas, "Regularity theory and high order numerical methods for the
+       (1d)-fractional Laplacian", Math. Comp. 87, 2018.
+    2. B. Dyda, A. Kuznetsov, M. Kwasnicki, "Eigenvalues of the fractional Laplace operator in the unit ball", J. London
+       Math. Soc. 95, 2017.
+    """
+
+    name = "jacobi"
+    accuracy = "spectral for smooth right-hand sides, 2 + 2 alpha in the number of points for evolutions"
+
+    def __init__(self, setting: SpaceSetting) -> None:
+        (term,), (x,) = setting.terms, setting.grid
+        assert isinstance(term, FractionalDiffusion)
+        self.setting, self.xp, self.grid = setting, setting.xp, setting.grid
+        s = 0.5 * float(term.order)
+        self._middle, self._half = 0.5 * float(x[0] + x[-1]), 0.5 * float(x[-1] - x[0])
+        local = np.clip((x - self._middle) / self._half, -1.0, 1.0)
+        count = min(x.size - 2, MOST)
+        basis = _basis(count, s)
+        self._basis, xp = basis, setting.xp
+        self.shape = (count,)
+        self.points = (xp.array(self._middle + self._half * basis.x),)
+        self.nodal = count == x.size - 2 and bool(np.allclose(local[1:-1], basis.x, rtol=0.0, atol=1e-10))
+        self._forward, self._backward = xp.array(basis.forward), xp.array(basis.backward)
+        if not self.nodal:
+            self._evaluation = xp.array(basis.evaluation(local))
+            self._spline = xp.array(_spline_matrix(local, basis.x))
+            self.notes = (
+                "initial values on this grid are interpolated to the zeros of Jacobi polynomials, with an error of "
+                "order 4 where they are smooth; x=jacobi_grid(n, order, (a, b)) has none",
+            )
+        self._eigenvalues = -(self._half ** (-2.0 * s)) * basis.eigenvalues
+        coefficient = term.coefficient
+        self._varying: Any = None
+        if callable(coefficient) and not is_array(coefficient):
+            self._varying = coefficient(*self.points) + xp.array(np.zeros(count))
+            self._factors: dict[Any, Any] = {}
+        else:
+            self.symbol = xp.array(self._eigenvalues) * coefficient
+        lower = setting.boundary[0][0]
+        assert isinstance(lower, Exterior)
+        self._outside = lower
+        self.forced, self.forcing_varies = not is_homogeneous(lower), varies_in_time(lower)
+        if self.forced:
+            self._y, inside = harmonic_extension(basis.x, s)
+            self._y = self._middle + self._half * self._y
+            self._to_nodes = xp.array(inside)
+            within = slice(1, -1)
+            self._to_grid = xp.array(harmonic_extension(local[within], s)[1])
+        weights = np.zeros(x.size)
+        if self.nodal:
+            weights[1:-1] = self._half * basis.integrals()
+        else:
+            weights[1:] += 0.5 * np.diff(x)
+            weights[:-1] += 0.5 * np.diff(x)
+        self._weights = xp.array(weights)
+
+    @classmethod
+    def refuses(cls, setting: SpaceSetting) -> str | None:
+        """All but one integral Laplacian on an interval with data outside."""
+        if len(setting.terms) != 1 or not isinstance(setting.terms[0], FractionalDiffusion):
+            return "it takes one FractionalDiffusion(order, 'integral') and no other term"
+        term = setting.terms[0]
+        if term.kind != "integral":
+            return f"it takes kind='integral', not {term.kind!r}"
+        if setting.ndim != 1:
+            return f"it takes one dimension, and the grid has {setting.ndim}"
+        if is_array(term.order) and library_of(term.order) != "numpy":
+            return "the order is an array of PyTorch or JAX; it takes plain numbers"
+        if float(term.order) >= 2.0:
+            return "order 2 is Diffusion; use that"
+        if not isinstance(setting.boundary[0][0], Exterior):
+            return "kind='integral' needs data outside; use boundary=Exterior(value)"
+        if setting.grid[0].size < 3:
+            return f"the grid has {setting.grid[0].size} points; use 3 or more"
+        return None
+
+    @classmethod
+    def make(cls, setting: SpaceSetting) -> JacobiInterval:
+        """The matrices to the eigenvectors and back."""
+        return cls(setting)
+
+    def forward(self, u: Any) -> Any:
+        """Coefficients in the eigenfunctions, by a product with a matrix."""
+        return _product(self.xp, u, self._forward)
+
+    def backward(self, c: Any) -> Any:
+        """Values at the nodes."""
+        return _product(self.xp, c, self._backward)
+
+    def apply(self, u: Any) -> Any:
+        """To the eigenfunctions, and back."""
+        if self._varying is None:
+            return self.backward(self.symbol * self.forward(u))
+        return self._varying * self.backward(self.xp.array(self._eigenvalues) * self.forward(u))
+
+    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+        """A division in the eigenfunctions; with a coefficient that varies, a dense system."""
+        if self._varying is None:
+            return self.backward(self.forward(rhs) / (shift - self.symbol))
+        xp = self.xp
+        core = xp.matmul(self._backward * xp.array(self._eigenvalues), self._forward)
+        matrix = shift * xp.array(np.eye(self.shape[0])) - self._varying.reshape(-1, 1) * core
+        flat = rhs.reshape(-1, self.shape[0])
+        return xp.module.linalg.solve(matrix, flat.T).T.reshape(rhs.shape)
+
+    def forcing(self, t: float) -> Any:
+        """``-A u_g``."""
+        return None if not self.forced else -self.apply(self._lift(t, self._to_nodes))
+
+    def _lift(self, t: float, matrix: Any) -> Any:
+        data = boundary_value(self._outside, t, (self.xp.array(self._y),))
+        if not getattr(data, "ndim", 0):
+            return data + 0.0 * matrix[:, 0]
+        return self.xp.matmul(matrix, self.xp.array(data).reshape(-1, 1)).reshape(-1)
+
+    def embed(self, u: Any, t: float) -> Any:
+        """On the given grid, with the data of the outside at its ends."""
+        xp, x = self.xp, self.grid[0]
+        edge = 0.0 * u[..., :1]
+        ends = [0.0, 0.0]
+        if self.forced:
+            ends = [boundary_value(self._outside, t, (xp.array(x[place : place + 1]),)) for place in (0, x.size - 1)]
+        if self.nodal:
+            inside = u
+        elif not self.forced:
+            inside = _product(xp, u, self._evaluation)[..., 1:-1]
+        else:
+            rest = u - self._lift(t, self._to_nodes)
+            inside = _product(xp, rest, self._evaluation)[..., 1:-1] + self._lift(t, self._to_grid)
+        return xp.concatenate([edge + ends[0], inside, edge + ends[1]], -1)
+
+    def restrict(self, values: Any) -> Any:
+        """At the nodes: themselves, or a cubic spline through the values."""
+        return values[..., 1:-1] if self.nodal else _product(self.xp, values, self._spline)
+
+    def integrate(self, values: Any) -> Any:
+        """Gauss's rule on the nodes, where the data outside are zero; the trapezoid rule on another grid."""
+        if self.nodal and self.forced:
+            x = self.xp.array(np.diff(self.grid[0]))
+            return (0.5 * x * (values[..., 1:] + values[..., :-1])).sum(-1)
+        return (values * self._weights).sum(-1)
+
+    def space_error(self, u: Any) -> float:
+        """The largest of the last tenth of the coefficients of ``u`` in the polynomials, over the largest, times u."""
+        from hpfracc.operators.core.grids import to_host
+
+        values = to_host(u)
+        if self.forced:
+            return math.nan
+        c = np.abs(values @ self._basis.expand.T)
+        tail = max(2, self.shape[0] // 10)
+        largest = float(c.max(initial=0.0))
+        return float(np.abs(values).max()) * float(c[..., -tail:].max()) / largest if largest else 0.0
+
+    def step_bytes(self) -> int:
+        """Two matrices."""
+        return 8 * 2 * self.shape[0] ** 2
+
+
+def _product(xp: Any, u: Any, matrix: Any) -> Any:
+    """``matrix`` times ``u`` along its last axis; of a complex one part by part."""
+    if xp.is_complex(u):
+        return xp.complex(_product(xp, u.real, matrix), _product(xp, u.imag, matrix))
+    if u.ndim == 1:
+        return xp.matmul(matrix, u.reshape(-1, 1)).reshape(-1)
+    return xp.matmul(u, matrix.T)
+
+
+def _spline_matrix(x: Array, nodes: Array) -> Array:
+    """Values at ``nodes`` of the cubic spline (not-a-knot) through values at ``x``."""
+    from scipy.interpolate import make_interp_spline
+
+    degree = min(3, x.size - 1)
+    return np.asarray(make_interp_spline(x, np.eye(x.size), k=degree)(nodes))

@@ -1,0 +1,169 @@
+"""Preconditioned Krylov methods for the linear systems of implicit steps: conjugate gradients and GMRES.
+
+Both take the array library of the right-hand side. Leading axes are separate systems for conjugate gradients; for GMRES
+they form one block-diagonal system.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpfracc.errors import SolveError
+
+__all__ = ["conjugate_gradients", "gmres"]
+
+#: The residual at which iterations stop, relative to the right-hand side: below the error of any step in time.
+RTOL = 1e-12
+MAX_ITERATIONS = 400
+#: Directions of GMRES that are kept before it starts again.
+_RESTART = 60
+
+Map = Callable[[Any], Any]
+
+
+def conjugate_gradients(
+    apply: Map, precondition: Map, rhs: Any, guess: Any = None, *, axes: int, rtol: float = RTOL
+) -> tuple[Any, int]:
+    """Solve ``apply(u) = rhs`` for a symmetric positive definite ``apply``.
+
+    Parameters
+    ----------
+    apply, precondition : callable
+        The operator, and an approximate inverse that is symmetric positive definite too.
+    rhs : array
+        Right-hand sides, whose last ``axes`` axes are the unknowns of one system.
+    guess : array, optional
+        Where to start.
+    axes : int
+        The number of axes of one system.
+    rtol : float
+        Norm of the residual over that of ``rhs``, for every system.
+
+    Returns
+    -------
+    array, int
+        The solutions and the number of iterations.
+
+    Raises
+    ------
+    SolveError
+        If the residual does not fall to ``rtol`` within 400 iterations.
+    """
+    over = tuple(range(-axes, 0))
+
+    def product(a: Any, b: Any) -> Any:
+        return (a * b).sum(over, keepdims=True)
+
+    u = 0.0 * rhs if guess is None else guess
+    residual = rhs if guess is None else rhs - apply(guess)
+    size = product(rhs, rhs)
+    limit = rtol**2 * size
+    direction: Any = None
+    before: Any = None
+    for iteration in range(MAX_ITERATIONS):
+        left = product(residual, residual)
+        if not bool((left > limit).any()):
+            return u, iteration
+        z = precondition(residual)
+        now = product(residual, z)
+        # A system that has converged has nothing left to divide by.
+        direction = z if direction is None else z + now / _nonzero(before) * direction
+        image = apply(direction)
+        length = now / _nonzero(product(direction, image))
+        u = u + length * direction
+        residual = residual - length * image
+        before = now
+    _refuse(math.sqrt(float((left / _nonzero(size)).max())), rtol)
+    raise AssertionError
+
+
+def gmres(apply: Map, precondition: Map, rhs: Any, guess: Any = None, *, rtol: float = RTOL) -> tuple[Any, int]:
+    """Solve ``apply(u) = rhs`` with right preconditioning, restarted after 60 directions.
+
+    Parameters and results as for :func:`conjugate_gradients`; all systems are taken as one.
+    """
+    u = 0.0 * rhs if guess is None else guess
+    size = _norm(rhs)
+    if not size:
+        return 0.0 * rhs, 0
+    done = 0
+    residual = rhs if guess is None else rhs - apply(u)
+    while True:
+        beta = _norm(residual)
+        if not beta > rtol * size:
+            return u, done
+        if done >= MAX_ITERATIONS:
+            _refuse(beta / size, rtol)
+        basis = [residual / beta]
+        images: list[Any] = []
+        hessenberg = np.zeros((_RESTART + 1, _RESTART), dtype=_scalar(residual))
+        rotations: list[tuple[Any, Any]] = []
+        errors = np.zeros(_RESTART + 1, dtype=hessenberg.dtype)
+        errors[0] = beta
+        for k in range(_RESTART):
+            images.append(precondition(basis[k]))
+            v = apply(images[k])
+            for j, other in enumerate(basis):
+                hessenberg[j, k] = _dot(other, v)
+                v = v - _number(hessenberg[j, k]) * other
+            length = _norm(v)
+            hessenberg[k + 1, k] = length
+            _rotate(hessenberg[:, k], rotations, errors, k)
+            done += 1
+            if abs(errors[k + 1]) <= rtol * size or not length or done >= MAX_ITERATIONS:
+                break
+            basis.append(v / length)
+        weights = np.linalg.solve(np.triu(hessenberg[: k + 1, : k + 1]), errors[: k + 1])
+        for weight, image in zip(weights, images, strict=True):
+            u = u + _number(weight) * image
+        residual = rhs - apply(u)
+        if abs(errors[k + 1]) <= rtol * size:
+            # Rounding sets the floor: the recurrence has converged.
+            return u, done
+
+
+def _rotate(column: Any, rotations: list[tuple[Any, Any]], errors: Any, k: int) -> None:
+    """Givens rotations that keep the Hessenberg matrix triangular."""
+    for j, (c, s) in enumerate(rotations):
+        upper, lower = column[j], column[j + 1]
+        column[j], column[j + 1] = c * upper + s * lower, -np.conj(s) * upper + c * lower
+    radius = math.hypot(abs(column[k]), abs(column[k + 1]))
+    c = abs(column[k]) / radius if radius else 1.0
+    phase = column[k] / abs(column[k]) if abs(column[k]) else 1.0
+    s = phase * np.conj(column[k + 1]) / radius if radius else 0.0
+    rotations.append((c, s))
+    column[k], column[k + 1] = phase * radius, 0.0
+    errors[k + 1] = -np.conj(s) * errors[k]
+    errors[k] = c * errors[k]
+
+
+def _scalar(x: Any) -> type[Any]:
+    return np.complex128 if "complex" in str(x.dtype) else np.float64
+
+
+def _number(x: Any) -> complex | float:
+    return complex(x) if np.iscomplexobj(x) else float(x)
+
+
+def _dot(a: Any, b: Any) -> complex | float:
+    total = (a.conj() * b).sum()
+    return complex(total) if _scalar(b) is np.complex128 else float(total)
+
+
+def _norm(a: Any) -> float:
+    return math.sqrt(float((abs(a) ** 2).sum()))
+
+
+def _nonzero(x: Any) -> Any:
+    return x + (x == 0.0)
+
+
+def _refuse(reached: float, rtol: float) -> None:
+    raise SolveError(
+        f"the linear solver reached a residual of {reached:.2g} after {MAX_ITERATIONS} iterations, not {rtol:.2g}; "
+        "take smaller steps, or a coefficient that varies less"
+    )

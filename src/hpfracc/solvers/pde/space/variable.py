@@ -1,0 +1,452 @@
+r"""Coefficients that vary in space, transport, and conditions of every kind: finite volumes on a tensor grid."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc._arrays import is_array, library_of
+from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.operators.core.grids import to_host
+from hpfracc.solvers.pde.boundary import (
+    BoundaryCondition,
+    Dirichlet,
+    Exterior,
+    Neumann,
+    Periodic,
+    Robin,
+    boundary_value,
+    is_homogeneous,
+    varies_in_time,
+)
+from hpfracc.solvers.pde.space.axes import AxisBasis, make_axis
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
+from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm
+
+__all__ = ["FiniteVolumes"]
+
+Array = np.ndarray[Any, Any]
+
+#: Gauss's two points in a cell, from its middle, by its width.
+_GAUSS = 0.5 / math.sqrt(3.0)
+
+
+@dataclass(slots=True, eq=False)
+class _Axis:
+    """One axis: its distances, and what the terms are along it.
+
+    ``faces`` and ``speeds`` are coefficients of the diffusion between points and of the transport at points, shaped to
+    broadcast; None where there is none.
+    """
+
+    place: int  # counted from the end
+    x: Array
+    lower: BoundaryCondition
+    upper: BoundaryCondition
+    steps: Array  # between neighbours, boundary points included
+    widths: Array  # of the cells of the unknowns
+    faces: Any = None
+    values: Any = None  # the diffusion coefficient at the unknowns
+    ends: tuple[Any, Any] = (None, None)  # the diffusion coefficient on the boundary
+    speeds: Any = None
+
+    @property
+    def periodic(self) -> bool:
+        return isinstance(self.lower, Periodic)
+
+    def missing(self, end: int) -> bool:
+        """Whether the boundary point is not an unknown."""
+        return isinstance((self.lower, self.upper)[end], Dirichlet)
+
+
+@final
+class FiniteVolumes(Semidiscretisation):
+    r""":math:`\nabla \cdot (k \nabla u) - v \cdot \nabla u` with coefficients that may vary, of order 2.
+
+    Cells around the grid's points exchange :math:`k\,(u_{i+1} - u_i)/h`, with k the harmonic mean over the way from one
+    point to the next (two points of Gauss), which holds where k jumps too; what leaves one cell enters the next, so
+    that mass is kept to rounding. Transport is by centred differences. Distances may differ on one axis. Conditions may
+    be Dirichlet, Neumann, Robin or periodic, with data that depend on time.
+
+    Linear systems: in one dimension Thomas's algorithm; in more, conjugate gradients (GMRES with transport)
+    preconditioned by the mean coefficient's sine, cosine or Fourier transform. Its iterations grow with the ratio of
+    the largest coefficient to the smallest, not with the number of points.
+    """
+
+    name = "finite_volumes"
+    accuracy = "order 2"
+
+    def __init__(self, setting: SpaceSetting) -> None:
+        self.setting, self.xp, self.grid = setting, setting.xp, setting.grid
+        self._axes = [_axis(setting, axis) for axis in range(setting.ndim)]
+        self._points = tuple(one.x[int(one.missing(0)) : one.x.size - int(one.missing(1))] for one in self._axes)
+        self.shape = tuple(x.size for x in self._points)
+        self.points = broadcast_points(self.xp, self._points)
+        #: Iterations of the last linear system; 0 for Thomas's algorithm.
+        self.iterations = 0
+        ends = [one for pair in setting.boundary for one in pair]
+        self.forced = not all(map(is_homogeneous, ends))
+        self.forcing_varies = any(map(varies_in_time, ends))
+        for term in setting.terms:
+            self._add(term)
+        for one in self._axes:
+            self._warn_of_peclet(one)
+        self._symmetric = all(one.speeds is None for one in self._axes) and not setting.complex_state
+        self._bands: Any = None
+        self._bases: list[tuple[AxisBasis, Any]] | None = None
+        self._masses: Any = None
+        quadrature = [_trapezoid(one) for one in self._axes]
+        self._quadrature = [self.xp.array(one) for one in quadrature]
+
+    @classmethod
+    def refuses(cls, setting: SpaceSetting) -> str | None:
+        """Fractional terms, data outside, and uneven grids where a transform preconditions."""
+        for term in setting.terms:
+            if not isinstance(term, Diffusion | Advection):
+                return f"it takes Diffusion and Advection, not {type(term).__name__}"
+            each = term.coefficient if isinstance(term, Diffusion) else term.velocity
+            if isinstance(each, tuple | list) and len(each) != setting.ndim:
+                return f"{type(term).__name__} has {len(each)} coefficients for {setting.ndim} axes"
+        for axis, (lower, _) in enumerate(setting.boundary):
+            if isinstance(lower, Exterior):
+                return "data outside have no meaning for local terms; use Dirichlet(value)"
+            if setting.grid[axis].size < 4:
+                return f"the grid of axis {axis} has {setting.grid[axis].size} points; use 4 or more"
+            if not setting.uniform(axis):
+                if isinstance(lower, Periodic):
+                    return f"the grid of axis {axis} is periodic and not uniform; use equal distances"
+                if setting.ndim > 1 or setting.xp.library != "numpy":
+                    return (
+                        f"the grid of axis {axis} is not uniform, which it takes in one dimension and for NumPy "
+                        "arrays only; use equal distances"
+                    )
+        return None
+
+    @classmethod
+    def make(cls, setting: SpaceSetting) -> FiniteVolumes:
+        """Coefficients at the faces of all cells."""
+        return cls(setting)
+
+    def _add(self, term: SpaceTerm) -> None:
+        if isinstance(term, Diffusion):
+            each = _per_axis(term.coefficient, len(self._axes))
+            for one, k in zip(self._axes, each, strict=True):
+                faces = self._faces(one, k)
+                one.faces = faces if one.faces is None else one.faces + faces
+                values = self._at(k, one, self._points[len(self._axes) + one.place])
+                one.values = values if one.values is None else one.values + values
+                ends = tuple(self._at(k, one, one.x[place : place + 1]) for place in (0, one.x.size - 1))
+                one.ends = ends if one.ends[0] is None else (one.ends[0] + ends[0], one.ends[1] + ends[1])
+        elif isinstance(term, Advection):
+            each = _per_axis(term.velocity, len(self._axes))
+            for one, v in zip(self._axes, each, strict=True):
+                if not callable(v) and not is_array(v) and v == 0:
+                    continue
+                speeds = self._at(v, one, self._points[len(self._axes) + one.place])
+                one.speeds = speeds if one.speeds is None else one.speeds + speeds
+
+    def _at(self, coefficient: Any, one: _Axis, x: Array) -> Any:
+        """A coefficient where the axis has the coordinates ``x``, the others those of the unknowns."""
+        if not callable(coefficient) or is_array(coefficient):
+            return coefficient if is_array(coefficient) else _number(coefficient)
+        places = list(self._points)
+        places[len(places) + one.place] = x
+        return coefficient(*broadcast_points(self.xp, tuple(places)))
+
+    def _faces(self, one: _Axis, k: Any) -> Any:
+        if not callable(k) or is_array(k):
+            self._check_positive(k)
+            return k if is_array(k) else _number(k)
+        x = np.append(one.x, one.x[-1] + one.steps[-1]) if one.periodic else one.x
+        middle, width = 0.5 * (x[1:] + x[:-1]), np.diff(x)
+        values = [self._at(k, one, middle + side * width) for side in (-_GAUSS, _GAUSS)]
+        for each in values:
+            self._check_positive(each)
+        return 2.0 / (1.0 / values[0] + 1.0 / values[1])
+
+    def _check_positive(self, values: Any) -> None:
+        if is_array(values) and library_of(values) == "jax":
+            return  # may be traced
+        plain = to_host(values) if is_array(values) else np.asarray(values)
+        if not np.iscomplexobj(plain) and not np.all(plain > 0.0):
+            raise InvalidInputError(
+                f"Diffusion: a coefficient of {float(np.min(plain)):g}; it has to be positive everywhere, or the "
+                "equation is ill-posed"
+            )
+
+    def _warn_of_peclet(self, one: _Axis) -> None:
+        if one.speeds is None or (is_array(one.speeds) and library_of(one.speeds) == "jax"):
+            return
+        speed = float(np.max(np.abs(to_host(one.speeds) if is_array(one.speeds) else one.speeds)))
+        if one.faces is None:
+            least = 0.0
+        else:
+            least = float(np.min(np.abs(to_host(one.faces) if is_array(one.faces) else one.faces)))
+        widest = float(one.steps.max())
+        number = speed * widest / least if least else math.inf
+        if number > 2.0 and speed:
+            advice = f"use distances of {2.0 * least / speed:.2g} or less" if least else "add some Diffusion"
+            text = f"transport by centred differences with a cell Peclet number of {number:.3g}, above 2, oscillates"
+            self.notes = (*self.notes, f"{text}; {advice}")
+            warnings.warn(f"{text}; {advice}", AccuracyWarning, stacklevel=2)
+
+    def apply(self, u: Any) -> Any:
+        """Differences of what cells exchange, along each axis."""
+        return self._sum(u, None)
+
+    def forcing(self, t: float) -> Any:
+        """The operator of the boundary data, with zero at all unknowns."""
+        if not self.forced:
+            return None
+        lead = () if self.setting.components is None else (self.setting.components,)
+        return self._sum(self.xp.zeros((*lead, *self.shape), "float64"), t)
+
+    def _sum(self, u: Any, t: float | None) -> Any:
+        total: Any = None
+        for one in self._axes:
+            part = self._along(one, u, t)
+            if part is not None:
+                total = part if total is None else total + part
+        return 0.0 * u if total is None else total
+
+    def _along(self, one: _Axis, u: Any, t: float | None) -> Any:
+        xp, place = self.xp, one.place
+        if one.faces is None and one.speeds is None:
+            return None
+        # With neighbours on both sides: those of Dirichlet's boundary, of the period, or none.
+        edges = [self._edge(one, end, u, t) for end in (0, 1)]
+        if one.periodic:
+            full = xp.concatenate([_part(u, place, slice(-1, None)), u, _part(u, place, slice(0, 1))], place)
+        else:
+            full = xp.concatenate([*edges[0], u, *edges[1]], place)
+        steps = self._column(one, np.append(one.steps, one.steps[-1]) if one.periodic else one.steps)
+        slopes = (_part(full, place, slice(1, None)) - _part(full, place, slice(0, -1))) / steps
+        normal = [self._boundary_slope(one, end, u, t) for end in (0, 1)]
+        result: Any = None
+        if one.faces is not None:
+            faces = one.faces
+            if one.periodic and is_array(faces) and faces.ndim and faces.shape[place] > 1:
+                faces = xp.concatenate([_part(faces, place, slice(-1, None)), faces], place)
+            flux = [faces * slopes]
+            if normal[0] is not None:
+                flux.insert(0, one.ends[0] * normal[0])
+            if normal[1] is not None:
+                flux.append(one.ends[1] * normal[1])
+            flux = xp.concatenate(flux, place) if len(flux) > 1 else flux[0]
+            change = _part(flux, place, slice(1, None)) - _part(flux, place, slice(0, -1))
+            result = change / self._column(one, one.widths)
+        if one.speeds is not None:
+            result = self._transport(one, slopes, normal, result)
+        return result
+
+    def _transport(self, one: _Axis, slopes: Any, normal: list[Any], result: Any) -> Any:
+        """Minus v times the slope: at a point, the mean of those beside it, each weighted by the other's distance."""
+        xp, place = self.xp, one.place
+        steps = np.append(one.steps, one.steps[-1]) if one.periodic else one.steps
+        share = self._column(one, steps[1:] / (steps[1:] + steps[:-1]))
+        middle = [share * _part(slopes, place, slice(0, -1)) + (1.0 - share) * _part(slopes, place, slice(1, None))]
+        if normal[0] is not None:
+            middle.insert(0, normal[0])
+        if normal[1] is not None:
+            middle.append(normal[1])
+        slope = xp.concatenate(middle, place) if len(middle) > 1 else middle[0]
+        carried = -one.speeds * slope
+        return carried if result is None else result + carried
+
+    def _edge(self, one: _Axis, end: int, u: Any, t: float | None) -> list[Any]:
+        """The value on Dirichlet's boundary, as a list of one array; else of none."""
+        if not one.missing(end):
+            return []
+        edge = 0.0 * _part(u, one.place, slice(0, 1))
+        return [edge if t is None else edge + self._datum(one, end, t)]
+
+    def _boundary_slope(self, one: _Axis, end: int, u: Any, t: float | None) -> Any:
+        """The derivative along the axis on the boundary, from Neumann's or Robin's condition; else None."""
+        condition = (one.lower, one.upper)[end]
+        if not isinstance(condition, Neumann | Robin):
+            return None
+        here = _part(u, one.place, slice(-1, None) if end else slice(0, 1))
+        outward = 0.0 * here if t is None else 0.0 * here + self._datum(one, end, t)
+        if isinstance(condition, Robin):
+            outward = (outward - condition.a * here) / condition.b
+        return outward if end else -outward
+
+    def _datum(self, one: _Axis, end: int, t: float) -> Any:
+        axis = len(self._axes) + one.place
+        condition = (one.lower, one.upper)[end]
+        if is_homogeneous(condition):
+            return 0.0
+        place = self.xp.array(np.full((1,) * len(self._axes), one.x[-end]))
+        here = tuple(place if number == axis else each for number, each in enumerate(self.points))
+        return self.setting.face(boundary_value(condition, t, here), axis, end, here)
+
+    def _column(self, one: _Axis, values: Array) -> Any:
+        return self.xp.array(values.reshape(-1, *(1,) * (-1 - one.place)))
+
+    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+        """Thomas's algorithm on one axis, else a preconditioned Krylov method."""
+        (first, *others) = self._axes
+        if not others and not first.periodic and self.xp.library == "numpy":
+            self.iterations = 0
+            return self._solve_bands(shift, rhs)
+        masses, precondition = self._cell_masses(), self._preconditioner(shift)
+
+        def operator(u: Any) -> Any:
+            return masses * (shift * u - self.apply(u))
+
+        def approximate(r: Any) -> Any:
+            return precondition(r / masses)
+
+        if self._symmetric:
+            found, self.iterations = conjugate_gradients(
+                operator, approximate, masses * rhs, guess, axes=len(self.shape)
+            )
+        else:
+            found, self.iterations = gmres(operator, approximate, masses * rhs, guess)
+        return found
+
+    def _solve_bands(self, shift: Any, rhs: Any) -> Any:
+        from scipy.linalg import solve_banded
+
+        if self._bands is None:
+            self._bands = self._find_bands()
+        bands = -self._bands
+        bands[1] += shift
+        flat = rhs.reshape(-1, self.shape[0])
+        found = solve_banded((1, 1), bands, flat.T, overwrite_ab=True, check_finite=False)
+        return found.T.reshape(rhs.shape)
+
+    def _find_bands(self) -> Array:
+        """The three diagonals, from the images of three vectors whose columns do not overlap."""
+        n = self.shape[0]
+        number = np.arange(n)
+        images = [self.apply((number % 3 == colour).astype(float)) for colour in range(3)]
+        bands = np.zeros((3, n), dtype=np.result_type(*images))
+        for row, offset in ((0, -1), (1, 0), (2, 1)):
+            inside = number[(number + offset >= 0) & (number + offset < n)]
+            bands[row, inside] = np.choose(inside % 3, [image[inside + offset] for image in images])
+        return bands
+
+    def _cell_masses(self) -> Any:
+        if self._masses is None:
+            total: Any = 1.0
+            for one in self._axes:
+                total = total * self._column(one, one.widths / one.widths.max())
+            self._masses = total
+        return self._masses
+
+    def _preconditioner(self, shift: Any) -> Any:
+        """The inverse with mean coefficients, in the eigenvectors of second differences along each axis.
+
+        It is scaled from both sides with the root of the local coefficients over their means, taken at the mean of the
+        eigenvalues (Concus and Golub 1973, with the shift).
+        """
+        if self._bases is None:
+            self._bases = self._make_bases()
+        total: Any = shift
+        local: Any = shift
+        mean: Any = shift
+        for one, (_, squares) in zip(self._axes, self._bases, strict=True):
+            if one.values is None:
+                continue
+            middle = float(to_host(squares).mean())
+            average = one.values.mean() if is_array(one.values) else one.values
+            total = total + average * squares
+            local, mean = local + one.values * middle, mean + average * middle
+        ratio = local / mean
+        scale = self.xp.sqrt(ratio) if is_array(ratio) and not self.xp.is_complex(ratio) else 1.0
+        bases = [basis for basis, _ in self._bases]
+
+        def inverse(r: Any) -> Any:
+            c = r / scale
+            for place, basis in enumerate(bases, -len(bases)):
+                c = basis.forward(c, place)
+            c = c / total
+            for place, basis in enumerate(bases, -len(bases)):
+                c = basis.backward(c, place)
+            return (c if self.setting.complex_state or not self.xp.is_complex(c) else c.real) / scale
+
+        return inverse
+
+    def _make_bases(self) -> list[tuple[AxisBasis, Any]]:
+        """The transform along each axis, and minus the eigenvalues of second differences."""
+        setting, count = self.setting, self.setting.ndim
+        found = []
+        for axis in range(count):
+            basis = make_axis(self.xp, setting.grid[axis], setting.boundary[axis], half=False)
+            squares = basis.squares
+            if basis.spectral:  # those of the derivative: those of differences are smaller
+                h = setting.spacing(axis)
+                squares = (2.0 / h * np.sin(0.5 * h * np.sqrt(np.maximum(squares, 0.0)))) ** 2
+            column = squares.reshape((1,) * axis + (-1,) + (1,) * (count - 1 - axis))
+            found.append((basis, self.xp.array(column)))
+        return found
+
+    def embed(self, u: Any, t: float) -> Any:
+        """With the values on Dirichlet's boundaries; at their corners those of the later axis."""
+        coordinates = list(self.points)
+        for axis, one in enumerate(self._axes):
+            edges: list[list[Any]] = [[], []]
+            for end in (0, 1):
+                if one.missing(end):
+                    edge = 0.0 * _part(u, one.place, slice(0, 1))
+                    condition = (one.lower, one.upper)[end]
+                    if not is_homogeneous(condition):
+                        place = self.xp.array(np.full((1,) * len(self._axes), one.x[-end]))
+                        here = tuple(place if number == axis else each for number, each in enumerate(coordinates))
+                        edge = edge + self.setting.face(boundary_value(condition, t, here), axis, end, here)
+                    edges[end] = [edge]
+            u = self.xp.concatenate([*edges[0], u, *edges[1]], one.place)
+            coordinates[axis] = broadcast_points(self.xp, self.grid)[axis]
+        return u
+
+    def restrict(self, values: Any) -> Any:
+        """Without the points of Dirichlet's boundaries."""
+        inside = [slice(int(one.missing(0)), one.x.size - int(one.missing(1))) for one in self._axes]
+        return values[(..., *inside)]
+
+    def integrate(self, values: Any) -> Any:
+        """The sum over cells."""
+        for weights in reversed(self._quadrature):
+            values = (values * weights).sum(-1)
+        return values
+
+
+def _axis(setting: SpaceSetting, axis: int) -> _Axis:
+    x, (lower, upper) = setting.grid[axis], setting.boundary[axis]
+    steps = np.diff(x)
+    if isinstance(lower, Periodic):
+        steps = np.full(x.size, setting.spacing(axis))
+        return _Axis(axis - setting.ndim, x, lower, upper, steps, steps.copy())
+    widths = np.zeros(x.size)
+    widths[:-1] += 0.5 * steps
+    widths[1:] += 0.5 * steps
+    first, last = isinstance(lower, Dirichlet), isinstance(upper, Dirichlet)
+    return _Axis(axis - setting.ndim, x, lower, upper, steps, widths[int(first) : x.size - int(last)])
+
+
+def _trapezoid(one: _Axis) -> Array:
+    if one.periodic:
+        return one.widths
+    weights = np.zeros(one.x.size)
+    weights[:-1] += 0.5 * one.steps
+    weights[1:] += 0.5 * one.steps
+    return weights
+
+
+def _per_axis(value: Any, count: int) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,) * count
+
+
+def _number(value: Any) -> complex | float:
+    found = complex(value)
+    return found if found.imag else found.real
+
+
+def _part(values: Any, axis: int, part: slice) -> Any:
+    return values[(..., part, *(slice(None),) * (-axis - 1))]

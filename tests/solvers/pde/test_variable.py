@@ -1,0 +1,153 @@
+"""Finite volumes with coefficients that vary."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.solvers.pde.boundary import Dirichlet, Neumann, Robin, read_boundary
+from hpfracc.solvers.pde.space.base import SpaceSetting
+from hpfracc.solvers.pde.space.choose import discretise
+from hpfracc.solvers.pde.space.variable import FiniteVolumes
+from hpfracc.solvers.pde.terms import Advection, Diffusion, OneSided
+
+
+def volumes(x, *terms, boundary="dirichlet", **more):
+    axes = x if isinstance(x, tuple) else (x,)
+    setting = SpaceSetting(terms, axes, read_boundary(boundary, len(axes)), **more)
+    assert FiniteVolumes.refuses(setting) is None
+    return FiniteVolumes.make(setting)
+
+
+def condition(kind, value, slope):
+    return {
+        "dirichlet": Dirichlet(value),
+        "neumann": Neumann(slope),
+        "robin": Robin(2.0, 0.5, 2.0 * value + 0.5 * slope),
+    }[kind]
+
+
+@pytest.mark.parametrize("kinds", [("dirichlet", "dirichlet"), ("neumann", "robin"), ("robin", "dirichlet")])
+@pytest.mark.parametrize("uneven", [False, True])
+def test_order_two_with_every_condition(kinds, uneven):
+    """u = sin x + 2, k = 1 + x^2/2, v = cos x, on even and uneven grids."""
+    errors = []
+    for n in (40, 80, 160):
+        x = np.linspace(0.0, 2.0, n + 1)
+        if uneven:
+            x = x + 0.15 * np.sin(math.pi * x)
+        ends = (
+            condition(kinds[0], 2.0, -1.0),
+            condition(kinds[1], math.sin(2.0) + 2.0, math.cos(2.0)),
+        )
+        space = volumes(x, Diffusion(lambda x: 1.0 + x**2 / 2.0), Advection(np.cos), boundary=ends)
+        at = space.points[0]
+        right = at * np.cos(at) - (1.0 + at**2 / 2.0) * np.sin(at) - np.cos(at) ** 2
+        u = space.solve(3.0, 3.0 * (np.sin(at) + 2.0) - right + space.forcing(0.0))
+        errors.append(np.abs(space.embed(u, 0.0) - np.sin(x) - 2.0).max())
+    assert math.log2(errors[1] / errors[2]) > 1.85
+
+
+def test_a_coefficient_that_jumps():
+    """The stationary flux through two layers is that of their resistances, though the jump lies between points."""
+    x = np.linspace(0.0, 1.0, 41)
+    jump = 0.5 * (x[20] + x[21])
+    space = volumes(x, Diffusion(lambda x: np.where(x < jump, 1.0, 100.0)), boundary=(Dirichlet(1.0), Dirichlet(0.0)))
+    u = space.embed(space.solve(0.0, space.forcing(0.0)), 0.0)
+    flux = 1.0 / (jump / 1.0 + (1.0 - jump) / 100.0)
+    exact = np.where(x < jump, 1.0 - flux * x, flux * (1.0 - x) / 100.0)
+    np.testing.assert_allclose(u, exact, atol=1e-10)
+
+
+@pytest.mark.parametrize("boundary", ["neumann", "periodic"])
+def test_mass_is_kept(boundary):
+    """The integral of A u is zero to rounding."""
+    x = np.linspace(0.0, 1.0, 33)[: 33 if boundary == "neumann" else 32]
+    k = lambda x, y: 1.0 + 0.9 * np.sin(2 * math.pi * x) * np.cos(2 * math.pi * y)  # noqa: E731
+    space = volumes((x, x), Diffusion(k), boundary=boundary)
+    u = np.random.default_rng(0).standard_normal((2, *space.shape))
+    rate = space.apply(u)
+    assert np.abs(space.integrate(space.embed(rate, 0.0))).max() < 1e-12 * np.abs(rate).max()
+
+
+@pytest.mark.parametrize(
+    "boundary", ["dirichlet", "neumann", "periodic", ("dirichlet", (Robin(1.0, 1.0), Neumann(0.0)))]
+)
+def test_iterations_do_not_grow(boundary):
+    """At most 32 with a ratio of coefficients of 19, on 32^2 and 128^2 points."""
+    for n in (32, 128):
+        x = np.arange(n) / n if boundary == "periodic" else np.linspace(0.0, 1.0, n + 1)
+        k = lambda x, y: 1.0 + 0.9 * np.sin(2 * math.pi * x) * np.cos(2 * math.pi * y)  # noqa: E731
+        space = volumes((x, x), Diffusion(k), boundary=boundary)
+        for shift in (1.0, 1e4):
+            rhs = np.random.default_rng(0).standard_normal(space.shape)
+            u = space.solve(shift, rhs)
+            np.testing.assert_allclose(shift * u - space.apply(u), rhs, atol=1e-8)
+            assert 0 < space.iterations <= 32
+
+
+def test_transport_in_two_dimensions():
+    """By GMRES, with different coefficients along the axes; the matrix is that of the sum of its axes."""
+    x, y = np.linspace(0.0, 1.0, 9), np.linspace(0.0, 2.0, 11)
+    space = volumes((x, y), Diffusion((0.5, lambda x, y: 1.0 + y)), Advection((lambda x, y: y, -1.0)))
+    along_x = volumes(x, Diffusion(0.5), Advection(lambda x: 0.0 * x + 1.0))
+    u = np.random.default_rng(1).standard_normal(space.shape)
+    first = volumes(x, Diffusion(0.5)).apply(u.T).T
+    first += y[1:-1] * (along_x.apply(u.T) - volumes(x, Diffusion(0.5)).apply(u.T)).T
+    second = volumes(y, Diffusion(lambda y: 1.0 + y), Advection(-1.0)).apply(u)
+    np.testing.assert_allclose(space.apply(u), first + second, atol=1e-11)
+    solved = space.solve(2.0, u)
+    np.testing.assert_allclose(2.0 * solved - space.apply(solved), u, atol=1e-9)
+
+
+def test_data_that_move_on_a_side():
+    """A side with f(t, x, y): the plane u = t x + y is reproduced exactly."""
+    x = np.linspace(0.0, 1.0, 8)
+    plane = lambda t, x, y: t * x + y  # noqa: E731
+    space = volumes((x, x), Diffusion(lambda x, y: 1.0 + 0.0 * x * y), boundary=Dirichlet(plane))
+    u = space.solve(0.0, space.forcing(3.0))
+    np.testing.assert_allclose(space.embed(u, 3.0), plane(3.0, x[:, None], x[None, :]), atol=1e-10)
+
+
+def test_thomas_is_the_matrix():
+    """The bands, on an uneven grid with Robin's conditions and transport, are those of the dense matrix."""
+    x = np.sort(np.random.default_rng(2).random(14))
+    with pytest.warns(AccuracyWarning, match="Peclet"):
+        space = volumes(x, Diffusion(lambda x: 0.1 + x), Advection(3.0), boundary=(Robin(1.0, 2.0), Neumann(0.0)))
+    matrix = space.apply(np.eye(14)).T
+    rhs = np.random.default_rng(3).standard_normal((3, 14))
+    np.testing.assert_allclose(space.solve(5.0, rhs), np.linalg.solve(5.0 * np.eye(14) - matrix, rhs.T).T, rtol=1e-10)
+
+
+def test_against_a_classical_solver():
+    """u_t = A u by SciPy's BDF on A is u_t = (k u_x)_x with its exact decay, to the error of the grid."""
+    x = np.linspace(0.0, math.pi, 65)
+    space = volumes(x, Diffusion(lambda x: 1.0 + 0.0 * x))
+    found = solve_ivp(lambda t, u: space.apply(u), (0.0, 1.0), np.sin(x[1:-1]), "BDF", rtol=1e-8, atol=1e-10).y[:, -1]
+    np.testing.assert_allclose(found, math.exp(-1.0) * np.sin(x[1:-1]), atol=1e-4)
+
+
+def test_refusals_and_bad_coefficients():
+    """Fractional terms, uneven periods, coefficients that are not positive."""
+    x = np.linspace(0.0, 1.0, 9)
+    for terms, grid, boundary, words in (
+        ((OneSided(1.5),), x, "dirichlet", "OneSided"),
+        ((Diffusion(),), x**2, "periodic", "not uniform"),
+        ((Diffusion(),), x, "exterior", "Dirichlet"),
+    ):
+        refusal = FiniteVolumes.refuses(SpaceSetting(terms, (grid,), read_boundary(boundary, 1)))
+        assert refusal is not None
+        assert words in refusal
+    with pytest.raises(InvalidInputError, match="positive"):
+        volumes(x, Diffusion(lambda x: x - 0.5))
+
+
+def test_it_is_the_choice_for_varying_coefficients():
+    """Where no transform serves."""
+    x = np.linspace(0.0, 1.0, 9)
+    setting = SpaceSetting((Diffusion(lambda x: 1.0 + x),), (x,), read_boundary("dirichlet", 1))
+    assert isinstance(discretise(setting), FiniteVolumes)
