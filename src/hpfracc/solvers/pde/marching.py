@@ -95,17 +95,17 @@ def _march_direct(kernels: Any, flat: _Flat, weights: IntervalWeights, times: Ar
     past = np.empty((steps, flat.u.size))
     sigma = float(weights.sigma)
 
-    def rows_of(first: int, stop: int) -> Array:
+    def made(first: int, stop: int) -> Array:
         found: Array = kernels.weight_rows(
             coefficients, alphas, scales, weights.mesh, sigma, weights.parabola, first, stop
         )
         return found
 
+    rows_of: Callable[[int, int], Array] = made
     lengths = weights.steps
     if not weights.parabola and float(np.ptp(lengths)) <= 1e-12 * float(lengths.mean()):
         # Weights of the distance alone: those of the last row.
-        newest = rows_of(steps, steps + 1)[0]
-        rows_of = _shifted(newest)
+        rows_of = _shifted(made(steps, steps + 1)[0])
     for first in range(1, steps + 1, _BLOCK):
         stop = min(first + _BLOCK, steps + 1)
         rows = rows_of(first, stop)
