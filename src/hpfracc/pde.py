@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Exterior, Neumann, Periodic, Robin
 from hpfracc.solvers.pde.method import EvolutionMethod
-from hpfracc.solvers.pde.methods.convolution_quadrature import ConvolutionQuadrature
+from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
 from hpfracc.solvers.pde.methods.l1 import DiffusionL1
 from hpfracc.solvers.pde.methods.l2_1sigma import DiffusionL2Sigma
@@ -25,7 +25,7 @@ from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion,
 __all__ = [
     "Advection",
     "BoundaryCondition",
-    "ConvolutionQuadrature",
+    "CorrectedQuadrature",
     "Diffusion",
     "DiffusionL1",
     "DiffusionL2Sigma",
