@@ -1,0 +1,46 @@
+"""Partial equations of fractional order: terms in space, boundary conditions and methods in time, for ``solve_fpde``.
+
+>>> import numpy as np
+>>> import hpfracc as hf
+>>> from hpfracc import pde
+>>> x = np.linspace(0.0, 2 * np.pi, 32, endpoint=False)
+>>> space = pde.FractionalDiffusion(1.5) + pde.Advection(1.0)
+>>> result = hf.solve_fpde(None, (0.0, 1.0), np.sin(x), x=x, space=space, boundary="periodic")
+>>> bool(np.allclose(result.u[-1], np.exp(-1.0) * np.sin(x - 1.0)))
+True
+"""
+
+from __future__ import annotations
+
+from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Exterior, Neumann, Periodic, Robin
+from hpfracc.solvers.pde.method import EvolutionMethod
+from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
+from hpfracc.solvers.pde.methods.exact_modes import ExactModes
+from hpfracc.solvers.pde.methods.l1 import DiffusionL1
+from hpfracc.solvers.pde.methods.l2_1sigma import DiffusionL2Sigma
+from hpfracc.solvers.pde.orders import DistributedOrder
+from hpfracc.solvers.pde.result import EvolutionDecision, SpaceTimeError
+from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm, TermSum
+
+__all__ = [
+    "Advection",
+    "BoundaryCondition",
+    "CorrectedQuadrature",
+    "Diffusion",
+    "DiffusionL1",
+    "DiffusionL2Sigma",
+    "Dirichlet",
+    "DistributedOrder",
+    "EvolutionDecision",
+    "EvolutionMethod",
+    "ExactModes",
+    "Exterior",
+    "FractionalDiffusion",
+    "Neumann",
+    "OneSided",
+    "Periodic",
+    "Robin",
+    "SpaceTerm",
+    "SpaceTimeError",
+    "TermSum",
+]
