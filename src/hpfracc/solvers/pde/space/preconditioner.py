@@ -132,8 +132,10 @@ class ToeplitzPreconditioner:
 
         def interpolated(r: Any) -> Any:
             symbols = self.xp.stack(inverses, 0)
-            # (levels, 1, .., n) against (..., n): one transform there, one for each level back.
-            symbols = symbols.reshape(len(inverses), *(1,) * (r.ndim - 1), -1)
+            # (levels, 1, .., n) against (..., n): one transform there, one for each level back. A shift for each
+            # component has its own axes.
+            rows = symbols.shape[1:-1]
+            symbols = symbols.reshape(len(inverses), *(1,) * (r.ndim - 1 - len(rows)), *rows, -1)
             rows = spectral_multiply(symbols, r, **options)
             return (self.mix.reshape(len(inverses), *(1,) * (r.ndim - 1), -1) * rows).sum(0)
 
