@@ -14,7 +14,7 @@ from hpfracc.solvers.pde.explicit import ExplicitPart, needs_order_one, time_ste
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["Strang", "Yoshida4"]
+__all__ = ["Strang", "Yoshida4", "conserves_norm"]
 
 Array = np.ndarray[Any, Any]
 
@@ -170,6 +170,16 @@ def turns_phases(problem: EvolutionProblem) -> bool:
     size = float(xp.abs(rates[0]).max())
     off = float(xp.abs(rates[0].real).max()), float(xp.abs(rates[1] - rates[0]).max())
     return max(off) <= _PHASE * size
+
+
+def conserves_norm(problem: EvolutionProblem) -> bool:
+    """Whether a splitting keeps the norm: of a Schrödinger equation, linear or with a reaction that turns phases."""
+    if problem.space.symbol is None or problem.forced or not problem.xp.is_complex(problem.u0):
+        return False
+    symbol = to_host(problem.xp.stop_gradient(problem.space.symbol))
+    if np.abs(np.real(symbol)).max() > 1e-12 * np.abs(symbol).max():
+        return False
+    return problem.linear or turns_phases(problem)
 
 
 def _rate(rest: Any, u: Any) -> Any:
