@@ -94,12 +94,18 @@ def plume(t: Any, x: Any, order: float, velocity: float, dispersion: float, widt
         As for :func:`column`.
     """
     times, places = np.broadcast_arrays(np.asarray(t, dtype=float), np.asarray(x, dtype=float))
-    # 64 points of Gauss on each of the panels, which are short enough for the fastest wave.
+    # 64 points of Gauss on each panel. Panels double from the wave number at which the slowest decay sets in, and none
+    # has more than some six periods of the fastest wave.
+    farthest = float(np.abs(places - velocity * times).max(initial=0.0))
+    latest = dispersion * float(times.max(initial=0.0))
     end = math.sqrt(2.0 * 40.0) / width
-    farthest = float(np.abs(places - velocity * times).max(initial=1.0))
-    panels = max(8, math.ceil(end * farthest / 40.0))
+    first = min(end, 0.5 * latest ** (-1.0 / order)) if latest > 0.0 else end
+    doubled = first * 2.0 ** np.arange(math.ceil(math.log2(end / first)) + 1)
     nodes, weights = np.polynomial.legendre.leggauss(64)
-    edges = np.linspace(0.0, end, panels + 1)
+    edges = [0.0]
+    for stop in np.minimum(doubled, end).tolist():
+        parts = max(1, math.ceil((stop - edges[-1]) * farthest / 40.0))
+        edges += np.linspace(edges[-1], stop, parts + 1)[1:].tolist()
     total = np.zeros(times.size)
     ahead, passed = (places - velocity * times).reshape(-1, 1), dispersion * times.reshape(-1, 1)
     for low, high in itertools.pairwise(edges):
