@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc import errors, lattice, memory, noise, rough
+from hpfracc import errors, lattice, memory, noise, rough, transport
 from hpfracc.analytics import PerformanceMonitor, UsageTracker
 from hpfracc.engine.execution.pressure.growth import Growth
 from hpfracc.profiling import Profiler, Span, get_profiler
@@ -46,7 +46,15 @@ BOUND: dict[type, Callable[[], Any]] = {
     memory.MemoryPool: memory.get_memory_pool,
 }
 #: Classes that are not made by hand, or need a device.
-LEFT_OUT = {hf.FractionalOperator, memory.Spillable, noise.Noise, noise.GaussianNoise, noise.LevyNoise}
+LEFT_OUT = {
+    hf.FractionalOperator,
+    memory.Spillable,
+    noise.Noise,
+    noise.GaussianNoise,
+    noise.LevyNoise,
+    transport.WaitingTimes,
+    transport.Jumps,
+}
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
@@ -67,6 +75,12 @@ def decay(t: float, y: Any) -> Any:
 def solved(**options: Any) -> hf.FODEResult:
     """A solution whose right-hand side is a lambda, which cannot be pickled."""
     return hf.solve_fode(lambda t, y: -2.0 * y, (0.0, 1.0), [1.0], 0.7, dense_output=True, **options)
+
+
+def fitted() -> hf.FODEFit:
+    """Of a right-hand side that is a lambda, which cannot be pickled."""
+    data = np.exp(-GRID)
+    return hf.fit_fode(lambda t, y, k: -k * y, GRID, data, parameters={"k": 0.9}, alpha=1.0, step=0.1, halve=False)
 
 
 def told(result: hf.FODEResult) -> Any:
@@ -113,6 +127,7 @@ GRAPH = functools.partial(lattice.Lattice, (4, 5), periodic=True)
 #: How to make one of a class, and what of it has to be the same afterwards.
 EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     hf.FODEResult: (lambda: solved(step=0.05), told),
+    hf.FODEFit: (fitted, lambda found: (found.estimates, found.sets[0].curve, str(found))),
     hf.Operation: (lambda: hf.fft, lambda found: found is hf.fft),
     hf.OperatorResult: (
         lambda: hf.caputo(SIGNAL, GRID, 0.5, full_output=True),
@@ -148,6 +163,23 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     Growth: (lambda: Growth("steady", 0.0, 1.0), repr),
     rough.RoughPaths: (lambda: rough.RoughPaths(GRID, SIGNAL, SIGNAL), tuple),
     rough.Valuation: (lambda: rough.Valuation(SIGNAL, GRID), tuple),
+    transport.ContinuousTimeRandomWalk: (
+        lambda: transport.ContinuousTimeRandomWalk(transport.ParetoWaiting(0.7), transport.StableJumps(1.5)),
+        lambda found: found.sample(GRID, 2, rng=1),
+    ),
+    transport.PassageEstimate: (lambda: transport.PassageEstimate(SIGNAL, GRID), tuple),
+    transport.FirstPassage: (
+        lambda: transport.first_passage(noise.Brownian(), (-1.0, 1.0), paths=20, rng=1),
+        lambda found: (found.times, found.survival(GRID).value, repr(found)),
+    ),
+    transport.MeanSquaredDisplacement: (
+        lambda: transport.msd(noise.Brownian().sample(GRID, 5, rng=1), GRID),
+        lambda found: (found.value, found.interval, repr(found)),
+    ),
+    transport.SubordinatedDiffusion: (
+        lambda: transport.SubordinatedDiffusion(np.sin, 1.0, 0.5, step=0.1),
+        lambda found: found.sample(GRID, 2, rng=1),
+    ),
     problems.TestEquation: (
         lambda: problems.relaxation(0.6, rate=3.0),
         lambda found: (found.name, found.fun(0.0, np.ones(1)), found.known()[1], found.parameters),

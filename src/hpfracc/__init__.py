@@ -16,7 +16,7 @@ True
 True
 
 Equations
-    solve_fode, fdeint; solve_fsde with noise
+    solve_fode, fdeint; solve_fsde with noise; fit_fode estimates parameters, order and initial values from data
 Operators on samples or functions, at points ``t``, of order ``alpha``
     caputo, riemann_liouville, grunwald_letnikov, riemann_liouville_integral, caputo_fabrizio, atangana_baleanu,
     hadamard, caputo_hadamard, marchaud, psi_caputo, tempered, tempered_caputo, variable_order, their integrals,
@@ -25,7 +25,8 @@ Operators on samples or functions, at points ``t``, of order ``alpha``
 Transforms and grids
     frft, fractional_fft, graded_grid
 Noise with memory
-    fbm, fgn, hurst; noise has the processes as objects (``noise.FractionalBrownian(0.3)``); rough has volatility models
+    fbm, fgn, hurst; noise has the processes as objects (``noise.FractionalBrownian(0.3)``); rough has volatility
+    models; transport has random walks, first passage and mean squared displacement
 Special functions
     mittag_leffler, mittag_leffler_derivative, mittag_leffler_matrix, wright, m_wright, gamma, digamma, beta,
     incomplete_beta, generalized_binomial
@@ -34,7 +35,7 @@ The engine
     registers your own work; select_optimal_backend selects for a workload; causal_convolution, history_sum, fft,
     matmul, ... are its operations
 Modules
-    errors, batch, memory, noise, rough, profiling, analytics, lattice, ml, solvers, special, operators
+    errors, batch, memory, noise, rough, transport, profiling, analytics, lattice, ml, solvers, special, operators
 Command line
     ``hpfracc demo``, ``hpfracc info``, ``hpfracc --help``
 
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from hpfracc import rough as rough
     from hpfracc import solvers as solvers
     from hpfracc import special as special
+    from hpfracc import transport as transport
     from hpfracc._config import config, use_backend
     from hpfracc._explain import explain
     from hpfracc.engine.backends.registry import BackendType
@@ -116,6 +118,8 @@ if TYPE_CHECKING:
     from hpfracc.operators.core.registry import create_fractional_derivative, create_fractional_integral
     from hpfracc.operators.core.reporting import OperatorResult
     from hpfracc.solvers.ode._fdeint import fdeint
+    from hpfracc.solvers.ode.fitting.fit import fit_fode
+    from hpfracc.solvers.ode.fitting.result import FODEFit
     from hpfracc.solvers.ode.result import FODEResult
     from hpfracc.solvers.ode.solve import solve_fode
     from hpfracc.solvers.sde.noise.estimation import hurst
@@ -140,6 +144,7 @@ __all__ = [
     "CaputoFabrizio",
     "CaputoFabrizioIntegral",
     "CaputoHadamard",
+    "FODEFit",
     "FODEResult",
     "FSDEResult",
     "FractionalDifferencer",
@@ -187,6 +192,7 @@ __all__ = [
     "fdeint",
     "fft",
     "fgn",
+    "fit_fode",
     "fractional_difference",
     "fractional_fft",
     "fractional_laplacian",
@@ -240,6 +246,7 @@ _HOMES: dict[str, str] = {
     "CaputoFabrizio": "hpfracc.operators._caputo_fabrizio",
     "CaputoFabrizioIntegral": "hpfracc.operators._caputo_fabrizio_integral",
     "CaputoHadamard": "hpfracc.operators._caputo_hadamard",
+    "FODEFit": "hpfracc.solvers.ode.fitting.result",
     "FODEResult": "hpfracc.solvers.ode.result",
     "FSDEResult": "hpfracc.solvers.sde.result",
     "FractionalDifferencer": "hpfracc.ml._differencer",
@@ -285,6 +292,7 @@ _HOMES: dict[str, str] = {
     "fdeint": "hpfracc.solvers.ode._fdeint",
     "fft": "hpfracc.engine.execution.api",
     "fgn": "hpfracc.solvers.sde.noise.fractional_brownian",
+    "fit_fode": "hpfracc.solvers.ode.fitting.fit",
     "fractional_difference": "hpfracc.operators._fractional_difference",
     "fractional_fft": "hpfracc.operators._fractional_fft",
     "fractional_laplacian": "hpfracc.operators._fractional_laplacian",
@@ -343,6 +351,7 @@ _MODULES = frozenset(
         "rough",
         "solvers",
         "special",
+        "transport",
     }
 )
 

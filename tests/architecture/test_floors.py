@@ -55,6 +55,7 @@ FLOORS = {
     "batch": 9,
     "noise": 9,
     "rough": 9,
+    "transport": 9,
     "core": 9,
     "algorithms": 9,
     "cli": 10,

@@ -11,7 +11,7 @@ import numpy as np
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["plot_solution"]
+__all__ = ["plot_fit", "plot_solution"]
 
 #: More lines than this are drawn without a legend.
 _MOST_NAMED = 12
@@ -44,6 +44,33 @@ def plot_solution(t: Any, y: Any, *, phase: Sequence[int] | None, ax: Any, style
     elif lines <= _MOST_NAMED:
         ax.legend()
     return ax
+
+
+def plot_fit(sets: Sequence[Any], axes: Any) -> Any:
+    """Data and prediction above, residuals below; see :meth:`FODEFit.plot`."""
+    pyplot = import_optional("matplotlib.pyplot")
+    if axes is None:
+        _, axes = pyplot.subplots(2, 1, sharex=True, height_ratios=(3, 1), layout="constrained")
+    if np.size(axes) != 2:
+        raise InvalidInputError(f"axes has {np.size(axes)} of them; give two: for the fit and for the residuals")
+    above, below = np.ravel(axes)
+    rows = sum(len(each.data) for each in sets)
+    number = 0
+    for place, each in enumerate(sets):
+        for row in range(len(each.data)):
+            colour = f"C{number % 10}"
+            member = f" of set {place}" if len(sets) > 1 else ""
+            name = f"observed {row}{member}" if rows > 1 else "data"
+            above.plot(each.t, each.data[row], "o", color=colour, markersize=4, alpha=0.6, label=name)
+            above.plot(each.curve_t, each.curve[row], color=colour, label="fit" if rows == 1 else None)
+            below.plot(each.t, each.residuals[row], "o", color=colour, markersize=3)
+            number += 1
+    below.axhline(0.0, color="0.5", linewidth=0.8)
+    below.set_xlabel("t")
+    below.set_ylabel("residual")
+    if rows <= _MOST_NAMED:
+        above.legend()
+    return above, below
 
 
 def _read_phase(phase: Sequence[int], components: int) -> tuple[int, ...]:

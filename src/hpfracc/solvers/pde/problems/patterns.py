@@ -34,12 +34,13 @@ def gray_scott(
     .. math:: u_t = -d_u (-\Delta)^{\alpha/2} u - u v^2 + F (1 - u), \quad
         v_t = -d_v (-\Delta)^{\alpha/2} v + u v^2 - (F + k) v
 
-    with :math:`d_u = 2 \cdot 10^{-5}, d_v = 10^{-5}`, from a noisy square of v in the middle.
+    with :math:`d_v = d_u / 2 = 10^{-5}\, \ell^{\alpha-2}`, so that waves of the length :math:`2 \pi \ell`, with
+    :math:`\ell = 1/60`, spread alike at every order; from a noisy square of v in the middle.
 
     Parameters
     ----------
     order : float
-        The order alpha of diffusion in space; below 2 the spots are smaller and farther coupled.
+        The order alpha of diffusion in space, in (1, 2].
     points : int
         Along each axis.
     feed, kill : float
@@ -54,6 +55,7 @@ def gray_scott(
         Of the noise.
     """
     axis = length / points * np.arange(points)
+    spread = 1e-5 * 60.0 ** (2.0 - order)
     rng = np.random.default_rng(seed)
     shape = (points,) * dimensions
     state = np.stack([np.ones(shape), np.zeros(shape)])
@@ -71,7 +73,7 @@ def gray_scott(
     return ModelEquation(
         name="gray_scott",
         x=(axis,) * dimensions if dimensions > 1 else axis,
-        space=[FractionalDiffusion(order, coefficient=2e-5), FractionalDiffusion(order, coefficient=1e-5)],
+        space=[FractionalDiffusion(order, coefficient=2.0 * spread), FractionalDiffusion(order, coefficient=spread)],
         boundary="periodic",
         u0=state,
         t_span=(0.0, t_end),

@@ -1,0 +1,1 @@
+"""Layers, equations and optimisers for PyTorch."""

@@ -1,0 +1,358 @@
+"""Optimisers whose memory of gradients is fractional, for PyTorch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_order
+
+__all__ = ["FractionalGradientFlow", "FractionalSGD", "OptimizedFractionalAdam"]
+
+
+class _Filtered(Optimizer):  # type: ignore[misc]
+    """What the optimisers share: closures, groups, and moments kept as sums of exponentials.
+
+    The state of a parameter is ``moments``, with one row for each exponential: ``s_j <- rates[j] s_j + gradient``.
+    """
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            self._check(group)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group, with its own options; they are checked at once."""
+        super().add_param_group(param_group)
+        self._check(self.param_groups[-1])
+
+    def _check(self, group: dict[str, Any]) -> None:
+        read_order(group["fractional_order"])
+        _positive("lr", group["lr"], zero=True)
+        _positive("weight_decay", group["weight_decay"], zero=True)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step; ``closure`` evaluates the loss again and returns it."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            for group in self.param_groups:
+                parameters = [each for each in group["params"] if each.grad is not None]
+                if not parameters:
+                    continue
+                if any(each.grad.is_sparse for each in parameters):
+                    raise InvalidInputError(
+                        f"{type(self).__name__} takes no sparse gradients; use torch.optim.SparseAdam"
+                    )
+                self._update(group, parameters)
+        return loss
+
+    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
+        raise NotImplementedError
+
+    def _gradients(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Real views, with sign and weight decay."""
+        found = []
+        for each in parameters:
+            gradient = each.grad
+            assert gradient is not None
+            gradient = -gradient if group["maximize"] else gradient
+            if group["weight_decay"]:
+                gradient = gradient.add(each, alpha=group["weight_decay"])
+            found.append(_real(gradient))
+        return found
+
+    def _filter(
+        self,
+        group: dict[str, Any],
+        parameters: list[torch.Tensor],
+        gradients: list[torch.Tensor],
+        by: ExponentialFilter,
+    ) -> list[torch.Tensor]:
+        """Update the moments; the filtered gradients, not yet over the sum of the weights."""
+        count = len(by.rates)
+        for each, gradient in zip(parameters, gradients, strict=True):
+            state = self.state[each]
+            if "moments" not in state:
+                state["moments"] = gradient.new_zeros((count, *gradient.shape))
+                state["step"] = 0
+            elif state["moments"].shape[0] != count:
+                raise InvalidInputError(
+                    f"fractional_order={group['fractional_order']} needs {count} moments and the state has "
+                    f"{state['moments'].shape[0]}: the order of a group stays as it was at its first step"
+                )
+            state["step"] += 1
+        moments = [self.state[each]["moments"] for each in parameters]
+        if _together(group, gradients):
+            return _filter_together(moments, gradients, by)
+        return [_filter_one(moment, gradient, by) for moment, gradient in zip(moments, gradients, strict=True)]
+
+
+def _filter_one(moment: torch.Tensor, gradient: torch.Tensor, by: ExponentialFilter) -> torch.Tensor:
+    count = len(by.rates)
+    shape = (count, *(1,) * gradient.ndim)
+    rates = torch.tensor(by.rates, dtype=moment.dtype, device=moment.device).reshape(shape)
+    torch.addcmul(gradient, rates, moment, out=moment)
+    weights = torch.tensor(by.weights, dtype=moment.dtype, device=moment.device)
+    return (weights @ moment.reshape(count, -1)).reshape(gradient.shape)
+
+
+def _filter_together(
+    moments: list[torch.Tensor], gradients: list[torch.Tensor], by: ExponentialFilter
+) -> list[torch.Tensor]:
+    """The same for many parameters with few kernels."""
+    filtered: list[torch.Tensor] = []
+    for j, (rate, weight) in enumerate(zip(by.rates, by.weights, strict=True)):
+        parts = [each[j] for each in moments]
+        torch._foreach_mul_(parts, rate)
+        torch._foreach_add_(parts, gradients)
+        if j == 0:
+            filtered = list(torch._foreach_mul(parts, weight))
+        else:
+            torch._foreach_add_(filtered, parts, alpha=weight)
+    return filtered
+
+
+class OptimizedFractionalAdam(_Filtered):
+    r"""Adam whose first moment is filtered with fractional memory.
+
+    .. math::
+        m_n = \frac{\sum_{k<n} g_k \nabla_{n-k}}{\sum_{k<n} g_k}, \quad
+        g_k = (1-\beta_1)^a \frac{(a)_k}{k!} \beta_1^k, \quad
+        \theta_n = \theta_{n-1} - \eta \frac{m_n}{\sqrt{v_n} + \epsilon}
+
+    :math:`g_k` are the weights of :math:`((1-\beta_1)/(1-\beta_1 z^{-1}))^a`: order 1 is Adam, order 0 Adam without
+    momentum, and between them the newest gradients weigh more and old ones fade more slowly than with another
+    :math:`\beta_1`. They are kept as at most six exponentials (to 1e-6 for :math:`\beta_1 = 0.9`), so the state is at
+    most 3.5 times that of Adam. The gradient itself is not differentiated by fractional calculus: a Caputo gradient
+    in parameter space stops at other points than the minima.
+
+    Parameters
+    ----------
+    params : iterable
+        Parameters or groups, as for every ``torch.optim.Optimizer``.
+    lr : float, default 0.001
+        :math:`\eta`.
+    fractional_order : float, default 0.5
+        a, from 0 to 1.
+    betas : pair of float
+        :math:`\beta_1` and that of the second moment v, as in Adam.
+    eps : float
+        :math:`\epsilon`.
+    weight_decay : float
+        Of the L2 penalty that is added to the gradient.
+    maximize : bool
+        Whether to climb.
+    foreach : bool, optional
+        Whether all parameters of a group are updated by common kernels; by default on a GPU.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml.optimized_optimizers import OptimizedFractionalAdam
+    >>> x = torch.zeros(1, requires_grad=True)
+    >>> optimizer = OptimizedFractionalAdam([x], lr=0.05, fractional_order=0.5)
+    >>> for _ in range(500):
+    ...     optimizer.zero_grad()
+    ...     loss = ((x - 1.0) ** 2).sum()
+    ...     loss.backward()
+    ...     _ = optimizer.step()
+    >>> bool(abs(x.item() - 1.0) < 1e-3)
+    True
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.001,
+        fractional_order: float = 0.5,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+    ) -> None:
+        defaults = {
+            "lr": lr, "fractional_order": fractional_order, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+            "maximize": maximize, "foreach": foreach,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+
+    def _check(self, group: dict[str, Any]) -> None:
+        super()._check(group)
+        _positive("eps", group["eps"], zero=True)
+        for place, each in enumerate(group["betas"]):
+            _decay(f"betas[{place}]", each)
+
+    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
+        first, second = group["betas"]
+        by = moment_filter(read_order(group["fractional_order"]), float(first))
+        gradients = self._gradients(group, parameters)
+        filtered = self._filter(group, parameters, gradients, by)
+        for each, gradient in zip(parameters, gradients, strict=True):
+            if "exp_avg_sq" not in self.state[each]:
+                self.state[each]["exp_avg_sq"] = torch.zeros_like(gradient)
+        squares = [self.state[each]["exp_avg_sq"] for each in parameters]
+        steps = [int(self.state[each]["step"]) for each in parameters]
+        sizes = [-group["lr"] / by.total(step) for step in steps]
+        corrections = [math.sqrt(1.0 - second**step) for step in steps]
+        targets = [_real(each) for each in parameters]
+        if _together(group, gradients):
+            torch._foreach_mul_(squares, second)
+            torch._foreach_addcmul_(squares, gradients, gradients, value=1.0 - second)
+            below = list(torch._foreach_sqrt(squares))
+            torch._foreach_div_(below, corrections)
+            torch._foreach_add_(below, group["eps"])
+            torch._foreach_addcdiv_(targets, filtered, below, scalars=sizes)
+            return
+        for target, square, gradient, moment, size, correction in zip(
+            targets, squares, gradients, filtered, sizes, corrections, strict=True
+        ):
+            square.mul_(second).addcmul_(gradient, gradient, value=1.0 - second)
+            target.addcdiv_(moment, square.sqrt().div_(correction).add_(group["eps"]), value=size)
+
+
+class FractionalSGD(_Filtered):
+    r"""Gradient descent with fractional momentum: the filter of :class:`OptimizedFractionalAdam` alone.
+
+    :math:`\theta_n = \theta_{n-1} - \eta m_n`. Order 1 is an exponential average of gradients, normalised from the
+    first step on; order 0 plain gradient descent.
+
+    Parameters
+    ----------
+    params : iterable
+        Parameters or groups.
+    lr : float, default 0.01
+        :math:`\eta`.
+    fractional_order : float, default 0.5
+        From 0 to 1.
+    momentum : float, default 0.9
+        The decay b of the filter.
+    weight_decay, maximize, foreach
+        As for :class:`OptimizedFractionalAdam`.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.01,
+        fractional_order: float = 0.5,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+    ) -> None:
+        defaults = {
+            "lr": lr, "fractional_order": fractional_order, "momentum": momentum, "weight_decay": weight_decay,
+            "maximize": maximize, "foreach": foreach,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+
+    def _check(self, group: dict[str, Any]) -> None:
+        super()._check(group)
+        _decay("momentum", group["momentum"])
+
+    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
+        by = moment_filter(read_order(group["fractional_order"]), float(group["momentum"]))
+        gradients = self._gradients(group, parameters)
+        filtered = self._filter(group, parameters, gradients, by)
+        for each, moment in zip(parameters, filtered, strict=True):
+            _real(each).add_(moment, alpha=-group["lr"] / by.total(int(self.state[each]["step"])))
+
+
+class FractionalGradientFlow(_Filtered):
+    r"""The gradient flow :math:`D^a \theta = -\eta \nabla L(\theta)`, by the explicit product rectangle rule.
+
+    .. math:: \theta_n = \theta_0 - \frac{\eta}{\Gamma(a+1)} \sum_{k=0}^{n-1} \big((k+1)^a - k^a\big) \nabla_{n-1-k}
+
+    with the unit of time of one step. Its rest points are those of L, and order 1 is gradient descent. On a quadratic
+    of curvature :math:`\lambda` it follows :math:`\theta_0 E_a(-\eta\lambda n^a)`, whose tail is algebraic: on strongly
+    convex problems it is *slower* than gradient descent. It remembers all gradients, as 20 to 30 exponentials and the
+    first parameters: far more state than Adam keeps.
+
+    Parameters
+    ----------
+    params : iterable
+        Parameters or groups.
+    lr : float, default 0.01
+        :math:`\eta`; stable where :math:`\eta \lambda` is below about 1.
+    fractional_order : float, default 0.5
+        Above 0, up to 1.
+    horizon : int, default 100000
+        Steps over which the exponentials follow the weights to 1e-6.
+    weight_decay, maximize, foreach
+        As for :class:`OptimizedFractionalAdam`.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.01,
+        fractional_order: float = 0.5,
+        horizon: int = 100_000,
+        weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+    ) -> None:
+        defaults = {
+            "lr": lr, "fractional_order": fractional_order, "horizon": horizon, "weight_decay": weight_decay,
+            "maximize": maximize, "foreach": foreach,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+
+    def _check(self, group: dict[str, Any]) -> None:
+        super()._check(group)
+        if group["fractional_order"] == 0.0:
+            raise InvalidInputError("fractional_order=0: a flow has an order above 0, up to 1")
+        if isinstance(group["horizon"], bool) or not isinstance(group["horizon"], int) or group["horizon"] < 1:
+            raise InvalidInputError(f"horizon={group['horizon']!r} has to be a whole number of steps, 1 or more")
+
+    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
+        by = flow_filter(read_order(group["fractional_order"]), group["horizon"])
+        gradients = self._gradients(group, parameters)
+        for each in parameters:
+            if "first" not in self.state[each]:
+                self.state[each]["first"] = _real(each).clone()
+        filtered = self._filter(group, parameters, gradients, by)
+        for each, moment in zip(parameters, filtered, strict=True):
+            _real(each).copy_(self.state[each]["first"] - group["lr"] * moment)
+
+
+def _real(values: torch.Tensor) -> torch.Tensor:
+    """A view as real numbers."""
+    return torch.view_as_real(values) if values.is_complex() else values
+
+
+def _together(group: dict[str, Any], tensors: list[torch.Tensor]) -> bool:
+    wish = group["foreach"]
+    if wish is not None:
+        return bool(wish)
+    return len(tensors) > 1 and all(each.is_cuda for each in tensors)
+
+
+def _positive(name: str, value: Any, *, zero: bool) -> None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and (number > 0.0 or (zero and number == 0.0))):
+        raise InvalidInputError(f"{name}={value!r} has to be a finite number, {'0 or more' if zero else 'above 0'}")
+
+
+def _decay(name: str, value: Any) -> None:
+    try:
+        good = 0.0 <= float(value) < 1.0
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise InvalidInputError(f"{name}={value!r} has to be a number from 0 to below 1, such as 0.9")

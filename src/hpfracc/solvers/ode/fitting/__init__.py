@@ -1,0 +1,1 @@
+"""Parameters, orders and initial values of fractional equations from data."""

@@ -1,0 +1,321 @@
+"""What the unknowns predict, with derivatives: by batches for NumPy, by the libraries' own for PyTorch and JAX."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._xp import namespace
+from hpfracc.errors import ShapeError
+from hpfracc.solvers.ode.fitting.unknowns import Quantity, Unknowns
+from hpfracc.solvers.ode.problem import check_jacobian, check_value
+from hpfracc.solvers.ode.solve import solve_fode
+
+__all__ = ["Equation", "PlainModel", "TensorModel"]
+
+Array = np.ndarray[Any, Any]
+
+#: Steps of differences, relative. All members of a batch share their time steps, so errors of the solver cancel; what
+#: does not is the error of the memory's exponentials, some 1e-10 for each order.
+_DELTA = 1e-4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Equation:
+    """What a model solves.
+
+    Attributes
+    ----------
+    fun, jac, jac_parameters : callables
+        ``f(t, y, *parameters)``, and its derivatives in y and in the parameters, or None.
+    observe : callable, array of int or None
+        ``observe(t, y, *parameters)`` for y of shape (d, N); components; None: all of them.
+    t0 : float
+        Where the derivative begins.
+    unknowns : Unknowns
+        What is sought.
+    options : dict
+        Of ``solve_fode``.
+    """
+
+    fun: Callable[..., Any]
+    jac: Callable[..., Any] | None
+    jac_parameters: Callable[..., Any] | None
+    observe: Any
+    t0: float
+    unknowns: Unknowns
+    options: dict[str, Any]
+
+    def seen(self, t: Any, y: Any, parameters: Any) -> Any:
+        """What is observed of a solution of shape (d, N): (m, N)."""
+        if self.observe is None:
+            return y
+        if not callable(self.observe):
+            return y[self.observe]
+        value = self.observe(t, y, *parameters)
+        shape: tuple[int, ...] = getattr(value, "shape", ())
+        if len(shape) not in (1, 2) or shape[-1] != len(t):
+            raise ShapeError(f"observe(t, y, ...) returned shape {tuple(shape)}; return (m, {len(t)}) or ({len(t)},)")
+        return value if len(shape) == 2 else value[None]
+
+
+class PlainModel:
+    r"""NumPy: one batch of solves gives the prediction and its derivatives.
+
+    Differences are central, or of one side at a bound, and all members take the same steps. With ``jac`` parameters
+    and initial values follow the variational equation :math:`D^\alpha s = f_y s + f_p` instead, and only orders are
+    differenced.
+    """
+
+    def __init__(self, equation: Equation) -> None:
+        self.equation = equation
+        self.message = ""
+        self.evaluations = 0
+
+    def predict(self, x: Array, sets: list[Array]) -> list[Array] | None:
+        """The prediction alone, at the times of each set."""
+        found = [self._batch(number, t, x[None], [])[0] for number, t in enumerate(sets)]
+        return None if any(each is None for each in found) else [each[0] for each in found]  # type: ignore[index]
+
+    def __call__(self, x: Array, sets: list[Array]) -> tuple[list[Array], list[Array]] | None:
+        """Predictions (m, N) and derivatives (m, N, p) for each set; None where a solve fails."""
+        values, slopes = [], []
+        for number, t in enumerate(sets):
+            found, derivative = self._evaluate(number, t, x)
+            if found is None:
+                return None
+            values.append(found)
+            slopes.append(derivative)
+        return values, slopes
+
+    def _evaluate(self, number: int, t: Array, x: Array) -> tuple[Array | None, Any]:
+        unknowns = self.equation.unknowns
+        orders = {int(k) for k in unknowns.alpha.free}
+        others = {int(k) for each in (*unknowns.parameters, unknowns.y0[number]) for k in each.free}
+        exact = sorted(others) if self.equation.jac is not None else []
+        differenced = sorted((orders | others) - set(exact))
+        rows = [x]
+        stencils = []
+        for k in differenced:
+            shifts, factors = self._stencil(k, x)
+            stencils.append((k, shifts, factors))
+            for shift in shifts:
+                moved = x.copy()
+                moved[k] += shift
+                rows.append(moved)
+        values, slopes = self._batch(number, t, np.array(rows), exact)
+        if values is None:
+            return None, None
+        jacobian = np.zeros((*values[0].shape, x.size))
+        for place, k in enumerate(exact):
+            jacobian[..., k] = slopes[place]
+        row = 1
+        for k, shifts, factors in stencils:
+            # Relative to the prediction itself, so that its digits are not lost in a one-sided difference.
+            parts = [factor * (values[row + i] - values[0]) for i, factor in enumerate(factors)]
+            jacobian[..., k] = sum(parts)
+            row += len(shifts)
+        return values[0], jacobian
+
+    def _stencil(self, k: int, x: Array) -> tuple[tuple[float, float], tuple[float, float]]:
+        unknowns = self.equation.unknowns
+        low, high = float(unknowns.lower[k]), float(unknowns.upper[k])
+        size = max(abs(float(x[k])), abs(float(unknowns.start[k]))) or 1.0
+        delta = min(_DELTA * size, (high - low) / 4.0)
+        if x[k] + delta <= high and x[k] - delta >= low:
+            return (delta, -delta), (0.5 / delta, -0.5 / delta)
+        delta = delta if x[k] + 2.0 * delta <= high else -delta
+        return (delta, 2.0 * delta), (2.0 / delta, -0.5 / delta)
+
+    def _batch(self, number: int, t: Array, rows: Array, exact: list[int]) -> tuple[list[Array] | None, list[Array]]:
+        """Observations of each row of unknowns, and the derivatives in the unknowns ``exact`` at the first row."""
+        equation, unknowns = self.equation, self.equation.unknowns
+        start = unknowns.y0[number].at(rows)
+        members, d = start.shape
+        extra = len(exact)
+        parameters = [[_plain(each.at(row)) for each in unknowns.parameters] for row in rows]
+        alpha = unknowns.alpha.at(rows).reshape(members, -1)
+        direction = np.eye(rows.shape[1])[exact]
+        if extra:
+            tangents = direction @ unknowns.y0[number].select.T
+            start = np.concatenate([start, tangents])
+            alpha = np.concatenate([alpha, np.repeat(alpha[:1], extra, axis=0)])
+        order: Any = alpha
+        if np.all(alpha == alpha[:1]):
+            order = float(alpha[0, 0]) if alpha.shape[1] == 1 else alpha[0]
+        into = self._parameter_directions(direction)
+
+        def fun(time: float, states: Array) -> Array:
+            out = np.empty_like(states)
+            for i in range(members):
+                out[i] = check_value(equation.fun(time, states[i].copy(), *parameters[i]), (d,), np.float64, "fun")
+            if extra:
+                matrix = self._matrix(time, states[0], parameters[0])
+                out[members:] = states[members:] @ matrix.T
+                out[members:] += self._forcing(time, states[0], rows[0], into, direction)
+            return out
+
+        def jac(time: float, states: Array) -> Array:
+            found = [self._matrix(time, states[i], parameters[i]) for i in range(members)]
+            return np.stack(found + [found[0]] * extra)
+
+        options = dict(equation.options)
+        dy0 = options.pop("dy0", None)
+        if dy0 is not None:
+            given = [np.asarray(each, np.float64) for each in dy0]
+            options["dy0"] = [
+                np.concatenate([np.broadcast_to(each, (members, d)), np.zeros((extra, d))]) for each in given
+            ]
+        if equation.jac is not None:
+            options["jac"] = jac
+        last = float(t[-1])
+        result = solve_fode(fun, (equation.t0, last), start, order, t_eval=t, **options)
+        self.evaluations += members * result.nfev if result.nfev is not None else 0
+        if not result.success:
+            self.message = result.message
+            return None, []
+        seen = [np.asarray(equation.seen(t, result.y[i], parameters[i]), np.float64) for i in range(members)]
+        tangents = result.y[members:]
+        pairs = zip(tangents, direction, strict=True)
+        return seen, [self._observed_slope(t, result.y[0], tangent, rows[0], along) for tangent, along in pairs]
+
+    def _observed_slope(self, t: Array, y: Array, tangent: Array, x: Array, direction: Array) -> Array:
+        """The derivative of what is observed, along a change of state and unknowns."""
+        if not callable(self.equation.observe):
+            return np.asarray(self.equation.seen(t, tangent, ()))
+        size = max(float(np.abs(tangent).max()), float(np.abs(direction).max()), 1e-300)
+        epsilon = 1e-5 * max(float(np.abs(y).max()), float(np.abs(x).max())) / size
+        sides = []
+        for sign in (1.0, -1.0):
+            moved = x + sign * epsilon * direction
+            given = [_plain(each.at(moved)) for each in self.equation.unknowns.parameters]
+            sides.append(np.asarray(self.equation.seen(t, y + sign * epsilon * tangent, given), np.float64))
+        return (sides[0] - sides[1]) / (2.0 * epsilon)
+
+    def _matrix(self, time: float, y: Array, parameters: list[Any]) -> Array:
+        assert self.equation.jac is not None
+        found = check_jacobian(self.equation.jac(time, y.copy(), *parameters), y.shape, np.float64)
+        return np.asarray(found.toarray() if hasattr(found, "toarray") else found)
+
+    def _parameter_directions(self, direction: Array) -> Array:
+        """Of each direction, its part in the entries of the parameters, shape (extra, P)."""
+        parts = [direction @ each.select.T for each in self.equation.unknowns.parameters]
+        return np.concatenate(parts, axis=1) if parts else np.zeros((len(direction), 0))
+
+    def _forcing(self, time: float, y: Array, x: Array, into: Array, direction: Array) -> Array:
+        """``f_p`` along each direction: from ``jac_parameters``, or by differences of ``fun``."""
+        unknowns = self.equation.unknowns
+        forcing = np.zeros((len(into), y.size))
+        if self.equation.jac_parameters is not None:
+            given = [_plain(each.at(x)) for each in unknowns.parameters]
+            matrix = np.asarray(self.equation.jac_parameters(time, y.copy(), *given), np.float64)
+            if matrix.shape != (y.size, into.shape[1]):
+                raise ShapeError(
+                    f"jac_parameters returned shape {matrix.shape}; return ({y.size}, {into.shape[1]}), a row for each "
+                    "component of fun and a column for each parameter"
+                )
+            found: Array = into @ matrix.T
+            return found
+        for place in range(len(into)):
+            if not into[place].any():
+                continue
+            k = int(np.argmax(direction[place]))
+            (one, two), (first, second) = self._stencil(k, x)
+            here = self._value(time, y, x)
+            for shift, factor in ((one, first), (two, second)):
+                forcing[place] += factor * (self._value(time, y, x + shift * direction[place]) - here)
+        return forcing
+
+    def _value(self, time: float, y: Array, x: Array) -> Array:
+        given = [_plain(each.at(x)) for each in self.equation.unknowns.parameters]
+        return check_value(self.equation.fun(time, y.copy(), *given), y.shape, np.float64, "fun")
+
+
+class TensorModel:
+    """PyTorch and JAX: forward derivatives of the discrete solution itself."""
+
+    def __init__(self, equation: Equation, like: Any, library: str) -> None:
+        self.equation, self.library = equation, library
+        self.message = ""
+        self.evaluations = 0
+        self._like = like
+        self._programs: dict[int, Callable[[Any], Any]] = {}
+
+    def predict(self, x: Array, sets: list[Array]) -> list[Array] | None:
+        """The prediction alone."""
+        with namespace(self.library).scope():
+            found = self._predictions(self._tensor(x), sets)
+            values = [np.asarray(each.detach().cpu() if self.library == "torch" else each) for each in found]
+        return values if all(np.isfinite(each).all() for each in values) else None
+
+    def __call__(self, x: Array, sets: list[Array]) -> tuple[list[Array], list[Array]] | None:
+        """Predictions (m, N) and derivatives (m, N, p) for each set; None where a solve fails."""
+        with namespace(self.library).scope():
+            slopes, values = self._program(sets)(self._tensor(x))
+        host = [[np.asarray(_host(each), np.float64) for each in group] for group in (values, slopes)]
+        if not all(np.isfinite(each).all() for group in host for each in group):
+            self.message = "the solution or its derivative is not finite"
+            return None
+        return host[0], host[1]
+
+    def _program(self, sets: list[Array]) -> Callable[[Any], Any]:
+        """Compiled once for JAX, where the times stay the same."""
+        found = self._programs.get(id(sets))
+        if found is None:
+            library = sys.modules[self.library]
+
+            def both(x: Any) -> tuple[Any, Any]:
+                values = tuple(self._predictions(x, sets))
+                return values, values
+
+            if self.library == "torch":
+                found = library.func.jacfwd(both, has_aux=True)
+            else:
+                found = library.jit(library.jacfwd(both, has_aux=True))
+            self._programs[id(sets)] = found
+        return found
+
+    def _predictions(self, x: Any, sets: list[Array]) -> list[Any]:
+        equation, unknowns = self.equation, self.equation.unknowns
+        parameters = tuple(self._value(each, x) for each in unknowns.parameters)
+        alpha = (
+            self._value(unknowns.alpha, x) if unknowns.alpha.free.size else _plain(unknowns.alpha.at(unknowns.start))
+        )
+        found = []
+        for number, t in enumerate(sets):
+            start = self._value(unknowns.y0[number], x)
+            options = dict(equation.options)
+            if options.get("dy0") is not None:
+                options["dy0"] = [self._tensor(np.broadcast_to(each, start.shape)) for each in options["dy0"]]
+            if equation.jac is not None:
+                options["jac"] = equation.jac
+            result = solve_fode(
+                equation.fun, (equation.t0, float(t[-1])), start, alpha, t_eval=t, args=parameters, **options
+            )
+            if not result.success:
+                self.message = result.message
+            found.append(equation.seen(self._tensor(t), result.y, parameters))
+        return found
+
+    def _value(self, quantity: Quantity, x: Any) -> Any:
+        value = self._tensor(quantity.base) + self._tensor(quantity.select) @ x
+        return value.reshape(quantity.shape)
+
+    def _tensor(self, values: Any) -> Any:
+        library = sys.modules[self.library]
+        if self.library == "torch":
+            return library.as_tensor(np.array(values, np.float64), device=self._like.device)
+        return library.numpy.asarray(values, dtype="float64")
+
+
+def _plain(value: Array) -> Any:
+    """A number as a float."""
+    return float(value) if value.ndim == 0 else value
+
+
+def _host(value: Any) -> Any:
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else value

@@ -1,0 +1,312 @@
+"""Mean squared displacement, its exponent with a confidence interval, and ergodicity."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy import stats
+
+from hpfracc._optional import import_optional
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.sde.noise.process import read_grid
+
+__all__ = ["MeanSquaredDisplacement", "msd"]
+
+#: Lags at which time averages are taken, and most of those that a straight line is laid through.
+_LAGS = 40
+#: Time averages reach to this share of the path: beyond, few independent pieces are left.
+_SHARE = 0.1
+#: Squared displacements that are held at a time.
+_MOST_VALUES = 1 << 20
+
+
+@dataclass(frozen=True, repr=False)
+class MeanSquaredDisplacement:
+    r"""Mean squared displacement over lags, with the power law :math:`C\,t^\gamma` that fits it.
+
+    Attributes
+    ----------
+    lags : ndarray, shape (k,)
+        Times since the start (``kind="ensemble"``), or lags (``"time"``).
+    value : ndarray, shape (k,)
+        Mean over the paths.
+    standard_error : ndarray, shape (k,)
+        Its standard error; nan for a single path.
+    exponent : float
+        The exponent :math:`\gamma` of the fit: 1 is normal diffusion, less is subdiffusion.
+    interval : tuple of float
+        Confidence interval of the exponent; nan for a single path.
+    confidence : float
+        The probability with which the interval covers the exponent of the mean.
+    coefficient : float
+        The factor C of the fit.
+    fitted : tuple of float
+        First and last lag of the fit.
+    kind : str
+        ``"ensemble"`` or ``"time"``.
+    ergodicity_breaking : ndarray, shape (k,), or None
+        With ``kind="time"``: :math:`\mathrm{Var}\,\overline{\delta^2} / (E\,\overline{\delta^2})^2` over the paths,
+        which vanishes for long paths of an ergodic process.
+    single : ndarray, shape (paths, k), or None
+        With ``kind="time"``: the time averages of the single paths.
+    paths : int
+        Number of paths.
+    """
+
+    lags: np.ndarray
+    value: np.ndarray
+    standard_error: np.ndarray
+    exponent: float
+    interval: tuple[float, float]
+    confidence: float
+    coefficient: float
+    fitted: tuple[float, float]
+    kind: str
+    ergodicity_breaking: np.ndarray | None
+    single: np.ndarray | None
+    paths: int
+
+    def plot(self, *, ax: Any = None, most: int = 30, **style: Any) -> Any:
+        """Draw the mean squared displacement on logarithmic axes, with error bars and the fitted power law.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; new axes by default.
+        most : int
+            Single time averages that are drawn at most.
+        **style
+            Of the points, for ``Axes.errorbar``.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        if ax is None:
+            ax = import_optional("matplotlib.pyplot").subplots()[1]
+        if self.single is not None and self.paths > 1:
+            ax.plot(self.lags, self.single[:most].T, color="0.75", linewidth=0.6, zorder=1)
+        # Of many points some, evenly spread on the axis.
+        shown = _spread(self.lags, 25) if self.lags.size > _LAGS else np.arange(self.lags.size)
+        errors = 2.0 * np.nan_to_num(self.standard_error[shown])
+        bars = ax.errorbar(
+            self.lags[shown],
+            self.value[shown],
+            np.minimum(errors, 0.9 * self.value[shown]),
+            **{"fmt": "o", "markersize": 4, "capsize": 2, "label": "mean, two standard errors", **style},
+        )
+        ends = np.array(self.fitted)
+        low, high = self.interval
+        words = rf"$t^{{{self.exponent:.3f}}}$"
+        if math.isfinite(low):
+            words += f", {self.confidence:.0%} between {low:.3f} and {high:.3f}"
+        line = {"color": "black", "linewidth": 1.2, "zorder": 3, "label": words}
+        ax.plot(ends, self.coefficient * ends**self.exponent, **line)
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xlabel("lag" if self.kind == "time" else "time t")
+        ax.set_ylabel("mean squared displacement")
+        ax.grid(alpha=0.25)
+        ax.legend(handles=[bars, ax.lines[-1]], frameon=False)
+        return ax
+
+    def __repr__(self) -> str:
+        low, high = self.interval
+        return (
+            f"MeanSquaredDisplacement(kind={self.kind!r}, paths={self.paths:,}, exponent={self.exponent:.4g}, "
+            f"interval=({low:.4g}, {high:.4g}), coefficient={self.coefficient:.4g})"
+        )
+
+
+def msd(
+    paths: Any,
+    t: Any,
+    *,
+    kind: Literal["ensemble", "time"] = "ensemble",
+    fit: tuple[float, float] | None = None,
+    confidence: float = 0.95,
+) -> MeanSquaredDisplacement:
+    r"""Mean squared displacement of paths, with its exponent.
+
+    .. math:: \text{ensemble: } E\,|x(t) - x(t_0)|^2, \qquad
+        \text{time: } \overline{\delta^2}(\Delta) = \frac{1}{T - \Delta} \int_0^{T-\Delta} |x(s+\Delta) - x(s)|^2\,ds.
+
+    Parameters
+    ----------
+    paths : array_like, shape (..., n) or (paths, d, n)
+        Positions at the times ``t``. Three axes are paths, components and time, as of :func:`hpfracc.solve_fsde`.
+    t : array_like, shape (n,)
+        Increasing times; equally spaced for time averages.
+    kind : {"ensemble", "time"}
+        Averages over the paths of displacements since the first time, or of each path over its own time. Time averages
+        are taken at some 40 lags, up to a tenth of the path.
+    fit : tuple of float, optional
+        First and last lag of the fit; by default all of them.
+    confidence : float
+        Probability of the interval.
+
+    Returns
+    -------
+    MeanSquaredDisplacement
+        ``.value`` with ``.standard_error``, ``.exponent`` with ``.interval``, ``.ergodicity_breaking``, ``.plot()``.
+
+    Notes
+    -----
+    The exponent is the slope of a straight line through the logarithms at up to 40 lags, spread evenly over the
+    logarithm of time. Values at different lags come from the same paths and are far from independent, so the
+    interval is not that of the regression: it is taken from the slopes without one path each (jackknife [1]) and
+    Student's t. It covers the slope of the mean squared displacement itself over the fitted lags; where that is a power
+    law only at late times, choose ``fit=``. The mean squared displacement of Levy flights is infinite, and no sample
+    shows that. Time averages of subdiffusive walks grow linearly and stay random for paths of any length [2].
+
+    References
+    ----------
+    1. B. Efron, C. Stein, "The jackknife estimate of variance", Ann. Statist. 9, 1981.
+    2. Y. He, S. Burov, R. Metzler, E. Barkai, "Random time-scale invariant diffusion and transport coefficients", Phys.
+       Rev. Lett. 101, 2008.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> found = hf.transport.msd(hf.fbm(200, 0.3, size=2000, rng=1), np.linspace(0, 1, 201))
+    >>> low, high = found.interval
+    >>> bool(low < 0.6 < high)
+    True
+    """
+    grid = read_grid(t)
+    rows = np.asarray(paths, dtype=np.float64)
+    if rows.ndim < 1 or rows.shape[-1] != grid.times.size or rows.size == 0:
+        raise ShapeError(f"paths has shape {rows.shape} for {grid.times.size:,} times; time is the last axis")
+    rows = rows if rows.ndim == 3 else rows.reshape(-1, 1, rows.shape[-1])
+    if grid.times.size < 3:
+        raise ShapeError(f"{grid.times.size} times are too few for an exponent; give 3 or more")
+    if not np.all(np.isfinite(rows)):
+        raise InvalidInputError("paths has values that are not finite; leave those paths out")
+    if not 0.0 < confidence < 1.0:
+        raise InvalidInputError(f"confidence={confidence!r}: use a probability such as 0.95")
+    if kind not in ("ensemble", "time"):
+        raise InvalidInputError(f"kind={kind!r}: use 'ensemble' or 'time'")
+    if kind == "time":
+        lags, squares = _time_averages(rows, grid.times)
+        value, error = _mean_and_error(squares)
+    else:
+        lags = grid.times[1:] - grid.times[0]
+        value, error = _ensemble(rows)
+        squares = None
+    chosen = _chosen(lags, value, fit)
+    sampled = squares[:, chosen] if squares is not None else _squares(rows, chosen + 1)
+    exponent, coefficient, spread = _power_law(lags[chosen], sampled)
+    count = rows.shape[0]
+    half = float(stats.t.ppf(0.5 + 0.5 * confidence, max(count - 1, 1))) * spread
+    breaking = None
+    if squares is not None:
+        breaking = squares.var(0, ddof=1) / value**2 if count > 1 else np.full(value.shape, np.nan)
+    return MeanSquaredDisplacement(
+        lags=lags,
+        value=value,
+        standard_error=error,
+        exponent=exponent,
+        interval=(exponent - half, exponent + half),
+        confidence=float(confidence),
+        coefficient=coefficient,
+        fitted=(float(lags[chosen[0]]), float(lags[chosen[-1]])),
+        kind=kind,
+        ergodicity_breaking=breaking,
+        single=squares,
+        paths=count,
+    )
+
+
+def _spread(lags: np.ndarray, count: int) -> np.ndarray:
+    """Indices of some lags, spread over their logarithm."""
+    goals = np.geomspace(lags[0], lags[-1], count)
+    return np.unique(np.clip(np.searchsorted(lags, goals * (1.0 - 1e-9)), 0, lags.size - 1))
+
+
+def _chosen(lags: np.ndarray, value: np.ndarray, fit: tuple[float, float] | None) -> np.ndarray:
+    """Indices of the lags that the straight line is laid through."""
+    inside = np.arange(lags.size)
+    if fit is not None:
+        try:
+            low, high = (float(end) for end in fit)
+        except (TypeError, ValueError):
+            raise InvalidInputError(f"fit={fit!r}: give the first and the last lag of the fit") from None
+        inside = np.flatnonzero((lags >= low * (1.0 - 1e-12)) & (lags <= high * (1.0 + 1e-12)))
+        if inside.size < 2:
+            raise InvalidInputError(
+                f"fit={fit!r} holds {inside.size} of the lags, which reach from {lags[0]:g} to {lags[-1]:g}; a slope "
+                "takes two or more"
+            )
+    chosen = inside[_spread(lags[inside], _LAGS)]
+    still = np.flatnonzero(value[chosen] <= 0.0)
+    if still.size:
+        raise InvalidInputError(
+            f"no path has moved at the lag {lags[chosen[still[-1]]]:g}, so that there is no power law; begin the fit "
+            "later with fit="
+        )
+    return np.asarray(chosen)
+
+
+def _squares(rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Squared displacements since the first time, shape ``(paths, places)``."""
+    moved = rows[:, :, places] - rows[:, :, :1]
+    return np.asarray(np.einsum("pdk,pdk->pk", moved, moved))
+
+
+def _ensemble(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard error at every time after the first, with bounded memory."""
+    n = rows.shape[-1]
+    value, error = np.empty(n - 1), np.empty(n - 1)
+    width = max(1, _MOST_VALUES // max(1, rows.shape[0] * rows.shape[1]))
+    for low in range(1, n, width):
+        places = np.arange(low, min(n, low + width))
+        value[places - 1], error[places - 1] = _mean_and_error(_squares(rows, places))
+    return value, error
+
+
+def _mean_and_error(squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    count = squares.shape[0]
+    if count < 2:
+        return squares.mean(0), np.full(squares.shape[1], np.nan)
+    return squares.mean(0), squares.std(0, ddof=1) / math.sqrt(count)
+
+
+def _time_averages(rows: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lags, and the time averages of each path at them."""
+    steps = np.diff(times)
+    step = float((times[-1] - times[0]) / steps.size)
+    if not np.allclose(steps, step, rtol=1e-9, atol=0.0):
+        raise InvalidInputError("time averages need equally spaced times; use kind='ensemble', or interpolate")
+    last = max(2, int(_SHARE * steps.size))
+    lags = np.unique(np.round(np.geomspace(1.0, last, _LAGS)).astype(np.intp))
+    result = np.empty((rows.shape[0], lags.size))
+    together = max(1, _MOST_VALUES // (rows.shape[1] * rows.shape[2]))
+    for low in range(0, rows.shape[0], together):
+        part = rows[low : low + together]
+        for column, lag in enumerate(lags):
+            moved = part[:, :, lag:] - part[:, :, :-lag]
+            result[low : low + together, column] = np.einsum("pdk,pdk->p", moved, moved) / moved.shape[-1]
+    return lags * step, result
+
+
+def _power_law(lags: np.ndarray, squares: np.ndarray) -> tuple[float, float, float]:
+    """Exponent and coefficient of the fit, and the jackknife's standard error of the exponent."""
+    x = np.log(lags)
+    centred = x - x.mean()
+    weights = centred / np.sum(centred**2)
+    total = squares.sum(0)
+    count = squares.shape[0]
+    logarithm = np.log(total / count)
+    exponent = float(weights @ logarithm)
+    coefficient = math.exp(float(logarithm.mean() - exponent * x.mean()))
+    if count < 2:
+        return exponent, coefficient, math.nan
+    rest = total - squares
+    if np.any(rest <= 0.0):  # one path makes up the whole mean
+        return exponent, coefficient, math.nan
+    slopes = np.log(rest) @ weights
+    return exponent, coefficient, float(math.sqrt((count - 1) / count * np.sum((slopes - slopes.mean()) ** 2)))

@@ -1,0 +1,73 @@
+"""Intervals and half-lines, and what their ends do to a jump that would cross them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["BOUNDARIES", "Boundary", "Domain", "land", "read_domain", "read_start"]
+
+Boundary = Literal["absorb", "mirror", "stop", "reject"]
+BOUNDARIES = ("absorb", "mirror", "stop", "reject")
+
+
+class Domain(NamedTuple):
+    """The open interval from ``low`` to ``high``; at most one of them is infinite."""
+
+    low: float
+    high: float
+
+    @property
+    def bounded(self) -> bool:
+        """Whether both ends are finite."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    def outside(self, place: np.ndarray) -> np.ndarray:
+        """Where places are not inside; the ends are outside."""
+        return np.asarray((place <= self.low) | (place >= self.high))
+
+
+def read_domain(domain: Any) -> Domain:
+    """``(low, high)`` with low < high, one of which may be infinite."""
+    try:
+        low, high = (float(end) for end in domain)
+    except (TypeError, ValueError):
+        raise ShapeError(f"domain={domain!r}: give two ends, such as (-1, 1) or (0, math.inf)") from None
+    if not low < high:
+        raise InvalidInputError(f"domain={domain!r}: the first end must lie below the second")
+    if math.isinf(low) and math.isinf(high):
+        raise InvalidInputError(f"domain={domain!r} has no end that could be crossed; one of them must be finite")
+    return Domain(low, high)
+
+
+def read_start(start: Any, domain: Domain | None) -> float:
+    """A finite place inside the domain."""
+    try:
+        place = float(start)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"start={start!r}: give one number, and call once for each") from None
+    if not math.isfinite(place) or (domain is not None and not domain.low < place < domain.high):
+        where = f"inside the domain {tuple(domain)}" if domain is not None else "finite"
+        raise InvalidInputError(f"start={start!r} must be {where}")
+    return place
+
+
+def land(domain: Domain, boundary: Boundary, place: np.ndarray, jump: np.ndarray) -> np.ndarray:
+    """Where a jump ends with ends of the domain that reflect."""
+    target = place + jump
+    if boundary == "stop":
+        return np.asarray(np.clip(target, domain.low, domain.high))
+    if boundary == "reject":
+        left = (target < domain.low) | (target > domain.high)
+        return np.where(left, place, target)
+    if not domain.bounded:
+        if math.isfinite(domain.low):
+            return np.asarray(domain.low + np.abs(target - domain.low))
+        return np.asarray(domain.high - np.abs(domain.high - target))
+    width = domain.high - domain.low
+    turned = np.mod(target - domain.low, 2.0 * width)
+    return np.asarray(domain.low + np.minimum(turned, 2.0 * width - turned))

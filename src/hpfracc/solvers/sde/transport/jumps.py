@@ -1,0 +1,104 @@
+"""Jumps of a random walk."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.sde.noise.process import read_positive
+from hpfracc.solvers.sde.noise.source import RandomSource
+from hpfracc.solvers.sde.noise.stable import StableLevy, standard_stable
+
+__all__ = ["GaussianJumps", "Jumps", "StableJumps"]
+
+
+class Jumps(ABC):
+    """A law of jumps, drawn independently of each other and of the waiting times."""
+
+    @abstractmethod
+    def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
+        """``count`` jumps for each of some paths, shape ``(paths.size, count)``."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Variance of a jump; infinite for stable laws with an index below 2."""
+
+
+@final
+@dataclass(frozen=True)
+class GaussianJumps(Jumps):
+    """Normal jumps with mean 0.
+
+    Parameters
+    ----------
+    scale : float
+        Standard deviation.
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", read_positive("scale", self.scale))
+
+    def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
+        return self.scale * source.numbers_of(paths, count, stream=stream)
+
+    @property
+    def variance(self) -> float:
+        """``scale^2``."""
+        return self.scale**2
+
+
+@final
+@dataclass(frozen=True)
+class StableJumps(Jumps):
+    r"""Stable jumps, in the parameterisation of :class:`~hpfracc.noise.StableLevy`: those of a Levy flight.
+
+    Parameters
+    ----------
+    alpha : float
+        Stable index, above 0 and at most 2. At 2 jumps are normal with variance :math:`2 \sigma^2`.
+    beta : float
+        Skewness, from -1 to 1; 0 is the symmetric law.
+    scale : float
+        The scale :math:`\sigma`.
+    """
+
+    alpha: float
+    beta: float = 0.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        law = StableLevy(self.alpha, self.beta, self.scale)
+        for name in ("alpha", "beta", "scale"):
+            object.__setattr__(self, name, getattr(law, name))
+
+    def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
+        if self.alpha == 2.0:
+            return (math.sqrt(2.0) * self.scale) * source.numbers_of(paths, count, stream=stream)
+        uniform = source.numbers_of(paths, 2 * count, kind="uniform", stream=stream)
+        with np.errstate(over="ignore"):
+            jumps = standard_stable(np, self.alpha, self.beta, uniform[:, :count], -np.log(uniform[:, count:]))
+        if self.alpha == 1.0 and self.beta:
+            jumps = jumps + (2.0 / math.pi) * self.beta * math.log(self.scale)
+        return np.asarray(self.scale * jumps)
+
+    @property
+    def variance(self) -> float:
+        """Infinite below ``alpha = 2``."""
+        return 2.0 * self.scale**2 if self.alpha == 2.0 else math.inf
+
+
+def check_law(name: str, law: object, kind: type) -> None:
+    """Raise unless ``law`` is a law of that kind."""
+    if not isinstance(law, kind):
+        raise InvalidInputError(f"{name}={law!r}: give a law of hpfracc.transport, such as {name}={_EXAMPLES[name]}")
+
+
+_EXAMPLES = {"waiting": "ParetoWaiting(0.7)", "jumps": "GaussianJumps()"}

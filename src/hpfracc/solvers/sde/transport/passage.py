@@ -1,0 +1,342 @@
+"""First passage: when and where a process leaves an interval or a half-line."""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from hpfracc._optional import import_optional
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.sde.noise.brownian import Brownian
+from hpfracc.solvers.sde.noise.process import Noise, read_positive
+from hpfracc.solvers.sde.noise.source import RandomSource, make_source
+from hpfracc.solvers.sde.noise.stable import StableLevy, one_sided
+from hpfracc.solvers.sde.noise.subordinated import Subordinated
+from hpfracc.solvers.sde.transport.domains import Domain, read_domain, read_start
+from hpfracc.solvers.sde.transport.exits import brownian_exits, stable_exits
+from hpfracc.solvers.sde.transport.jumps import StableJumps
+from hpfracc.solvers.sde.transport.random_walk import ROUNDING, ContinuousTimeRandomWalk, walk_until
+from hpfracc.solvers.sde.transport.waiting import FixedWaiting, StableWaiting
+
+__all__ = ["FirstPassage", "PassageEstimate", "first_passage"]
+
+#: Stream of the clock of subordinated motion.
+_CLOCK = 1 << 53
+#: Points of a drawn curve.
+_POINTS = 200
+
+
+class PassageEstimate(NamedTuple):
+    """A mean over paths and its standard error, of the same shape."""
+
+    value: Any
+    standard_error: Any
+
+
+@dataclass(frozen=True, repr=False)
+class FirstPassage:
+    """When and where paths left a domain.
+
+    Attributes
+    ----------
+    times : ndarray, shape (paths,)
+        First passage times; inf for paths that were still inside at the end. With ``method="spheres"`` the mean time
+        given the intervals that a path went through, from which only means can be taken.
+    places : ndarray, shape (paths,)
+        Where the paths landed: an end of the domain, or beyond it; nan for paths that were still inside.
+    domain : tuple of float
+        The ends.
+    until : float
+        When the paths were last looked at; inf if all were followed to their end.
+    method : str
+        ``"exact"``, ``"walk"``, ``"steps"`` or ``"spheres"``.
+    infinite_mean : bool
+        Whether the mean first passage time is known to be infinite.
+    """
+
+    times: np.ndarray
+    places: np.ndarray
+    domain: tuple[float, float]
+    until: float
+    method: str
+    infinite_mean: bool = False
+
+    @property
+    def paths(self) -> int:
+        """Number of paths."""
+        return int(self.times.size)
+
+    def survival(self, t: Any) -> PassageEstimate:
+        """Probability to be still inside after the time t, for any shape of t."""
+        self._need_times("a survival probability")
+        t = np.asarray(t, float)
+        if np.any(np.isnan(t)) or np.any(t > self.until * ROUNDING):
+            raise InvalidInputError(f"the paths were followed until {self.until:g}; t={t.max():g} is not known")
+        alive = self.paths - np.searchsorted(np.sort(self.times), t * ROUNDING, side="right")
+        return _share(alive, self.paths)
+
+    def mean(self) -> PassageEstimate:
+        """Mean first passage time."""
+        inside = int(np.count_nonzero(np.isnan(self.places)))
+        if self.infinite_mean:
+            raise InvalidInputError(
+                "the mean first passage time is infinite here, whatever the sample says; use survival() or quantile()"
+            )
+        if inside:
+            raise InvalidInputError(
+                f"{inside:,} of {self.paths:,} paths were still inside at until={self.until:g}, so that the mean is "
+                "not known; use a larger until=, survival() or quantile()"
+            )
+        error = self.times.std(ddof=1) / math.sqrt(self.paths) if self.paths > 1 else math.nan
+        return PassageEstimate(float(self.times.mean()), float(error))
+
+    def quantile(self, q: Any) -> np.ndarray:
+        """Times by which a share q of the paths has left; inf where that is after the end."""
+        self._need_times("a quantile")
+        return np.asarray(np.quantile(self.times, q, method="inverted_cdf"))
+
+    def exit_probability(self, side: Literal["left", "right"] = "right") -> PassageEstimate:
+        """Probability to leave through the lower (``"left"``) or the upper end, before ``until``."""
+        if side not in ("left", "right"):
+            raise InvalidInputError(f"side={side!r}: use 'left' or 'right'")
+        low, high = self.domain
+        gone = self.places <= low if side == "left" else self.places >= high
+        return _share(np.count_nonzero(gone), self.paths)
+
+    def tail_exponent(self, after: float) -> PassageEstimate:
+        r"""The exponent :math:`\theta` of a survival probability that falls like :math:`t^{-\theta}` after some time.
+
+        The maximum likelihood estimate for a Pareto tail [1], with paths still inside counted as such. A symmetric walk
+        on a half-line has :math:`\theta = 1/2`, whatever its jumps (Sparre Andersen).
+
+        Parameters
+        ----------
+        after : float
+            Where the tail begins.
+
+        References
+        ----------
+        1. B. M. Hill, "A simple general approach to inference about the tail of a distribution", Ann. Statist. 3,
+           1975.
+        """
+        self._need_times("an exponent")
+        after = read_positive("after", after)
+        late = self.times[self.times > after]
+        gone = int(np.count_nonzero(np.isfinite(late)))
+        if gone < 2:
+            raise InvalidInputError(f"{gone} paths left after {after:g}; an exponent takes more: use a smaller after=")
+        value = gone / float(np.sum(np.log(np.minimum(late, self.until) / after)))
+        return PassageEstimate(value, value / math.sqrt(gone))
+
+    def plot(self, *, ax: Any = None, log: bool = True, **style: Any) -> Any:
+        """Draw the survival probability over time, with a band of two standard errors.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; new axes by default.
+        log : bool
+            Whether both axes are logarithmic, in which power laws are straight lines.
+        **style
+            Of the line, for ``Axes.plot``.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        self._need_times("a survival curve")
+        if ax is None:
+            ax = import_optional("matplotlib.pyplot").subplots()[1]
+        gone = self.times[np.isfinite(self.times)]
+        if not gone.size:
+            raise InvalidInputError("no path has left, so there is no curve; use a larger until=")
+        last = float(self.until if math.isfinite(self.until) else np.quantile(gone, 0.999))
+        first = min(float(np.quantile(gone, 0.002)), 0.5 * last)
+        t = np.geomspace(first, last, _POINTS) if log else np.linspace(0.0, last, _POINTS)
+        value, error = self.survival(t)
+        (line,) = ax.plot(t, value, **{"label": "survival probability", **style})
+        low, high = np.clip(value - 2.0 * error, 0.3 / self.paths, 1.0), np.minimum(value + 2.0 * error, 1.0)
+        ax.fill_between(t, low, high, color=line.get_color(), alpha=0.25, linewidth=0.0)
+        if log:
+            ax.set_xscale("log")
+            ax.set_yscale("log")
+        ax.set_xlabel("time t")
+        ax.set_ylabel("probability to be inside")
+        ax.grid(alpha=0.25)
+        return ax
+
+    def _need_times(self, what: str) -> None:
+        if self.method == "spheres":
+            raise InvalidInputError(
+                f"{what} takes the law of the times, which walks on spheres do not give; use step= for stable motion"
+            )
+
+    def __repr__(self) -> str:
+        gone = int(np.count_nonzero(~np.isnan(self.places)))
+        low, high = self.domain
+        return (
+            f"FirstPassage(method={self.method!r}, paths={self.paths:,}, left={gone:,}, domain=({low:g}, {high:g}), "
+            f"until={self.until:g})"
+        )
+
+
+def _share(hits: Any, paths: int) -> PassageEstimate:
+    """A share of the paths. Its error is that of one more of each kind, so that it is not 0 for none and all."""
+    smoothed = (np.asarray(hits) + 1.0) / (paths + 2.0)
+    return PassageEstimate((hits / paths)[()], np.sqrt(smoothed * (1.0 - smoothed) / paths)[()])
+
+
+def first_passage(
+    process: Noise,
+    domain: tuple[float, float],
+    *,
+    start: float | None = None,
+    paths: int = 10_000,
+    until: float = math.inf,
+    step: float | None = None,
+    rng: Any = None,
+    first_path: int = 0,
+) -> FirstPassage:
+    r"""When and where a process leaves an interval or a half-line, the ends of which absorb it.
+
+    Parameters
+    ----------
+    process : Noise
+        A :class:`ContinuousTimeRandomWalk`, whose own ``domain`` may have reflecting ends;
+        :class:`~hpfracc.noise.Brownian`, :class:`~hpfracc.noise.StableLevy`, or one of them
+        :class:`~hpfracc.noise.Subordinated`.
+    domain : tuple of float
+        The ends ``(low, high)``, one of which may be infinite. A path has left when it is at an end or beyond.
+    start : float, optional
+        Where paths begin, inside the domain; by default 0, or where the walk begins.
+    paths : int
+        Number of paths.
+    until : float
+        Paths that are inside after this time are not followed any further.
+    step : float, optional
+        For stable motion with an index below 2: it is looked at in steps of this length (of the parent's time, if
+        subordinated). Passages between are missed, so that times are too long, by a power of the step.
+    rng, first_path
+        As in :meth:`hpfracc.noise.Noise.sample`.
+
+    Returns
+    -------
+    FirstPassage
+        ``.survival(t)``, ``.mean()``, ``.exit_probability(side)``, ``.quantile(q)``, ``.tail_exponent(after)``, each
+        with its standard error; ``.times``, ``.places``, ``.plot()``.
+
+    Notes
+    -----
+    What is exact:
+
+    - random walks: every jump is drawn (``"walk"``);
+    - Brownian motion, subordinated or not: times and ends are drawn from their laws (``"exact"``). With the first
+      passage time :math:`\tau` of the parent, that of the subordinated motion is :math:`\tau^{1/\alpha} S`, S one-sided
+      stable;
+    - symmetric stable motion without ``step``: where it lands, and the mean time, by walks on spheres [1]
+      (``"spheres"``), but not the law of the time.
+
+    Stable motion in steps (``"steps"``) is a walk, exact as such. Stable motion leaves an interval by a jump over the
+    end, not through it.
+
+    References
+    ----------
+    1. A. E. Kyprianou, A. Osojnik, T. Shardlow, "Unbiased 'walk-on-spheres' Monte Carlo methods for the fractional
+       Laplacian", IMA J. Numer. Anal. 38, 2018.
+
+    Examples
+    --------
+    >>> from math import gamma
+    >>> from hpfracc import noise, transport
+    >>> left = transport.first_passage(noise.StableLevy(1.5), (-1, 1), start=0.5, rng=1)
+    >>> mean, error = left.mean()
+    >>> bool(abs(mean - 0.75**0.75 / gamma(2.5)) < 4 * error)
+    True
+    """
+    ends = read_domain(domain)
+    try:
+        count = operator.index(paths)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise InvalidInputError(f"paths={paths!r}: use a whole number of paths, 1 or more")
+    if until != math.inf:
+        until = read_positive("until", until)
+    source = make_source(rng, None, dtype="float64", first_path=first_path, count=count)
+    if isinstance(process, ContinuousTimeRandomWalk):
+        if step is not None:
+            raise InvalidInputError(f"step={step!r}: a random walk has its own waiting times; leave step out")
+        walk = process if start is None else replace(process, start=start)
+        return _by_walk(walk, source, ends, until, count, "walk")
+    parent, clock = (process.process, process.alpha) if isinstance(process, Subordinated) else (process, None)
+    place = read_start(0.0 if start is None else start, ends)
+    if isinstance(parent, Brownian) or (isinstance(parent, StableLevy) and parent.alpha == 2.0):
+        scale = math.sqrt(2.0) * parent.scale if isinstance(parent, StableLevy) else 1.0
+        if step is not None:
+            raise InvalidInputError(f"step={step!r}: Brownian motion is followed without steps; leave step out")
+        times, places = brownian_exits(source, ends, place, count)
+        times /= scale**2
+        if clock is not None:
+            times = _clocked(source, times, clock)
+        late = times > until * ROUNDING
+        times[late], places[late] = np.inf, np.nan
+        return FirstPassage(times, places, (ends.low, ends.high), until, "exact", clock is not None or not ends.bounded)
+    if not isinstance(parent, StableLevy):
+        raise InvalidInputError(
+            f"process={process!r}: first passages are here for ContinuousTimeRandomWalk, Brownian, StableLevy and "
+            "Subordinated(Brownian() or StableLevy(...), alpha)"
+        )
+    if step is not None:
+        walk = _stepped(parent, clock, read_positive("step", step), place)
+        return _by_walk(walk, source, ends, until, count, "steps")
+    if parent.beta:
+        raise InvalidInputError(f"{parent!r} is not symmetric, and is followed in steps: give step=")
+    if until != math.inf:
+        raise InvalidInputError(
+            f"until={until:g}: without step= only places and mean times of stable motion are found; give step= too"
+        )
+    times, places = stable_exits(source, parent.alpha, ends, place, count)
+    infinite = clock is not None or not ends.bounded
+    times = np.full(count, np.nan) if infinite else times / parent.scale**parent.alpha
+    return FirstPassage(times, places, (ends.low, ends.high), until, "spheres", infinite)
+
+
+def _by_walk(
+    walk: ContinuousTimeRandomWalk, source: RandomSource, ends: Domain, until: float, count: int, method: str
+) -> FirstPassage:
+    read_start(walk.start, ends)
+    low, high = walk.domain or (-math.inf, math.inf)
+    confined = Domain(max(low, ends.low), min(high, ends.high)).bounded
+    if until == math.inf and not confined:
+        raise InvalidInputError(
+            "on a half-line some paths take longer than any computer; give until=, the time to follow them for"
+        )
+    if walk.boundary == "absorb":
+        raise InvalidInputError("the walk has absorbing ends of its own; give them as the domain of first_passage only")
+    times, places = walk_until(walk, source, ends, until, count)
+    symmetric = not getattr(walk.jumps, "beta", 0.0)
+    infinite = walk.waiting.infinite_mean or (symmetric and not confined)
+    return FirstPassage(times, places, (ends.low, ends.high), until, method, infinite)
+
+
+def _stepped(parent: StableLevy, clock: float | None, step: float, start: float) -> ContinuousTimeRandomWalk:
+    """The motion at multiples of a step of its own time."""
+    waiting = FixedWaiting(step) if clock is None else StableWaiting(clock, step ** (1.0 / clock))
+    scale = parent.scale * step ** (1.0 / parent.alpha)
+    jumps = StableJumps(parent.alpha, parent.beta, scale)
+    return ContinuousTimeRandomWalk(waiting, jumps, start)
+
+
+def _clocked(source: RandomSource, times: np.ndarray, alpha: float) -> np.ndarray:
+    """Values of a stable subordinator at times of its own, one for each path."""
+    result = np.empty(times.size)
+    for low, high in source.chunks(times.size, 2):
+        uniform = source.numbers(low, high - low, 2, kind="uniform", stream=_CLOCK)
+        with np.errstate(over="ignore"):
+            stable = one_sided(alpha, uniform[:, 0], -np.log(uniform[:, 1]))
+            result[low:high] = times[low:high] ** (1.0 / alpha) * stable
+    return result

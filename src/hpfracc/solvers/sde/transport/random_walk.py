@@ -1,0 +1,181 @@
+"""Random walks in continuous time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.sde.noise.process import Noise, TimeGrid
+from hpfracc.solvers.sde.noise.source import RandomSource
+from hpfracc.solvers.sde.transport.domains import BOUNDARIES, Boundary, Domain, land, read_domain, read_start
+from hpfracc.solvers.sde.transport.jumps import Jumps, check_law
+from hpfracc.solvers.sde.transport.waiting import WaitingTimes
+
+__all__ = ["ROUNDING", "ContinuousTimeRandomWalk", "walk_until"]
+
+#: Streams of waiting times and of jumps; a block of jumps has its own.
+_WAITING, _JUMPS = 1 << 50, 1 << 51
+#: Jumps that are drawn together for each path: few at first, for walks that end soon. They do not depend on anything
+#: else, so that a path does not either.
+_FIRST_BLOCK, _BLOCK = 8, 64
+#: Paths that are carried along together, and values of them that are kept in one array.
+_TOGETHER, _MOST_VALUES = 1 << 11, 1 << 20
+#: A jump at a multiple of a step counts at that time, whichever way both were rounded.
+ROUNDING = 1.0 + 1e-12
+
+
+@final
+@dataclass(frozen=True)
+class ContinuousTimeRandomWalk(Noise):
+    r"""A walker that waits, jumps, and waits again.
+
+    Waiting times and jumps are independent. With waiting times of infinite mean it is subdiffusive, with jumps of
+    infinite variance it is a Levy flight; in the long run it follows the fractional diffusion equation
+    :math:`D_t^\alpha p = -K (-\Delta)^{\mu/2} p` [1].
+
+    Parameters
+    ----------
+    waiting : WaitingTimes
+        Law of the waiting times, the first of which begins at time 0.
+    jumps : Jumps
+        Law of the jumps.
+    start : float
+        Where the walk begins.
+    domain : tuple of float, optional
+        Ends of the interval in which the walk stays; one of them may be infinite.
+    boundary : {"absorb", "mirror", "stop", "reject"}
+        What happens to a jump that would leave the domain. ``"absorb"``: the walk is over, and its values are nan from
+        then on. ``"mirror"``: the end of the jump is mirrored at the walls, as often as it takes. ``"stop"``: the jump
+        ends at the wall it hits. ``"reject"``: it is not made, and the walker waits again. For jumps of infinite
+        variance they lead to different laws, also in the limit of small jumps [2].
+
+    Notes
+    -----
+    Paths are exact: every jump is drawn. The cost is that of the jumps until the last time. A path depends on the seed
+    and its number, not on the times at which it is looked at.
+
+    With ``MittagLefflerWaiting(alpha, tau)`` and jumps of variance :math:`\sigma^2` the mean squared displacement is
+    :math:`\sigma^2 t^\alpha / (\tau^\alpha\,\Gamma(1+\alpha))` at all times.
+
+    References
+    ----------
+    1. R. Metzler, J. Klafter, "The random walk's guide to anomalous diffusion", Phys. Rep. 339, 2000.
+    2. B. Dybiec, E. Gudowska-Nowak, E. Barkai, A. A. Dubkov, "Levy flights versus Levy walks in bounded domains", Phys.
+       Rev. E 95, 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpfracc import transport
+    >>> walk = transport.ContinuousTimeRandomWalk(transport.ParetoWaiting(0.7), transport.GaussianJumps())
+    >>> walk.sample(np.linspace(0, 100, 11), size=5, rng=1).shape
+    (5, 11)
+    """
+
+    waiting: WaitingTimes
+    jumps: Jumps
+    start: float = 0.0
+    domain: tuple[float, float] | None = None
+    boundary: Boundary | None = None
+
+    def __post_init__(self) -> None:
+        check_law("waiting", self.waiting, WaitingTimes)
+        check_law("jumps", self.jumps, Jumps)
+        if (self.domain is None) != (self.boundary is None):
+            raise InvalidInputError("domain= and boundary= belong together; give both, or neither")
+        if self.domain is not None:
+            object.__setattr__(self, "domain", read_domain(self.domain))
+            if self.boundary not in BOUNDARIES:
+                raise InvalidInputError(f"boundary={self.boundary!r}: use {', '.join(map(repr, BOUNDARIES))}")
+        object.__setattr__(self, "start", read_start(self.start, self._domain))
+
+    @property
+    def _domain(self) -> Domain | None:
+        return None if self.domain is None else Domain(*self.domain)
+
+    def covariance(self, s: Any, t: Any) -> np.ndarray:
+        """Covariance of the displacements at two times, where waiting times have a known mean number of jumps."""
+        if self.domain is not None:
+            raise InvalidInputError("the covariance of a walk between walls has no closed form; average over samples")
+        earlier = np.minimum(np.asarray(s, float), np.asarray(t, float))
+        return np.asarray(self.jumps.variance * self.waiting.mean_jumps(earlier))
+
+    def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
+        host = source.on_host()
+        n = grid.times.size
+        result = np.empty((count, n))
+        rows = max(1, min(_TOGETHER, _MOST_VALUES // n))
+        for low in range(0, count, rows):
+            paths = np.arange(low, min(count, low + rows))
+            result[paths] = self._positions(host, paths, grid.times * ROUNDING)
+        return source.array(result)
+
+    def _positions(self, host: RandomSource, paths: np.ndarray, times: np.ndarray) -> np.ndarray:
+        n = times.size
+        values = np.zeros((paths.size, n))
+        known = np.zeros((paths.size, n), bool)
+        values[:, 0], known[:, 0] = self.start, True
+        going, time, place = np.arange(paths.size), np.zeros(paths.size), np.full(paths.size, self.start)
+        block = before = 0
+        while going.size:
+            arrivals, places = self._events(host, paths[going], block, before, time, place)
+            # The first of the times that a jump comes before; of several jumps between two times the last counts.
+            columns = np.searchsorted(times, arrivals)
+            seen = columns < n
+            seen[:, :-1] &= columns[:, :-1] != columns[:, 1:]
+            rows, events = np.nonzero(seen)
+            where = going[rows], columns[rows, events]
+            values[where], known[where] = places[rows, events], True
+            on = (columns[:, -1] < n) & ~np.isnan(places[:, -1])
+            going, time, place = going[on], arrivals[on, -1], places[on, -1]
+            block, before = block + 1, before + arrivals.shape[1]
+        latest = np.maximum.accumulate(np.where(known, np.arange(n), 0), axis=1)
+        return np.take_along_axis(values, latest, 1)
+
+    def _events(
+        self, host: RandomSource, paths: np.ndarray, block: int, before: int, time: np.ndarray, place: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Times of the next jumps, and the places they lead to, each of shape ``(paths, jumps)``."""
+        count = min(_BLOCK, _FIRST_BLOCK << min(block, 16))
+        arrivals = self.waiting._arrivals(host, paths, count, _WAITING + block, time, before)
+        moves = self.jumps._draw(host, paths, count, _JUMPS + block)
+        if self.boundary in (None, "absorb"):
+            moves[:, 0] += place
+            places = np.cumsum(moves, -1, out=moves)
+            if self._domain is not None:
+                places[np.logical_or.accumulate(self._domain.outside(places), axis=1)] = np.nan
+            return arrivals, places
+        assert self._domain is not None
+        assert self.boundary is not None
+        turned = np.ascontiguousarray(moves.T)
+        for row in turned:
+            row[:] = place = land(self._domain, self.boundary, place, row)
+        return arrivals, np.ascontiguousarray(turned.T)
+
+
+def walk_until(
+    walk: ContinuousTimeRandomWalk, host: RandomSource, domain: Domain, until: float, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Times at which paths leave the domain, and where they land; inf and nan for those that are still inside."""
+    times, ends = np.full(count, np.inf), np.full(count, np.nan)
+    for low in range(0, count, _TOGETHER):
+        going = np.arange(low, min(count, low + _TOGETHER))
+        time, place = np.zeros(going.size), np.full(going.size, walk.start)
+        block = before = 0
+        while going.size:
+            arrivals, places = walk._events(host, going, block, before, time, place)
+            left = domain.outside(places)
+            # The first jump out, or the last one of the block.
+            event = np.where(left.any(-1), left.argmax(-1), arrivals.shape[1] - 1)
+            rows = np.arange(going.size)
+            time, place = arrivals[rows, event], places[rows, event]
+            in_time = time <= until * ROUNDING
+            gone = left[rows, event] & in_time
+            times[going[gone]], ends[going[gone]] = time[gone], place[gone]
+            on = in_time & ~gone
+            going, time, place = going[on], time[on], place[on]
+            block, before = block + 1, before + arrivals.shape[1]
+    return times, ends

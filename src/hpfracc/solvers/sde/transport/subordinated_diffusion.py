@@ -1,0 +1,134 @@
+"""Diffusion in a force field on the clock of an inverse stable subordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError, ShapeError, SolveError
+from hpfracc.solvers.sde.noise.inverse_subordinator import InverseSubordinator
+from hpfracc.solvers.sde.noise.process import Noise, TimeGrid, read_positive
+from hpfracc.solvers.sde.noise.source import RandomSource
+from hpfracc.solvers.sde.transport.domains import read_start
+
+__all__ = ["SubordinatedDiffusion"]
+
+#: Streams of the normal numbers: one for each time and block of steps.
+_STREAM, _PER_TIME = 1 << 54, 1 << 24
+#: Steps whose numbers are drawn together.
+_BLOCK = 16
+#: Paths that are carried along together.
+_TOGETHER = 1 << 12
+
+
+@final
+@dataclass(frozen=True)
+class SubordinatedDiffusion(Noise):
+    r"""A diffusion :math:`dX_u = f(X_u)\,du + g(X_u)\,dW_u` (Ito) on the clock of subdiffusion: :math:`X_{E_t}`.
+
+    Its density solves the fractional Fokker-Planck equation [1]
+
+    .. math:: D_t^\alpha p = -\partial_x (f p) + \tfrac12 \partial_x^2 (g^2 p)
+
+    with Caputo's derivative. With :math:`f(x) = -V'(x)` it is subdiffusion in the potential V.
+
+    Parameters
+    ----------
+    drift : callable
+        ``f(x)`` of an array of places, one for each path; returns an array of that shape, or a number.
+    diffusion : float or callable
+        ``g(x)``.
+    alpha : float
+        Index of the clock, between 0 and 1.
+    step : float
+        Longest step of Euler and Maruyama's method, in the time u of the clock. The error in law is of its order.
+    start : float
+        Where paths begin.
+
+    Notes
+    -----
+    The clock is exact at all times together. Between two of its values the diffusion takes equal steps, at most
+    ``step`` long, so that it is known at the very values of the clock. For diffusion without a force use
+    :class:`~hpfracc.noise.Subordinated`, which is exact.
+
+    References
+    ----------
+    1. M. Magdziarz, A. Weron, K. Weron, "Fractional Fokker-Planck dynamics: stochastic representation and computer
+       simulation", Phys. Rev. E 75, 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpfracc import transport
+    >>> trapped = transport.SubordinatedDiffusion(lambda x: -x, 1.0, 0.7, step=0.01, start=1.0)
+    >>> trapped.sample(np.linspace(0, 1, 5), size=3, rng=1).shape
+    (3, 5)
+    """
+
+    drift: Callable[[np.ndarray], Any]
+    diffusion: float | Callable[[np.ndarray], Any]
+    alpha: float
+    step: float
+    start: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not callable(self.drift):
+            raise InvalidInputError(f"drift={self.drift!r}: give a function of the place, such as lambda x: -x")
+        if not callable(self.diffusion):
+            object.__setattr__(self, "diffusion", read_positive("diffusion", self.diffusion))
+        object.__setattr__(self, "alpha", InverseSubordinator(self.alpha).alpha)
+        object.__setattr__(self, "step", read_positive("step", self.step))
+        object.__setattr__(self, "start", read_start(self.start, None))
+
+    def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
+        host = source.on_host()
+        result = np.empty((count, grid.times.size))
+        for low in range(0, count, _TOGETHER):
+            high = min(count, low + _TOGETHER)
+            part = RandomSource("numpy", "cpu", "float64", host.key, host.first + low)
+            clock = InverseSubordinator(self.alpha)._sample(part, grid, high - low)
+            place, before = np.full(high - low, self.start), np.zeros(high - low)
+            for index in range(grid.times.size):
+                self._move(part, place, clock[:, index] - before, index)
+                result[low:high, index], before = place, clock[:, index]
+        return source.array(result)
+
+    def _move(self, host: RandomSource, place: np.ndarray, spans: np.ndarray, index: int) -> None:
+        """Steps over spans of the clock, one span for each path."""
+        steps = np.ceil(spans / self.step).astype(np.int64)
+        most = int(steps.max(initial=0))
+        if most > _BLOCK * _PER_TIME:
+            raise InvalidInputError(
+                f"the clock moves by {spans.max():.3g} between two times: {most:,} steps of {self.step:g}; use a "
+                "larger step, or more times"
+            )
+        width = spans / np.maximum(steps, 1)
+        for taken in range(0, most, _BLOCK):
+            going = np.flatnonzero(steps > taken)
+            stream = _STREAM + index * _PER_TIME + taken // _BLOCK
+            normals = host.numbers_of(going, min(_BLOCK, most - taken), stream=stream)
+            for k in range(normals.shape[1]):
+                on = steps[going] > taken + k
+                where = going[on]
+                x, h = place[where], width[where]
+                place[where] = (
+                    x
+                    + self._value("drift", self.drift, x) * h
+                    + (self._value("diffusion", self.diffusion, x) * np.sqrt(h) * normals[on, k])
+                )
+        if not np.all(np.isfinite(place)):
+            raise SolveError(
+                f"paths are not finite after the clock's value number {index}; use a smaller step than {self.step:g}"
+            )
+
+    @staticmethod
+    def _value(name: str, given: Any, x: np.ndarray) -> np.ndarray:
+        if not callable(given):
+            return np.asarray(given)
+        value = np.asarray(given(x), dtype=np.float64)
+        if value.shape not in ((), x.shape):
+            raise ShapeError(f"{name} returned shape {value.shape} for places of shape {x.shape}")
+        return value

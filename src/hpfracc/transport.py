@@ -1,0 +1,50 @@
+"""Anomalous transport: random walks in continuous time, first passage, mean squared displacement.
+
+>>> import numpy as np
+>>> from hpfracc import transport
+>>> walk = transport.ContinuousTimeRandomWalk(transport.MittagLefflerWaiting(0.7), transport.GaussianJumps())
+>>> t = np.linspace(0, 100, 51)
+>>> found = transport.msd(walk.sample(t, size=500, rng=1), t)
+>>> print(f"{found.exponent:.2f}")
+0.69
+"""
+
+from __future__ import annotations
+
+from hpfracc.solvers.sde.transport import (
+    ContinuousTimeRandomWalk,
+    ExponentialWaiting,
+    FirstPassage,
+    FixedWaiting,
+    GaussianJumps,
+    Jumps,
+    MeanSquaredDisplacement,
+    MittagLefflerWaiting,
+    ParetoWaiting,
+    PassageEstimate,
+    StableJumps,
+    StableWaiting,
+    SubordinatedDiffusion,
+    WaitingTimes,
+    first_passage,
+    msd,
+)
+
+__all__ = [
+    "ContinuousTimeRandomWalk",
+    "ExponentialWaiting",
+    "FirstPassage",
+    "FixedWaiting",
+    "GaussianJumps",
+    "Jumps",
+    "MeanSquaredDisplacement",
+    "MittagLefflerWaiting",
+    "ParetoWaiting",
+    "PassageEstimate",
+    "StableJumps",
+    "StableWaiting",
+    "SubordinatedDiffusion",
+    "WaitingTimes",
+    "first_passage",
+    "msd",
+]

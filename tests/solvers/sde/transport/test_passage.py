@@ -1,0 +1,231 @@
+"""First passage against closed forms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from hpfracc import noise, transport
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.sde.transport.exits import exit_quantile
+
+COUNT = 20_000
+
+
+def off(found: transport.PassageEstimate, exact: float) -> float:
+    """By how many standard errors."""
+    return abs(found.value - exact) / found.standard_error
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 1.5, 1.9])
+@pytest.mark.parametrize("start", [0.5, -0.9])
+def test_stable_motion_leaves_an_interval(alpha: float, start: float) -> None:
+    """Mean time by Getoor's formula, and the end by the law of Blumenthal, Getoor and Ray; no steps, no bias."""
+    scale = 1.7
+    left = transport.first_passage(noise.StableLevy(alpha, scale=scale), (-1, 1), start=start, paths=COUNT, rng=1)
+    assert left.method == "spheres"
+    assert off(left.mean(), (1 - start**2) ** (alpha / 2) / math.gamma(1 + alpha) / scale**alpha) < 4
+    assert off(left.exit_probability("right"), special.betainc(alpha / 2, alpha / 2, (1 + start) / 2)) < 4
+    assert not np.any(np.abs(left.places) < 1.0)
+
+
+def test_where_stable_motion_lands() -> None:
+    """From the middle at 1 / sqrt(B), B of the law Beta; from elsewhere by the law of Blumenthal, Getoor and Ray."""
+    alpha, start = 1.2, 0.4
+    left = transport.first_passage(noise.StableLevy(alpha), (-1, 1), start=start, paths=COUNT, rng=2)
+
+    def density(y: np.ndarray) -> np.ndarray:
+        """At 1 + y."""
+        return np.asarray(factor * ((1 - start**2) / (y * (y + 2))) ** (alpha / 2) / (1 + y - start))
+
+    # P(1 < Y < 2), with the singularity at 1 taken out by y = s^5.
+    factor = math.sin(math.pi * alpha / 2) / math.pi
+    s = (np.arange(4000) + 0.5) / 4000
+    exact = np.mean(density(s**5) * 5 * s**4)
+    share = np.mean((left.places > 1) & (left.places < 2))
+    assert abs(share - exact) < 4 * 0.5 / math.sqrt(COUNT)
+
+
+def test_half_line_of_stable_motion() -> None:
+    """Places only: Y of a half-line has the density sin(pi a/2) / pi (x/y)^(a/2) / (x + y) below it."""
+    left = transport.first_passage(noise.StableLevy(1.0), (0, math.inf), start=2.0, paths=COUNT, rng=3)
+    # At alpha = 1, with y = x tan^2(phi): phi is uniform on (0, pi/2).
+    angle = np.arctan(np.sqrt(-left.places / 2.0))
+    assert stats.kstest(angle, stats.uniform(0, math.pi / 2).cdf).pvalue > 1e-3
+    with pytest.raises(InvalidInputError, match="infinite"):
+        left.mean()
+
+
+def test_brownian_motion() -> None:
+    """Mean, end and Laplace transform of the exit time of an interval; the law of the half-line."""
+    left = transport.first_passage(noise.Brownian(), (-1, 2), start=-0.2, paths=COUNT, rng=4)
+    assert off(left.mean(), 0.8 * 2.2) < 4
+    assert off(left.exit_probability("right"), 0.8 / 3) < 4
+    values = np.exp(-left.times)
+    exact = math.cosh(0.7 * math.sqrt(2)) / math.cosh(1.5 * math.sqrt(2))
+    assert abs(values.mean() - exact) < 4 * values.std() / math.sqrt(COUNT)
+    half = transport.first_passage(noise.StableLevy(2.0, scale=0.5), (-math.inf, 1.0), paths=COUNT, rng=5)
+    # Variance t / 2: tau is Levy's law with scale 2.
+    assert stats.kstest(half.times, stats.levy(scale=2.0).cdf).pvalue > 1e-3
+    assert np.all(half.places == 1.0)
+
+
+def test_exit_time_of_the_unit_interval() -> None:
+    """Quantiles against the other of the two series for the distribution."""
+    p = np.array([1e-9, 1e-3, 0.2, 0.4999, 0.5001, 0.9, 1 - 1e-9])
+    t = exit_quantile(p)
+    odd = 2.0 * np.arange(60)[:, None] + 1
+    sign = np.where(odd % 4 == 1, 1.0, -1.0)
+    late = 4 / math.pi * np.sum(sign / odd * np.exp(-(odd**2) * math.pi**2 * t / 8), 0)
+    early = 2 * np.sum(sign * special.erfc(odd / np.sqrt(2 * t)), 0)
+    np.testing.assert_allclose(early[:-1], p[:-1], rtol=1e-12)
+    np.testing.assert_allclose(late[1:], 1 - p[1:], rtol=1e-9)
+
+
+def test_subordinated_brownian_motion() -> None:
+    """Survival is 1 less the time-fractional heat equation on the half-line, which is 0.4214253280337984."""
+    slow = noise.Subordinated(noise.StableLevy(2.0), 0.5)
+    left = transport.first_passage(slow, (0, math.inf), start=1.0, paths=5 * COUNT, rng=6)
+    assert off(left.survival(1.0), 1 - 0.4214253280337984) < 4
+    # On an interval, E_a(-(pi k / L)^2 t^a) for the modes of the start.
+    between = transport.first_passage(slow, (0.0, 2.0), start=0.7, paths=COUNT, until=5.0, rng=7)
+    k = np.arange(1, 400, 2)
+    for t in (0.1, 1.0, 5.0):
+        # erfcx is E_{1/2}(-x).
+        modes = special.erfcx((math.pi * k / 2) ** 2 * math.sqrt(t)) * np.sin(math.pi * k * 0.7 / 2) * 4 / (math.pi * k)
+        assert off(between.survival(t), float(modes.sum())) < 4
+    with pytest.raises(InvalidInputError, match="infinite"):
+        between.mean()
+
+
+@pytest.mark.parametrize("alpha", [0.8, 1.5])
+def test_sparre_andersen(alpha: float) -> None:
+    """A symmetric flight from the end survives n steps with probability C(2n, n) / 4^n, whatever its jumps."""
+    left = transport.first_passage(
+        noise.StableLevy(alpha), (0, math.inf), start=1e-300, step=1.0, until=256, paths=COUNT, rng=8
+    )
+    n = np.array([1, 4, 16, 64, 256])
+    exact = np.exp(special.gammaln(2 * n + 1) - 2 * special.gammaln(n + 1) - 2 * n * math.log(2))
+    value, error = left.survival(n)
+    assert np.all(np.abs(value - exact) < 4 * error)
+    # The law itself is -0.493 between 20 and 256.
+    assert off(left.tail_exponent(20.0), 0.495) < 4
+    assert left.method == "steps"
+
+
+def test_steps_of_stable_motion() -> None:
+    """The same in law as walks on spheres, for small steps; skewed motion too, in steps only."""
+    inside = {"start": 0.3, "paths": 2000}
+    stepped = transport.first_passage(noise.StableLevy(1.2), (-1, 1), step=0.01, rng=9, **inside)
+    assert off(stepped.mean(), (1 - 0.09) ** 0.6 / math.gamma(2.2)) < 5
+    skewed = transport.first_passage(noise.StableLevy(0.5, 1.0), (0, 1), step=2e-3, rng=10, start=1e-9, paths=2000)
+    # A subordinator passes 1 at E_1, whose mean is 1 / Gamma(1 + alpha), in S1 of scale |cos(pi a / 2)|^(1/a).
+    assert off(skewed.mean(), math.cos(math.pi / 4) / math.gamma(1.5)) < 4
+    assert np.all(skewed.places >= 1.0)
+
+
+def test_subordinated_stable_motion_in_steps() -> None:
+    """In short steps of the parent, survival is an average of that of the parent over the clock."""
+    slow = noise.Subordinated(noise.StableLevy(1.5), 0.7)
+    left = transport.first_passage(slow, (-1, 1), step=0.02, until=2.0, paths=2000, rng=11)
+    parent = transport.first_passage(noise.StableLevy(1.5), (-1, 1), step=0.02, paths=2000, rng=12)
+    clock = noise.InverseSubordinator(0.7).sample([2.0], 2000, rng=13)[:, 0]
+    expected = np.mean(parent.times > np.ceil(clock / 0.02) * 0.02 - 0.02 + 1e-9)
+    assert abs(left.survival(2.0).value - expected) < 5 * 0.7 / math.sqrt(2000)
+
+
+def test_walks() -> None:
+    """A walk with exponential waits: the mean passage time is the mean number of steps of the flight."""
+    walk = transport.ContinuousTimeRandomWalk(transport.ExponentialWaiting(0.5), transport.StableJumps(1.0))
+    flight = transport.ContinuousTimeRandomWalk(transport.FixedWaiting(0.5), walk.jumps)
+    one = transport.first_passage(walk, (-3, 3), paths=COUNT, rng=14).mean()
+    two = transport.first_passage(flight, (-3, 3), paths=COUNT, rng=15).mean()
+    assert abs(one.value - two.value) < 4 * math.hypot(one.standard_error, two.standard_error)
+
+
+def test_reflection_on_one_side() -> None:
+    """Between a mirror at 0 and an end at 1 a walk leaves like one between -1 and 1."""
+    jumps = transport.GaussianJumps(0.2)
+    wall = transport.ContinuousTimeRandomWalk(
+        transport.ExponentialWaiting(), jumps, 0.3, domain=(0.0, math.inf), boundary="mirror"
+    )
+    free = transport.ContinuousTimeRandomWalk(transport.ExponentialWaiting(), jumps, 0.3)
+    one = transport.first_passage(wall, (-math.inf, 1.0), paths=COUNT // 2, rng=16)
+    two = transport.first_passage(free, (-1.0, 1.0), paths=COUNT // 2, rng=17)
+    assert stats.ks_2samp(one.times, two.times).pvalue > 1e-3
+    assert math.isfinite(one.mean().value)
+
+
+@pytest.mark.parametrize(
+    ("process", "options"),
+    [
+        (noise.Brownian(), {}),
+        (noise.Subordinated(noise.Brownian(), 0.6), {}),
+        (noise.StableLevy(1.5), {}),
+        (noise.StableLevy(1.5), {"step": 0.05}),
+        (
+            transport.ContinuousTimeRandomWalk(transport.ParetoWaiting(0.7), transport.GaussianJumps(0.1)),
+            {"until": 100.0},
+        ),
+    ],
+)
+def test_paths_do_not_depend_on_the_batch(process: noise.Noise, options: dict[str, float]) -> None:
+    """Times and places are the same alone and with others."""
+    many = transport.first_passage(process, (-1, 1), start=0.3, paths=2200, rng=18, **options)
+    few = transport.first_passage(process, (-1, 1), start=0.3, paths=9, rng=18, first_path=2100, **options)
+    np.testing.assert_array_equal(few.times, many.times[2100:2109])
+    np.testing.assert_array_equal(few.places, many.places[2100:2109])
+
+
+def test_what_is_not_known_is_refused() -> None:
+    """Means of paths that are still inside, times after the end, laws from mean times."""
+    walk = transport.ContinuousTimeRandomWalk(transport.ExponentialWaiting(), transport.GaussianJumps())
+    left = transport.first_passage(walk, (-3, 3), paths=100, until=2.0, rng=19)
+    with pytest.raises(InvalidInputError, match="still inside at until=2"):
+        left.mean()
+    with pytest.raises(InvalidInputError, match="followed until 2"):
+        left.survival(3.0)
+    assert np.isinf(left.quantile(0.99))
+    assert left.survival(0.0).value == 1.0
+    assert left.survival(0.0).standard_error > 0.0
+    with pytest.raises(InvalidInputError, match="side='up'"):
+        left.exit_probability("up")  # type: ignore[arg-type]
+    spheres = transport.first_passage(noise.StableLevy(1.5), (-1, 1), paths=100, rng=20)
+    for ask in (lambda: spheres.survival(1.0), lambda: spheres.quantile(0.5), spheres.plot):
+        with pytest.raises(InvalidInputError, match="step="):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("process", "options", "words"),
+    [
+        (noise.TemperedStable(0.7, 1.0), {}, "first passages are here for"),
+        (noise.StableLevy(1.5, 0.5), {}, "not symmetric"),
+        (noise.StableLevy(1.5), {"until": 1.0}, "give step= too"),
+        (noise.StableLevy(1.5), {"step": 0.1, "domain": (-1, math.inf)}, "give until="),
+        (noise.Brownian(), {"step": 0.1}, "leave step out"),
+        (noise.Brownian(), {"start": 1.0}, "inside the domain"),
+        (noise.Brownian(), {"paths": 0}, "paths=0"),
+        (noise.Brownian(), {"until": -1.0}, "until=-1.0"),
+    ],
+)
+def test_refusals(process: noise.Noise, options: dict[str, object], words: str) -> None:
+    """Typed, with the remedy."""
+    domain = options.pop("domain", (-1, 1))
+    with pytest.raises(InvalidInputError, match=words):
+        transport.first_passage(process, domain, **options)  # type: ignore[arg-type]
+
+
+def test_plot() -> None:
+    """The curve is the survival probability."""
+    pytest.importorskip("matplotlib").use("Agg")
+    left = transport.first_passage(noise.Brownian(), (0, math.inf), start=1.0, until=100.0, paths=500, rng=21)
+    axes = left.plot()
+    line = axes.lines[0]
+    np.testing.assert_array_equal(line.get_ydata(), left.survival(line.get_xdata()).value)
+    assert axes.get_xscale() == "log"
+    assert left.plot(log=False).get_xscale() == "linear"
+    assert "paths=500" in repr(left)
