@@ -65,6 +65,7 @@ def column(
         boundary=Dirichlet(0.0),
         u0=np.where((x > 0.0) & (x < length), solution(0.0, x), 0.0),
         t_span=(0.0, t_end),
+        method="crank_nicolson",
         solution=solution,
         reference="D. A. Benson, S. W. Wheatcraft, M. M. Meerschaert, Water Resour. Res. 36 (2000) 1403-1412",
         parameters={

@@ -61,9 +61,8 @@ def gray_scott(
     state = np.stack([np.ones(shape), np.zeros(shape)])
     core = slice(int(0.4 * points), int(0.6 * points))
     middle = (core,) * dimensions
-    size = state[(0, *middle)].shape
-    state[(0, *middle)] = 0.5 + 0.02 * rng.uniform(-1.0, 1.0, size)
-    state[(1, *middle)] = 0.25 + 0.02 * rng.uniform(-1.0, 1.0, size)
+    for part, height in zip(state, (0.5, 0.25), strict=True):
+        part[middle] = height + 0.02 * rng.uniform(-1.0, 1.0, part[middle].shape)
 
     def reaction(t: float, y: Any) -> Any:
         u, v = y[0], y[1]
