@@ -33,6 +33,8 @@ help:
 demo: $(VENV)/.light
 	$(BIN)/hpfracc demo
 
+# Optimising takes XLA longer than running what a test runs once: left out here, and in no other run of the tests.
+test: export XLA_FLAGS := $(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
 test: $(VENV)/.full
 	$(PYTEST) -m "not slow and not bench" $(PYTEST_ARGS)
 
