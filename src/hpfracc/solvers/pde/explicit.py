@@ -40,7 +40,9 @@ class ExplicitPart:
         if problem.reaction is not None:
             own = problem.reaction(t, u)
             total = own if total is None else total + own
-        return 0.0 * u if total is None else total + 0.0 * u
+        if total is None:
+            return 0.0 * u
+        return total if total.shape == u.shape else total + 0.0 * u
 
 
 def needs_order_one(name: str, problem: EvolutionProblem) -> str | None:

@@ -165,7 +165,7 @@ def allen_cahn(
     u0 = 0.1 * np.sum(noise[:, :1] * np.cos(k * x) + noise[:, 1:] * np.sin(k * x), axis=0)
 
     def reaction(t: float, u: Any) -> Any:
-        return u - u**3
+        return u * (1.0 - u * u)
 
     return ModelEquation(
         name="allen_cahn",

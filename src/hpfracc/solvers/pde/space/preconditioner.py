@@ -29,7 +29,7 @@ __all__ = ["ToeplitzPart", "ToeplitzPreconditioner"]
 Array = np.ndarray[Any, Any]
 
 #: Change of a coefficient's logarithm from one interpolated inverse to the next, and the most of them: 9 to 10
-#: iterations at a range of 1:100, and 15 with half as many (``benchmarks/pde.py krylov``).
+#: iterations at a range of 1:100, and 15 with half as many (``benchmarks/pde_space.py --only krylov``).
 _SPACING = 0.7
 _MOST = 24
 #: Smaller coefficients, relative to the largest, are taken as this one.
