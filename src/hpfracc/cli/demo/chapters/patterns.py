@@ -20,11 +20,13 @@ __all__ = ["build"]
 Array = np.ndarray[Any, Any]
 
 _ORDERS = (2.0, 1.5)
+#: Points along an axis, and the ends of the reaction and of the wave.
+_SIZE, _QUICK_SIZE = (96, 3000.0, 600.0), (48, 600.0, 120.0)
 
 
 def build(context: DemoContext) -> Chapter:
     """Grow patterns of two orders, a spiral wave, and a wave packet that keeps its norm."""
-    points, end, wave_end = (48, 300.0, 60.0) if context.quick else (96, 3000.0, 600.0)
+    points, end, wave_end = _QUICK_SIZE if context.quick else _SIZE
     runs = []
     for number, order in enumerate(_ORDERS):
         context.report(0.05 + 0.3 * number, f"patterns: order {order:g}")

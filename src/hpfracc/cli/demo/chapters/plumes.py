@@ -23,11 +23,13 @@ Array = np.ndarray[Any, Any]
 _ORDER, _VELOCITY, _DISPERSION, _WIDTH, _START = 1.6, 1.0, 0.1, 0.3, 3.0
 _DETECTOR, _END = 9.0, 10.0
 _TIMES = (1.0, 3.0, 5.0, 8.0)
+#: Points and steps.
+_SIZE, _QUICK_SIZE = (1601, 1000), (401, 200)
 
 
 def build(context: DemoContext) -> Chapter:
     """Solve a column with jumps and a line with waiting, and compare with what is known."""
-    points, steps = (401, 200) if context.quick else (1601, 1000)
+    points, steps = _QUICK_SIZE if context.quick else _SIZE
     context.report(0.1, "plumes: a column")
     found = _column(points, steps)
     context.report(0.6, "plumes: waiting particles")
@@ -135,7 +137,7 @@ def _curves(found: dict[str, Any]) -> Chart:
     top = max(float(curve.max()) for curve in found["curves"].values())
     return Chart(
         title="Breakthrough curves of order 1.6 and 2",
-        description="The curve of order 1.6 rises much earlier, and has a lower and later peak.",
+        description="The curve of order 1.6 begins to rise earlier, and its peak is later and narrower.",
         x_name="t",
         y_name="concentration at the detector",
         lines=lines,
