@@ -6,6 +6,7 @@ The classes are found by walking the public names: a new one that cannot travel,
 from __future__ import annotations
 
 import copy
+import copyreg
 import dataclasses
 import enum
 import functools
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc import errors, lattice, memory, noise, rough, transport
+from hpfracc import errors, lattice, memory, noise, pde, rough, transport
 from hpfracc.analytics import PerformanceMonitor, UsageTracker
 from hpfracc.engine.execution.pressure.growth import Growth
 from hpfracc.profiling import Profiler, Span, get_profiler
@@ -52,9 +53,20 @@ LEFT_OUT = {
     noise.Noise,
     noise.GaussianNoise,
     noise.LevyNoise,
+    pde.BoundaryCondition,
+    pde.EvolutionMethod,
+    pde.SpaceTerm,
     transport.WaitingTimes,
     transport.Jumps,
 }
+
+
+@pytest.fixture(autouse=True)
+def plain_pickling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing distributed changes how exceptions are pickled in the whole process (tblib); this is about ours."""
+    for kind in list(copyreg.dispatch_table):
+        if isinstance(kind, type) and issubclass(kind, BaseException):
+            monkeypatch.delitem(copyreg.dispatch_table, kind)
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
@@ -72,6 +84,10 @@ def decay(t: float, y: Any) -> Any:
     return -y
 
 
+def abs_of(x: float) -> float:
+    return abs(x)
+
+
 def solved(**options: Any) -> hf.FODEResult:
     """A solution whose right-hand side is a lambda, which cannot be pickled."""
     return hf.solve_fode(lambda t, y: -2.0 * y, (0.0, 1.0), [1.0], 0.7, dense_output=True, **options)
@@ -81,6 +97,12 @@ def fitted() -> hf.FODEFit:
     """Of a right-hand side that is a lambda, which cannot be pickled."""
     data = np.exp(-GRID)
     return hf.fit_fode(lambda t, y, k: -k * y, GRID, data, parameters={"k": 0.9}, alpha=1.0, step=0.1, halve=False)
+
+
+def spread() -> hf.FPDEResult:
+    """A solution of a partial equation with a lambda, which cannot be pickled."""
+    options: dict[str, Any] = {"x": GRID, "space": pde.Diffusion(0.1), "boundary": "neumann", "alpha": 0.7}
+    return hf.solve_fpde(lambda t, u: -u, (0.0, 1.0), SIGNAL, step=0.1, dense_output=True, **options)
 
 
 def told(result: hf.FODEResult) -> Any:
@@ -127,6 +149,13 @@ GRAPH = functools.partial(lattice.Lattice, (4, 5), periodic=True)
 #: How to make one of a class, and what of it has to be the same afterwards.
 EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     hf.FODEResult: (lambda: solved(step=0.05), told),
+    hf.FPDEResult: (spread, lambda found: (found.u, found.mass, found.sol(0.5), found.decision, found.message)),
+    pde.SpaceTimeError: (lambda: pde.SpaceTimeError(1e-6, 1e-9), tuple),
+    pde.ModelEquation: (
+        lambda: pde.problems.burgers(points=16),
+        lambda found: (found.name, found.u0, found.parameters, found.reaction(0.0, found.u0)),
+    ),
+    pde.TermSum: (lambda: pde.Diffusion(2.0) + pde.Advection(1.0), repr),
     hf.FODEFit: (fitted, lambda found: (found.estimates, found.sets[0].curve, str(found))),
     hf.Operation: (lambda: hf.fft, lambda found: found is hf.fft),
     hf.OperatorResult: (
@@ -152,6 +181,9 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda found: found.apply(np.arange(20.0).reshape(4, 5)),
     ),
     lattice.PathBatch: (lambda: lattice.PathBatch(np.arange(4), np.array([0, 2, 4])), lambda found: found.lengths),
+    hf.SweepResult: (lambda: hf.sweep(abs_of, hf.grid(x=[-1.0, 2.0])), lambda found: (found.values, repr(found))),
+    hf.distributed.ParameterGrid: (lambda: hf.grid(x=[1, 2], y=[3.0]), lambda found: (found.digest(), found[1])),
+    hf.distributed.ParameterPoints: (lambda: hf.points(x=[1, 2]), lambda found: (found.digest(), found[1])),
     Comparison: (
         lambda: Comparison([SpanComparison(("a",), 1.0, 2.0, (7, 7), 0.1, "inconclusive", "why")], Rules()),
         lambda found: found.to_dict(),

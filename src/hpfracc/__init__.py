@@ -16,7 +16,8 @@ True
 True
 
 Equations
-    solve_fode, fdeint; solve_fsde with noise; fit_fode estimates parameters, order and initial values from data
+    solve_fode, fdeint; solve_fsde with noise; solve_fpde with the terms and conditions of pde;
+    fit_fode estimates parameters, order and initial values from data
 Operators on samples or functions, at points ``t``, of order ``alpha``
     caputo, riemann_liouville, grunwald_letnikov, riemann_liouville_integral, caputo_fabrizio, atangana_baleanu,
     hadamard, caputo_hadamard, marchaud, psi_caputo, tempered, tempered_caputo, variable_order, their integrals,
@@ -30,12 +31,16 @@ Noise with memory
 Special functions
     mittag_leffler, mittag_leffler_derivative, mittag_leffler_matrix, wright, m_wright, gamma, digamma, beta,
     incomplete_beta, generalized_binomial
+Many parameters, many machines
+    sweep calls a function for all items of a grid or of points, on an executor, with a store that resumes; distributed
+    has the rest
 The engine
     explain and last_decision show what is chosen and why; config and use_backend override the choice; operation
     registers your own work; select_optimal_backend selects for a workload; causal_convolution, history_sum, fft,
     matmul, ... are its operations
 Modules
-    errors, batch, memory, noise, rough, transport, profiling, analytics, lattice, ml, solvers, special, operators
+    errors, batch, distributed, memory, noise, pde, rough, transport, profiling, analytics, lattice, ml, solvers,
+    special, operators
 Command line
     ``hpfracc demo``, ``hpfracc info``, ``hpfracc --help``
 
@@ -48,17 +53,20 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hpfracc import _clusters
 from hpfracc.profiling.clocks import DeviceClock, plug_in
 
 if TYPE_CHECKING:
     from hpfracc import analytics as analytics
     from hpfracc import batch as batch
+    from hpfracc import distributed as distributed
     from hpfracc import errors
     from hpfracc import lattice as lattice
     from hpfracc import memory as memory
     from hpfracc import ml as ml
     from hpfracc import noise as noise
     from hpfracc import operators as operators
+    from hpfracc import pde as pde
     from hpfracc import profiling as profiling
     from hpfracc import rough as rough
     from hpfracc import solvers as solvers
@@ -66,6 +74,9 @@ if TYPE_CHECKING:
     from hpfracc import transport as transport
     from hpfracc._config import config, use_backend
     from hpfracc._explain import explain
+    from hpfracc.distributed.parameters import grid, points
+    from hpfracc.distributed.results import SweepResult
+    from hpfracc.distributed.sweeps import sweep
     from hpfracc.engine.backends.registry import BackendType
     from hpfracc.engine.execution.api import (
         Operation,
@@ -122,6 +133,8 @@ if TYPE_CHECKING:
     from hpfracc.solvers.ode.fitting.result import FODEFit
     from hpfracc.solvers.ode.result import FODEResult
     from hpfracc.solvers.ode.solve import solve_fode
+    from hpfracc.solvers.pde.result import FPDEResult
+    from hpfracc.solvers.pde.solve import solve_fpde
     from hpfracc.solvers.sde.noise.estimation import hurst
     from hpfracc.solvers.sde.noise.fractional_brownian import fbm, fgn
     from hpfracc.solvers.sde.result import FSDEResult
@@ -146,6 +159,7 @@ __all__ = [
     "CaputoHadamard",
     "FODEFit",
     "FODEResult",
+    "FPDEResult",
     "FSDEResult",
     "FractionalDifferencer",
     "FractionalLaplacian",
@@ -162,6 +176,7 @@ __all__ = [
     "RiemannLiouville",
     "RiemannLiouvilleIntegral",
     "Riesz",
+    "SweepResult",
     "TemperedCaputo",
     "TemperedIntegral",
     "TemperedRiemannLiouville",
@@ -200,6 +215,7 @@ __all__ = [
     "gamma",
     "generalized_binomial",
     "graded_grid",
+    "grid",
     "grunwald_letnikov",
     "hadamard",
     "hadamard_integral",
@@ -214,6 +230,7 @@ __all__ = [
     "mittag_leffler_derivative",
     "mittag_leffler_matrix",
     "operation",
+    "points",
     "psi_caputo",
     "reduction",
     "riemann_liouville",
@@ -221,9 +238,11 @@ __all__ = [
     "riesz",
     "select_optimal_backend",
     "solve_fode",
+    "solve_fpde",
     "solve_fsde",
     "spectral_multiply",
     "stencil_relax",
+    "sweep",
     "tempered",
     "tempered_caputo",
     "tempered_integral",
@@ -248,6 +267,7 @@ _HOMES: dict[str, str] = {
     "CaputoHadamard": "hpfracc.operators._caputo_hadamard",
     "FODEFit": "hpfracc.solvers.ode.fitting.result",
     "FODEResult": "hpfracc.solvers.ode.result",
+    "FPDEResult": "hpfracc.solvers.pde.result",
     "FSDEResult": "hpfracc.solvers.sde.result",
     "FractionalDifferencer": "hpfracc.ml._differencer",
     "FractionalLaplacian": "hpfracc.operators._fractional_laplacian",
@@ -264,6 +284,7 @@ _HOMES: dict[str, str] = {
     "RiemannLiouville": "hpfracc.operators._riemann_liouville",
     "RiemannLiouvilleIntegral": "hpfracc.operators._riemann_liouville_integral",
     "Riesz": "hpfracc.operators._riesz",
+    "SweepResult": "hpfracc.distributed.results",
     "TemperedCaputo": "hpfracc.operators._tempered_caputo",
     "TemperedIntegral": "hpfracc.operators._tempered_integral",
     "TemperedRiemannLiouville": "hpfracc.operators._tempered",
@@ -300,6 +321,7 @@ _HOMES: dict[str, str] = {
     "gamma": "hpfracc.special.gamma_beta",
     "generalized_binomial": "hpfracc.special.binomial",
     "graded_grid": "hpfracc.operators.core.grids",
+    "grid": "hpfracc.distributed.parameters",
     "grunwald_letnikov": "hpfracc.operators._grunwald_letnikov",
     "hadamard": "hpfracc.operators._hadamard",
     "hadamard_integral": "hpfracc.operators._hadamard_integral",
@@ -314,6 +336,7 @@ _HOMES: dict[str, str] = {
     "mittag_leffler_derivative": "hpfracc.special._mittag_leffler",
     "mittag_leffler_matrix": "hpfracc.special._mittag_leffler_matrix",
     "operation": "hpfracc.engine.execution.api",
+    "points": "hpfracc.distributed.parameters",
     "psi_caputo": "hpfracc.operators._psi_caputo",
     "reduction": "hpfracc.engine.execution.api",
     "riemann_liouville": "hpfracc.operators._riemann_liouville",
@@ -321,9 +344,11 @@ _HOMES: dict[str, str] = {
     "riesz": "hpfracc.operators._riesz",
     "select_optimal_backend": "hpfracc.engine.selection.selector",
     "solve_fode": "hpfracc.solvers.ode.solve",
+    "solve_fpde": "hpfracc.solvers.pde.solve",
     "solve_fsde": "hpfracc.solvers.sde.solve",
     "spectral_multiply": "hpfracc.engine.execution.api",
     "stencil_relax": "hpfracc.engine.execution.api",
+    "sweep": "hpfracc.distributed.sweeps",
     "tempered": "hpfracc.operators._tempered",
     "tempered_caputo": "hpfracc.operators._tempered_caputo",
     "tempered_integral": "hpfracc.operators._tempered_integral",
@@ -341,12 +366,14 @@ _MODULES = frozenset(
     {
         "analytics",
         "batch",
+        "distributed",
         "errors",
         "lattice",
         "memory",
         "ml",
         "noise",
         "operators",
+        "pde",
         "profiling",
         "rough",
         "solvers",
@@ -364,6 +391,16 @@ def _device_clocks() -> list[DeviceClock]:
 
 # The profiler must not import the backends, so the backends' clocks are registered here.
 plug_in(_device_clocks)
+
+
+def _cluster_support() -> _clusters.ClusterSupport:
+    from hpfracc.distributed import support
+
+    return support
+
+
+# Batches and operators lie below the clusters that they may be sent to.
+_clusters.plug_in(_cluster_support)
 
 
 # Hidden from type checkers, which would otherwise accept any attribute.

@@ -23,7 +23,9 @@ HOMES = {
     "llvmlite": ("engine.backends.numba",),
     "dask": ("distributed",),
     "distributed": ("distributed",),
+    "zarr": ("distributed",),
     "matplotlib": (
+        "distributed.plots",
         "solvers.ode.plot",
         "solvers.pde.plot",
         "solvers.sde.result",
@@ -35,7 +37,7 @@ HOMES = {
     "rustworkx": ("lattice.convert",),
     "sklearn": ("ml._differencer",),
     "pandas": ("ml._differencer",),
-    "xarray": (),
+    "xarray": ("distributed",),
 }
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.pde.compilation import compiled_update
-from hpfracc.solvers.pde.forms import FrameBlock, StepForm, choose_form
+from hpfracc.solvers.pde.compilation import compiled_update, wants_compiled
+from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, StepForm, choose_form
 from hpfracc.solvers.pde.history.direct import DIRECT_BLOCK, DirectHistory
 from hpfracc.solvers.pde.history.exponentials import ExponentialHistory, count_exponentials
 from hpfracc.solvers.pde.history.weights import IntervalWeights
+from hpfracc.solvers.pde.marching import can_march, march
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
@@ -85,12 +86,21 @@ def advance_differences(
     times = mesh - mesh[0]
     steps = len(times) - 1
     weights = IntervalWeights(problem.orders, times, sigma, parabola=parabola, xp=xp)
+    if wants_compiled(problem, steps) and can_march(problem, form):
+        assert isinstance(form, ModalForm)
+        kept = None
+        if chosen_history(memory, steps) == "exponentials":
+            kept = ExponentialHistory(weights, form.encode(problem.u0), KERNEL_RTOL)
+            problem.stats["exponentials"] = len(kept.rates)
+        problem.stats["compiled"] = True
+        yield from march(problem, form, weights, mesh, kept)
+        return
     u = form.encode(problem.u0)
     past: DirectHistory | ExponentialHistory
     if chosen_history(memory, steps) == "direct":
         past = DirectHistory(weights.rows, steps, u, xp)
     else:
-        past = ExponentialHistory(weights, u, KERNEL_RTOL, compiled_update(problem))
+        past = ExponentialHistory(weights, u, KERNEL_RTOL, compiled_update(problem, steps))
         problem.stats["exponentials"] = len(past.rates)
     solver = None if problem.linear else ReactionSolver(problem)
     before: Any = None

@@ -113,7 +113,19 @@ def run_mesh(
                         done += count
                         report(float(mesh[done]), lambda: None)
                         continue
-                    states = list(made.make())
+                    values = made.make()
+                    if recorder.takes_blocks():
+                        bad = recorder.take_block(mesh[done + 1 : done + 1 + count], values)
+                        if sample_every:
+                            places = range(sample_every - done % sample_every - 1, count, sample_every)
+                            run.samples += [np.array(values[place]) for place in places]
+                        done += count
+                        if bad is not None:
+                            run.success, run.message = False, bad
+                            return _ended(run, recorder.steps)
+                        report(float(mesh[done]), lambda: recorder.problem.space.embed(*reversed(recorder.newest)))
+                        continue
+                    states = list(values)
                 else:
                     states = [made]
                 for state in states:
@@ -159,6 +171,8 @@ def run_adaptive(
         return previous, error, ratio
     last_gap, last_jump, jump = math.nan, 0, 1
     while True:
+        while jump > 1 and steps << jump > options.max_steps:
+            jump -= 1
         finer = steps << jump
         if finer > options.max_steps:
             previous.success = False

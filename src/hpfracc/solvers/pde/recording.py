@@ -64,6 +64,8 @@ class Recorder:
         self.step_times: list[float] = []
         self.step_frames: list[Any] = []
         self.steps = 0
+        #: Many frames at once: where they begin among those that are kept, where None stands for them.
+        self.blocks: list[tuple[int, Any]] = []
         self.newest: tuple[float, Any] = (problem.t0, problem.u0)
         self._recent: deque[tuple[float, Any]] = deque(maxlen=4)
         self._wanted = None if options.t_eval is None else list(options.t_eval)
@@ -89,6 +91,41 @@ class Recorder:
         self.newest = (t, u)
         self._take(t, u, self.steps, last=last)
         return None
+
+    def takes_blocks(self) -> bool:
+        """Whether steps may come many at a time."""
+        plain = self.save == "all" and self._wanted is None and self.watch is None and not self.options.dense_output
+        return plain and self.problem.xp.library == "numpy" and not self.problem.space.forcing_varies
+
+    def take_block(self, times: Array, states: Array) -> str | None:
+        """Some steps at once; a sentence where values are not finite, up to which they are kept."""
+        count = len(times)
+        if not np.isfinite(np.abs(states).sum()):
+            good = np.isfinite(states.reshape(count, -1)).all(axis=1)
+            if not good.all():
+                first = int(np.argmin(good))
+                if first:
+                    self.take_block(times[:first], states[:first])
+                return self._not_finite(float(times[first]), states[first])
+        self.steps += count
+        self.newest = (float(times[-1]), states[-1])
+        self.times.extend(times.tolist())
+        self.blocks.append((len(self.kept), self.problem.space.embed(states, float(times[-1]))))
+        self.kept.extend([None] * count)
+        return None
+
+    def frames(self) -> Any:
+        """Everything that was kept, in one array."""
+        if not self.blocks:
+            return self.problem.xp.stack(self.kept)
+        shape = self.blocks[0][1].shape[1:]
+        found = np.empty((len(self.kept), *shape), self.blocks[0][1].dtype)
+        for number, frame in enumerate(self.kept):
+            if frame is not None:
+                found[number] = frame
+        for first, part in self.blocks:
+            found[first : first + len(part)] = part
+        return found
 
     def skip(self, count: int) -> None:
         """Steps that nobody looks at."""
@@ -162,6 +199,10 @@ class Recorder:
         bad = np.argwhere(~np.isfinite(np.asarray(to_host(xp.stop_gradient(u)))))
         if not len(bad):
             return None  # only the sum overflowed
+        if 2 * len(bad) > math.prod(self.problem.state_shape):
+            # A solve spreads them over the box in one step: where the solution was largest before.
+            before = np.abs(np.asarray(to_host(xp.stop_gradient(self.newest[1]))))
+            bad = np.array([np.unravel_index(int(before.argmax()), before.shape)])
         place = bad[0][-len(self.problem.space.shape) :]
         axes = [np.asarray(to_host(x)).reshape(-1) for x in self.problem.space.points]
         points = [float(axis[i]) for axis, i in zip(axes, place, strict=True)]

@@ -262,7 +262,7 @@ def _result(
     times = np.array(recorder.times)
     frames = not callable(save)
     if frames:
-        u = xp.stack(recorder.kept) if recorder.kept else xp.zeros((0, *problem.state_shape), "float64")
+        u = recorder.frames() if recorder.kept else xp.zeros((0, *problem.state_shape), "float64")
         u = _like(u, u0, xp)
     else:
         u = _stacked(recorder.kept)

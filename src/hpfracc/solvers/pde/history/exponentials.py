@@ -21,14 +21,14 @@ from hpfracc.operators.core.exponentials import compress, exponential_nodes, exp
 from hpfracc.solvers.pde.history.weights import IntervalWeights, interval_integrals
 from hpfracc.solvers.pde.problem import order_value
 
-__all__ = ["ExponentialHistory", "count_exponentials"]
+__all__ = ["TABLE_STEPS", "ExponentialHistory", "count_exponentials"]
 
 Array = np.ndarray[Any, Any]
 
 #: An exponential that has decayed by this exponent counts no more.
 _DEAD = 40.0
 #: Steps whose tables are made together.
-_TABLE = 256
+TABLE_STEPS = 256
 #: Below this, the moment of an exponential about the middle of its interval is summed as a series.
 _SERIES = 0.5
 #: Orders for which nodes are made where the order is traced and has no value.
@@ -114,18 +114,23 @@ class ExponentialHistory:
         self._alive = np.maximum.accumulate(needed[::-1])[::-1]
         self._shape = tuple(like.shape)
         self._complex = xp.is_complex(like)
-        self._newest = self._newest_weights()
+        #: The exact weights of the newest increment, and of the one before, at every step.
+        self.newest = self._newest_weights()
         self._update = update
         self._last: Any = None
         self._pending: Any = None
-        self._table_first = -_TABLE
+        self._table_first = -TABLE_STEPS
         self._table: Any = None
         self._done = 0
+        self._like = like
+        self._states: Any = None
+
+    def _empty(self) -> Any:
+        xp = self._xp
         size = math.prod(self._shape) * (2 if self._complex and xp.library == "numpy" else 1)
         if xp.library == "numpy":
-            self._states: Any = np.zeros((len(self.rates), size))
-        else:
-            self._states = xp.zeros((len(self.rates), size), "complex128" if self._complex else "float64", like)
+            return np.zeros((len(self.rates), size))
+        return xp.zeros((len(self.rates), size), "complex128" if self._complex else "float64", self._like)
 
     def _newest_weights(self) -> tuple[Any, Any]:
         """The exact weights of the newest increment, and of the one before, at every step."""
@@ -151,7 +156,7 @@ class ExponentialHistory:
 
     def begin(self, n: int) -> tuple[Any, Any]:
         """The weight of the newest increment, and the sum over the earlier ones; None for the first step."""
-        own, before = self._newest
+        own, before = self.newest
         if n == 1:
             return own[0], None
         if self._weights.parabola:
@@ -176,7 +181,9 @@ class ExponentialHistory:
         if n >= len(self._weights.steps):
             return
         alive = int(self._alive[n])
-        if n - self._table_first >= _TABLE or self._table is None:
+        if self._states is None:
+            self._states = self._empty()
+        if n - self._table_first >= TABLE_STEPS or self._table is None:
             self._make_table(n)
         place = n - self._table_first
         parts: list[Any] = [None if one is None else one[place][:alive] for one in self._table]
@@ -198,11 +205,34 @@ class ExponentialHistory:
         else:
             self._pending = xp.matmul(g, states)
 
+    def table(self, first: int, stop: int) -> tuple[Any, Any, Any, Any, Array]:
+        """For the moves after the steps ``first`` to ``stop - 1``: decay, p, q, g, and how many terms count.
+
+        A row of zeros after the last step, which moves nothing, and after the first one of a parabola.
+        """
+        count = len(self._weights.steps)
+        inner = np.arange(max(first, 2 if self._weights.parabola else 1), min(stop, count))
+        found = [np.zeros((stop - first, len(self.rates))) for _ in range(4)]
+        alive = np.zeros(stop - first, dtype=np.int64)
+        if inner.size:
+            rows = inner - first
+            for one, part in zip(found, self._rows(inner), strict=True):
+                if part is not None:
+                    one[rows] = part
+            alive[rows] = self._alive[inner]
+        return found[0], found[1], found[2], found[3], alive
+
     def _make_table(self, n: int) -> None:
-        """Decay, what the increments add, and how the states are read, for the next steps."""
+        """The tables of the next steps."""
+        xp = self._xp
+        ns = np.arange(n, min(n + TABLE_STEPS, len(self._weights.steps)))
+        decay, p, q, g = self._rows(ns)
+        self._table_first = n
+        self._table = (*(None if one is None else xp.array(one) for one in (decay, p, q)), g)
+
+    def _rows(self, ns: Array) -> tuple[Any, Any, Any, Any]:
+        """Decay, what the increments add, and how the states are read, after each of these steps."""
         weights, xp, rates = self._weights, self._xp, self.rates
-        stop = min(n + _TABLE, len(weights.steps))
-        ns = np.arange(n, stop)
         intervals = ns - 1 if weights.parabola else ns
         tau = weights.steps[intervals - 1][:, None]
         z = tau * rates
@@ -219,8 +249,7 @@ class ExponentialHistory:
             following = weights.steps[intervals][:, None]
             lever = 2.0 * tau / (tau + following) * _middle_moment(z, mean, decay)
             p, q = mean - lever, lever * (tau / following)
-        self._table_first = n
-        self._table = (*(None if one is None else xp.array(one) for one in (decay, p, q)), g)
+        return decay, p, q, g
 
     def _flat(self, x: Any) -> Array:
         flat = np.ascontiguousarray(x).reshape(-1)
@@ -234,7 +263,7 @@ class ExponentialHistory:
     @staticmethod
     def forecast(count: int, size: int) -> int:
         """Bytes for ``count`` exponentials and a state of ``size`` bytes."""
-        return count * size + 4 * size + 4 * 8 * count * _TABLE
+        return count * size + 4 * size + 4 * 8 * count * TABLE_STEPS
 
 
 def _middle_moment(z: Array, mean: Array, decay: Array) -> Array:
