@@ -67,7 +67,7 @@ class Page(HTMLParser):
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A demo of three sizes with NumPy only, which takes seconds instead of half a minute."""
     monkeypatch.setattr(convolution, "_QUICK_SIZES", (16, 250, 4_000))
-    monkeypatch.setattr(plumes, "_QUICK_SIZE", (101, 20))
+    monkeypatch.setattr(plumes, "_QUICK_SIZE", (201, 20))
     monkeypatch.setattr(patterns, "_QUICK_SIZE", (16, 9.0, 4.0))
     for name, value in (("POINTS", 5_000), ("PATHS", 1_000), ("WALKS", 100)):
         monkeypatch.setattr(noise, f"_QUICK_{name}", value)

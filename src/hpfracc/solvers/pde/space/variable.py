@@ -189,7 +189,7 @@ class FiniteVolumes(Semidiscretisation):
             least = float(np.min(np.abs(to_host(one.faces) if is_array(one.faces) else one.faces)))
         widest = float(one.steps.max())
         number = speed * widest / least if least else math.inf
-        if number > 2.0 and speed:
+        if number > 2.0 * (1.0 + 1e-9) and speed:
             advice = f"use distances of {2.0 * least / speed:.2g} or less" if least else "add some Diffusion"
             text = f"transport by centred differences with a cell Peclet number of {number:.3g}, above 2, oscillates"
             self.notes = (*self.notes, f"{text}; {advice}")
