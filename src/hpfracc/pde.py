@@ -16,7 +16,7 @@ from hpfracc.solvers.pde import problems
 from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Exterior, Neumann, Periodic, Robin
 from hpfracc.solvers.pde.domain import Disc
 from hpfracc.solvers.pde.method import EvolutionMethod
-from hpfracc.solvers.pde.methods.convolution_quadrature import ConvolutionQuadrature
+from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
 from hpfracc.solvers.pde.methods.crank_nicolson import CrankNicolson
 from hpfracc.solvers.pde.methods.etdrk4 import ETDRK4
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
@@ -34,7 +34,7 @@ __all__ = [
     "ETDRK4",
     "Advection",
     "BoundaryCondition",
-    "ConvolutionQuadrature",
+    "CorrectedQuadrature",
     "CrankNicolson",
     "Diffusion",
     "DiffusionL1",

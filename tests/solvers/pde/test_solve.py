@@ -11,7 +11,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.errors import AccuracyWarning, InvalidInputError, OutOfMemoryError, ShapeError, UnsupportedDtypeError
 from hpfracc.pde import (
-    ConvolutionQuadrature,
+    CorrectedQuadrature,
     Diffusion,
     DiffusionL1,
     DiffusionL2Sigma,
@@ -282,7 +282,7 @@ def test_complex_states():
         ({"source": lambda t, x: np.ones(4)}, ShapeError, "unknown points"),
         ({"boundary": (Dirichlet(lambda t: np.ones(3)), "dirichlet")}, ShapeError, "boundary data of shape"),
         ({"method": "l3"}, InvalidInputError, "did you mean 'l1'"),
-        ({"method": ConvolutionQuadrature(5), "alpha": 1.5, "du0": 0}, InvalidInputError, "unstable"),
+        ({"method": CorrectedQuadrature(5), "alpha": 1.5, "du0": 0}, InvalidInputError, "unstable"),
         ({"terms": [(1.0, 0.9)]}, InvalidInputError, "not below the leading one"),
         ({"save": 0}, InvalidInputError, "save=0"),
         ({"backend": "cupy"}, InvalidInputError, "backend='cupy'"),
@@ -304,7 +304,7 @@ def test_parameters_of_methods_are_checked():
     with pytest.raises(InvalidInputError, match="belongs to reaction='imex'"):
         DiffusionL2Sigma(stabilisation=1.0)
     with pytest.raises(InvalidInputError, match="k=6"):
-        ConvolutionQuadrature(6)
+        CorrectedQuadrature(6)
     with pytest.raises(InvalidInputError, match="orders below 1"):
         solve(alpha=1.0, method="l2_1sigma")
     with pytest.raises(InvalidInputError, match="do not change in time"):

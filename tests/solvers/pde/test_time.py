@@ -10,7 +10,7 @@ from scipy.integrate import quad
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError
-from hpfracc.pde import ConvolutionQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, Dirichlet, Neumann
+from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, Dirichlet, Neumann
 from hpfracc.solvers.pde.history.weights import IntervalWeights
 
 X = np.linspace(0.0, np.pi, 9)
@@ -66,7 +66,7 @@ def test_uniform_l1_has_order_alpha_at_the_start_and_one_at_the_end():
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
 def test_corrected_quadrature_has_order_k(alpha: float, k: int):
     """At a fixed time, with an initial state and a source that do not vanish there, and an initial velocity above 1."""
-    method = ConvolutionQuadrature(k)
+    method = CorrectedQuadrature(k)
     if (k == 5 and alpha > 1.4) or (k == 4 and alpha > 1.68):
         with pytest.raises(InvalidInputError, match="unstable"):
             amplitude(method, alpha, 8, du0=0)
@@ -98,7 +98,7 @@ def test_uncorrected_quadrature_would_have_order_one(monkeypatch):
 
     monkeypatch.setitem(convolution_quadrature.CORRECTIONS, 3, ((Fraction(0), Fraction(0)), (Fraction(0),)))
     exact = float(hf.mittag_leffler(-1.0, 0.5))
-    errors = [abs(amplitude(ConvolutionQuadrature(3), 0.5, steps).u[-1, 4] - exact) for steps in (48, 96)]
+    errors = [abs(amplitude(CorrectedQuadrature(3), 0.5, steps).u[-1, 4] - exact) for steps in (48, 96)]
     assert order_of(errors) == pytest.approx(1.0, abs=0.1)
 
 
@@ -108,7 +108,7 @@ def test_rough_data_with_quadrature_and_l1():
     u0 = np.where((x > 1.0) & (x < 2.0), 1.0, 0.0)
     given = {"x": x, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": 0.5}
     exact = hf.solve_fpde(None, (0.0, 0.5), u0, t_eval=[0.5], **given).u[-1]
-    for method, least in ((ConvolutionQuadrature(2), 1.85), (DiffusionL1(), 1.35)):
+    for method, least in ((CorrectedQuadrature(2), 1.85), (DiffusionL1(), 1.35)):
         errors = [
             np.max(np.abs(hf.solve_fpde(None, (0.0, 0.5), u0, method=method, step=0.5 / n, **given).u[-1] - exact))
             for n in (64, 128)
@@ -169,9 +169,9 @@ def test_quadrature_by_transforms(monkeypatch):
     """The history by FFT is the direct one."""
     from hpfracc.solvers.pde.methods import convolution_quadrature
 
-    direct = amplitude(ConvolutionQuadrature(2), 0.6, 400).u
+    direct = amplitude(CorrectedQuadrature(2), 0.6, 400).u
     monkeypatch.setattr(convolution_quadrature, "TRANSFORMS_FROM", 100)
-    other = amplitude(ConvolutionQuadrature(2), 0.6, 400)
+    other = amplitude(CorrectedQuadrature(2), 0.6, 400)
     assert other.decision.history == "fft"
     assert np.max(np.abs(other.u - direct)) < 1e-13
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
-from hpfracc.solvers.pde.methods.convolution_quadrature import ConvolutionQuadrature
+from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
 from hpfracc.solvers.pde.methods.l1 import DiffusionL1
 from hpfracc.solvers.pde.methods.l2_1sigma import DiffusionL2Sigma
@@ -28,9 +28,9 @@ def choose_method(problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
         known = {method.name for method in all_evolution_methods()}
         candidates += [find_evolution_method(name) for name in _FIRST_ORDER if name in known]
     if several and problem.linear and alpha <= 1.0:
-        candidates.append(ConvolutionQuadrature(4))
+        candidates.append(CorrectedQuadrature(4))
     if several or alpha >= 1.0:
-        candidates.append(ConvolutionQuadrature(2))
+        candidates.append(CorrectedQuadrature(2))
     if not problem.compatible:
         candidates.append(DiffusionL1())
     candidates += [DiffusionL2Sigma(), DiffusionL1()]

@@ -17,7 +17,7 @@ from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.forms import FrameBlock
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
-from hpfracc.solvers.pde.recording import Recorder, Save
+from hpfracc.solvers.pde.recording import FrameRecorder, Save
 
 __all__ = ["Run", "check_memory", "run_adaptive", "run_mesh"]
 
@@ -37,7 +37,7 @@ class Run:
 
     Attributes
     ----------
-    recorder : Recorder
+    recorder : FrameRecorder
         What was kept.
     success : bool
         Whether the end, or a terminal event, was reached.
@@ -51,7 +51,7 @@ class Run:
         Whether the user did so.
     """
 
-    recorder: Recorder
+    recorder: FrameRecorder
     success: bool
     message: str
     samples: list[Any] = field(default_factory=list)
@@ -96,7 +96,7 @@ def run_mesh(
     sample_every: int = 0,
 ) -> Run:
     """Advance over ``mesh``; ``sample_every``: how many steps lie between samples, 0 for none."""
-    recorder = Recorder(problem, options, save, args)
+    recorder = FrameRecorder(problem, options, save, args)
     total = len(mesh) - 1
     run = Run(recorder, True, "The end of the interval was reached.")
     if sample_every:

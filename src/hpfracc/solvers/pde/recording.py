@@ -17,7 +17,7 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde.interpolation import between_frames
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["Recorder", "read_save", "smooth_power"]
+__all__ = ["FrameRecorder", "read_save", "smooth_power"]
 
 Array = np.ndarray[Any, Any]
 Save = str | int | Callable[..., Any]
@@ -42,7 +42,7 @@ def smooth_power(problem: EvolutionProblem) -> float:
     return 1.0 if math.isnan(alpha) else min(1.0, max(0.05, alpha))
 
 
-class Recorder:
+class FrameRecorder:
     """Takes the steps of a run one by one.
 
     Parameters

@@ -19,7 +19,7 @@ from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_metho
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["ConvolutionQuadrature"]
+__all__ = ["CorrectedQuadrature"]
 
 Array = np.ndarray[Any, Any]
 
@@ -42,7 +42,7 @@ LARGEST_ORDER = {2: 2.0, 3: 1.91, 4: 1.68, 5: 1.40}
 @final
 @register_evolution_method
 @dataclass(frozen=True, slots=True)
-class ConvolutionQuadrature(EvolutionMethod):
+class CorrectedQuadrature(EvolutionMethod):
     r"""Corrected BDF2 to BDF5 on uniform steps: of that order for t > 0, whatever the data, for orders in (0, 2).
 
     With :math:`w = u - u_0 - t u_0'` and the coefficients :math:`b_j` of :math:`(\delta(\zeta)/\tau)^\alpha`,
@@ -72,7 +72,7 @@ class ConvolutionQuadrature(EvolutionMethod):
 
     def __post_init__(self) -> None:
         if self.k not in CORRECTIONS:
-            raise InvalidInputError(f"ConvolutionQuadrature: k={self.k!r}; use 2, 3, 4 or 5 (6 is erratic)")
+            raise InvalidInputError(f"CorrectedQuadrature: k={self.k!r}; use 2, 3, 4 or 5 (6 is erratic)")
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Needs an order for which BDFk is stable."""
@@ -80,7 +80,7 @@ class ConvolutionQuadrature(EvolutionMethod):
         if alpha > LARGEST_ORDER[self.k] or alpha >= 2.0:
             return (
                 f"BDF{self.k} is unstable at alpha={alpha:g}, above {LARGEST_ORDER[self.k]:g}; use a lower k, "
-                "ConvolutionQuadrature(2)"
+                "CorrectedQuadrature(2)"
             )
         return None
 
