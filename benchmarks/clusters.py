@@ -1,7 +1,7 @@
 """Overhead of a sweep on a local cluster against a serial loop, and the scheduler's cost with many workers.
 
-``python benchmarks/clusters.py`` compares tasks of 60 and 250 ms on one worker process with the same calls in a loop, in
-one run, alternating. ``--farm 50,200`` starts so many workers in this process over TCP and measures tasks that do
+``python benchmarks/clusters.py`` compares tasks of 60 and 250 ms on one worker process with the same calls in a loop,
+in one run, alternating. ``--farm 50,200`` starts so many workers in this process over TCP and measures tasks that do
 nothing; the prediction of the cost model stands beside it. ``--memory`` sends 3 GiB through two workers of 600 MiB.
 """
 
