@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hpfracc.distributed.chunked.convolution import convolve
 from hpfracc.distributed.driver import SweepProgress
 from hpfracc.distributed.mapping import mapper
 from hpfracc.distributed.parameters import ParameterGrid, ParameterPoints, grid, points
@@ -16,6 +17,7 @@ __all__ = [
     "SweepCost",
     "SweepProgress",
     "SweepResult",
+    "convolve",
     "grid",
     "mapper",
     "open_sweep",
