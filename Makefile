@@ -33,6 +33,8 @@ help:
 demo: $(VENV)/.light
 	$(BIN)/hpfracc demo
 
+# Optimising takes XLA longer than running what a test runs once: left out here, and in no other run of the tests.
+test: export XLA_FLAGS := $(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
 test: $(VENV)/.full
 	$(PYTEST) -m "not slow and not bench" $(PYTEST_ARGS)
 
@@ -72,7 +74,7 @@ $(VENV)/.light: $(VENV)/.made pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.full: $(VENV)/.made pyproject.toml constraints.txt
-	$(INSTALL) --editable '.[test,dev,numba,torch,jax,sklearn,plot]'
+	$(INSTALL) --editable '.[test,dev,numba,torch,jax,sklearn,plot,dask]'
 	@touch $@
 
 # mypy counts the optional libraries as Any, so they need not be there.

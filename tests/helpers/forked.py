@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 
 
-def run_in_child(function: Callable[[], object], *, expect: int = 0, timeout: int = 60) -> None:
+def run_in_child(function: Callable[[], object], *, expect: int = 0, timeout: int = 500) -> None:
     """Call ``function`` in a child and wait; fail unless it ends with exit status ``expect``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons warn where threads run

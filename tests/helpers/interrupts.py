@@ -154,7 +154,7 @@ def interrupt_often(name: str, wanted: int, seed: int = 0) -> dict[str, Any]:
             check_locks()
     faulthandler.cancel_dump_traceback_later()
     check_locks()
-    leave = time.monotonic() + 30.0
+    leave = time.monotonic() + 300.0
     while time.monotonic() < leave and any(each.name == "hpfracc-aside" for each in threading.enumerate()):
         time.sleep(0.05)
     left = [each.name for each in threading.enumerate() if each.name.startswith(("hpfracc-aside", "hpfracc-batch"))]
@@ -172,7 +172,7 @@ def check_locks() -> None:
     def take() -> None:
         owners: list[Guarded] = list(_guarded)
         for owner in owners:
-            if owner._lock.acquire(timeout=5.0):
+            if owner._lock.acquire(timeout=60.0):
                 owner._lock.release()
             else:
                 held.append(type(owner).__name__)

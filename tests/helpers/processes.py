@@ -17,7 +17,7 @@ def start_python(code: str, *arguments: object, **options: Any) -> subprocess.Po
     return subprocess.Popen(command, env=environment, text=True, **options)
 
 
-def run_python(code: str, *arguments: object, timeout: float = 60.0, **options: Any) -> str:
+def run_python(code: str, *arguments: object, timeout: float = 500.0, **options: Any) -> str:
     """The output of ``python -c code arguments...``, which must end well."""
     with start_python(code, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
         output, errors = process.communicate(timeout=timeout)

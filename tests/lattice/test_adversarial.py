@@ -21,7 +21,7 @@ EACH = pytest.mark.parametrize(("shape", "periodic", "neighbourhood"), KINDS, id
 
 
 @EACH
-@thinned(one_in=3)
+@thinned(one_in=5)
 def test_closed_forms_agree_with_the_graph(shape, periodic, neighbourhood):
     """Neighbours, distances, paths, numbers of paths, degrees and measures equal those from the graph's matrix."""
     lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)
@@ -61,7 +61,7 @@ def test_closed_forms_agree_with_the_graph(shape, periodic, neighbourhood):
 
 
 @EACH
-@thinned(one_in=3)
+@thinned(one_in=5)
 def test_spectra_and_diffusion_agree_with_the_matrix(shape, periodic, neighbourhood):
     """Eigenvalues, fractional Laplacian and heat kernel equal those of the dense matrix, where closed forms exist."""
     lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)
@@ -99,6 +99,7 @@ WALKS = [
 
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize(("shape", "periodic", "neighbourhood"), WALKS)
+@thinned(lambda steps: steps == 2)
 def test_walks_follow_their_distribution(shape, periodic, neighbourhood, steps):
     """30,000 walkers, more than NumPy's buffer holds, pass a chi-square test."""
     fractional = Lattice(shape, periodic, neighbourhood=neighbourhood).fractional(1.2)

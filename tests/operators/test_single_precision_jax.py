@@ -16,7 +16,6 @@ X = np.sin(1.0 + 0.1 * np.arange(12)).astype("float32")
 BENT = np.linspace(0.0, 1.1, 12) ** 2
 STEP = 1e-4
 ORDER = 0.4
-QUICK = ("grunwald_letnikov", "caputo_fabrizio")
 
 #: In the order, from samples; NumPy's answer by differences is what they are held to.
 IN_ORDER: dict[str, Callable[[Any, Any], Any]] = {
@@ -35,10 +34,8 @@ IN_ORDER: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in IN_ORDER]
-)
-@thinned(lambda name: name == "caputo_fabrizio")
+@pytest.mark.parametrize("name", IN_ORDER)
+@thinned(lambda name: name == "grunwald_letnikov")
 def test_gradients_in_the_order(name):
     """The gradient of float32 samples in a float32 order is that of NumPy's answer in double precision."""
     jax = pytest.importorskip("jax")

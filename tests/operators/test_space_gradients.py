@@ -31,7 +31,7 @@ def test_torch_gradcheck(operator: Any, method: str, alpha: float):
         return operator(a, method)(f, step=h)
 
     operands = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (F, alpha, 0.4)]
-    assert torch.autograd.gradcheck(apply, operands)
+    assert torch.autograd.gradcheck(apply, operands, fast_mode=True)
     if method in ("spectral", "integral"):
         assert torch.autograd.gradgradcheck(apply, operands, fast_mode=True)
     complex_f = torch.tensor(F + 1j * F[::-1].copy(), requires_grad=True)
@@ -47,7 +47,7 @@ def test_torch_gradcheck_over_two_axes(method: str):
         return hf.fractional_laplacian(f, step=h, alpha=a, method=method, axis=(0, 1))
 
     operands = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (SQUARE, 1.2, 0.4)]
-    assert torch.autograd.gradcheck(apply, operands)
+    assert torch.autograd.gradcheck(apply, operands, fast_mode=True)
     value = apply(*(operand.detach() for operand in operands))
     right = hf.fractional_laplacian(SQUARE, step=0.4, alpha=1.2, method=method, axis=(0, 1))
     np.testing.assert_allclose(value.numpy(), right, atol=1e-12)
@@ -100,13 +100,12 @@ def test_what_comes_back_is_what_went_in(operator: Any, method: str, library: st
     """Tensors and JAX arrays of single precision stay so, for plain and for array orders."""
     module = pytest.importorskip("torch" if library == "torch" else "jax.numpy")
     make = module.tensor if library == "torch" else module.asarray
-    for dtype in ("float32", "complex64"):
+    for dtype, alpha in (("complex64", 0.5), ("float32", make(np.float32(0.5)))):
         samples = make(F.astype(dtype))
-        for alpha in (0.5, make(np.float32(0.5))):
-            value = operator(alpha, method)(samples, step=0.4)
-            assert type(value).__module__.partition(".")[0].removesuffix("lib") == library
-            assert value.dtype == samples.dtype
-            np.testing.assert_allclose(np.asarray(value), operator(0.5, method)(F, step=0.4), atol=1e-5)
+        value = operator(alpha, method)(samples, step=0.4)
+        assert type(value).__module__.partition(".")[0].removesuffix("lib") == library
+        assert value.dtype == samples.dtype
+        np.testing.assert_allclose(np.asarray(value), operator(0.5, method)(F, step=0.4), atol=1e-5)
 
 
 def test_a_periodic_callable_carries_gradients():

@@ -29,7 +29,7 @@ import os, signal, sys, threading, time
 import numpy as np
 import hpfracc as hf
 from hpfracc.engine.backends import registry
-signal.alarm(100)
+signal.alarm(500)
 x = np.ones(64)
 
 def import_in_thread():
@@ -86,7 +86,7 @@ def test_a_forked_child_does_not_wait_for_an_import_of_its_parent(tmp_path) -> N
         from hpfracc import _optional
         thread = import_in_thread()
         if os.fork() == 0:
-            signal.alarm(60)
+            signal.alarm(400)
             _optional.CHILD_TIMEOUT = 0.3
             hf.causal_convolution(x, x)
             print(jax_row())
@@ -118,7 +118,7 @@ def test_jax_in_a_forked_child_is_refused_only_if_it_was_running(tmp_path) -> No
 
         def child(ask):
             if os.fork() == 0:
-                signal.alarm(60)
+                signal.alarm(400)
                 try:
                     print(type(hf.causal_convolution(*ask())).__name__, flush=True)
                 except hf.errors.BackendUnavailableError as error:

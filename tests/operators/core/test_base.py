@@ -108,18 +108,17 @@ def test_every_backend_gives_the_same_numbers(operator: Any, backend: str):
 
 @pytest.mark.parametrize("library", ["torch", "jax"])
 @pytest.mark.parametrize("operator", OPERATORS)
-@thinned(lambda operator, library: library != "jax" or operator in (hf.Caputo, hf.AtanganaBaleanu, hf.VariableOrder))
+@thinned(lambda operator, library: library != "jax" or operator in (hf.Caputo, hf.AtanganaBaleanu))
 def test_what_comes_back_is_what_went_in(operator: Any, library: str):
     """A tensor gives a tensor and a JAX array a JAX array, in its own dtype, for plain and for array orders."""
     module = pytest.importorskip("torch" if library == "torch" else "jax.numpy")
     make = module.tensor if library == "torch" else module.asarray
-    for dtype in ("float32", "complex64"):
+    for dtype, alpha in (("complex64", 0.5), ("float32", make(np.float32(0.5)))):
         samples = make(X.astype(dtype))
-        for alpha in (0.5, make(np.float32(0.5))):
-            value = operator(alpha)(samples, T)
-            assert type(value).__module__.partition(".")[0].removesuffix("lib") == library
-            assert value.dtype == samples.dtype
-            np.testing.assert_allclose(finite(value), finite(operator(0.5)(X, T)), rtol=3e-5, atol=3e-5)
+        value = operator(alpha)(samples, T)
+        assert type(value).__module__.partition(".")[0].removesuffix("lib") == library
+        assert value.dtype == samples.dtype
+        np.testing.assert_allclose(finite(value), finite(operator(0.5)(X, T)), rtol=3e-5, atol=3e-5)
 
 
 def test_full_output_tells_everything():

@@ -106,6 +106,8 @@ def test_jacobians_are_kept_and_may_be_sparse(method: str):
     """200 linear unknowns: few Jacobians, and few evaluations for each where the pattern is known."""
     options: dict[str, Any] = {"method": method, "step": None if method == "adaptive" else 0.01}
     span = (0.0, 1.0)
+    if method == "adaptive":
+        options["rtol"] = 1e-4  # it takes as many steps as that needs, whatever the pattern
     plain = hf.solve_fode(diffusion, span, START, 0.5, **options)
     banded = hf.solve_fode(diffusion, span, START, 0.5, jac_sparsity=(1, 1), **options)
     pattern = abs(diffusion_jacobian(0.0, START)) > 0
@@ -113,7 +115,7 @@ def test_jacobians_are_kept_and_may_be_sparse(method: str):
     given = hf.solve_fode(diffusion, span, START, 0.5, jac=diffusion_jacobian, **options)
     for result in (plain, banded, sparse, given):
         assert result.success
-        np.testing.assert_allclose(result.y[:, -1], plain.y[:, -1], rtol=1e-6)
+        np.testing.assert_allclose(result.y[:, -1], plain.y[:, -1], rtol=1e-4 if method == "adaptive" else 1e-6)
     if method != "adaptive":
         assert plain.njev <= 2 and plain.nfev < 1500 + 7 * N
         assert max(banded.nfev, sparse.nfev, given.nfev) < 500

@@ -147,7 +147,7 @@ def test_the_sampler_is_off_until_asked() -> None:
     assert not monitor.is_sampling
     monitor.start_sampling(0.01)
     monitor.start_sampling(0.01)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 300
     while len(monitor.get_snapshot_history()) < 5 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(monitor.get_snapshot_history()) >= 5

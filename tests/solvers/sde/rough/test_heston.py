@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
-from hpfracc.solvers.sde.rough import Heston
+from hpfracc.solvers.sde.rough import Heston, heston
 from hpfracc.solvers.sde.rough.riccati import solve_riccati
 
 MODEL = Heston(H=0.1, v0=0.04, theta=0.04, kappa=0.3, sigma=0.4, rho=-0.7, S0=100.0, r=0.03)
@@ -126,8 +126,10 @@ def test_bad_strikes():
         MODEL.price(1.0, 1.0, tol=0.0)
 
 
-def test_a_missed_tolerance_is_told():
+@pytest.mark.parametrize("nodes", [(40, 80, 160), pytest.param(heston._NODES, marks=pytest.mark.slow)], ids=len)
+def test_a_missed_tolerance_is_told(nodes, monkeypatch):
     """Where the estimated error stays above the tolerance, as at a correlation of -1 and one day, a warning says so."""
+    monkeypatch.setattr(heston, "_NODES", nodes)
     model = Heston(H=0.01, v0=0.04, theta=0.04, kappa=0.3, sigma=3.0, rho=-1.0)
     with pytest.warns(AccuracyWarning, match="above tol="):
         found = model.price([0.9, 1.0], 1 / 365)

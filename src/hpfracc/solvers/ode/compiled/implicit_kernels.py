@@ -46,7 +46,7 @@ def _begin_newton(
     small: float,
     point: Any,
 ) -> None:
-    """What is known of step n, the guess, and to what each component is to be found (as ``step_scale``).
+    """What is known of step n, the guess, and one over the error allowed in each component (as ``step_scale``).
 
     The iteration begins at ``point``, which is ``guess`` or extrapolated (as ``extrapolate``).
     """
@@ -66,7 +66,7 @@ def _begin_newton(
         largest = max(largest, scale[row])
     for row in range(len(known)):
         wanted = part * (atol[row] + rtol * scale[row])
-        scale[row] = min(wanted, digits * (largest if largest > 0.0 else 1.0)) + 1e-15 * largest + 1e-290
+        scale[row] = 1.0 / (min(wanted, digits * (largest if largest > 0.0 else 1.0)) + 1e-15 * largest + 1e-290)
 
 
 @inline
@@ -126,7 +126,7 @@ def _correct(
     for row in range(rows):
         y[row, n] -= change[row]
         point[row] = y[row, n]
-        ratio = abs(change[row]) / scale[row]
+        ratio = abs(change[row]) * scale[row]
         size += ratio * ratio
     return float(np.sqrt(size / rows))
 
@@ -331,9 +331,9 @@ def run_implicit(
         state[KNOWN] = n + 1
 
 
-@compile_kernel
+@inline
 def _factorise(matrix: Any, exchanges: Any) -> bool:
-    """LU factors in place, with row exchanges; whether the matrix is regular."""
+    """LU factors in place, with row exchanges and one over the pivots; whether the matrix is regular."""
     d = len(matrix)
     for i in range(d):
         best = i
@@ -346,14 +346,15 @@ def _factorise(matrix: Any, exchanges: Any) -> bool:
         if best != i:
             for column in range(d):
                 matrix[i, column], matrix[best, column] = matrix[best, column], matrix[i, column]
+        matrix[i, i] = 1.0 / matrix[i, i]
         for row in range(i + 1, d):
-            matrix[row, i] /= matrix[i, i]
+            matrix[row, i] *= matrix[i, i]
             for column in range(i + 1, d):
                 matrix[row, column] -= matrix[row, i] * matrix[i, column]
     return True
 
 
-@compile_kernel
+@inline
 def _substitute(factors: Any, exchanges: Any, right: Any) -> None:
     """Solve with the factors; ``right`` becomes the solution."""
     d = len(factors)
@@ -367,4 +368,4 @@ def _substitute(factors: Any, exchanges: Any, right: Any) -> None:
     for i in range(d - 1, -1, -1):
         for column in range(i + 1, d):
             right[i] -= factors[i, column] * right[column]
-        right[i] /= factors[i, i]
+        right[i] *= factors[i, i]

@@ -82,14 +82,20 @@ def test_a_function_compiled_at_every_call_is_told_of_once(monkeypatch: pytest.M
 
     monkeypatch.setattr(programs, "_warned", False)
     monkeypatch.setattr(programs, "_compilations", {})
-    for rate in (1.0, 2.0, 3.0):
-        hf.fdeint(lambda t, y, rate: -rate * y, jnp.array([1.0]), TIMES, 0.5, step=0.5, args=(rate,))
+
+    def solve(functions: Any, *given: Any) -> Any:
+        return functions[0](*given)  # stands for a whole solve, which takes a second to compile
+
+    def found(fun: Any, *args: Any) -> float:
+        return float(programs.run_program(solve, (fun, None), (), (0.0, jnp.array(1.0), *args)))
+
+    assert [found(lambda t, y, rate: -rate * y, rate) for rate in (1.0, 2.0, 3.0)] == [-1.0, -2.0, -3.0]
     model = Model()
 
     def solve_often() -> None:
         for rate in (1.0, 2.0, 3.0, 4.0):
             model.rate = rate
-            hf.fdeint(model, jnp.array([1.0]), TIMES, 0.5, step=0.5)
+            assert found(model) == -rate
 
     with pytest.warns(RecompilationWarning, match=r"args=\(\.\.\.\)") as told:
         solve_often()

@@ -1,8 +1,9 @@
 """Causal convolution in NumPy: the sum, one padded FFT, or FFTs of blocks.
 
-Double precision by ``numpy.fft``, which is within some 10 % of ``scipy.fft`` here and spares the 0.2 s that importing
-that takes; single precision by ``scipy.fft``, which is twice as fast, because NumPy's ``rfft`` of float32 works in
-double. Rows are spread over the engine's own threads.
+A single row goes through ``scipy.fft``: 10,000 points take 0.26 ms there and 0.34 ms by ``numpy.fft``
+(benchmarks/overhead.py on a Xeon). So does single precision, where NumPy's ``rfft`` works in double and takes twice as
+long. Several rows and long ones in double precision go through ``numpy.fft``, which can write to buffers that exist.
+Rows are spread over the engine's own threads.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ def _product(transform: Array, spectrum: Array, size: int, signal: Array) -> Arr
 
 
 def _transforms(array: Array) -> ModuleType:
-    return np.fft if array.dtype.char in "dD" else _scipy_fft()
+    return np.fft if array.dtype.char in "dD" and array.ndim > 1 else _scipy_fft()
 
 
 @functools.cache
@@ -290,15 +291,24 @@ def _apply_fft_with_options(
             prepared, signal, *starts, differences=differences, starts_from=starts_from, workers=workers
         )
         return result
+    short = size < _LEAST_POOLED
     summands = signal
-    if differences:
+    if short:
+        padded = np.empty(size)  # here rather than by rfft, which would copy the summands
+        padded[n:] = 0.0
+        summands = padded[:n]
+    elif differences:
         summands = np.empty(n)
+    if differences:
         np.subtract(signal[1:], signal[:-1], out=summands[1:])
         summands[0] = signal[0] - signal[0]  # not 0 where the first sample is not finite
-    if size < _LEAST_POOLED:
-        spectrum = np.fft.rfft(summands, size)
+    elif short:
+        summands[:] = signal
+    if short:
+        fft = _scipy_fft()
+        spectrum = fft.rfft(padded)
         np.multiply(spectrum, transform, out=spectrum)
-        result = _cut_row(np.fft.irfft(spectrum, size), summands, starts, starts_from)
+        result = _cut_row(fft.irfft(spectrum, size, overwrite_x=True), summands, starts, starts_from)
     else:
         with (
             host_buffers.borrow((size // 2 + 1,), np.complex128, clear=False) as spectrum,
