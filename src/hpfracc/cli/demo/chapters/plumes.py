@@ -166,6 +166,6 @@ def _waiting(points: int) -> dict[str, Any]:
                 exact = exact + np.exp(-((x - 10.0 - image) ** 2) / (0.5 + 16.0)) * np.sqrt(0.5 / 16.5)
             error = float(np.abs(rows[-1] - exact).max())
     both = np.sqrt(np.clip(np.concatenate(panels[:-1], axis=1), 0.0, None))  # so that low values can be seen
-    image = coloured(both, np.zeros(both.shape, bool))
-    picture = Picture(png(image, 3 if points < 128 else 2), "Diffusion of order 1 (left) and 0.5 (right) in time.")
+    drawn = coloured(both, np.zeros(both.shape, bool))
+    picture = Picture(png(drawn, 3 if points < 128 else 2), "Diffusion of order 1 (left) and 0.5 (right) in time.")
     return {"picture": picture, "error": error}
