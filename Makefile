@@ -74,7 +74,7 @@ $(VENV)/.light: $(VENV)/.made pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.full: $(VENV)/.made pyproject.toml constraints.txt
-	$(INSTALL) --editable '.[test,dev,numba,torch,jax,sklearn,plot]'
+	$(INSTALL) --editable '.[test,dev,numba,torch,jax,sklearn,plot,dask]'
 	@touch $@
 
 # mypy counts the optional libraries as Any, so they need not be there.

@@ -1,8 +1,9 @@
 """Fractional noise: paths against the bare normals and transform that they take, and against other packages.
 
 Run with ``python benchmarks/sde.py [--seconds 2] [--device cuda]``. The floor of a path of n points is 2 n normals
-of NumPy's generator and one real transform of length 2 n; the bar is 1.3 times that. With ``--device cuda`` paths are
-made in float32 by PyTorch, ``--paths`` of 1,024 points.
+of NumPy's own generator with the same kind of bits (Philox) and one real transform of length 2 n; the bar is 1.3 times
+that. Ratios to the floor are medians over adjacent turns. With ``--device cuda`` paths are made in float32 by PyTorch,
+``--paths`` of 1,024 points. Then anomalous transport: jumps a second of random walks, and paths a second.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _common import heading, print_table, timed_in_rounds, write_json
+from _common import heading, print_table, ratio_in_rounds, timed_in_rounds, write_json
 from scipy import fft
 
 import hpfracc as hf
-from hpfracc import noise
+from hpfracc import noise, transport
 
 BAR = 1.3
 INDEX = 0.3
@@ -27,7 +28,7 @@ SIZES = (1_000, 1_024, 10_000, 100_000)
 
 def floor(n: int, paths: int) -> Callable[[], Any]:
     """Normal numbers and a transform, and nothing else."""
-    generator = np.random.default_rng(1)
+    generator = np.random.Generator(np.random.Philox(1))
 
     def run() -> Any:
         numbers = generator.standard_normal((paths, 2 * n + 2))
@@ -65,15 +66,14 @@ def on_host(seconds: float) -> list[dict[str, Any]]:
             with hf.use_backend("numba"):  # what the engine settles on once that was worth compiling
                 return ours()
 
-        contestants = {"auto": ours, "floor": floor(n, paths), **(peers(n) if paths == 1 else {})}
+        row: dict[str, Any] = {"what": f"fbm {paths:,} x {n:,}"}
         if importlib.util.find_spec("numba"):
-            contestants["compiled"] = compiled
-        times = timed_in_rounds(contestants, seconds)
-        row: dict[str, Any] = {"what": f"fbm {paths:,} x {n:,}", "ms": times["auto"] * 1e3}
-        row["of the floor"] = times["auto"] / times["floor"]
-        row["compiled, of the floor"] = times["compiled"] / times["floor"] if "compiled" in times else None
-        for name in ("fbm", "stochastic"):
-            row[name] = times[name] / times["auto"] if name in times else None
+            *_, row["compiled, of the floor"] = ratio_in_rounds(compiled, floor(n, paths), seconds)
+        taken, _, row["of the floor"] = ratio_in_rounds(ours, floor(n, paths), seconds)
+        row["ms"] = taken * 1e3
+        if paths == 1 and (others := peers(n)):
+            times = timed_in_rounds({"auto": ours, **others}, seconds)
+            row.update({name: times[name] / times["auto"] for name in others})
         rows.append(row)
     t = np.linspace(0, 1, 101)
     others = {
@@ -88,6 +88,34 @@ def on_host(seconds: float) -> list[dict[str, Any]]:
         process.sample(t, 1000, rng=generator)
         rows.append({"what": f"{name} 1,000 x 100", "ms": (time.perf_counter() - begin) * 1e3})
     return rows
+
+
+def walks() -> list[dict[str, Any]]:
+    """Random walks and first passages: processor time of one call."""
+    walk = transport.ContinuousTimeRandomWalk(transport.MittagLefflerWaiting(0.7), transport.GaussianJumps())
+    flight = transport.ContinuousTimeRandomWalk(transport.FixedWaiting(), transport.StableJumps(1.5))
+    t = np.linspace(0, 2000, 101)
+    jumps = 10_000 * float(walk.waiting.mean_jumps(2000.0))
+    calls = {
+        f"Mittag-Leffler walk 10,000 x 100, {jumps / 1e6:.3g}e6 jumps": lambda: walk.sample(t, 10_000, rng=1),
+        "Levy flight 10,000 x 100, 1e6 jumps": lambda: flight.sample(np.arange(101.0), 10_000, rng=1),
+        "msd of 10,000 x 100": lambda: transport.msd(paths, t),
+        "first passage, Brownian, interval, 1e5 paths": lambda: _passage(noise.Brownian()),
+        "first passage, subordinated, 1e5 paths": lambda: _passage(noise.Subordinated(noise.Brownian(), 0.5)),
+        "first passage, stable, spheres, 1e5 paths": lambda: _passage(noise.StableLevy(1.5)),
+    }
+    paths = walk.sample(t, 10_000, rng=1)
+    rows = []
+    for name, run in calls.items():
+        run()
+        begin = time.process_time()
+        run()
+        rows.append({"what": name, "ms": (time.process_time() - begin) * 1e3})
+    return rows
+
+
+def _passage(process: noise.Noise) -> Any:
+    return transport.first_passage(process, (-1.0, 1.0), start=0.3, paths=100_000, rng=1)
 
 
 def on_gpu(paths: int, seconds: float) -> list[dict[str, Any]]:
@@ -121,7 +149,7 @@ def main() -> None:
     if arguments.device == "cuda":
         rows = on_gpu(arguments.paths, arguments.seconds)
     else:
-        rows = on_host(arguments.seconds)
+        rows = [*on_host(arguments.seconds), *walks()]
         for name in ("fbm", "stochastic"):
             if not importlib.util.find_spec(name):
                 print(f"# {name} is not installed: no comparison")

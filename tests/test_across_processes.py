@@ -6,6 +6,7 @@ The classes are found by walking the public names: a new one that cannot travel,
 from __future__ import annotations
 
 import copy
+import copyreg
 import dataclasses
 import enum
 import functools
@@ -57,6 +58,14 @@ LEFT_OUT = {
 }
 
 
+@pytest.fixture(autouse=True)
+def plain_pickling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing distributed changes how exceptions are pickled in the whole process (tblib); this is about ours."""
+    for kind in list(copyreg.dispatch_table):
+        if isinstance(kind, type) and issubclass(kind, BaseException):
+            monkeypatch.delitem(copyreg.dispatch_table, kind)
+
+
 def public_names() -> Iterator[tuple[str, Any]]:
     """Public names of the package and of each of its public modules."""
     for module in ("hpfracc", *(f"hpfracc.{name}" for name in sorted(hf._MODULES)), "hpfracc.solvers.ode.problems"):
@@ -70,6 +79,10 @@ def public_classes() -> list[type]:
 
 def decay(t: float, y: Any) -> Any:
     return -y
+
+
+def abs_of(x: float) -> float:
+    return abs(x)
 
 
 def solved(**options: Any) -> hf.FODEResult:
@@ -152,6 +165,9 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda found: found.apply(np.arange(20.0).reshape(4, 5)),
     ),
     lattice.PathBatch: (lambda: lattice.PathBatch(np.arange(4), np.array([0, 2, 4])), lambda found: found.lengths),
+    hf.SweepResult: (lambda: hf.sweep(abs_of, hf.grid(x=[-1.0, 2.0])), lambda found: (found.values, repr(found))),
+    hf.distributed.ParameterGrid: (lambda: hf.grid(x=[1, 2], y=[3.0]), lambda found: (found.digest(), found[1])),
+    hf.distributed.ParameterPoints: (lambda: hf.points(x=[1, 2]), lambda found: (found.digest(), found[1])),
     Comparison: (
         lambda: Comparison([SpanComparison(("a",), 1.0, 2.0, (7, 7), 0.1, "inconclusive", "why")], Rules()),
         lambda found: found.to_dict(),

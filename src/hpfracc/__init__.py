@@ -30,12 +30,16 @@ Noise with memory
 Special functions
     mittag_leffler, mittag_leffler_derivative, mittag_leffler_matrix, wright, m_wright, gamma, digamma, beta,
     incomplete_beta, generalized_binomial
+Many parameters, many machines
+    sweep calls a function for all items of a grid or of points, on an executor, with a store that resumes; distributed
+    has the rest
 The engine
     explain and last_decision show what is chosen and why; config and use_backend override the choice; operation
     registers your own work; select_optimal_backend selects for a workload; causal_convolution, history_sum, fft,
     matmul, ... are its operations
 Modules
-    errors, batch, memory, noise, rough, transport, profiling, analytics, lattice, ml, solvers, special, operators
+    errors, batch, distributed, memory, noise, rough, transport, profiling, analytics, lattice, ml, solvers, special,
+    operators
 Command line
     ``hpfracc demo``, ``hpfracc info``, ``hpfracc --help``
 
@@ -48,11 +52,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hpfracc import _clusters
 from hpfracc.profiling.clocks import DeviceClock, plug_in
 
 if TYPE_CHECKING:
     from hpfracc import analytics as analytics
     from hpfracc import batch as batch
+    from hpfracc import distributed as distributed
     from hpfracc import errors
     from hpfracc import lattice as lattice
     from hpfracc import memory as memory
@@ -66,6 +72,9 @@ if TYPE_CHECKING:
     from hpfracc import transport as transport
     from hpfracc._config import config, use_backend
     from hpfracc._explain import explain
+    from hpfracc.distributed.parameters import grid, points
+    from hpfracc.distributed.results import SweepResult
+    from hpfracc.distributed.sweeps import sweep
     from hpfracc.engine.backends.registry import BackendType
     from hpfracc.engine.execution.api import (
         Operation,
@@ -162,6 +171,7 @@ __all__ = [
     "RiemannLiouville",
     "RiemannLiouvilleIntegral",
     "Riesz",
+    "SweepResult",
     "TemperedCaputo",
     "TemperedIntegral",
     "TemperedRiemannLiouville",
@@ -200,6 +210,7 @@ __all__ = [
     "gamma",
     "generalized_binomial",
     "graded_grid",
+    "grid",
     "grunwald_letnikov",
     "hadamard",
     "hadamard_integral",
@@ -214,6 +225,7 @@ __all__ = [
     "mittag_leffler_derivative",
     "mittag_leffler_matrix",
     "operation",
+    "points",
     "psi_caputo",
     "reduction",
     "riemann_liouville",
@@ -224,6 +236,7 @@ __all__ = [
     "solve_fsde",
     "spectral_multiply",
     "stencil_relax",
+    "sweep",
     "tempered",
     "tempered_caputo",
     "tempered_integral",
@@ -264,6 +277,7 @@ _HOMES: dict[str, str] = {
     "RiemannLiouville": "hpfracc.operators._riemann_liouville",
     "RiemannLiouvilleIntegral": "hpfracc.operators._riemann_liouville_integral",
     "Riesz": "hpfracc.operators._riesz",
+    "SweepResult": "hpfracc.distributed.results",
     "TemperedCaputo": "hpfracc.operators._tempered_caputo",
     "TemperedIntegral": "hpfracc.operators._tempered_integral",
     "TemperedRiemannLiouville": "hpfracc.operators._tempered",
@@ -300,6 +314,7 @@ _HOMES: dict[str, str] = {
     "gamma": "hpfracc.special.gamma_beta",
     "generalized_binomial": "hpfracc.special.binomial",
     "graded_grid": "hpfracc.operators.core.grids",
+    "grid": "hpfracc.distributed.parameters",
     "grunwald_letnikov": "hpfracc.operators._grunwald_letnikov",
     "hadamard": "hpfracc.operators._hadamard",
     "hadamard_integral": "hpfracc.operators._hadamard_integral",
@@ -314,6 +329,7 @@ _HOMES: dict[str, str] = {
     "mittag_leffler_derivative": "hpfracc.special._mittag_leffler",
     "mittag_leffler_matrix": "hpfracc.special._mittag_leffler_matrix",
     "operation": "hpfracc.engine.execution.api",
+    "points": "hpfracc.distributed.parameters",
     "psi_caputo": "hpfracc.operators._psi_caputo",
     "reduction": "hpfracc.engine.execution.api",
     "riemann_liouville": "hpfracc.operators._riemann_liouville",
@@ -324,6 +340,7 @@ _HOMES: dict[str, str] = {
     "solve_fsde": "hpfracc.solvers.sde.solve",
     "spectral_multiply": "hpfracc.engine.execution.api",
     "stencil_relax": "hpfracc.engine.execution.api",
+    "sweep": "hpfracc.distributed.sweeps",
     "tempered": "hpfracc.operators._tempered",
     "tempered_caputo": "hpfracc.operators._tempered_caputo",
     "tempered_integral": "hpfracc.operators._tempered_integral",
@@ -341,6 +358,7 @@ _MODULES = frozenset(
     {
         "analytics",
         "batch",
+        "distributed",
         "errors",
         "lattice",
         "memory",
@@ -364,6 +382,16 @@ def _device_clocks() -> list[DeviceClock]:
 
 # The profiler must not import the backends, so the backends' clocks are registered here.
 plug_in(_device_clocks)
+
+
+def _cluster_support() -> _clusters.ClusterSupport:
+    from hpfracc.distributed import support
+
+    return support
+
+
+# Batches and operators lie below the clusters that they may be sent to.
+_clusters.plug_in(_cluster_support)
 
 
 # Hidden from type checkers, which would otherwise accept any attribute.

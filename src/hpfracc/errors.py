@@ -16,6 +16,7 @@ __all__ = [
     "BackendError",
     "BackendUnavailableError",
     "BatchItemError",
+    "ClusterError",
     "ConfigurationError",
     "DiskFullError",
     "DivergenceError",
@@ -28,6 +29,7 @@ __all__ = [
     "RecompilationWarning",
     "ShapeError",
     "SolveError",
+    "StoreError",
     "UnknownOperationError",
     "UnsupportedDtypeError",
     "WisdomError",
@@ -157,6 +159,14 @@ class BatchItemError(HpfraccError, RuntimeError):
     def __init__(self, message: str, index: int) -> None:
         super().__init__(message)
         self.index = index
+
+
+class ClusterError(HpfraccError, RuntimeError):
+    """A cluster cannot be used, or was lost. The message says how to go on."""
+
+
+class StoreError(HpfraccError, ValueError):
+    """A store that belongs to another sweep, or is damaged."""
 
 
 class WisdomError(HpfraccError, ValueError):

@@ -20,6 +20,7 @@ FLOORS = {
     "_xp": 0,
     "_frames": 0,
     "_shielded": 0,
+    "_clusters": 0,
     "_optional": 0,
     "_files": 0,
     "_signatures": 0,

@@ -23,13 +23,20 @@ HOMES = {
     "llvmlite": ("engine.backends.numba",),
     "dask": ("distributed",),
     "distributed": ("distributed",),
-    "matplotlib": ("solvers.ode.plot", "solvers.sde.result", "solvers.sde.rough.smile", "solvers.sde.transport"),
+    "zarr": ("distributed",),
+    "matplotlib": (
+        "distributed.plots",
+        "solvers.ode.plot",
+        "solvers.sde.result",
+        "solvers.sde.rough.smile",
+        "solvers.sde.transport",
+    ),
     "igraph": ("lattice.convert", "lattice.structure"),
     "networkx": ("lattice.convert", "lattice.structure"),
     "rustworkx": ("lattice.convert",),
     "sklearn": ("ml._differencer",),
     "pandas": ("ml._differencer",),
-    "xarray": (),
+    "xarray": ("distributed",),
 }
 
 

@@ -155,7 +155,14 @@ def test_a_hiding_module_and_a_long_file_are_noticed(tmp_path: Path):
 
 
 #: Functions whose further keywords are the user's own names, or those of whatever they make.
-OPEN_ENDED = {"create_fractional_derivative", "create_fractional_integral", "elementwise", "explain"}
+OPEN_ENDED = {
+    "create_fractional_derivative",
+    "create_fractional_integral",
+    "elementwise",
+    "explain",
+    "grid",
+    "points",
+}
 FUNCTIONS = [
     name for name in PUBLIC if callable(getattr(hpfracc, name)) and not inspect.isclass(getattr(hpfracc, name))
 ]

@@ -20,7 +20,7 @@ from rich.console import Console
 from hpfracc.cli import main
 from hpfracc.cli.demo import blocks, chapters
 from hpfracc.cli.demo.blocks import Cell, Chapter, Code, Figures, Heading, TableBlock, Words
-from hpfracc.cli.demo.chapters import convolution
+from hpfracc.cli.demo.chapters import convolution, noise
 from hpfracc.cli.demo.chart import Chart, ChartLine, Mark, spread
 from hpfracc.cli.demo.page import render
 from hpfracc.cli.demo.survey import Survey, SurveyRow
@@ -67,6 +67,8 @@ class Page(HTMLParser):
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A demo of three sizes with NumPy only, which takes seconds instead of half a minute."""
     monkeypatch.setattr(convolution, "_QUICK_SIZES", (16, 250, 4_000))
+    for name, value in (("POINTS", 5_000), ("PATHS", 1_000), ("WALKS", 100)):
+        monkeypatch.setattr(noise, f"_QUICK_{name}", value)
     for name in ("NUMBA", "TORCH", "JAX", "CUPY"):
         monkeypatch.setenv(f"HPFRACC_DISABLE_{name}", "1")
 
@@ -103,6 +105,10 @@ def test_json_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert row["backends"]["numpy"]["seconds"] == row["best"]["seconds"]
         assert row["over_best"] == pytest.approx(row["seconds"] / row["best"]["seconds"])
         assert row["guess"].startswith("numpy:")
+    simulated = found["chapters"]["noise"]
+    assert all(abs(row["off"]) < 4 for row in simulated["checks"])
+    low, high = simulated["motion"]["interval"]
+    assert low < 0.3 < high
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -24,7 +24,15 @@ from typing import Any, Generic, TypeVar
 
 from hpfracc._shielded import POLL_INTERVAL, start_thread
 
-__all__ = ["available_cores", "even_blocks", "machine_load", "run_blocks", "run_items", "started_workers"]
+__all__ = [
+    "available_cores",
+    "even_blocks",
+    "limit_cores",
+    "machine_load",
+    "run_blocks",
+    "run_items",
+    "started_workers",
+]
 
 T = TypeVar("T")
 B = TypeVar("B")
@@ -33,14 +41,23 @@ _lock = threading.Lock()
 _tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
 _started = 0
 _inside = threading.local()
+#: At most this many cores for this process, where it shares the machine with others of its kind.
+_most_cores: int | None = None
 
 
 def available_cores() -> int:
-    """Cores this process may run on (its affinity)."""
+    """Cores this process may run on: its affinity, or the limit that :func:`limit_cores` set."""
     try:
-        return max(1, len(os.sched_getaffinity(0)))
+        cores = max(1, len(os.sched_getaffinity(0)))
     except AttributeError:  # not on every system
-        return max(1, os.cpu_count() or 1)
+        cores = max(1, os.cpu_count() or 1)
+    return cores if _most_cores is None else min(cores, _most_cores)
+
+
+def limit_cores(most: int | None) -> None:
+    """Use at most ``most`` cores in this process; None for all of them."""
+    global _most_cores
+    _most_cores = None if most is None else max(1, most)
 
 
 def machine_load() -> float:

@@ -1,4 +1,4 @@
-"""``hpfracc demo``: run equations, convolutions, derivatives and lattices, and write an HTML report."""
+"""``hpfracc demo``: run equations, convolutions, derivatives, noise and lattices, and write an HTML report."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class _Registry(Guarded):
         self.delayed: dict[str, tuple[float, str]] = {}
         self.import_seconds: dict[str, float] = {}
         #: By operation, and by how many libraries were imported then: each may know other devices than the machine.
-        self.arms: dict[tuple[str, int], tuple[Arm, ...]] = {}
+        self.arms: dict[tuple[str, int, int], tuple[Arm, ...]] = {}
         self.kernels: dict[tuple[str, str, str], Kernel] = {}
         self.own: dict[str, dict[str, dict[str, tuple[KernelSpec, Kernel]]]] = {}
         self.hashes: dict[tuple[str, str, str], str] = {}
@@ -221,7 +221,8 @@ def _devices(name: str) -> tuple[str, ...]:
 
 def arms(operation: str) -> tuple[Arm, ...]:
     """Every arm of ``operation`` on every backend that can be used, NumPy's first."""
-    known = _registry.arms.get((operation, count_loaded()))
+    key = operation, count_loaded(), available_cores()
+    known = _registry.arms.get(key)
     if known is None:
         with _registry._lock:
             known = tuple(
@@ -232,7 +233,7 @@ def arms(operation: str) -> tuple[Arm, ...]:
                 for device in _devices(name)
                 for workers in _worker_counts(spec, device)
             )
-            _registry.arms[operation, count_loaded()] = known
+            _registry.arms[key] = known
     return known
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpfracc import _config
-from hpfracc.engine import hardware
+from hpfracc.engine import hardware, workers
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch.driver import remembered_sizes
@@ -37,6 +37,7 @@ def reset() -> None:
     pending_times.reset()
     for device in budget.get_budget().caps():
         budget.get_budget().cap(device, None)
+    workers.limit_cores(None)
     LOOK.reset()
     REVIEW.reset()
     budget.get_budget().invalidate()

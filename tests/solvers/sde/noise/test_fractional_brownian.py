@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import mpmath
 import numpy as np
 import pytest
@@ -182,6 +184,17 @@ def test_generators_and_seeds() -> None:
     assert narrow.dtype == np.float32
     np.testing.assert_allclose(narrow, hf.fbm(500, 0.3, size=4, rng=1), atol=2e-6)
     assert hf.fbm(5, 0.3, size=(2, 0), rng=1).shape == (2, 0, 6)
+
+
+@pytest.mark.parametrize("draw", [hf.fbm, hf.fgn])
+@pytest.mark.parametrize("bits", [np.random.PCG64, np.random.MT19937, np.random.Philox])
+def test_one_path_of_a_generator(draw: Callable[..., np.ndarray], bits: type) -> None:
+    """The shortest way, for the commonest call, gives the numbers of the general one."""
+    alone, among = (np.random.Generator(bits(3)) for _ in range(2))
+    np.testing.assert_array_equal(draw(33, 0.3, rng=alone), draw(33, 0.3, size=1, rng=among)[0])
+    np.testing.assert_array_equal(
+        draw(7, 0.8, rng=alone), draw(7, 0.8, size=(), first_path=0, rng=among, dtype="float64")
+    )
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [

@@ -17,6 +17,7 @@ from hpfracc.errors import BatchItemError, InvalidInputError
 __all__ = [
     "Calls",
     "Listed",
+    "PieceSeed",
     "Rows",
     "Stacking",
     "arguments_of",
@@ -166,8 +167,18 @@ def calls_of(items: Any, common: tuple[Any, ...] = ()) -> Calls:
     return Listed(calls)
 
 
+@dataclass(frozen=True, slots=True)
+class PieceSeed:
+    """The seed of a batch for a piece of its items, whose first one has the number ``first`` in the batch."""
+
+    seed: Any
+    first: int
+
+
 def random_stream(seed: Any, index: int) -> np.random.Generator:
     """The random generator of one item: the same whatever it is batched with."""
+    if isinstance(seed, PieceSeed):
+        seed, index = seed.seed, seed.first + index
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InvalidInputError(f"seed={seed!r} is not a seed; use an int of at least 0")
     return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=(index,)))

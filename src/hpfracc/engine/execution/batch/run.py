@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from hpfracc._clusters import cluster_support
 from hpfracc._optional import import_optional
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of, run_chunks
 from hpfracc.engine.execution.batch.items import (
     Calls,
+    PieceSeed,
+    Rows,
     calls_of,
     first_failing,
     item_error,
@@ -48,6 +51,7 @@ def run(
     budget: int | str | None = None,
     seed: int | None = None,
     progress: Progress = False,
+    executor: Any = None,
     **params: Any,
 ) -> list[Any]:
     """``[func(item, **params) for item in items]``, many at a time where that can be.
@@ -88,6 +92,10 @@ def run(
         those of its items.
     progress : bool or callable
         True shows a bar; a function is called with the items done and those in all.
+    executor : optional
+        Run pieces of the items elsewhere: a ``dask.distributed.Client`` or the address of its scheduler, or an executor
+        of ``concurrent.futures``. Each piece is a batch of its own there, stacked as here. Function and items must be
+        picklable.
     **params
         Passed on to every call.
 
@@ -132,10 +140,42 @@ def run(
     job = _Batch(func, calls, params, backend, seed, batch_size, limit)
     if not isinstance(func, Operation) and not callable(func):
         raise InvalidInputError(f"{func!r} is not callable; give an operation or a function")
+    if executor is not None:
+        if workers != 1 or processes:
+            raise InvalidInputError("workers= and processes= are for this machine; leave them out with an executor")
+        given: Any = items if isinstance(calls, Rows) else list(calls)
+        # What all calls share is part of each item where items are listed.
+        shared = common if isinstance(calls, Rows) else ()
+        options = {"batched": batched, "batch_size": batch_size, "backend": backend, "budget": limit}
+        piece = _Piece(func, shared, options, seed, params)
+        with progress_of(progress, len(calls), getattr(func, "__name__", "batch")) as advance:
+            return cluster_support().run_pieces(executor, piece, given, getattr(func, "__name__", "batch"), advance)
     with progress_of(progress, len(calls), getattr(func, "__name__", "batch")) as advance:
         if isinstance(func, Operation) or batched:
             return job.run_grouped(advance)
         return _map_items(job.call, range(len(calls)), workers, processes, advance)
+
+
+class _Piece:
+    """A batch for a piece of the items, in another process."""
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        common: tuple[Any, ...],
+        options: dict[str, Any],
+        seed: int | None,
+        params: dict[str, Any],
+    ) -> None:
+        self._func, self._common, self._options, self._seed, self._params = func, common, options, seed, params
+
+    def __call__(self, items: Any, first: int, count: int) -> list[Any]:
+        seed: Any = None if self._seed is None else PieceSeed(self._seed, first)
+        try:
+            return run(self._func, items, common=self._common, seed=seed, **self._options, **self._params)
+        except BatchItemError as error:
+            cause = error if error.__cause__ is None else error.__cause__
+            raise item_error(first + error.index, count, cause) from error.__cause__
 
 
 class _Batch:

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from scipy import fft
 
-from hpfracc._arrays import is_tracer, library_of
+from hpfracc._arrays import is_tracer, library_of, tracks_gradient
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource
 
-__all__ = ["eigenvalues", "multiply", "refuse_negative", "sample", "solve", "to_weights"]
+__all__ = ["eigenvalues", "multiply", "refuse_negative", "sample", "solve", "to_weights", "transform"]
 
 #: Steps of the conjugate gradients below which the residual must have settled; with the preconditioner 10 to 30 do.
 _MOST_STEPS = 200
@@ -87,6 +87,10 @@ def sample(source: RandomSource, weights: Any, n: int, count: int, *, stream: in
         own = own.to(xp.float64 if source.dtype == "float64" else xp.float32)
     elif source.library == "jax":
         own = own.astype(source.dtype)
+    # Here once, not as another pass over the sequences.
+    own = own / (weights.shape[0] - 2)
+    if source.library == "torch" and not tracks_gradient(own):
+        return _sample_torch(source, own, n, count, stream, sums)
     parts = [
         _steps(source, own, source.numbers(low, high - low, weights.shape[0], stream=stream), n, xp, sums)
         for low, high in source.chunks(count, 2 * weights.shape[0])
@@ -98,6 +102,22 @@ def sample(source: RandomSource, weights: Any, n: int, count: int, *, stream: in
     return xp.cat(parts) if source.library == "torch" else xp.concatenate(parts)
 
 
+def _sample_torch(source: RandomSource, weights: Any, n: int, count: int, stream: int, sums: bool) -> Any:
+    """Without a derivative: in place, and into one result."""
+    torch = sys.modules["torch"]
+    size = weights.shape[0]
+    result = weights.new_zeros((count, n + sums))
+    for low, high in source.chunks(count, 2 * size):
+        normals = source.numbers(low, high - low, size, stream=stream).mul_(weights)
+        spectrum = torch.view_as_complex(normals.reshape(high - low, size // 2, 2))
+        steps = torch.fft.irfft(spectrum, n=size - 2, norm="forward")[:, :n]
+        if sums:
+            torch.cumsum(steps, -1, out=result[low:high, 1:])
+        else:
+            result[low:high] = steps
+    return result
+
+
 def _steps(source: RandomSource, weights: Any, normals: Any, n: int, xp: Any, sums: bool) -> Any:
     count, size = normals.shape
     scaled = normals * weights
@@ -107,7 +127,7 @@ def _steps(source: RandomSource, weights: Any, normals: Any, n: int, xp: Any, su
         spectrum = sys.modules["jax"].lax.complex(scaled[:, ::2], scaled[:, 1::2])
     else:
         spectrum = scaled.view(np.complex64 if source.dtype == "float32" else np.complex128)
-    steps = xp.fft.irfft(spectrum, n=size - 2)[:, :n]
+    steps = xp.fft.irfft(spectrum, n=size - 2, norm="forward")[:, :n]
     if not sums:
         return steps + 0.0  # not a view of the longer sequence
     total = xp.cumsum(steps, -1)
@@ -116,19 +136,24 @@ def _steps(source: RandomSource, weights: Any, normals: Any, n: int, xp: Any, su
 
 
 def _sample_numpy(source: RandomSource, weights: np.ndarray, n: int, count: int, stream: int, sums: bool) -> np.ndarray:
-    narrow = source.dtype == "float32"
-    own = weights.astype(np.float32) if narrow else weights
+    own = weights.astype(np.float32) if source.dtype == "float32" else weights
     result = np.empty((count, n + sums), source.dtype)
     for low, high in source.chunks(count, weights.size):
         normals = source.numbers(low, high - low, weights.size, stream=stream)
-        normals *= own
-        steps = fft.irfft(normals.view(np.complex64 if narrow else np.complex128), weights.size - 2, overwrite_x=True)
-        if sums:
-            result[low:high, 0] = 0.0
-            np.cumsum(steps[:, :n], -1, out=result[low:high, 1:])
-        else:
-            result[low:high] = steps[:, :n]
+        transform(normals, own, n, sums, result[low:high])
     return result
+
+
+def transform(normals: np.ndarray, weights: np.ndarray, n: int, sums: bool, out: np.ndarray) -> None:
+    """Rows of normal numbers into ``n`` steps each, or their sums from 0 on; the numbers are overwritten."""
+    np.multiply(normals, weights, normals)
+    spectrum = normals.view(np.complex64 if normals.dtype == np.float32 else np.complex128)
+    steps = fft.irfft(spectrum, weights.size - 2, overwrite_x=True)[:, :n]
+    if sums:
+        out[:, 0] = 0.0
+        np.add.accumulate(steps, 1, None, out[:, 1:])
+    else:
+        out[...] = steps
 
 
 def multiply(values: np.ndarray, x: np.ndarray) -> np.ndarray:

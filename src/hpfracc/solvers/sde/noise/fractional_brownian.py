@@ -24,7 +24,7 @@ from hpfracc.solvers.sde.noise.process import (
     read_positive,
     stream_of,
 )
-from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
+from hpfracc.solvers.sde.noise.source import RandomSource, first_normals, make_source, read_size
 from hpfracc.solvers.sde.noise.volterra import sample_hybrid
 
 __all__ = ["FractionalBrownian", "fbm", "fgn"]
@@ -197,6 +197,10 @@ def fgn(
     >>> hf.fgn(1000, 0.7, size=5, rng=1).shape
     (5, 1000)
     """
+    if _is_plain(n, H, step, size, rng, key, first_path, dtype, method):
+        result = np.empty((1, n))
+        circulant.transform(first_normals(rng, 2 * n + 2), noise_weights(H, n, step=step), n, False, result)
+        return result[0]
     source, shape, count, n = _read(n, H, size, rng, key, first_path, dtype, method, step)
     if method == "cholesky":
         paths = _by_cholesky(source, H, n, count)
@@ -253,10 +257,35 @@ def fbm(
     >>> bool(np.array_equal(paths[2:], hf.fbm(1024, 0.3, size=2, rng=1, first_path=2)))
     True
     """
+    if _is_plain(n, H, T, size, rng, key, first_path, dtype, method):
+        result = np.empty((1, n + 1))
+        circulant.transform(first_normals(rng, 2 * n + 2), noise_weights(H, n, step=T / n), n, True, result)
+        return result[0]
     source, shape, count, n = _read(n, H, size, rng, key, first_path, dtype, method, T)
     if method == "cholesky":
         return (_by_cholesky(source, H, n, count) * (T / n) ** read_hurst(H)).reshape(*shape, n + 1)
     return _sums(source, read_hurst(H), n, T / n, count).reshape(*shape, n + 1)
+
+
+def _is_plain(
+    n: Any, hurst: Any, length: Any, size: Any, rng: Any, key: Any, first_path: Any, dtype: Any, method: Any
+) -> bool:
+    """Whether this is the commonest call, one path of a generator, with nothing wrong: it takes the shortest way."""
+    return (
+        type(rng) is np.random.Generator
+        and type(n) is int
+        and type(hurst) is type(length) is float
+        and type(size) is tuple
+        and not size
+        and key is None
+        and type(first_path) is int
+        and not first_path
+        and dtype is None
+        and method == "auto"
+        and n > 0
+        and 0.0 < hurst < 1.0
+        and 0.0 < length < math.inf
+    )
 
 
 def _read(

@@ -18,12 +18,26 @@ from hpfracc._arrays import device_of, dtype_name, is_tracer, library_of
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["RandomSource", "make_source", "read_size"]
+__all__ = ["RandomSource", "first_normals", "make_source", "read_size"]
 
 _random = get_operation("random")
 
 #: Numbers made at a time: on the host they stay in the cache, on a GPU they fill it.
 _CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 17, 1 << 28
+
+
+_FIRST_PATH = np.zeros(1, np.int64)
+
+
+def first_normals(generator: np.random.Generator, n: int) -> np.ndarray:
+    """The ``n`` normal numbers of the first path of a new key, which the generator gives; shape ``(1, n)``."""
+    numbers: np.ndarray = _random(_FIRST_PATH, _new_key(generator), n=n)
+    return numbers
+
+
+def _new_key(generator: np.random.Generator) -> np.ndarray:
+    """Four 32-bit words; Generator.bytes would take ten times as long."""
+    return np.asarray(generator.bit_generator.random_raw(4)).astype(np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +64,10 @@ class RandomSource:
         """``n`` numbers for each of ``count`` paths from ``start`` on, shape ``(count, n)``."""
         low, high = self.first + start, self.first + start + count
         if self.library == "numpy":
-            return _random(np.arange(low, high), self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
+            paths = np.arange(low, high)
+            if kind == "normal" and not stream and self.dtype == "float64":
+                return _random(paths, self.key, n=n)  # the commonest call: defaults take time to look up
+            return _random(paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
         if self.library == "torch":
             torch = sys.modules["torch"]
             paths = torch.arange(low, high, device=self.device)
@@ -177,7 +194,7 @@ def _read_key(rng: Any, key: Any) -> Any:
         torch = sys.modules["torch"]
         rng = int(torch.randint(2**62, (), generator=rng, device=rng.device))
     if isinstance(rng, np.random.Generator):
-        return np.frombuffer(rng.bytes(16), np.uint32)
+        return _new_key(rng)
     if isinstance(rng, np.random.RandomState):
         return rng.randint(0, 2**32, 4, np.uint32)
     if not isinstance(rng, np.random.SeedSequence):

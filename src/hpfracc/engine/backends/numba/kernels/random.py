@@ -16,6 +16,7 @@ from hpfracc.engine.numerics.counter_random import (
     COSINE,
     LN2_HIGH,
     LN2_LOW,
+    MASK32,
     MULTIPLIERS,
     ROOT_HALF,
     ROUNDS,
@@ -173,21 +174,20 @@ def random_compiled(
     workers: int = 1,
 ) -> Array:
     """Number by number; threads share the paths."""
-    words = [int(word) & 0xFFFFFFFF for word in key]
-    pair = np.uint64(words[0] | words[1] << 32), np.uint64(words[2] | words[3] << 32)
+    a, b, c, d = key.tolist()
+    pair = np.uint64(a & MASK32 | (b & MASK32) << 32), np.uint64(c & MASK32 | (d & MASK32) << 32)
     numbers = paths.ravel().astype(np.uint64)
     result = np.empty((numbers.size, n), dtype)
     options = np.uint64(stream), kind == "normal", dtype == "float32"
-    least = max(1, _LEAST // max(1, n))
-
-    def run(block: tuple[int, int]) -> None:
-        _rows(numbers, *pair, *options, result, *block)
-
     if workers <= 1:
-        run((0, numbers.size))
+        _rows(numbers, *pair, *options, result, 0, numbers.size)
     else:
-        run_blocks(run, even_blocks(numbers.size, workers, least), workers)
-    return result.reshape(*paths.shape, n)
+
+        def run(block: tuple[int, int]) -> None:
+            _rows(numbers, *pair, *options, result, *block)
+
+        run_blocks(run, even_blocks(numbers.size, workers, max(1, _LEAST // max(1, n))), workers)
+    return result if paths.ndim == 1 else result.reshape(*paths.shape, n)
 
 
 KERNELS: dict[str, Kernel] = {"compiled": Kernel(random_compiled)}

@@ -1,0 +1,214 @@
+"""Tasks on a Dask cluster: submitted in a window, counted when their worker dies, and never waited for in vain."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, final
+
+from hpfracc._optional import import_optional
+from hpfracc._shielded import POLL_INTERVAL
+from hpfracc.distributed.executors import Runner, TaskOutcome
+from hpfracc.distributed.tasks import run_payload
+from hpfracc.errors import ClusterError
+
+__all__ = ["DaskRunner", "connect", "scheduler_cost"]
+
+logger = logging.getLogger("hpfracc.distributed")
+
+#: Seconds between two looks at the cluster.
+_LOOK_INTERVAL = 1.0
+#: Seconds without a worker: after the first the cluster is asked for workers, after the second the sweep ends.
+_ASK_AFTER, _GIVE_UP_AFTER = 20.0, 120.0
+#: Seconds to wait for the first worker: a batch system may start it late.
+_FIRST_WORKER_AFTER = 3600.0
+#: Seconds to wait for a scheduler to answer.
+_CONNECT_TIMEOUT = 10.0
+#: A larger payload is sent to each worker once, with its plugin, and not with every task.
+_LARGE_PAYLOAD = 1 << 16
+#: How often a task that the scheduler lost is submitted anew.
+_MOST_LOSSES = 5
+
+
+def scheduler_cost(workers: int) -> float:
+    """Seconds of the scheduler for one task: 0.65 ms up to 200 workers, 1.6 ms at 1,000 (benchmarks/clusters.py)."""
+    return 0.65e-3 if workers <= 200 else min(1.6e-3, 0.65e-3 + (workers - 200) * 1.2e-6)
+
+
+@contextlib.contextmanager
+def connect(executor: Any) -> Iterator[Any]:
+    """The client itself, or one for an address, which is closed at the end."""
+    if not isinstance(executor, str):
+        yield executor
+        return
+    distributed = import_optional("distributed")
+    try:
+        client = distributed.Client(executor, timeout=_CONNECT_TIMEOUT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"no scheduler answers at executor={executor!r} ({type(error).__name__}: {error}); start one with 'dask "
+            "scheduler', and give the address that it prints"
+        ) from error
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@final
+class DaskRunner(Runner):
+    """Tasks on the workers of a Dask client.
+
+    Parameters
+    ----------
+    executor : Client or str
+        The client, or the address of its scheduler.
+    name, payload : str, bytes
+        The pickled job and a name for it.
+    resources : mapping or None
+        What a task needs of a worker, such as ``{"GPU": 1}``.
+    """
+
+    def __init__(self, executor: Any, name: str, payload: bytes, resources: Mapping[str, float] | None) -> None:
+        from hpfracc.distributed.plugin import register_job
+
+        self._name = name
+        self._ended: SimpleQueue[tuple[int, int, Any]] = SimpleQueue()
+        self._tasks: dict[int, tuple[Any, Sequence[int], Sequence[int], bool]] = {}
+        self._losses: dict[int, int] = {}
+        self._attempt = 0
+        self._resources = dict(resources) if resources else None
+        self._closing = contextlib.ExitStack()
+        self._client = self._closing.enter_context(connect(executor))
+        try:
+            self._kept = register_job(self._client, name, payload if len(payload) > _LARGE_PAYLOAD else None)
+            self._payload = None if len(payload) > _LARGE_PAYLOAD else payload
+            self._seen = 0
+            self._alone_since = time.monotonic()
+            self._next_look = 0.0
+            self._asked = False
+            self._look()
+        except BaseException:
+            self._closing.close()
+            raise
+        self.overhead = scheduler_cost(self.workers)
+
+    def submit(self, key: int, indices: Sequence[int], bad: Sequence[int] = (), *, alone: bool = False) -> None:
+        """Send it to the scheduler."""
+        self._attempt += 1
+        future = self._client.submit(
+            run_payload,
+            self._name,
+            self._payload,
+            indices,
+            bad,
+            key=f"hpfracc-{self._name}-{key}-{self._attempt}",
+            resources=self._resources,
+            pure=False,
+            retries=0,
+        )
+        self._tasks[key] = (future, indices, bad, alone)
+        future.add_done_callback(partial(self._tell, key, self._attempt))
+
+    def _tell(self, key: int, attempt: int, future: Any) -> None:
+        self._ended.put((key, attempt, future))
+
+    def next(self) -> TaskOutcome | None:
+        """Wait for one, and look after the cluster."""
+        try:
+            key, _, future = self._ended.get(timeout=POLL_INTERVAL)
+        except Empty:
+            return self._look()
+        if key not in self._tasks or self._tasks[key][0] is not future:
+            return None  # an attempt that was given up
+        _, indices, bad, alone = self._tasks.pop(key)
+        try:
+            # A finished future can be lost all the same, if its worker dies before the result is fetched.
+            report = future.result(timeout=_GIVE_UP_AFTER)
+        except Exception as error:
+            return self._failed(key, indices, bad, alone, error)
+        finally:
+            future.release()
+        return TaskOutcome(key, report)
+
+    def _failed(
+        self, key: int, indices: Sequence[int], bad: Sequence[int], alone: bool, error: Exception
+    ) -> TaskOutcome | None:
+        name = type(error).__name__
+        if name == "KilledWorker":
+            return TaskOutcome(key, deaths=int(getattr(error, "allowed_failures", 0)) + 1)
+        lost = name in ("FutureCancelledError", "CancelledError", "CommClosedError") or isinstance(error, TimeoutError)
+        if not lost or type(error).__module__.startswith("hpfracc"):
+            return TaskOutcome(key, error=error)
+        if self._client.status != "running":
+            return TaskOutcome(key, error=self._lost_scheduler())
+        self._losses[key] = self._losses.get(key, 0) + 1
+        if self._losses[key] > _MOST_LOSSES:
+            return TaskOutcome(key, error=ClusterError(f"the cluster lost a task {_MOST_LOSSES} times ({error})"))
+        self.submit(key, indices, bad, alone=alone)
+        return None
+
+    def _lost_scheduler(self) -> ClusterError:
+        return ClusterError(
+            "the scheduler was lost; start a new cluster and call sweep with the same store= to continue where it was"
+        )
+
+    def _look(self) -> TaskOutcome | None:
+        """Count the workers now and then; a cluster without any would let the caller wait forever."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return None
+        self._next_look = now + _LOOK_INTERVAL
+        try:
+            if self._client.status != "running":
+                raise OSError("not connected")
+            threads = self._client.nthreads()
+        except Exception as error:  # whatever a broken connection raises
+            found = self._lost_scheduler()
+            found.__cause__ = error
+            if not self._tasks:
+                raise found from error
+            return TaskOutcome(next(iter(self._tasks)), error=found)
+        if threads:
+            self.workers, self._seen = sum(threads.values()), max(self._seen, len(threads))
+            self._alone_since, self._asked = now, False
+            return None
+        self.workers = max(1, self.workers)
+        waited = now - self._alone_since
+        if waited > _ASK_AFTER and self._seen and not self._asked:
+            self._asked = True
+            self._scale()
+        if waited > (_GIVE_UP_AFTER if self._seen else _FIRST_WORKER_AFTER):
+            error_ = ClusterError(
+                f"the cluster has had no workers for {waited:.0f} s; start some, and call sweep with the same store= "
+                "to continue where it was"
+            )
+            if not self._tasks:
+                raise error_
+            return TaskOutcome(next(iter(self._tasks)), error=error_)
+        return None
+
+    def _scale(self) -> None:
+        cluster = getattr(self._client, "cluster", None)
+        if cluster is not None and callable(getattr(cluster, "scale", None)):
+            logger.info("no workers are left; the cluster is asked for %d", self._seen)
+            with contextlib.suppress(Exception):  # adaptive clusters scale themselves
+                cluster.scale(self._seen)
+
+    def close(self, *, cancel: bool) -> None:
+        """Release what is left on the cluster."""
+        from hpfracc.distributed.plugin import forget_job
+
+        try:
+            if cancel and self._tasks:
+                with contextlib.suppress(Exception):  # the scheduler may be gone
+                    self._client.cancel([future for future, *_ in self._tasks.values()], force=True)
+            self._tasks.clear()
+            if self._kept:
+                forget_job(self._client, self._name)
+        finally:
+            self._closing.close()

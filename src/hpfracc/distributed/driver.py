@@ -1,0 +1,297 @@
+"""Brings all items of a sweep through a runner: a window of tasks, retries, and who is to blame when a worker dies."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from hpfracc.distributed.executors import Runner, TaskOutcome
+from hpfracc.distributed.tasks import ItemFailure, SweepJob, TaskReport
+from hpfracc.errors import BatchItemError, ClusterError
+
+__all__ = ["Sink", "SweepDriver", "SweepProgress"]
+
+#: Tasks in flight for each worker: one that runs and one that waits.
+_WINDOW = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SweepProgress:
+    """How far a sweep is.
+
+    Attributes
+    ----------
+    done, total, failed : int
+        Items that have ended, all items, and those that failed.
+    seconds : float
+        Time since the start.
+    rate : float
+        Items a second since the start; nan before the first.
+    remaining : float
+        Estimate of the seconds left; nan before the first.
+    """
+
+    done: int
+    total: int
+    failed: int
+    seconds: float
+    rate: float
+    remaining: float
+
+
+class Sink(Protocol):
+    """Where finished tasks go."""
+
+    def write(self, task: int, begin: int, end: int, report: TaskReport) -> None:
+        """Keep the results of items ``begin`` to ``end``."""
+
+
+@dataclass(slots=True)
+class _Assembly:
+    """A task of the sweep, which may take several runs."""
+
+    number: int
+    begin: int
+    end: int
+    reports: list[TaskReport] = field(default_factory=list)
+    failures: dict[int, ItemFailure] = field(default_factory=dict)
+    #: Runs that have not ended.
+    open: int = 0
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of some items of a task. A probe only shows whether an item ends its worker."""
+
+    assembly: _Assembly
+    indices: Sequence[int]
+    bad: tuple[int, ...] = ()
+    deaths: int = 0
+    attempts: int = 0
+    probe: bool = False
+
+
+class SweepDriver:
+    """One sweep on one runner.
+
+    Parameters
+    ----------
+    job : SweepJob
+        What is called.
+    runner : Runner
+        Where.
+    sink : Sink
+        Where results go.
+    keep : bool
+        Whether failures are kept; otherwise the first one raises.
+    retries : int
+        Further attempts for an item whose worker died, or which raised OSError or MemoryError.
+    advance : callable
+        Told of the progress after each task.
+    """
+
+    def __init__(
+        self,
+        job: SweepJob,
+        runner: Runner,
+        sink: Sink,
+        *,
+        keep: bool,
+        retries: int,
+        advance: Callable[[SweepProgress], None],
+        before: tuple[int, int] = (0, 0),
+    ) -> None:
+        self._job, self._runner, self._sink = job, runner, sink
+        self._keep, self._retries, self._advance = keep, retries, advance
+        self._runs: dict[int, _Run] = {}
+        self._next_key = 0
+        self._repeated: deque[_Run] = deque()
+        #: Runs that may end their worker: one at a time, with nothing beside them.
+        self._suspects: deque[_Run] = deque()
+        self._probed: dict[int, list[int]] = {}
+        self._done, self._failed = before
+        self._begun, self._at_start = time.perf_counter(), before[0]
+        self.failures: list[ItemFailure] = []
+        self.seconds = 0.0
+
+    def run(self, ranges: Iterable[tuple[int, int, int]]) -> None:
+        """Run tasks ``(number, begin, end)``."""
+        waiting = iter(ranges)
+        more = True
+        while more or self._runs or self._repeated or self._suspects:
+            more = self._fill(waiting, more)
+            outcome = self._runner.next()
+            if outcome is not None:
+                self._handle(self._runs.pop(outcome.key), outcome)
+
+    def measure(self, indices: Sequence[int]) -> tuple[float, TaskReport]:
+        """Seconds of a call of these items, and its report, which is not kept."""
+        assembly = _Assembly(-1, indices[0], indices[-1] + 1)
+        self._submit(_Run(assembly, indices, probe=True), alone=True)
+        while True:
+            outcome = self._runner.next()
+            if outcome is None:
+                continue
+            self._runs.pop(outcome.key)
+            if outcome.error is not None:
+                raise outcome.error
+            if outcome.report is None:
+                return float("inf"), TaskReport([], {}, [], 0.0, "")
+            return outcome.report.seconds, outcome.report
+
+    def _fill(self, waiting: Iterator[tuple[int, int, int]], more: bool) -> bool:
+        window = _WINDOW * self._runner.workers + 1
+        while len(self._runs) < window:
+            if self._repeated:
+                self._submit(self._repeated.popleft())
+                continue
+            found = next(waiting, None) if more else None
+            if found is None:
+                more = False
+                break
+            assembly = _Assembly(*found)
+            assembly.open = 1
+            self._submit(_Run(assembly, range(assembly.begin, assembly.end)))
+        if not self._runs and not self._repeated and not more and self._suspects:
+            self._submit(self._suspects.popleft(), alone=True)
+        return more
+
+    def _submit(self, run: _Run, *, alone: bool = False) -> None:
+        key, self._next_key = self._next_key, self._next_key + 1
+        self._runs[key] = run
+        self._runner.submit(key, list(run.indices), list(run.bad), alone=alone)
+
+    def _handle(self, run: _Run, outcome: TaskOutcome) -> None:
+        if outcome.error is not None:
+            raise outcome.error
+        if outcome.report is None:
+            self._died(run, outcome.deaths)
+        elif run.probe:
+            self._end_probe(run, None)
+        else:
+            self._reported(run, outcome.report)
+
+    # Results.
+
+    def _reported(self, run: _Run, report: TaskReport) -> None:
+        assembly = run.assembly
+        temporary = [each for each in report.failures if each.transient]
+        if temporary and run.attempts < self._retries:
+            if self._job.stacked:  # stacked as before
+                self._repeated.append(_Run(assembly, run.indices, run.bad, run.deaths, run.attempts + 1))
+                return
+            retried = [each.index for each in temporary]
+            report.failures = [each for each in report.failures if not each.transient]
+            assembly.open += 1
+            self._repeated.append(_Run(assembly, retried, (), run.deaths, run.attempts + 1))
+        assembly.reports.append(report)
+        for failure in report.failures:
+            self._fail(assembly, failure)
+        self._close(assembly)
+
+    def _fail(self, assembly: _Assembly, failure: ItemFailure) -> None:
+        assembly.failures[failure.index] = failure
+        if not self._keep:
+            raise _raised(failure, len(self._job.params))
+
+    def _close(self, assembly: _Assembly) -> None:
+        """One run of a task has ended; with the last one its results are written."""
+        assembly.open -= 1
+        if assembly.open:
+            return
+        report = _joined(assembly)
+        self._sink.write(assembly.number, assembly.begin, assembly.end, report)
+        self.failures += report.failures
+        self.seconds += report.seconds
+        self._done += assembly.end - assembly.begin
+        self._failed += len(report.failures)
+        self._advance(self.progress())
+
+    def progress(self) -> SweepProgress:
+        """How far it is."""
+        total = len(self._job.params)
+        seconds = time.perf_counter() - self._begun
+        fresh = self._done - self._at_start
+        rate = fresh / seconds if fresh and seconds > 0.0 else float("nan")
+        return SweepProgress(self._done, total, self._failed, seconds, rate, (total - self._done) / rate)
+
+    # Deaths.
+
+    def _died(self, run: _Run, deaths: int) -> None:
+        """A worker died under this run, perhaps because of a neighbour: its items are run alone, one by one."""
+        assembly, total = run.assembly, run.deaths + deaths
+        if run.probe:
+            if total > self._retries:
+                self._end_probe(run, self._dead(run.indices[0], total))
+            else:
+                self._suspects.append(_Run(assembly, run.indices, (), total, probe=True))
+        elif len(run.indices) > 1 and not self._job.stacked:
+            assembly.open += len(run.indices) - 1
+            self._suspects.extend(_Run(assembly, [index]) for index in run.indices)
+        elif len(run.indices) > 1 and not run.bad and run.deaths == 0:
+            # A stack stays as it is; its items alone show which of them must be left out.
+            self._probed[assembly.number] = []
+            self._suspects.extend(_Run(assembly, [index], probe=True) for index in run.indices)
+        elif total <= self._retries:
+            self._suspects.append(_Run(assembly, run.indices, run.bad, total))
+        else:
+            for index in run.indices:
+                if index not in assembly.failures:
+                    self._fail(assembly, self._dead(index, total))
+            self._close(assembly)
+
+    def _end_probe(self, run: _Run, failure: ItemFailure | None) -> None:
+        assembly = run.assembly
+        if failure is not None:
+            self._fail(assembly, failure)
+        ended = self._probed[assembly.number]
+        ended.append(run.indices[0])
+        whole = range(assembly.begin, assembly.end)
+        if len(ended) == len(whole):
+            bad = tuple(index for index in whole if index in assembly.failures)
+            if len(bad) == len(whole):
+                self._close(assembly)
+            else:
+                self._suspects.append(_Run(assembly, whole, bad, deaths=1))
+
+    def _dead(self, index: int, deaths: int) -> ItemFailure:
+        limit = self._job.timeout
+        reason = "" if limit is None else f", perhaps because the item did not stop within timeout={limit:g} s"
+        text = f"its worker died, {deaths} times{reason}"
+        error = ClusterError(text)
+        wrapped = BatchItemError(f"item {index} of {len(self._job.params)}: {text}", index)
+        wrapped.__cause__ = error
+        return ItemFailure(index, self._job.params[index], f"ClusterError: {text}", "", wrapped)
+
+
+def _raised(failure: ItemFailure, count: int) -> BatchItemError:
+    given = ", ".join(f"{name}={value!r}" for name, value in failure.parameters.items())
+    error = BatchItemError(
+        f"item {failure.index} of {count} ({given[:200]}): {failure.error}; on_error='keep' goes on",
+        failure.index,
+    )
+    error.__cause__ = None if failure.exception is None else failure.exception.__cause__
+    return error
+
+
+def _joined(assembly: _Assembly) -> TaskReport:
+    """One report of all runs of a task, its items in order."""
+    reports = [each for each in assembly.reports if each.indices]
+    indices = [index for each in reports for index in each.indices]
+    order = np.argsort(indices, kind="stable")
+    arrays: dict[str, Any] = {}
+    if reports:
+        arrays = {name: np.concatenate([each.arrays[name] for each in reports])[order] for name in reports[0].arrays}
+    return TaskReport(
+        [indices[place] for place in order],
+        arrays,
+        [assembly.failures[index] for index in sorted(assembly.failures)],
+        sum(each.seconds for each in assembly.reports),
+        assembly.reports[-1].worker if assembly.reports else "",
+    )

@@ -1,0 +1,71 @@
+"""The worker plugin: what every worker of a cluster has to know, also one that starts later or is restarted."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from hpfracc._optional import import_optional
+from hpfracc.distributed.tasks import job_of
+from hpfracc.distributed.worker import adopt_limits, compare_versions, versions
+from hpfracc.errors import ClusterError
+
+__all__ = ["forget_job", "register_job"]
+
+_NAME = "hpfracc"
+
+
+def _plugin_class() -> type:
+    """The class of the plugins; made when it is first needed, since its base is Dask's."""
+    global _made
+    if _made is None:
+        from distributed import WorkerPlugin
+
+        class WorkerSetup(WorkerPlugin):
+            """Sets the engine's cores and memory to the worker's, compares versions, and keeps a large job."""
+
+            def __init__(self, job: str | None, payload: bytes | None) -> None:
+                self.name = _NAME if job is None else f"{_NAME}-{job}"
+                self.job, self.payload = job, payload
+                self.versions = versions()
+
+            def setup(self, worker: Any) -> None:
+                _set_up(self, worker)
+
+        _made = WorkerSetup
+    return _made
+
+
+_made: type | None = None
+
+
+def _set_up(plugin: Any, worker: Any) -> None:
+    compare_versions(plugin.versions, str(worker.address))
+    adopt_limits(worker)
+    if plugin.payload is not None:
+        job_of(plugin.job, plugin.payload)
+
+
+def register_job(client: Any, name: str, payload: bytes | None) -> bool:
+    """Prepare all workers, now and later; a large payload is sent to each of them once. Whether one was kept."""
+    import_optional("distributed")
+    plugins = [_plugin_class()(None, None)]
+    if payload is not None:
+        plugins.append(_plugin_class()(name, payload))
+    for plugin in plugins:
+        try:
+            client.register_plugin(plugin, name=plugin.name)
+        except ClusterError:
+            raise
+        except Exception as error:
+            raise ClusterError(
+                f"the workers could not be prepared ({type(error).__name__}: {error}); install the same versions of "
+                "hpfracc and of your own modules on all of them"
+            ) from error
+    return payload is not None
+
+
+def forget_job(client: Any, name: str) -> None:
+    """Drop the payload of a sweep that has ended."""
+    with contextlib.suppress(Exception):  # the scheduler may be gone
+        client.unregister_worker_plugin(f"{_NAME}-{name}")

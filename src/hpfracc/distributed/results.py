@@ -1,0 +1,294 @@
+"""What a sweep gives: values, failures, costs, and how to continue it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._optional import import_optional
+from hpfracc.distributed.outputs import VALUE
+from hpfracc.distributed.parameters import ParameterGrid, SweepParameters
+from hpfracc.distributed.stores import SweepStore
+from hpfracc.distributed.tasks import ItemFailure
+from hpfracc.errors import InvalidInputError, StoreError
+
+__all__ = ["SweepCost", "SweepResult", "open_sweep"]
+
+#: A cluster is busier with scheduling than with work above this share of the scheduler's time.
+_BUSY = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class SweepCost:
+    """What a sweep took.
+
+    Attributes
+    ----------
+    items, failed : int
+        Items that ended, and those among them that failed.
+    work_seconds : float
+        Time of the calls, summed over the workers.
+    wall_seconds : float
+        Time from the first task to the last; nan for a sweep read from a store.
+    workers : int
+        Tasks that could run at the same time.
+    batch : int
+        Items in a task.
+    overhead : float
+        Share of the workers' time in which they did not run calls; nan where unknown.
+    scheduler_load : float
+        Share of its time that the scheduler is predicted to be busy, ``workers * cost / seconds a task``. Near 1
+        further workers gain nothing.
+    joules : float
+        Energy; nan, because a sweep does not measure it.
+    advice : str
+        What would make it cheaper, as a sentence; otherwise empty.
+    """
+
+    items: int
+    failed: int
+    work_seconds: float
+    wall_seconds: float
+    workers: int
+    batch: int
+    overhead: float
+    scheduler_load: float
+    joules: float = math.nan
+    advice: str = ""
+
+    @property
+    def core_hours(self) -> float:
+        """Time of the calls in core-hours."""
+        return self.work_seconds / 3600.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**asdict(self), "core_hours": self.core_hours}
+
+
+class SweepResult:
+    """The results of a sweep.
+
+    Attributes
+    ----------
+    params : SweepParameters
+        The parameters of all items.
+    failed : list of ItemFailure
+        Items that gave no result, each with ``index``, ``parameters``, ``error`` and ``worker``.
+    seconds : float
+        Time of the sweep; nan for one that was read from a store.
+    """
+
+    def __init__(
+        self,
+        params: SweepParameters,
+        *,
+        name: str,
+        arrays: dict[str, np.ndarray[Any, Any]] | None,
+        store: SweepStore | None,
+        failed: list[ItemFailure],
+        ended: int,
+        seconds: float,
+        work: float,
+        workers: int,
+        batch: int,
+        overhead: float,
+        rerun: Callable[[bool], SweepResult] | None = None,
+    ) -> None:
+        self.params = params
+        self.name = name
+        self.failed = failed
+        self.seconds = seconds
+        self._arrays, self._store, self._ended = arrays, store, ended
+        self._work, self._workers, self._batch, self._overhead = work, workers, batch, overhead
+        self._rerun = rerun
+
+    @property
+    def complete(self) -> bool:
+        """Whether every item has ended."""
+        return self._ended == len(self.params)
+
+    @property
+    def values(self) -> Any:
+        """The results, with the shape of the sweep first: an array, or a dict of arrays if there are several names.
+
+        Read from the store at first use. Items that failed or have not run are nan; integers and bools are then
+        converted to float.
+        """
+        found = {name: self._shaped(array) for name, array in self.arrays().items()}
+        return next(iter(found.values())) if len(found) == 1 else found
+
+    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The results by name, with the items along the first axis."""
+        if self._arrays is None:
+            assert self._store is not None
+            self._arrays = self._store.read()
+        if not self._arrays:
+            raise InvalidInputError(f"no item of the sweep gave a result; {self._why()}")
+        return {name: self._with_gaps(array) for name, array in self._arrays.items()}
+
+    def _why(self) -> str:
+        return f"the first failed with {self.failed[0].error}" if self.failed else "none has run"
+
+    def _with_gaps(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        if array.dtype.kind in "fc" or (not self.failed and self.complete):
+            return array
+        array = array.astype(np.float64)
+        array[self._missing()] = np.nan
+        return array
+
+    def _missing(self) -> np.ndarray[Any, Any]:
+        missing = np.zeros(len(self.params), bool)
+        missing[[each.index for each in self.failed]] = True
+        if not self.complete and self._store is not None:
+            ran = np.zeros(len(self.params), bool)
+            for row in self._store.rows().values():
+                ran[int(row["begin"]) : int(row["end"])] = True
+            missing |= ~ran
+        return missing
+
+    def _shaped(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return array.reshape(*self.params.shape, *array.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self.params)
+
+    def to_xarray(self) -> Any:
+        """The results as an xarray ``Dataset``, or a ``DataArray`` for a single result without a name.
+
+        The parameters of a grid are dimensions with coordinates; those of points are coordinates along ``item``.
+        """
+        xarray = import_optional("xarray")
+        dims = tuple(self.params.values) if isinstance(self.params, ParameterGrid) else ("item",)
+        coords = {}
+        for name, values in self.params.values.items():
+            if values.ndim == 1:
+                coords[name] = (name if isinstance(self.params, ParameterGrid) else "item", values)
+        made = {}
+        for name, array in self.arrays().items():
+            more = tuple(f"{name}_{axis}" for axis in range(array.ndim - 1))
+            made[name] = xarray.DataArray(self._shaped(array), coords=coords, dims=(*dims, *more), name=name)
+        if set(made) == {VALUE}:
+            return made[VALUE].rename(self.name)
+        return xarray.Dataset(made)
+
+    def resume(self, *, failed: bool = False) -> SweepResult:
+        """Run the items that have not ended, and with ``failed`` those that failed too.
+
+        Only for a sweep with a store, in the process that started it; elsewhere call :func:`hpfracc.sweep` with the
+        same arguments.
+        """
+        if self._rerun is None or self._store is None:
+            raise StoreError(
+                "this sweep cannot be continued from here; call hf.sweep with the same function, parameters and store="
+            )
+        return self._rerun(failed)
+
+    def cost(self) -> SweepCost:
+        """What the sweep took, and what would make it cheaper."""
+        tasks = max(1, math.ceil(self._ended / max(1, self._batch)))
+        seconds_a_task = self._work / tasks
+        load = self._workers * self._overhead / seconds_a_task if seconds_a_task > 0.0 else math.nan
+        busy = self._work / (self._workers * self.seconds) if self.seconds > 0.0 else math.nan
+        share = max(0.0, 1.0 - busy) if math.isfinite(busy) else math.nan
+        advice = ""
+        if load > _BUSY:
+            fewer = max(1, int(self._workers * _BUSY / load))
+            advice = (
+                f"the scheduler is busy {load:.0%} of the time; {fewer} workers would be as fast, or batch="
+                f"{math.ceil(self._batch * load / _BUSY)}"
+            )
+        elif self._workers == 1 and self._work > 60.0:
+            advice = "one process did all the work; executor=ProcessPoolExecutor() or a Dask client uses further cores"
+        return SweepCost(
+            self._ended,
+            len(self.failed),
+            self._work,
+            self.seconds,
+            self._workers,
+            self._batch,
+            share,
+            load,
+            advice=advice,
+        )
+
+    def plot(self, output: str | None = None, *, kind: str = "auto", ax: Any = None) -> Any:
+        """Draw a result that is one number an item, over one or two parameters.
+
+        Parameters
+        ----------
+        output : str, optional
+            Which result, where there are several.
+        kind : {"auto", "line", "map", "surface"}
+            ``"auto"``: a line over one parameter, a coloured map over two.
+        ax : matplotlib axes, optional
+            Where to draw; new axes by default.
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        from hpfracc.distributed.plots import plot_sweep
+
+        return plot_sweep(self, output, kind=kind, ax=ax)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The function may be one that cannot be pickled.
+        return {**self.__dict__, "_rerun": None}
+
+    def __repr__(self) -> str:
+        state = "complete" if self.complete else f"{self._ended} of {len(self.params)} items done"
+        return f"SweepResult({self.name}: {len(self.params)} items, {state}, {len(self.failed)} failed)"
+
+    def __str__(self) -> str:
+        """A summary to print."""
+        cost = self.cost()
+        lines = [
+            f"sweep of {self.name} over {', '.join(self.params.values)}",
+            f"  items     {self._ended:,} of {len(self.params):,} done, {len(self.failed):,} failed",
+        ]
+        if math.isfinite(self.seconds):
+            rate = self._ended / self.seconds if self.seconds > 0.0 else math.nan
+            lines.append(f"  time      {self.seconds:.3g} s, {rate:.4g} items a second on {self._workers} workers")
+        lines.append(f"  work      {cost.work_seconds:.3g} s in tasks of {self._batch} items")
+        if self._store is not None:
+            lines.append(f"  store     {self._store.path}")
+        lines += [f"  failed    item {each.index}: {each.error.splitlines()[0][:90]}" for each in self.failed[:5]]
+        if len(self.failed) > 5:
+            lines.append(f"            and {len(self.failed) - 5} more")
+        return "\n".join([*lines, *([f"  advice    {cost.advice}"] if cost.advice else [])])
+
+
+def open_sweep(store: Any) -> SweepResult:
+    """The results in the store of a sweep, finished or not.
+
+    Parameters
+    ----------
+    store : path
+        The folder that was given to :func:`hpfracc.sweep`.
+
+    Returns
+    -------
+    SweepResult
+        ``.values``, ``.failed``, ``.to_xarray()``, ``.cost()`` as after the sweep itself.
+    """
+    found = SweepStore.open(store)
+    rows = found.rows()
+    manifest = found.manifest
+    return SweepResult(
+        found.parameters(),
+        name=str(manifest.get("name", "sweep")),
+        arrays=None,
+        store=found,
+        failed=found.failures(),
+        ended=sum(int(row["end"]) - int(row["begin"]) for row in rows.values()),
+        seconds=math.nan,
+        work=sum(float(row["seconds"]) for row in rows.values()),
+        workers=len({row["worker"] for row in rows.values()}) or 1,
+        batch=int(manifest.get("batch") or 1),
+        overhead=0.0,
+    )

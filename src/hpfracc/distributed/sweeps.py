@@ -1,0 +1,405 @@
+"""``hf.sweep``: one function over many parameters, on one machine or many."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hpfracc._config import Settings, current_backend, get_settings
+from hpfracc.distributed.driver import SweepDriver, SweepProgress
+from hpfracc.distributed.executors import InProcess, Pool, Runner, is_dask_client, require_executor
+from hpfracc.distributed.outputs import check_output, describe_output, require_like
+from hpfracc.distributed.parameters import SweepParameters, read_parameters
+from hpfracc.distributed.pickling import digest_of, dump
+from hpfracc.distributed.results import SweepResult
+from hpfracc.distributed.stores import SweepStore, plain
+from hpfracc.distributed.tasks import Caller, SweepJob, TaskReport, refuse_nesting
+from hpfracc.distributed.worker import versions
+from hpfracc.engine.execution.batch.items import random_stream
+from hpfracc.errors import BatchItemError, InvalidInputError
+
+__all__ = ["caller_settings", "stacked", "sweep"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Seconds that a task takes at least, so that 0.65 ms of scheduling and a line of the journal are below one per cent.
+_TASK_SECONDS = 0.25
+#: Tasks for each worker at least, so that all of them end at about the same time.
+_TASKS_A_WORKER = 4
+#: Items in a task at most.
+_MOST_ITEMS = 4096
+#: Items with which a stacked call is timed, and the size of stacks where clocks must not decide.
+_TRIAL_STACK, _FIXED_STACK = 32, 256
+#: A first call that takes longer is not repeated to time it without compilation.
+_LONG_CALL = 2.0
+
+
+def stacked(func: F) -> F:
+    """Declare that a function takes many items in one call, for :func:`hpfracc.sweep`.
+
+    Such a function gets each parameter as an array with the items along the first axis, and returns its results with
+    the items along the first axis. Row i of the result must depend on row i of the parameters alone. With ``seed=`` it
+    gets ``rng``, a list of generators.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> @hf.distributed.stacked
+    ... def relax(alpha, rate):
+    ...     fall = rate[:, None]
+    ...     y0 = np.ones((len(alpha), 1))
+    ...     return hf.solve_fode(lambda t, y: -fall * y, (0.0, 1.0), y0, alpha[:, None], step=0.1).y[:, 0, -1]
+    >>> hf.sweep(relax, hf.grid(alpha=[0.5, 0.9], rate=[1.0, 2.0, 3.0])).values.shape
+    (2, 3)
+    """
+    func.hpfracc_stacked = True  # type: ignore[attr-defined]
+    return func
+
+
+def sweep(
+    func: Callable[..., Any],
+    params: SweepParameters | Sequence[Mapping[str, Any]],
+    *,
+    executor: Any = None,
+    store: Any = None,
+    seed: int | None = None,
+    output: Any = None,
+    on_error: str = "raise",
+    retries: int = 2,
+    timeout: float | None = None,
+    batch: int | str = "auto",
+    resources: Mapping[str, float] | None = None,
+    progress: bool | Callable[[SweepProgress], Any] = False,
+) -> SweepResult:
+    """Call a function for every item of a set of parameters, on this machine or on a cluster.
+
+    Parameters
+    ----------
+    func : callable
+        Called as ``func(**item)``. Any function that can be pickled (by cloudpickle, where it is installed); one that
+        is declared by :func:`hpfracc.distributed.stacked` gets many items in one call, which is often much faster than
+        any number of machines.
+    params : grid, points or list of dicts
+        The items: :func:`hpfracc.grid`, :func:`hpfracc.points`, or dicts with the same names.
+    executor : optional
+        Where to run: None for this process; a ``dask.distributed.Client`` or the address of its scheduler; an executor
+        of ``concurrent.futures``. Inside a task only None is allowed.
+    store : path, optional
+        Folder for the results. A sweep that was interrupted continues from there when it is called again in the same
+        way; one with another function, parameters, seed or settings is refused.
+    seed : int, optional
+        Gives each call ``rng=``, a ``numpy.random.Generator`` from ``SeedSequence(seed, spawn_key=(i,))``: item i has
+        the same random numbers wherever it runs.
+    output : str, tuple of str or callable, optional
+        What to keep of each result: fields of it, or a function of it. By default numbers, arrays and dicts of arrays
+        are kept as they are, and the array ``y`` of a solution. All items must give the same shapes.
+    on_error : {"raise", "keep"}
+        Whether the first item that fails ends the sweep, or failures are kept in ``result.failed``, with nan in their
+        place.
+    retries : int
+        Further attempts for an item whose worker died, or that raised ``OSError`` or ``MemoryError``. Other errors
+        would only be raised again.
+    timeout : float, optional
+        Seconds that one item may take. Python code is interrupted; a worker process of a pool or of a Dask nanny that
+        does not return from a library is ended.
+    batch : int or "auto"
+        Items in one task; for a stacked function the size of the stack, on which the last digits may depend. ``"auto"``
+        measures the first items. A store keeps the number that was used.
+    resources : mapping, optional
+        What a task needs of a Dask worker, such as ``{"GPU": 1}``.
+    progress : bool or callable
+        True shows a bar with throughput, time left and failures; a function is called with a
+        :class:`~hpfracc.distributed.SweepProgress`.
+
+    Returns
+    -------
+    SweepResult
+        ``.values``, ``.failed``, ``.to_xarray()``, ``.cost()``, ``.plot()``, ``.resume()``; print it for a summary.
+
+    Raises
+    ------
+    BatchItemError
+        If an item fails with ``on_error="raise"``; its ``index`` names the item.
+    ClusterError
+        If the cluster cannot be used or is lost. With a store the sweep can be continued.
+    StoreError
+        If the store belongs to another sweep.
+
+    Notes
+    -----
+    Results are equal to those of ``[func(**item) for item in params]`` to the last bit, whichever workers run them,
+    except where their hardware or versions differ; for stacked functions the size of the stack must be the same too.
+
+    Examples
+    --------
+    >>> import hpfracc as hf
+    >>> def relax(alpha, rate):
+    ...     solution = hf.solve_fode(lambda t, y: -rate * y, (0.0, 1.0), [1.0], alpha, step=0.1)
+    ...     return solution.y[0, -1]
+    >>> result = hf.sweep(relax, hf.grid(alpha=[0.5, 0.7, 0.9], rate=[1.0, 2.0]))
+    >>> result.values.shape, len(result.failed)
+    ((3, 2), 0)
+    """
+    options = _Options(on_error, retries, timeout, batch, resources, progress)
+    if not callable(func):
+        raise InvalidInputError(f"func={func!r} is not callable; give the function to sweep")
+    require_executor(executor)
+    if executor is not None:
+        refuse_nesting("sweep")
+    if seed is not None:
+        random_stream(seed, 0)
+    items = read_parameters(params)
+    if seed is not None and "rng" in items.values:
+        raise InvalidInputError("seed= gives each call rng=, and there is a parameter 'rng'; rename it")
+    is_stacked = bool(getattr(func, "hpfracc_stacked", False))
+    caller = Caller(caller_settings(), current_backend(), {} if executor is None else versions())
+    job = SweepJob(func, items, check_output(output), seed, is_stacked, options.timeout, caller)
+    return _Sweep(job, executor, store, options).run()
+
+
+class _Options:
+    """The options of a sweep, checked."""
+
+    def __init__(self, on_error: Any, retries: Any, timeout: Any, batch: Any, resources: Any, progress: Any) -> None:
+        if on_error not in ("raise", "keep"):
+            raise InvalidInputError(f"on_error={on_error!r}: use 'raise' or 'keep'")
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise InvalidInputError(f"retries={retries!r} is not a number of attempts; use an int of at least 0")
+        if timeout is not None and not (isinstance(timeout, int | float) and 0.0 < timeout < math.inf):
+            raise InvalidInputError(f"timeout={timeout!r} is not a time; use seconds above 0, or None")
+        if batch != "auto" and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
+            raise InvalidInputError(f"batch={batch!r} is not a number of items; use an int of at least 1, or 'auto'")
+        if resources is not None and not isinstance(resources, Mapping):
+            raise InvalidInputError(f"resources={resources!r} is not a mapping; write {{'GPU': 1}}")
+        if not isinstance(progress, bool) and not callable(progress):
+            raise InvalidInputError(f"progress={progress!r}: use True, False or a function")
+        self.keep = on_error == "keep"
+        self.retries: int = retries
+        self.timeout: float | None = None if timeout is None else float(timeout)
+        self.batch: int | None = None if batch == "auto" else int(batch)
+        self.resources: Mapping[str, float] | None = resources
+        self.progress: bool | Callable[[SweepProgress], Any] = progress
+
+
+class _Sweep:
+    """One call of :func:`sweep`; kept by its result to continue it."""
+
+    def __init__(self, job: SweepJob, executor: Any, store: Any, options: _Options) -> None:
+        self._job, self._executor, self._path, self._options = job, executor, store, options
+        self.name = getattr(job.func, "__name__", type(job.func).__name__)
+
+    def run(self, failed: bool = False) -> SweepResult:
+        """Run what is missing; with ``failed`` what failed too."""
+        job, options = self._job, self._options
+        payload = None if self._executor is None else dump(job, f"the function {self.name!r}")
+        store = None if self._path is None else SweepStore.create(self._path, self._manifest(), job.params)
+        done = {} if store is None else store.intact()
+        if failed:
+            done = {task: row for task, row in done.items() if not row["failed"]}
+        sink = _Memory(len(job.params)) if store is None else store
+        ended = sum(int(row["end"]) - int(row["begin"]) for row in done.values())
+        lost = sum(len(row["failed"]) for row in done.values())
+        batch = options.batch if store is None or store.manifest["batch"] is None else int(store.manifest["batch"])
+        begin = time.perf_counter()
+        workers, overhead, work = 1, 0.0, 0.0
+        if ended < len(job.params):
+            name = f"{self.name}-{np.random.SeedSequence().entropy:032x}"
+            with contextlib.ExitStack() as stack:
+                runner = _make_runner(self._executor, job, name, payload, options.resources)
+                stack.push(_Closing(runner, store))
+                advance = stack.enter_context(_shown(options.progress, len(job.params), self.name))
+                driver = SweepDriver(
+                    job,
+                    runner,
+                    sink,
+                    keep=options.keep,
+                    retries=options.retries,
+                    advance=advance,
+                    before=(ended, lost),
+                )
+                if batch is None:
+                    batch = choose_batch(job, runner, driver)
+                if store is not None:
+                    store.pin_batch(batch)
+                try:
+                    driver.run(_ranges(len(job.params), batch, done))
+                except (BatchItemError, KeyboardInterrupt) as error:
+                    if store is not None:
+                        error.add_note(f"what was done is in {store.path}; call sweep with this store to continue")
+                    raise
+                workers, overhead, work = runner.workers, runner.overhead, driver.seconds
+        failures = driver.failures if store is None else store.failures()
+        return SweepResult(
+            job.params,
+            name=self.name,
+            arrays=sink.arrays if isinstance(sink, _Memory) else None,
+            store=store,
+            failed=sorted(failures, key=lambda each: each.index),
+            ended=len(job.params),
+            seconds=time.perf_counter() - begin,
+            work=work,
+            workers=workers,
+            batch=batch or 1,
+            overhead=overhead,
+            rerun=None if store is None else lambda failed: self.run(failed),
+        )
+
+    def _manifest(self) -> dict[str, Any]:
+        job = self._job
+        function = {"name": self.name, "digest": digest_of(job.func)}
+        if callable(job.output):
+            function["output"] = digest_of(job.output)
+        return {
+            "name": self.name,
+            "function": function,
+            "kind": job.params.kind,
+            "parameters": job.params.digest(),
+            "count": len(job.params),
+            "seed": job.seed,
+            "output": describe_output(job.output),
+            "settings": plain(dict(job.caller.settings)),
+            "backend": job.caller.backend,
+            "stacked": job.stacked,
+            "batch": self._options.batch,
+            "versions": versions(),
+        }
+
+
+def _make_runner(executor: Any, job: SweepJob, name: str, payload: bytes | None, resources: Any) -> Runner:
+    """The runner for an executor that was checked."""
+    if executor is None:
+        return InProcess(job)
+    assert payload is not None
+    if isinstance(executor, str) or is_dask_client(executor):
+        from hpfracc.distributed.dask_runner import DaskRunner
+
+        return DaskRunner(executor, name, payload, resources)
+    return Pool(executor, name, payload)
+
+
+class _Closing:
+    """Closes a runner and a store however the sweep ends."""
+
+    def __init__(self, runner: Runner, store: SweepStore | None) -> None:
+        self._runner, self._store = runner, store
+
+    def __enter__(self) -> _Closing:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._store is not None:
+            self._store.close()
+        self._runner.close(cancel=kind is not None)
+
+
+class _Memory:
+    """Keeps results in arrays of all items."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._first = 0
+        self.arrays: dict[str, np.ndarray[Any, Any]] = {}
+
+    def write(self, task: int, begin: int, end: int, report: TaskReport) -> None:
+        """Keep the results of a task."""
+        if not report.indices:
+            return
+        if not self.arrays:
+            self._first = report.indices[0]
+            for name, array in report.arrays.items():
+                self.arrays[name] = np.zeros((self._count, *array.shape[1:]), array.dtype)
+                if array.dtype.kind in "fc":
+                    self.arrays[name][...] = np.nan
+        rows = {name: array[0] for name, array in report.arrays.items()}
+        require_like(self._first, {name: array[0] for name, array in self.arrays.items()}, report.indices[0], rows)
+        for name, array in report.arrays.items():
+            kept = self.arrays[name]
+            common = np.result_type(kept.dtype, array.dtype)
+            if common != kept.dtype:
+                self.arrays[name] = kept = kept.astype(common)
+            kept[report.indices] = array
+
+
+def caller_settings() -> dict[str, Any]:
+    """The caller's settings that differ from the defaults. The folder of the wisdom belongs to each machine."""
+    usual, found = Settings(), get_settings()
+    names = {each.name for each in fields(Settings)} - {"force", "disabled", "version"}
+    changed = {name: getattr(found, name) for name in sorted(names) if getattr(found, name) != getattr(usual, name)}
+    if changed.get("wisdom") != "off":
+        changed.pop("wisdom", None)
+    return changed
+
+
+def _ranges(count: int, batch: int, done: Mapping[int, Any]) -> Iterator[tuple[int, int, int]]:
+    """Tasks that are to be done: number, first item, end."""
+    for task in range(math.ceil(count / batch)):
+        if task not in done:
+            yield task, task * batch, min(count, (task + 1) * batch)
+
+
+def choose_batch(job: SweepJob, runner: Runner, driver: SweepDriver) -> int:
+    """Items in a task, from the time of the first ones.
+
+    Tasks are long enough for the scheduler, whose load is ``workers * cost / seconds a task``, and short enough to
+    divide the work evenly.
+    """
+    count, workers = len(job.params), runner.workers
+    even = max(1, count // (_TASKS_A_WORKER * workers))
+    if job.stacked and get_settings().deterministic:
+        return min(_FIXED_STACK, count)
+    if even == 1 or count == 1:
+        return 1
+    seconds = max(_TASK_SECONDS, 4.0 * workers * runner.overhead)
+    trial = list(range(min(_TRIAL_STACK, count))) if job.stacked else [0]
+    first, report = driver.measure([0])  # with compilation, imports and caches
+    if report.failures or first > max(_LONG_CALL, seconds):
+        return 1
+    taken = driver.measure(trial)[0] / len(trial)
+    if not 0.0 < taken < math.inf:
+        return 1 if taken else min(even, _MOST_ITEMS)
+    fitting = max(1, min(even, _MOST_ITEMS, int(seconds / taken)))
+    return 1 << (fitting.bit_length() - 1) if job.stacked else fitting
+
+
+@contextlib.contextmanager
+def _shown(progress: Any, total: int, what: str) -> Iterator[Callable[[SweepProgress], Any]]:
+    """A function that shows the progress."""
+    if callable(progress):
+        yield progress
+    elif not progress:
+        yield lambda state: None
+    else:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[told]}"),
+        )
+        with Progress(*columns) as bar:
+            task = bar.add_task(what, total=total, told="")
+
+            def show(state: SweepProgress) -> None:
+                left = (
+                    ""
+                    if math.isnan(state.remaining)
+                    else f"{state.rate:.3g} items/s, {_duration(state.remaining)} left"
+                )
+                failed = f", {state.failed} failed" if state.failed else ""
+                bar.update(task, completed=state.done, told=left + failed)
+
+            yield show
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,232 @@
+"""What a worker does: calls the function on some items, keeps what it gives and what fails."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hpfracc._config import config, use_backend
+from hpfracc.distributed.outputs import Output, read_outputs, stack_outputs
+from hpfracc.distributed.parameters import SweepParameters
+from hpfracc.distributed.pickling import load, portable
+from hpfracc.distributed.timeouts import TimeLimit
+from hpfracc.distributed.worker import adopt_limits, compare_versions, worker_name
+from hpfracc.engine.execution.batch.items import item_error, random_stream
+from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError
+
+__all__ = ["Caller", "ItemFailure", "SweepJob", "TaskReport", "refuse_nesting", "run_payload", "run_task"]
+
+_inside: ContextVar[bool] = ContextVar("hpfracc_inside_task", default=False)
+#: Jobs that this process unpickled lately.
+_jobs: OrderedDict[str, Any] = OrderedDict()
+_MOST_JOBS = 4
+#: Errors after which another attempt may succeed.
+_TRANSIENT = (OSError, MemoryError)
+
+
+def refuse_nesting(what: str) -> None:
+    """Raise an error inside a task: a task that waits for other tasks can block all workers."""
+    if _inside.get():
+        raise InvalidInputError(
+            f"{what} with an executor inside a task of another one; call it with executor=None there, or sweep over "
+            "all parameters at once"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Settings of the caller, which hold in the workers too."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    backend: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def adopted(self) -> Iterator[None]:
+        """Run a task as the caller would."""
+        if self.versions:
+            compare_versions(self.versions, worker_name())
+        adopt_limits()
+        token = _inside.set(True)
+        try:
+            with contextlib.ExitStack() as stack:
+                if self.settings:
+                    stack.enter_context(config(**self.settings))
+                if self.backend:
+                    stack.enter_context(use_backend(self.backend))
+                yield
+        finally:
+            _inside.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemFailure:
+    """An item that gave no result.
+
+    Attributes
+    ----------
+    index : int
+        Number of the item.
+    parameters : dict
+        Its parameters.
+    error : str
+        Class and message of the error.
+    worker : str
+        Where it failed.
+    exception : BatchItemError or None
+        The error with its cause; None for items of a sweep that was read from a store.
+    transient : bool
+        Whether another attempt may succeed.
+    """
+
+    index: int
+    parameters: Mapping[str, Any]
+    error: str
+    worker: str
+    exception: BatchItemError | None = field(default=None, compare=False, repr=False)
+    transient: bool = field(default=False, compare=False, repr=False)
+
+
+@dataclass(slots=True)
+class TaskReport:
+    """What a task gives back: the items done, their arrays along the first axis, and those that failed."""
+
+    indices: list[int]
+    arrays: dict[str, np.ndarray[Any, Any]]
+    failures: list[ItemFailure]
+    seconds: float
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class SweepJob:
+    """The function of a sweep with all that its calls share."""
+
+    func: Callable[..., Any]
+    params: SweepParameters
+    output: Output
+    seed: int | None
+    stacked: bool
+    timeout: float | None
+    caller: Caller
+
+    def call(self, index: int) -> dict[str, np.ndarray[Any, Any]]:
+        """One item alone; for a stacked function a stack of one."""
+        if self.stacked:
+            return {name: array[0] for name, array in self.call_stack([index]).items()}
+        options = dict(self.params[index])
+        if self.seed is not None:
+            options["rng"] = random_stream(self.seed, index)
+        with TimeLimit(self.timeout):
+            return read_outputs(self.func(**options), self.output)
+
+    def call_stack(self, indices: Sequence[int]) -> dict[str, np.ndarray[Any, Any]]:
+        """Several items in one call."""
+        options: dict[str, Any] = dict(self.params.columns(indices))
+        if self.seed is not None:
+            options["rng"] = [random_stream(self.seed, index) for index in indices]
+        with TimeLimit(None if self.timeout is None else self.timeout * len(indices)):
+            found = read_outputs(self.func(**options), self.output)
+        for name, array in found.items():
+            if array.shape[:1] != (len(indices),):
+                raise ShapeError(
+                    f"a stack of {len(indices)} items gave {name} of shape {array.shape}; a stacked function returns "
+                    "its results with the items along the first axis"
+                )
+        return found
+
+    def failure(self, index: int, error: BaseException) -> ItemFailure:
+        """The record of an item that raised."""
+        wrapped = item_error(index, len(self.params), error)
+        wrapped.__cause__ = portable(error)
+        text = f"{type(error).__name__}: {str(error).strip()}"
+        transient = isinstance(error, _TRANSIENT) and not isinstance(error, TimeoutError)
+        return ItemFailure(index, self.params[index], text, worker_name(), wrapped, transient)
+
+
+def run_task(job: SweepJob, indices: Sequence[int], bad: Sequence[int] = ()) -> TaskReport:
+    """Call the function on these items.
+
+    Parameters
+    ----------
+    job : SweepJob
+        The function.
+    indices : sequence of int
+        Items: called one after another, or in one call if the function is stacked.
+    bad : sequence of int
+        Items of a stack that must not be called. Another item takes their place, so that the stack keeps its size.
+    """
+    begin = time.perf_counter()
+    with job.caller.adopted():
+        done, arrays, failures = _stack(job, indices, bad) if job.stacked else _one_by_one(job, indices)
+    return TaskReport(done, arrays, failures, time.perf_counter() - begin, worker_name())
+
+
+_Found = tuple[list[int], dict[str, np.ndarray[Any, Any]], list[ItemFailure]]
+
+
+def _one_by_one(job: SweepJob, indices: Sequence[int]) -> _Found:
+    done: list[int] = []
+    found: list[dict[str, np.ndarray[Any, Any]]] = []
+    failures: list[ItemFailure] = []
+    for index in indices:
+        try:
+            result = job.call(index)
+        except (Exception, SystemExit) as error:
+            failures.append(job.failure(index, error))
+            continue
+        done.append(index)
+        found.append(result)
+    return done, stack_outputs(done, found) if done else {}, failures
+
+
+def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
+    failures: list[ItemFailure] = []
+    if not bad:
+        try:
+            return list(indices), job.call_stack(indices), []
+        except (Exception, SystemExit) as error:
+            whole = error
+        for index in indices:  # which of them it was
+            try:
+                job.call(index)
+            except (Exception, SystemExit) as error:
+                failures.append(job.failure(index, error))
+        bad = [each.index for each in failures]
+        if not bad:  # each alone goes well
+            return [], {}, [job.failure(index, whole) for index in indices]
+    good = [index for index in indices if index not in set(bad)]
+    if not good:
+        return [], {}, failures
+    # Rows of a stack do not depend on each other; its size and the place of a row decide the last digits.
+    filled = [good[0] if index in set(bad) else index for index in indices]
+    try:
+        arrays = job.call_stack(filled)
+    except (Exception, SystemExit) as error:
+        return [], {}, failures + [job.failure(index, error) for index in good]
+    rows = [place for place, index in enumerate(indices) if index not in set(bad)]
+    return good, {name: array[rows] for name, array in arrays.items()}, failures
+
+
+def run_payload(name: str, payload: bytes | None, indices: Sequence[int], bad: Sequence[int] = ()) -> TaskReport:
+    """:func:`run_task` for a pickled job, which this process unpickles once."""
+    return run_task(job_of(name, payload), indices, bad)
+
+
+def job_of(name: str, payload: bytes | None) -> Any:
+    """The job of that name, unpickled at first use."""
+    known = _jobs.get(name)
+    if known is None:
+        if payload is None:
+            raise KeyError(name)
+        known = _jobs[name] = load(payload, worker_name())
+        while len(_jobs) > _MOST_JOBS:
+            _jobs.popitem(last=False)
+    return known

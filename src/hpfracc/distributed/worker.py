@@ -1,0 +1,95 @@
+"""What a worker process is: its name, its share of the machine, its versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from hpfracc.engine.memory.budget import HOST, get_budget
+from hpfracc.engine.workers import limit_cores
+from hpfracc.errors import ClusterError
+
+__all__ = ["adopt_limits", "compare_versions", "dask_worker", "versions", "worker_name"]
+
+#: Libraries whose numbers and pickles depend on their version.
+_COMPARED = ("hpfracc", "numpy", "scipy", "numba", "cloudpickle", "dask", "distributed")
+#: The limits adopted from the Dask worker that this process belongs to.
+_adopted: tuple[Any, ...] | None = None
+
+
+def dask_worker() -> Any:
+    """The Dask worker that the calling task runs in, or None."""
+    dask = sys.modules.get("distributed")
+    if dask is None:
+        return None
+    try:
+        return dask.get_worker()
+    except (ValueError, AttributeError):  # no worker, or an import in progress
+        return None
+
+
+def worker_name() -> str:
+    """Address of the Dask worker, or host and process id."""
+    worker = dask_worker()
+    return f"{platform.node()}:{os.getpid()}" if worker is None else str(worker.address)
+
+
+def adopt_limits(worker: Any = None) -> None:
+    """Make the engine see the cores and the memory of the Dask worker it runs in, not those of the machine.
+
+    Cores are the worker's threads; the memory of one call is what its limit leaves beside the data it manages, divided
+    by its threads. Outside a worker nothing changes.
+    """
+    global _adopted
+    worker = dask_worker() if worker is None else worker
+    if worker is None:
+        return
+    threads = int(worker.state.nthreads)
+    limit = worker.memory_manager.memory_limit
+    managed = int(worker.state.nbytes)
+    cap = None if limit is None else max(1, (int(limit) - managed) // threads)
+    if _adopted == (worker.address, threads, cap):
+        return
+    limit_cores(threads)
+    get_budget().cap(HOST, cap)
+    if _adopted is None or _adopted[1] != threads:
+        _limit_numba(threads)
+    _adopted = (worker.address, threads, cap)
+
+
+def _limit_numba(threads: int) -> None:
+    numba = sys.modules.get("numba")
+    if numba is None:
+        os.environ["NUMBA_NUM_THREADS"] = str(threads)
+    elif hasattr(numba, "set_num_threads"):
+        numba.set_num_threads(min(threads, int(numba.config.NUMBA_NUM_THREADS)))
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that both ends must share."""
+    found = {"python": ".".join(map(str, sys.version_info[:2]))}
+    for name in _COMPARED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            if name == "hpfracc":  # run from its source
+                found[name] = str(sys.modules["hpfracc"].__version__)
+    return found
+
+
+def compare_versions(wanted: Mapping[str, str], where: str) -> None:
+    """Raise :class:`ClusterError` if a library that the caller has is missing here or has another version."""
+    here = versions()
+    other = [
+        f"{name} {here.get(name, '(none)')} instead of {number}"
+        for name, number in wanted.items()
+        if here.get(name) != number and (name in here or name != "numba")
+    ]
+    if other:
+        raise ClusterError(
+            f"worker {where} has {', '.join(other)}; install the same versions there, or results may differ"
+        )

@@ -1,0 +1,52 @@
+"""One small cluster for all tests of this folder: two worker processes, on the loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+distributed = pytest.importorskip("distributed")
+
+
+def start_cluster(workers: int = 2, **options: Any) -> Any:
+    import dask
+
+    # Without these a worker that is being restarted, or that spills, would decide how long the tests take.
+    settings = {
+        "distributed.worker.memory.pause": False,
+        "distributed.scheduler.allowed-failures": 0,
+        "distributed.comm.timeouts.connect": "20s",
+        "distributed.admin.tick.limit": "1h",
+        "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": "1"},
+    }
+    with dask.config.set(settings):
+        return distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            host="127.0.0.1",
+            silence_logs=50,
+            **{"memory_limit": "600MiB", **options},
+        )
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    before = {each.pid for each in psutil.Process().children(recursive=True)}
+    with start_cluster() as made:
+        yield made
+    # No worker outlives its cluster.
+    left = [each for each in psutil.Process().children(recursive=True) if each.pid not in before]
+    _gone, alive = psutil.wait_procs([each for each in left if "spawn_main" in " ".join(each.cmdline())], timeout=30)
+    assert not alive
+
+
+@pytest.fixture
+def client(cluster: Any) -> Iterator[Any]:
+    with distributed.Client(cluster, set_as_default=False) as made:
+        made.wait_for_workers(2, timeout=60)
+        yield made

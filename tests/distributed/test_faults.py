@@ -1,0 +1,89 @@
+"""What can go wrong on a cluster: killed workers, items that kill them, a killed scheduler, no workers at all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.errors import ClusterError
+from tests.distributed import work
+from tests.helpers.processes import start_python
+
+SCHEDULER = """
+import sys
+from distributed import LocalCluster
+if __name__ == "__main__":
+    cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None,
+                           host="127.0.0.1", protocol="tcp://", silence_logs=50)
+    print(cluster.scheduler_address, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_worker_changes_nothing(client: Any):
+    """SIGKILL in the middle of a sweep of stacks: the result is equal to the serial one to the bit."""
+    items = hf.grid(alpha=np.linspace(0.3, 0.9, 8), rate=[0.5, 1.0, 2.0, 4.0])
+    expected = hf.sweep(work.relax_stack, items, batch=4).values
+    pids = list(client.run(os.getpid).values())
+    killed = []
+
+    def kill(progress: hf.distributed.SweepProgress) -> None:
+        if not killed:
+            killed.append(pids[0])
+            os.kill(pids[0], signal.SIGKILL)
+
+    result = hf.sweep(work.relax_stack, items, batch=4, executor=client, progress=kill)
+    assert killed and result.failed == []
+    assert np.array_equal(result.values, expected)
+
+
+def test_an_item_that_ends_its_worker_once_is_done_later(client: Any, tmp_path: Path):
+    """The items of its task are run alone, and all of them have their values."""
+    items = hf.points(x=np.arange(6.0), folder=[str(tmp_path)] * 6)
+    result = hf.sweep(work.end_once, items, executor=client, batch=3)
+    assert result.failed == [] and np.array_equal(result.values, np.arange(6.0) * 0.1)
+
+
+def test_items_that_end_workers_and_items_that_raise_are_named(client: Any):
+    """Both by number and parameters, and no other; everything else is right."""
+    result = hf.sweep(work.end_worker, hf.grid(x=np.arange(12.0)), executor=client, batch=4, retries=1, on_error="keep")
+    assert [each.index for each in result.failed] == [5, 7]
+    assert "its worker died, 2 times" in result.failed[0].error and result.failed[0].parameters == {"x": 5.0}
+    assert result.failed[1].error == "ValueError: seven"
+    good = np.setdiff1d(np.arange(12), [5, 7])
+    assert np.array_equal(result.values[good], good.astype(float))
+
+
+def test_a_sweep_continues_after_its_scheduler_was_killed(tmp_path: Path):
+    """The sweep ends with an error that says how to go on; going on gives what a loop gives."""
+    items, store = hf.grid(x=np.arange(40.0)), tmp_path / "store"
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with start_python(SCHEDULER, **pipes) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+
+        def kill(progress: hf.distributed.SweepProgress) -> None:
+            if progress.done >= 10:
+                process.kill()
+
+        with pytest.raises(ClusterError, match="same store= to continue"):
+            hf.sweep(work.square, items, executor=address, store=store, batch=2, progress=kill)
+    done = hf.distributed.open_sweep(store)
+    assert 10 <= done._ended < 40
+    assert np.array_equal(hf.sweep(work.square, items, store=store).values, np.arange(40.0) ** 2)
+
+
+def test_a_cluster_without_workers_is_not_waited_for(client: Any, monkeypatch: pytest.MonkeyPatch):
+    """Where no worker is left, and none comes, the sweep ends with an error."""
+    monkeypatch.setattr("hpfracc.distributed.dask_runner._FIRST_WORKER_AFTER", 0.2)
+    monkeypatch.setattr("hpfracc.distributed.dask_runner._LOOK_INTERVAL", 0.05)
+    monkeypatch.setattr(client, "nthreads", dict)
+    with pytest.raises(ClusterError, match="no workers for"):
+        hf.sweep(work.wait_long, hf.grid(x=[1.0]), executor=client, resources={"nobody": 1})

@@ -1,0 +1,98 @@
+"""Functions that the tests send to workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hpfracc as hf
+from hpfracc._config import get_settings
+
+#: Calls made in this process. An attribute of a module is not among what a function captures.
+CALLS: list[float] = []
+
+
+def relax(alpha: float, rate: float) -> float:
+    """The end of a relaxation, D^alpha y = -rate y, by product integration."""
+    return float(hf.solve_fode(lambda t, y: -rate * y, (0.0, 1.0), [1.0], alpha, step=0.05).y[0, -1])
+
+
+@hf.distributed.stacked
+def relax_stack(alpha: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    if np.any(rate < 0.0):
+        raise ValueError(f"rate {rate.min()} below 0")
+    fall = rate[:, None]
+    y0 = np.ones((len(alpha), 1))
+    return hf.solve_fode(lambda t, y: -fall * y, (0.0, 1.0), y0, alpha[:, None], step=0.05).y[:, 0, -1]
+
+
+def square(x: float) -> float:
+    return x * x
+
+
+def draw(x: float, rng: np.random.Generator) -> Any:
+    return x + rng.standard_normal(3)
+
+
+def refuse_seven(x: float) -> float:
+    if x == 7.0:
+        raise ValueError("seven")
+    return x
+
+
+class StubbornError(Exception):
+    """An exception that cannot be rebuilt from its arguments."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def stubborn(x: float) -> float:
+    raise StubbornError(3, "gone")
+
+
+def end_worker(x: float) -> float:
+    """Item 5 ends its worker, item 7 raises."""
+    if x == 5.0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return refuse_seven(x)
+
+
+def end_once(x: float, folder: str) -> float:
+    """Item 3 ends its worker at the first attempt."""
+    mark = Path(folder) / "ended"
+    if x == 3.0 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x * 0.1
+
+
+def wait_long(x: float) -> float:
+    if x == 1.0:
+        while True:
+            time.sleep(0.01)
+    return x
+
+
+def seen_by_engine(x: float) -> dict[str, Any]:
+    """What the engine in a worker believes of the machine and of the settings."""
+    from hpfracc._config import current_backend
+    from hpfracc.engine.memory.budget import get_budget
+    from hpfracc.engine.workers import available_cores
+
+    return {
+        "cores": available_cores(),
+        "free": get_budget().read("cpu"),
+        "deterministic": get_settings().deterministic,
+        "numpy": current_backend() == "numpy",
+    }
+
+
+def nested(x: float) -> float:
+    return float(hf.sweep(square, hf.grid(x=[x]), executor="tcp://127.0.0.1:1").values[0])
