@@ -195,6 +195,10 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     Growth: (lambda: Growth("steady", 0.0, 1.0), repr),
     rough.RoughPaths: (lambda: rough.RoughPaths(GRID, SIGNAL, SIGNAL), tuple),
     rough.Valuation: (lambda: rough.Valuation(SIGNAL, GRID), tuple),
+    noise.HoskingStream: (
+        lambda: noise.FractionalBrownian(0.3).stream(0.1, size=2, rng=1),
+        lambda found: copy.deepcopy(found).draw(70),
+    ),
     transport.ContinuousTimeRandomWalk: (
         lambda: transport.ContinuousTimeRandomWalk(transport.ParetoWaiting(0.7), transport.StableJumps(1.5)),
         lambda found: found.sample(GRID, 2, rng=1),
