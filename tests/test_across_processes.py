@@ -151,6 +151,10 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     hf.FODEResult: (lambda: solved(step=0.05), told),
     hf.FPDEResult: (spread, lambda found: (found.u, found.mass, found.sol(0.5), found.decision, found.message)),
     pde.SpaceTimeError: (lambda: pde.SpaceTimeError(1e-6, 1e-9), tuple),
+    pde.ModelEquation: (
+        lambda: pde.problems.burgers(points=16),
+        lambda found: (found.name, found.u0, found.parameters, found.reaction(0.0, found.u0)),
+    ),
     pde.TermSum: (lambda: pde.Diffusion(2.0) + pde.Advection(1.0), repr),
     hf.FODEFit: (fitted, lambda found: (found.estimates, found.sets[0].curve, str(found))),
     hf.Operation: (lambda: hf.fft, lambda found: found is hf.fft),
@@ -191,6 +195,10 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     Growth: (lambda: Growth("steady", 0.0, 1.0), repr),
     rough.RoughPaths: (lambda: rough.RoughPaths(GRID, SIGNAL, SIGNAL), tuple),
     rough.Valuation: (lambda: rough.Valuation(SIGNAL, GRID), tuple),
+    noise.HoskingStream: (
+        lambda: noise.FractionalBrownian(0.3).stream(0.1, size=2, rng=1),
+        lambda found: copy.deepcopy(found).draw(70),
+    ),
     transport.ContinuousTimeRandomWalk: (
         lambda: transport.ContinuousTimeRandomWalk(transport.ParetoWaiting(0.7), transport.StableJumps(1.5)),
         lambda found: found.sample(GRID, 2, rng=1),

@@ -8,6 +8,7 @@ from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadratu
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
 from hpfracc.solvers.pde.methods.l1 import DiffusionL1
 from hpfracc.solvers.pde.methods.l2_1sigma import DiffusionL2Sigma
+from hpfracc.solvers.pde.methods.splitting import Yoshida4, conserves_norm
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
 __all__ = ["choose_method"]
@@ -22,6 +23,8 @@ def choose_method(problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
     several = len(problem.orders) > 1
     alpha = problem.alpha_value
     if alpha == 1.0 and not several:
+        if conserves_norm(problem):
+            candidates.append(Yoshida4())
         known = {method.name for method in all_evolution_methods()}
         candidates += [find_evolution_method(name) for name in _FIRST_ORDER if name in known]
     if several and problem.linear and alpha <= 1.0:

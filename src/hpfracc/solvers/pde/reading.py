@@ -15,6 +15,7 @@ from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.operators.core.grids import to_host
 from hpfracc.solvers.pde.boundary import Dirichlet, Periodic, boundary_value, read_boundary
+from hpfracc.solvers.pde.domain import Disc
 from hpfracc.solvers.pde.orders import read_orders
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
 from hpfracc.solvers.pde.space.base import SpaceSetting, broadcast_points
@@ -84,13 +85,16 @@ def read_evolution(
 ) -> EvolutionProblem:
     """The whole question, discretised in space."""
     t0, t1 = read_span(t_span)
-    grid = read_grid(x)
+    disc = x if isinstance(x, Disc) else None
+    grid = read_grid(x) if disc is None else disc.grid(_disc_order(space))
     shape = tuple(axis.size for axis in grid)
     orders = read_orders(alpha, terms)
     library, device = _library(u0, alpha, space, terms)
     xp = NUMPY if library == "numpy" else namespace(library, device)
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with xp.scope():
+        if disc is not None and callable(u0) and not is_array(u0):
+            u0 = u0(*disc.coordinates(_disc_order(space))) + np.zeros(shape)
         start = _read_state("u0", u0, grid, shape, xp)
         components = None if start.ndim == len(shape) else int(start.shape[0])
         sums = read_space(space, components)
@@ -98,7 +102,7 @@ def read_evolution(
         if complex_state and not xp.is_complex(start):
             start = xp.complex(start, xp.zeros_like(start))
         ends = read_boundary(boundary, len(grid))
-        settings = [SpaceSetting(one, grid, ends, xp, complex_state, t0, backend, components) for one in sums]
+        settings = [SpaceSetting(one, grid, ends, xp, complex_state, t0, backend, components, disc) for one in sums]
         discretised = discretise_components(settings)
         velocity = _read_velocity(du0, orders, grid, start, xp)
         problem = EvolutionProblem(
@@ -116,6 +120,16 @@ def read_evolution(
         _read_reaction(problem, reaction, jac, extra, start)
         problem.compatible = _check_compatible(settings[0], start, t0)
     return problem
+
+
+def _disc_order(space: Any) -> float:
+    """The order of the integral Laplacian on a disc, which its radii depend on."""
+    first = space[0] if isinstance(space, list | tuple) and space else space
+    if not isinstance(first, FractionalDiffusion) or first.kind != "integral":
+        raise InvalidInputError(
+            f"space={space!r} on a Disc; a disc takes FractionalDiffusion(order, kind='integral') alone"
+        )
+    return order_value(first.order)
 
 
 def _library(u0: Any, alpha: Any, space: Any, terms: Any) -> tuple[str, Any]:

@@ -76,7 +76,9 @@ def solve_fpde(
         The solution at t0 on the whole grid, boundary points included, or ``u0(x)`` (``u0(x, y)``); real or complex.
         Of shape (components, ...) for a system. A tensor or JAX array is solved in its library, on its device.
     x : array_like or tuple of array_like
-        The grid: increasing points, one array for each axis. Transforms need equal distances.
+        The grid: increasing points, one array for each axis. Transforms need equal distances. Or a
+        :class:`~hpfracc.pde.Disc`, for the integral Laplacian there; functions are then called with the coordinates x
+        and y, and results have the axes of radii and angles.
     space : SpaceTerm, TermSum or list of these
         A sum of :class:`~hpfracc.pde.Diffusion`, :class:`~hpfracc.pde.Advection`,
         :class:`~hpfracc.pde.FractionalDiffusion` and :class:`~hpfracc.pde.OneSided`; for a system one for all
