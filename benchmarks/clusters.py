@@ -15,6 +15,7 @@ import statistics
 import time
 
 import numpy as np
+import psutil
 
 import hpfracc as hf
 from hpfracc.distributed.dask_runner import scheduler_cost
@@ -26,12 +27,18 @@ def busy(x: float, seconds: float) -> float:
     return x
 
 
+def processor_time() -> float:
+    """Seconds of this process and of its children."""
+    own = psutil.Process()
+    return sum(sum(each.cpu_times()[:2]) for each in (own, *own.children(recursive=True)))
+
+
 def overhead(milliseconds: int, count: int, rounds: int) -> None:
     from distributed import Client, LocalCluster
 
     items = hf.points(x=np.arange(float(count)), seconds=np.full(count, milliseconds / 1000.0))
-    ratios = []
-    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    ratios, spent = [], []
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     with LocalCluster(**options) as cluster, Client(cluster, set_as_default=False) as client:
         hf.sweep(busy, items, executor=client, batch=1)
         for _ in range(rounds):
@@ -39,18 +46,23 @@ def overhead(milliseconds: int, count: int, rounds: int) -> None:
             for index in range(count):
                 busy(**items[index])
             serial = time.perf_counter() - begin
-            begin = time.perf_counter()
+            begin, before = time.perf_counter(), processor_time()
             hf.sweep(busy, items, executor=client, batch=1)
             ratios.append((time.perf_counter() - begin) / serial - 1.0)
+            spent.append((processor_time() - before) / count)
     told = ", ".join(f"{ratio:.1%}" for ratio in ratios)
-    print(f"{milliseconds:4d} ms a task, {count} tasks: {statistics.median(ratios):6.1%} overhead ({told})", flush=True)
+    print(f"{milliseconds:4d} ms a task, {count} tasks: {statistics.median(ratios):6.1%} overhead ({told}); "
+          f"{statistics.median(spent) * 1e3:.1f} ms of processor time a task in all processes", flush=True)  # fmt: skip
 
 
 async def farm(workers: int, tasks: int) -> None:
     from distributed import Client, Scheduler, Worker
 
-    async with Scheduler(dashboard_address=None, host="127.0.0.1", protocol="tcp://") as scheduler:
-        made = [Worker(scheduler.address, nthreads=1, dashboard_address=None, memory_limit=0) for _ in range(workers)]
+    async with Scheduler(dashboard_address="127.0.0.1:0", host="127.0.0.1", protocol="tcp://") as scheduler:
+        made = [
+            Worker(scheduler.address, nthreads=1, dashboard_address="127.0.0.1:0", memory_limit=0)
+            for _ in range(workers)
+        ]
         await asyncio.gather(*made)
         async with Client(scheduler.address, asynchronous=True) as client:
             begin = time.process_time()
@@ -67,7 +79,7 @@ def memory(gibibytes: float) -> None:
     from distributed import Client, LocalCluster
 
     points, rows = 1 << 16, int(gibibytes * 2**30 / 8 / (1 << 16))
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "memory_limit": "600MiB"}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": "600MiB"}
     with LocalCluster(**options) as cluster, Client(cluster):
         signal = da.random.default_rng(0).standard_normal((rows, points), chunks=(32, points))
         begin = time.perf_counter()

@@ -9,11 +9,11 @@ times fewer.
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from _common import heading, print_table, write_json
@@ -92,7 +92,9 @@ def peak_of(paths: int) -> None:
     found = hf.solve_fsde(
         drift, 0.5, (0, 1), 1.0, step=0.1, paths=paths, rng=1, save=lambda t, y: y[:, 0].max(-1), keep="moments"
     )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Of this program alone: ru_maxrss would begin with that of the process it was started from.
+    status = Path("/proc/self/status").read_text()
+    peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
     print(f"{peak:.1f} {time.perf_counter() - begun:.2f} {float(found.mean()):.6f} {float(found.standard_error):.2e}")
 
 

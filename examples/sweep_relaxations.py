@@ -41,7 +41,9 @@ def main() -> None:
         if given.workers:
             from distributed import Client, LocalCluster
 
-            cluster = stack.enter_context(LocalCluster(n_workers=given.workers, threads_per_worker=1))
+            cluster = stack.enter_context(
+                LocalCluster(n_workers=given.workers, threads_per_worker=1, dashboard_address=":0")
+            )
             executor = stack.enter_context(Client(cluster))
         result = hf.sweep(relax, items, executor=executor, store=given.store, batch=2000)
     print(result)

@@ -100,6 +100,14 @@ def is_chunked(value: Any) -> bool:
     return known
 
 
+def is_sharded(value: Any) -> bool:
+    """Whether ``value`` is a JAX array whose parts lie on several devices, not copies of the whole."""
+    if library_of(value) != "jax" or is_tracer(value):
+        return False
+    sharding = value.sharding
+    return len(sharding.device_set) > 1 and not sharding.is_fully_replicated
+
+
 def is_tracer(value: Any) -> bool:
     """Whether ``value`` is a JAX tracer (under jit, grad or vmap)."""
     tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)

@@ -49,6 +49,9 @@ class ClusterSupport(Protocol):
     def apply_operation(self, operation: Any, arrays: tuple[Any, ...], backend: Any, params: Any) -> Any:
         """Apply an operation of the engine to operands among which there are Dask arrays."""
 
+    def apply_shards(self, operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
+        """Apply an operator to samples that are divided over several devices."""
+
     def run_rows(self, run: Callable[..., list[Any]], rows: Any) -> Any:
         """Run a batch over the rows of a Dask array."""
 

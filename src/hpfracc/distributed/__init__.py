@@ -7,6 +7,7 @@ from hpfracc.distributed.driver import SweepProgress
 from hpfracc.distributed.mapping import mapper
 from hpfracc.distributed.parameters import ParameterGrid, ParameterPoints, grid, points
 from hpfracc.distributed.results import SweepCost, SweepResult, open_sweep
+from hpfracc.distributed.shards import per_shard
 from hpfracc.distributed.sweeps import stacked, sweep
 from hpfracc.distributed.tasks import ItemFailure
 
@@ -21,6 +22,7 @@ __all__ = [
     "grid",
     "mapper",
     "open_sweep",
+    "per_shard",
     "points",
     "stacked",
     "sweep",

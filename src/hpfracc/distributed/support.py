@@ -10,9 +10,18 @@ from hpfracc.distributed.chunked.convolution import convolve_chunked
 from hpfracc.distributed.chunked.planning import ChunkedExplanation, planned
 from hpfracc.distributed.chunked.rows import run_rows
 from hpfracc.distributed.mapping import run_pieces
+from hpfracc.distributed.shards import apply_shards
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["apply_function", "apply_operation", "apply_operator", "explain_chunked", "run_pieces", "run_rows"]
+__all__ = [
+    "apply_function",
+    "apply_operation",
+    "apply_operator",
+    "apply_shards",
+    "explain_chunked",
+    "run_pieces",
+    "run_rows",
+]
 
 
 def apply_operation(operation: Any, arrays: tuple[Any, ...], backend: Any, params: Any) -> Any:

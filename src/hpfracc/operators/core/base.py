@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 import numpy as np
 
-from hpfracc._arrays import is_chunked
+from hpfracc._arrays import is_chunked, is_sharded
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._xp import namespace_of
@@ -161,6 +161,8 @@ class FractionalOperator(ABC):
 
     def _cached(self, f: Any) -> CachedApplication | None:
         """How to apply the operator to samples like ``f``, if such were read before."""
+        if type(f) is not np.ndarray and is_sharded(f):
+            return None
         try:
             if type(self.alpha) is not float:  # type: ignore[attr-defined]  # a field of most subclasses
                 return None
@@ -190,6 +192,9 @@ class FractionalOperator(ABC):
         if is_chunked(f):
             options = {"step": step, "axis": axis, "origin": origin, "factor": factor, "rtol": rtol, "backend": backend}
             return cluster_support().apply_operator(self, f, t, **options, full_output=full_output)
+        if is_sharded(f):
+            options = {"step": step, "axis": axis, "origin": origin, "rtol": rtol, "backend": backend}
+            return cluster_support().apply_shards(self, f, t, {**options, "full_output": full_output or None})
         right = self._is_right()
         problem, grid, axis = read_problem(self, f, t, step, axis, origin, factor, rtol, backend, right=right)
         # A JAX order is float64 inside, whatever the user's setting: the samples keep their dtype.
