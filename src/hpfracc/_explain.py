@@ -21,6 +21,8 @@ from hpfracc.operators._frft import frft
 from hpfracc.operators.core.registry import all_operators
 from hpfracc.solvers.ode import solve_fode
 from hpfracc.solvers.ode.explain import explain_solve
+from hpfracc.solvers.sde.explain import explain_simulation
+from hpfracc.solvers.sde.solve import solve_fsde
 
 __all__ = ["explain", "named_operators"]
 
@@ -48,13 +50,13 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
         - an operation, followed by its operands;
         - the name of an operation or operator, with ``shape=`` and optionally ``dtype=``, ``gradient=``, ``on=``,
           ``backend=``; for an operator also ``alpha=`` (0.5 by default) and its own options;
-        - :func:`hpfracc.solve_fode`, followed by its arguments;
+        - :func:`hpfracc.solve_fode` or :func:`hpfracc.solve_fsde`, followed by its arguments;
         - any function that makes engine calls, followed by its arguments. It is called with the engine's results
           replaced by zeros.
 
     Returns
     -------
-    Explanation or SolveExplanation
+    Explanation, SolveExplanation or SimulationExplanation
         Print it, or use ``to_dict()``.
 
     Examples
@@ -69,12 +71,18 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
     """
     if what is solve_fode:
         return explain_solve(solve_fode, *args, **kwargs)
+    if what is solve_fsde:
+        return explain_simulation(*args, **kwargs)
     if isinstance(what, str) and what not in all_operations():
         function = named_operators().get(what)
         if function is not None:
             return _explain_operator(what, function, *args, **kwargs)
         if what == "solve_fode":
             raise InvalidInputError("solve_fode needs its equation: hf.explain(hf.solve_fode, fun, t_span, y0, alpha)")
+        if what == "solve_fsde":
+            raise InvalidInputError(
+                "solve_fsde needs its equation: hf.explain(hf.solve_fsde, drift, diffusion, t_span, y0, step=0.01)"
+            )
         raise _unknown(what)
     return api.explain(what, *args, **kwargs)
 

@@ -23,7 +23,6 @@ from hpfracc._arrays import library_of
 
 __all__ = ["NUMPY", "Namespace", "namespace", "namespace_of", "of_variables", "user_scope"]
 
-
 #: Axes that XLA transforms together.
 _TOGETHER = 3
 
@@ -189,7 +188,8 @@ class Namespace:
 
     def power(self, base: Any, exponent: Any) -> Any:
         """``base ** exponent`` for positive numbers ``base``, which carry no derivative."""
-        return self.exp(exponent * self.array(np.log(base)))
+        log = self.array(np.log(base)) if isinstance(base, np.ndarray | float) else self.log(base)
+        return self.exp(exponent * log)
 
     def stop_gradient(self, x: Any) -> Any:
         """The same array, through which no derivative flows."""

@@ -19,7 +19,7 @@ HOMES = {
     # The stepping of a solver calls the user's own function at every step, so it is compiled together with that, not as
     # a primitive; the folder is imported only by a solve that is long enough.
     # A search for one path stops when it gets there, so what it visits depends on the data: it is no primitive either.
-    "numba": ("engine.backends.numba", "solvers.ode.compiled", "lattice.compiled"),
+    "numba": ("engine.backends.numba", "solvers.ode.compiled", "lattice.compiled", "solvers.pde.compiled"),
     "llvmlite": ("engine.backends.numba",),
     "dask": ("distributed",),
     "distributed": ("distributed",),
@@ -27,6 +27,7 @@ HOMES = {
     "matplotlib": (
         "distributed.plots",
         "solvers.ode.plot",
+        "solvers.pde.plot",
         "solvers.sde.result",
         "solvers.sde.rough.smile",
         "solvers.sde.transport",

@@ -75,7 +75,9 @@ def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -
         A tensor or JAX array keeps its derivative.
     ceiling : int, optional
         The integer n with ``n - 1 < alpha <= n``. Read from ``alpha``; needed only where that is traced by JAX or
-        mapped by ``torch.func.vmap`` and lies above 1, for then its value cannot be read and 1 is taken.
+        mapped by ``torch.func.vmap`` and lies above 1, for then its value cannot be read and 1 is taken. Where it is
+        given, the value of an order that learns on a GPU is not read either, which would make the host wait for the
+        GPU; answers are nan where it does not fit.
     name : str
         What to call it in an error.
     """
@@ -96,7 +98,9 @@ def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -
             raise InvalidInputError(f"{name} has dtype {alpha.dtype}; orders are real")
         alpha = alpha.reshape(())
     if library in ("torch", "jax"):
-        known = _read(alpha, library)
+        # Reading a number of a GPU makes the host wait for all that was asked of it before.
+        hidden = library == "torch" and ceiling is not None and alpha.is_cuda and alpha.requires_grad
+        known = None if hidden else _read(alpha, library)
         xp = namespace_of(alpha)
         with xp.scope():
             value: Any = xp.array(alpha)

@@ -15,6 +15,7 @@ import numpy as np
 
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.lags import Lags, count_of, long_run
 from hpfracc.operators.core.order import read_order
 
 __all__ = [
@@ -46,20 +47,30 @@ def _numbers(first: int, stop: int) -> np.ndarray[Any, Any]:
     return np.arange(first, stop, dtype=np.float64)
 
 
+def _head(n: int | Lags, most: int) -> int:
+    """How many of the lags come first and lie below ``most``."""
+    return min(count_of(n), most)
+
+
+def _of_numbers(xp: Namespace, function: str, x: Any) -> Any:
+    """A function of numbers that carry no derivative: on the host where they are there, or on their own device."""
+    return xp.array(getattr(np, function)(x)) if isinstance(x, np.ndarray) else getattr(xp, function)(x)
+
+
 def binomial_coefficients(xp: Namespace, p: Any, count: int) -> Any:
     """``binom(p, j)`` for j below ``count``, a few."""
     j = xp.array(_numbers(1, count))
     return xp.cumprod(xp.concatenate([xp.array([1.0]), (p - (j - 1.0)) / j]))
 
 
-def power_sum(xp: Namespace, z: np.ndarray[Any, Any], coefficients: Any) -> Any:
+def power_sum(xp: Namespace, z: Any, coefficients: Any) -> Any:
     """``sum_j coefficients[..., j] z^j`` at every z, along a new last axis.
 
     For few points one product with a table, which a compiler of traced code takes as one operation; for many, Horner's
     scheme, which needs no table.
     """
     count = coefficients.shape[-1]
-    if len(z) <= 2 * _RECURRED:
+    if isinstance(z, np.ndarray) and len(z) <= 2 * _RECURRED:
         return xp.matmul(coefficients, xp.array(z[None, :] ** np.arange(count)[:, None]))
     at = xp.array(z)
     total = 0.0 * at + coefficients[..., count - 1 : count]
@@ -68,49 +79,50 @@ def power_sum(xp: Namespace, z: np.ndarray[Any, Any], coefficients: Any) -> Any:
     return total
 
 
-def power_differences(xp: Namespace, p: Any, n: int) -> Any:
+def power_differences(xp: Namespace, p: Any, n: int | Lags) -> Any:
     """``(k + 1)^p - k^p`` for k = 0 .. n-1 and p > 0; 1, 0, 0, ... in the limit p = 0."""
-    return xp.concatenate([xp.array([1.0]), power_difference(xp, p, _numbers(1, n))])
+    return xp.concatenate([xp.array([1.0]), power_difference(xp, p, long_run(xp, 1, n))])
 
 
-def power_difference(xp: Namespace, p: Any, k: np.ndarray[Any, Any]) -> Any:
+def power_difference(xp: Namespace, p: Any, k: Any) -> Any:
     """``(k + 1)^p - k^p`` at given k >= 1."""
-    return xp.power(k, p) * xp.expm1(p * xp.array(np.log1p(1.0 / k)))
+    return xp.power(k, p) * xp.expm1(p * _of_numbers(xp, "log1p", 1.0 / k))
 
 
-def second_differences(xp: Namespace, p: Any, n: int) -> Any:
+def second_differences(xp: Namespace, p: Any, n: int | Lags) -> Any:
     """``(k + 1)^p - 2 k^p + (k - 1)^p`` for k = 1 .. n-1 after a leading 1, for p >= 1."""
     head = [xp.array([1.0]), (2.0 * xp.expm1((p - 1.0) * xp.array([np.log(2.0)])))]
-    return xp.concatenate([*head, second_difference(xp, p, _numbers(2, n))])[:n]
+    return xp.concatenate([*head, second_difference(xp, p, long_run(xp, 2, n))])[: count_of(n)]
 
 
-def second_difference(xp: Namespace, p: Any, k: np.ndarray[Any, Any]) -> Any:
+def second_difference(xp: Namespace, p: Any, k: Any) -> Any:
     """``(k + 1)^p - 2 k^p + (k - 1)^p`` at given k >= 2.
 
     With ``x = 1/k``: ``k^p ((1+x)^p + (1-x)^p - 2)``, and the sum is ``2 e^m cosh(d) - 2`` with
     ``m = p log(1 - x^2) / 2`` and ``d = p artanh(x)``.
     """
     x = 1.0 / k
-    half = 0.5 * p * xp.array(np.log1p(-x * x))
-    spread = p * xp.array(np.arctanh(x))
+    half = 0.5 * p * _of_numbers(xp, "log1p", -x * x)
+    spread = p * _of_numbers(xp, "arctanh", x)
     bulge = 2.0 * xp.sinh(0.5 * spread) ** 2
     return 2.0 * xp.power(k, p) * (xp.expm1(half) * (1.0 + bulge) + bulge)
 
 
-def tangent_defects(xp: Namespace, p: Any, n: int) -> Any:
+def tangent_defects(xp: Namespace, p: Any, n: int | Lags) -> Any:
     """``(k + 1)^p - k^p - p k^(p-1)`` for k = 0 .. n-1 and p > 1; 1 at k = 0."""
     # Where it is not yet small a difference will do: with q = p - 1, k^q ((k + 1) ((1 + 1/k)^q - 1) - q) loses a digit
     # at most, however close p is to 1.
-    k, q = _numbers(1, min(n, 8)), p - 1.0
+    total = count_of(n)
+    k, q = _numbers(1, min(total, 8)), p - 1.0
     growth = xp.expm1(q * xp.array(np.log1p(1.0 / k)))
     parts = [xp.array([1.0]), xp.power(k, q) * (xp.array(k + 1.0) * growth - q)]
-    if n > 8:
-        k = _numbers(8, min(n, _RECIPROCALS))
+    if total > 8:
+        k = _numbers(8, _head(n, _RECIPROCALS))
         table = _reciprocal_powers()[:, : len(k)]
         parts.append(xp.power(k, p) * xp.matmul(binomial_coefficients(xp, p, len(table) + 2)[2:], xp.array(table)))
-    if n > _RECIPROCALS:
-        parts.append(tangent_defect(xp, p, _numbers(_RECIPROCALS, n), 7))
-    return xp.concatenate(parts)[:n]
+    if total > _RECIPROCALS:
+        parts.append(tangent_defect(xp, p, long_run(xp, _RECIPROCALS, n), 7))
+    return xp.concatenate(parts)[:total]
 
 
 @functools.cache
@@ -119,21 +131,21 @@ def _reciprocal_powers() -> np.ndarray[Any, Any]:
     return np.asarray(_numbers(8, _RECIPROCALS) ** -_numbers(2, 20)[:, None])
 
 
-def tangent_defect(xp: Namespace, p: Any, k: np.ndarray[Any, Any], terms: int) -> Any:
+def tangent_defect(xp: Namespace, p: Any, k: Any, terms: int) -> Any:
     """The same at given k >= 8, by ``terms`` terms of the binomial series."""
     return xp.power(k, p) * power_sum(xp, 1.0 / k, binomial_coefficients(xp, p, terms + 2)[2:]) * xp.array(1.0 / k**2)
 
 
-def trapezoid_defects(xp: Namespace, p: Any, n: int) -> Any:
+def trapezoid_defects(xp: Namespace, p: Any, n: int | Lags) -> Any:
     """The integral of ``s^p`` from k to k+1 less its trapezoid value, for k = 0 .. n-1 and 0 < p <= 1."""
     first = xp.array([1.0]) / (p + 1.0) - 0.5
     # z^2 is at most 1/9 from k = 1 on, and 6e-5 from k = 64 on.
-    near = trapezoid_defect(xp, p, _numbers(1, min(n, _HEAD)), 17)
-    far = trapezoid_defect(xp, p, _numbers(_HEAD, max(n, _HEAD)), 4)
-    return xp.concatenate([first, near, far])[:n]
+    near = trapezoid_defect(xp, p, _numbers(1, _head(n, _HEAD)), 17)
+    far = trapezoid_defect(xp, p, long_run(xp, _HEAD, n if isinstance(n, Lags) else max(n, _HEAD)), 4)
+    return xp.concatenate([first, near, far])[: count_of(n)]
 
 
-def trapezoid_defect(xp: Namespace, p: Any, k: np.ndarray[Any, Any], terms: int) -> Any:
+def trapezoid_defect(xp: Namespace, p: Any, k: Any, terms: int) -> Any:
     """The same at given k >= 1, by ``terms`` terms of a series.
 
     Around the middle ``c = k + 1/2``, with ``z = 1 / (2c)``, it is ``-c^p sum_j binom(p, 2j) 2j/(2j+1) z^(2j)``, whose
@@ -146,22 +158,23 @@ def trapezoid_defect(xp: Namespace, p: Any, k: np.ndarray[Any, Any], terms: int)
     return -xp.power(centre, p) * power_sum(xp, z2, factors) * xp.array(z2)
 
 
-def binomials(xp: Namespace, alpha: Any, n: int) -> Any:
+def binomials(xp: Namespace, alpha: Any, n: int | Lags) -> Any:
     """Coefficients of ``(1 - z)^alpha``: ``(-1)^k binom(alpha, k)`` for k = 0 .. n-1.
 
     By the recurrence up to k = 128; beyond, from the last of those by the quotient of Gamma functions in its expansion
     around ``w = k - alpha/2`` (Tricomi and Erdelyi 1951; even powers only, as found by Fields 1966), which keeps every
     digit where the product of a million factors has lost three.
     """
-    k = xp.array(_numbers(1, min(n, _RECURRED + 1)))
+    total = count_of(n)
+    k = xp.array(_numbers(1, _head(n, _RECURRED + 1)))
     factors = (k - (alpha + 1.0)) / k
     first = xp.cumprod(xp.concatenate([xp.array([1.0]), factors]))
-    if n <= _RECURRED + 1:
-        return first[:n]
-    return xp.concatenate([first, binomial(xp, alpha, _numbers(_RECURRED + 1, n), first[-1])])
+    if total <= _RECURRED + 1:
+        return first[:total]
+    return xp.concatenate([first, binomial(xp, alpha, long_run(xp, _RECURRED + 1, n), first[-1])])
 
 
-def binomial(xp: Namespace, alpha: Any, k: np.ndarray[Any, Any], last: Any) -> Any:
+def binomial(xp: Namespace, alpha: Any, k: Any, last: Any) -> Any:
     """The same at given k > 128, from ``last``, the one at 128."""
     start, far = _RECURRED - 0.5 * alpha, xp.array(k) - 0.5 * alpha
     growth = xp.exp(-(alpha + 1.0) * xp.log(far / start))
@@ -183,19 +196,20 @@ def _gamma_series(w: Any, alpha: Any) -> Any:
     return 1.0 + u * (c2 + u * (c4 + u * (c6 + u * c8)))
 
 
-def centred_binomials(xp: Namespace, alpha: Any, n: int) -> Any:
+def centred_binomials(xp: Namespace, alpha: Any, n: int | Lags) -> Any:
     r"""``(-1)^k Gamma(alpha+1) / (Gamma(alpha/2-k+1) Gamma(alpha/2+k+1))`` for k = 0 .. n-1 and alpha > -1.
 
     The Fourier coefficients of ``|2 sin(x/2)|^alpha``. By the recurrence up to k = 128, beyond by the quotient
     ``Gamma(k - alpha/2) / Gamma(k + alpha/2 + 1)`` in its expansion, as for :func:`binomials`.
     """
-    k = xp.array(_numbers(1, min(n, _RECURRED + 1)))
+    total = count_of(n)
+    k = xp.array(_numbers(1, _head(n, _RECURRED + 1)))
     half = 0.5 * alpha
     start = xp.exp(xp.lgamma(alpha + 1.0)) * xp.rgamma(half + 1.0) ** 2
     first = start * xp.cumprod(xp.concatenate([xp.array([1.0]), (k - 1.0 - half) / (k + half)]))
-    if n <= _RECURRED + 1:
-        return first[:n]
-    far = _numbers(_RECURRED + 1, n)
+    if total <= _RECURRED + 1:
+        return first[:total]
+    far = long_run(xp, _RECURRED + 1, n)
     growth = xp.power(far / _RECURRED, -(alpha + 1.0)) * _gamma_series(xp.array(far), alpha)
     return xp.concatenate([first, first[-1] * growth / _gamma_series(float(_RECURRED), alpha)])
 

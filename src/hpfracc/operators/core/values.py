@@ -250,6 +250,8 @@ def add_from(value: Any, start: int, change: Any) -> Any:
     ):
         value[..., start:] += change
         return value
+    if start == 0:
+        return value + change
     return join([value[..., :start], value[..., start:] + change])
 
 

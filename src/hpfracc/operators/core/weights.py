@@ -11,6 +11,7 @@ from hpfracc._arrays import library_of
 from hpfracc._xp import Namespace, of_variables
 from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.operators.core.order import Order
+from hpfracc.operators.core.order_tables import tabulated_weights
 from hpfracc.operators.core.values import Samples, step_power
 
 __all__ = ["kept_weights", "scaled_weights", "weights_key", "weights_of"]
@@ -27,17 +28,26 @@ def weights_key(scheme: Hashable, order: Order, n: int) -> Hashable:
 
 def scaled_weights(
     scheme: Hashable,
-    make: Callable[[Namespace, Any, int], tuple[Any, ...]],
+    make: Callable[[Namespace, Any, Any], tuple[Any, ...]],
     order: Order,
     samples: Samples,
     exponent: Any,
+    *,
+    few: bool = False,
 ) -> tuple[tuple[Any, ...], Hashable, Any]:
     """The weights of a rule times ``step ** exponent``, the key of the first of them, and what is left to multiply.
 
     Where step and order are plain numbers the factor goes into the weights, which are kept: the samples need not be
-    gone over for it at every call, and nothing is left (None). Elsewhere the weights come without it.
+    gone over for it at every call, and nothing is left (None). So it does where the order is a tensor, of which there
+    is one for all rows of samples. Elsewhere the weights come without it. ``few`` as for :func:`weights_of`.
     """
     n, step = samples.n, samples.grid.step
+    if not order.plain and order.xp.library == "torch":
+        made = weights_of(scheme, make, order, n, few=few)
+        if type(step) is not float or step != 1.0:
+            factor = order.xp.array(step) ** order.xp.array(exponent)
+            made = tuple(array * factor for array in made)
+        return made, None, None
     if not order.plain or library_of(step) not in ("numpy", "python"):
         return weights_of(scheme, make, order, n), weights_key(scheme, order, n), samples.scale(exponent)
     factor = step_power(step, exponent, samples.values)
@@ -50,10 +60,22 @@ def scaled_weights(
 
 
 def weights_of(
-    scheme: Hashable, make: Callable[[Namespace, Any, int], tuple[Any, ...]], order: Order, n: int
+    scheme: Hashable,
+    make: Callable[[Namespace, Any, Any], tuple[Any, ...]],
+    order: Order,
+    n: int,
+    *,
+    few: bool = False,
 ) -> tuple[Any, ...]:
-    """``make(xp, alpha, n)``, a tuple of float64 arrays; kept, and read-only, for a plain order."""
+    """``make(xp, alpha, n)``, a tuple of float64 arrays; kept, and read-only, for a plain order.
+
+    With ``few`` it can be asked for chosen lags (:class:`~hpfracc.operators.core.lags.Lags`) too, of which a table is
+    kept for orders that learn.
+    """
     if not order.plain:
+        tabulated = tabulated_weights(scheme, make, order, n, few)
+        if tabulated is not None:
+            return tabulated
         with order.xp.scope():
             found: tuple[Any, ...] = of_variables(order.xp, lambda alpha: make(order.xp, alpha, n))(order.value)
             return found

@@ -6,6 +6,7 @@ from typing import Any, final
 
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import toeplitz_apply
+from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import centred_binomials
@@ -76,18 +77,18 @@ class Centred(Rule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One Toeplitz product."""
-        return _product(samples, order, self.name, _make_weights)
+        return _product(samples, order, self.name, _make_weights, few=True)
 
 
-def _product(samples: Samples, order: Order, scheme: str, make: Any) -> Any:
-    (weights,), key, left = scaled_weights(scheme, make, order, samples, -order.value)
+def _product(samples: Samples, order: Order, scheme: str, make: Any, few: bool = False) -> Any:
+    (weights,), key, left = scaled_weights(scheme, make, order, samples, -order.value, few=few)
     with order.xp.scope():
         weights = order.guard_integral(weights)
     product = toeplitz_apply(weights, samples.values, backend=samples.backend, weights_key=key)
     return product if left is None else product * left
 
 
-def _make_weights(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
+def _make_weights(xp: Namespace, alpha: Any, n: int | Lags) -> tuple[Any]:
     return (-centred_binomials(xp, alpha, n),)
 
 

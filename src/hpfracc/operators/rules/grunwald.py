@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 from hpfracc._xp import Namespace
+from hpfracc.operators.core.lags import Lags, previous
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import binomials
@@ -84,10 +85,11 @@ class WeightedGrunwald(Rule):
         return convolve_by_parts(samples, order, self.name, _make_weighted)
 
 
-def _make_weights(xp: Namespace, alpha: Any, n: int, m: int) -> Any:
+def _make_weights(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:
     return binomials(xp, alpha - m, n)
 
 
-def _make_weighted(xp: Namespace, alpha: Any, n: int, m: int) -> Any:
+def _make_weighted(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:
     g = binomials(xp, alpha - m, n)
-    return (1.0 + 0.5 * alpha) * g - 0.5 * alpha * xp.concatenate([xp.array([0.0]), g[:-1]])
+    before = g[:-1] if isinstance(n, int) else binomials(xp, alpha - m, previous(n))
+    return (1.0 + 0.5 * alpha) * g - 0.5 * alpha * xp.concatenate([xp.array([0.0]), before])

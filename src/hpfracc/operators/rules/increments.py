@@ -11,6 +11,7 @@ from numpy.polynomial import polynomial as poly
 
 from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc._xp import Namespace
+from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, add_from, constant, join, zeros
 from hpfracc.operators.core.weights import scaled_weights
@@ -146,7 +147,7 @@ def monomials_of_binomials(xp: Namespace, alpha: Any, i: int, k: int, lowest: in
 
 
 def convolve_by_parts(
-    samples: Samples, order: Order, scheme: str, make: Callable[[Namespace, Any, int, int], Any]
+    samples: Samples, order: Order, scheme: str, make: Callable[[Namespace, Any, Any, int], Any]
 ) -> Any:
     """``h^-alpha sum_j w[j] f[k-j]`` at every point, where ``w`` are the coefficients of a series ``W(z)``.
 
@@ -167,10 +168,10 @@ def convolve_by_parts(
     n, x = samples.n, samples.values
     m = min(max(order.ceiling, 0), n - 1)
 
-    def make_all(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
-        return (make(xp, alpha, n, m), *(make(xp, alpha, n - i, i + 1) for i in range(m)))
+    def make_all(xp: Namespace, alpha: Any, n: int | Lags) -> tuple[Any, ...]:
+        return (make(xp, alpha, n, m), *(make(xp, alpha, n, i + 1) for i in range(m - 1)))
 
-    (weights, *firsts), key, factor = scaled_weights((scheme, m), make_all, order, samples, -order.value)
+    (weights, *firsts), key, factor = scaled_weights((scheme, m), make_all, order, samples, -order.value, few=True)
     if factor is not None:
         x = x * factor
     if m == 0:
@@ -185,6 +186,8 @@ def convolve_by_parts(
     if samples.recorded is not None:
         samples.recorded.clear()  # the result is changed in place below
     # Beside the sum: the primitive's own starting weights would have the first samples themselves among its summands.
-    for i, (first, difference) in enumerate(zip(firsts, forward_differences(x[..., :m]), strict=True)):
-        value = add_from(value, i, difference * constant(first, x, None if key is None else (key, "first", i)))
+    # The last of these series is that of the weights.
+    for i, (first, difference) in enumerate(zip([*firsts, weights], forward_differences(x[..., :m]), strict=True)):
+        first = constant(first[: n - i], x, None if key is None else (key, "first", i))
+        value = add_from(value, i, difference * first)
     return value

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, final
 
-import numpy as np
-
 from hpfracc._xp import Namespace
+from hpfracc.operators.core.lags import Lags, long_run
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join
@@ -73,7 +72,7 @@ class WithInitialTerms(Rule):
         known = 1 if n == 1 else last
         differences = forward_differences(x[..., : 1 if n == 1 else last + 1])
         name = ("initial", n)
-        terms = weights_of(name, _make_terms(n), order, samples.n)
+        terms = weights_of(name, _make_terms(n), order, samples.n, few=True)
         key = weights_key(name, order, samples.n)
         tail = value[..., known:]
         for k in range(n):
@@ -82,17 +81,18 @@ class WithInitialTerms(Rule):
                 differences[k] * float(binomial_polynomial(k)[k]),
             )
             term = constant(terms[k], x, None if key is None else (key, k))
-            tail = tail + (derivative * scale) * term[known - 1 :]
+            tail = tail + (derivative * scale) * term[known:]
         origin = whole_at_origin(singular_origin(x, order, last), lambda: value[..., :1], order)
         return join([origin, tail] if n == 1 else [origin, first_points(samples, order, 0, last), tail])
 
 
 def _make_terms(ceiling: int) -> Any:
-    def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
-        """``k! / Gamma(k + 1 - alpha) j^(k - alpha)`` at points j = 1 .. n-1, for k below the ceiling."""
-        points = np.arange(1.0, n)
+    def make(xp: Namespace, alpha: Any, n: int | Lags) -> tuple[Any, ...]:
+        """``k! / Gamma(k + 1 - alpha) j^(k - alpha)`` at points j = 1 .. n-1 after a 0, for k below the ceiling."""
+        points, zero = long_run(xp, 1, n), xp.array([0.0])
         return tuple(
-            math.factorial(k) * xp.rgamma(k + 1.0 - alpha) * xp.power(points, k - alpha) for k in range(ceiling)
+            xp.concatenate([zero, math.factorial(k) * xp.rgamma(k + 1.0 - alpha) * xp.power(points, k - alpha)])
+            for k in range(ceiling)
         )
 
     return make

@@ -6,6 +6,7 @@ import math
 from typing import Any, final
 
 from hpfracc._xp import Namespace
+from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import power_differences
@@ -80,7 +81,7 @@ class L1Rule(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""
         part = fractional_part(order)
-        (weights,), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value)
+        (weights,), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value, few=True)
         value = samples.convolve(_guarded(order, weights), **summands(samples, order, factor), key=key)
         return with_start(value, samples, order)
 
@@ -99,7 +100,7 @@ def _guarded(order: Order, weights: Any) -> Any:
         return order.guard(weights)
 
 
-def _make_weights(xp: Namespace, beta: Any, n: int) -> tuple[Any]:
+def _make_weights(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any]:
     return (power_differences(xp, 1.0 - beta, n) * xp.rgamma(2.0 - beta),)
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any, final
 
 from hpfracc._xp import Namespace
+from hpfracc.operators.core.lags import Lags, previous
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defects
@@ -68,7 +69,7 @@ class L12(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments, of which the first has weights of its own."""
         part = fractional_part(order)
-        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value)
+        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value, few=True)
         with order.xp.scope():
             weights = order.guard(weights)
         starts = constant(starts, samples.values, None if key is None else (key, "starts"))
@@ -76,10 +77,11 @@ class L12(Rule):
         return with_start(value, samples, order)
 
 
-def _make_weights(xp: Namespace, beta: Any, n: int) -> tuple[Any, Any]:
+def _make_weights(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any, Any]:
     """The weights of the increments, and what is to be added to the first one's: there no quadratic is drawn yet."""
     scale = xp.rgamma(2.0 - beta)
     line = power_differences(xp, 1.0 - beta, n) * scale
     bend = trapezoid_defects(xp, 1.0 - beta, n) * scale
-    before = xp.concatenate([xp.array([0.0]), bend[:-1]])
-    return line + bend - before, -before.reshape(1, n)
+    last = bend[:-1] if isinstance(n, int) else trapezoid_defects(xp, 1.0 - beta, previous(n)) * scale
+    before = xp.concatenate([xp.array([0.0]), last])
+    return line + bend - before, -before.reshape(1, -1)

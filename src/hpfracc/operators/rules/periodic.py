@@ -12,6 +12,7 @@ import numpy as np
 from hpfracc._arrays import dtype_name
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import spectral_multiply
+from hpfracc.operators.core.lags import long_run
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples
@@ -53,6 +54,9 @@ class PeriodicRule(Rule):
         scheme = (self.name, type(self).__name__, real)
 
         def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
+            if real and not self.turns:
+                c, _ = self.phase(xp, alpha)
+                return (wave_powers(xp, alpha, 2.0 * math.pi / n * long_run(xp, 0, n // 2 + 1)) * c,)
             waves = np.arange(n // 2 + 1) if real else np.round(np.fft.fftfreq(n) * n)
             c, s = self.phase(xp, alpha)
             powers = wave_powers(xp, alpha, 2.0 * math.pi / n * np.abs(waves))
@@ -75,11 +79,12 @@ class PeriodicRule(Rule):
         return product if left is None else product * left
 
 
-def wave_powers(xp: Namespace, alpha: Any, waves: np.ndarray[Any, Any]) -> Any:
+def wave_powers(xp: Namespace, alpha: Any, waves: Any) -> Any:
     """``waves ** alpha`` of numbers that are not negative; 0 at 0, unless alpha is 0."""
     still = waves == 0.0
-    powers = xp.power(np.where(still, 1.0, waves), alpha)
-    if not still.any():
+    on_host = isinstance(waves, np.ndarray)
+    powers = xp.power(np.where(still, 1.0, waves) if on_host else xp.where(still, 1.0, waves), alpha)
+    if on_host and not still.any():
         return powers
     at_rest = xp.where(alpha == 0.0, xp.array(1.0), xp.array(0.0))
     return xp.where(xp.array(still) > 0.0, at_rest, powers)

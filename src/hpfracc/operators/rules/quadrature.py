@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import bernoulli
 
 from hpfracc._xp import Namespace
+from hpfracc.operators.core.lags import Lags, count_of, long_run
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import binomials, power_sum
@@ -104,10 +105,10 @@ class ConvolutionQuadrature(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, and what the first samples weigh beside it."""
         n, p, last = samples.n, self.p, self._degree(order)
-        # Shared by all weights of one order; what JAX traces is that of one trace, and lives no longer.
-        shared = _Bend(p) if order.xp.library != "jax" else None
+        # Shared by all weights of one plain order. What JAX traces is that of one trace, and a table has many orders.
+        shared = _Bend(p) if order.plain else None
 
-        def make(xp: Namespace, alpha: Any, n: int, m: int) -> Any:
+        def make(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:
             return _multistep_weights(xp, alpha, n, m, shared or _Bend(p))
 
         def make_starts(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
@@ -198,26 +199,27 @@ def _starting_weights(xp: Namespace, alpha: Any, n: int, count: int, bend: _Bend
     slow = count - p
     expansion = xp.matmul(xp.array(_pole_table(count, slow)), symbol).reshape(count, _TERMS + slow)
     expansion = expansion * xp.rgamma(slow - alpha - xp.array(np.arange(_TERMS + slow, dtype=np.float64)))
-    k = np.arange(near, n, dtype=np.float64)
+    k = long_run(xp, near, n)
     tail = -power_sum(xp, 1.0 / k, expansion) * xp.power(k, slow - alpha - 1.0)
     return xp.concatenate([head, tail], 1)
 
 
-def _multistep_weights(xp: Namespace, alpha: Any, n: int, m: int, bend: _Bend) -> Any:
+def _multistep_weights(xp: Namespace, alpha: Any, n: int | Lags, m: int, bend: _Bend) -> Any:
     """Coefficients of ``(sum_i (1-z)^i / i)^alpha / (1-z)^m = (1-z)^(alpha-m) Q(z)^alpha``."""
     simple = binomials(xp, alpha - m, n)
     about_zero, about_one = bend.series(xp, alpha)
-    head = min(n, _HEAD)
+    total = count_of(n)
+    head = min(total, _HEAD)
     lag = np.arange(head)[:, None] - np.arange(_TAPS[bend.p])[None, :]
     near = xp.matmul(simple[np.maximum(lag, 0)] * xp.array(lag >= 0), about_zero)
-    if n <= _HEAD:
+    if total <= _HEAD:
         return near
     # In powers (1-z)^(a+j) with a = alpha - m: binom(a+1, k) = binom(a, k) (a+1) / (a+1-k), and so on.
-    k = xp.array(np.arange(_HEAD, n, dtype=np.float64))
-    total = 0.0 * k
+    k = xp.array(long_run(xp, _HEAD, n))
+    rest = 0.0 * k
     for j in range(about_one.shape[0] - 1, 0, -1):
-        total = (total + about_one[j]) * (alpha - m + j) / (alpha - m + j - k)
-    return xp.concatenate([near, simple[_HEAD:] * (1.0 + total)])
+        rest = (rest + about_one[j]) * (alpha - m + j) / (alpha - m + j - k)
+    return xp.concatenate([near, simple[_HEAD:] * (1.0 + rest)])
 
 
 @cache

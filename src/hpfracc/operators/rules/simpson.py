@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, final
 
 import numpy as np
 from numpy.polynomial import polynomial as poly
 
 from hpfracc._xp import NUMPY, Namespace
+from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
+from hpfracc.operators.core.order_tables import WHOLE_TABLE
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import binomial_coefficients, power_sum
 from hpfracc.operators.core.values import Samples, constant
@@ -56,12 +59,61 @@ class Simpson(Rule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the samples, of which the first three have further weights of their own."""
-        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, order, samples, order.value)
+        (weights, starts), key, factor = _scaled(samples, order)
         with order.xp.scope():
             weights = order.guard_integral(weights)
         signal = samples.values if factor is None else samples.values * factor
         starts = constant(starts, samples.values, None if key is None else (key, "starts"))
         return samples.convolve(weights, signal, key, starts)
+
+
+def _scaled(samples: Samples, order: Order) -> tuple[tuple[Any, Any], Hashable, Any]:
+    """The weights and what the first three samples get beside them, of :func:`scaled_weights`."""
+    n = samples.n
+    if n <= WHOLE_TABLE or order.xp.library != "torch":
+        (weights, starts), key, factor = scaled_weights("simpson", _make_weights, order, samples, order.value)
+        return (weights, starts), key, factor
+    # At even and at odd lags they are two smooth sequences, of which each needs a table of its own.
+    made, key, factor = scaled_weights("simpson parities", _make_parities, order, samples, order.value, few=True)
+    weights, first, second, third = (
+        order.xp.stack([even[: n + n % 2 : 2][: -(-n // 2)], _padded(order.xp, odd[1::2], -(-n // 2))], 1).reshape(-1)[
+            :n
+        ]
+        for even, odd in ((made[0], made[1]), (made[2], made[3]), (0.0 * made[4], made[4]), (0.0 * made[5], made[5]))
+    )
+    return (weights, order.xp.stack([first, second, third])), key, factor
+
+
+def _padded(xp: Namespace, odd: Any, count: int) -> Any:
+    return odd if odd.shape[0] == count else xp.concatenate([odd, 0.0 * odd[:1]])
+
+
+def _make_parities(xp: Namespace, mu: Any, n: int | Lags) -> tuple[Any, ...]:
+    """The weights continued from even lags and from odd ones, and what the first three samples get: 0 at even lags.
+
+    The first sample's has both continuations. Lags that are all made keep to those of one parity.
+    """
+    near = n if isinstance(n, int) else n.near
+    weights, (first, second, third) = _make_weights(xp, mu, near)
+    head = (weights, weights, first, first, second, third)
+    if isinstance(n, int):
+        return head
+    k, scale = n.far, mu * xp.rgamma(mu + 1.0)
+    bent, flat, tilted = _pair_moments(10)
+    here, later, earlier = (
+        [_moments(xp, mu, k + shift, row) for row in (bent, flat, tilted)] for shift in (0.0, 1.0, -1.0)
+    )
+    q = [part[1:] for part in _first_interval(xp, mu, np.concatenate([[1.0], k]))]
+    newest = here[0] - here[2]
+    tail = (
+        (later[0] - later[2] + earlier[0] + earlier[2]) * scale,
+        here[1] * scale,
+        (later[2] - later[0]) * scale,
+        q[0] * (scale / mu) - here[1] * scale,
+        q[1] * (scale / mu) - newest * scale,
+        q[2] * (scale / mu),
+    )
+    return tuple(xp.concatenate([one, other]) for one, other in zip(head, tail, strict=True))
 
 
 def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any]:

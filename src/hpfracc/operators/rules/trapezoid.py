@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 from hpfracc._xp import Namespace
+from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import second_differences, tangent_defects
@@ -43,7 +44,7 @@ class Trapezoid(Rule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the samples, of which the first has weights of its own beside the others'."""
-        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, order, samples, order.value)
+        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, order, samples, order.value, few=True)
         with order.xp.scope():
             weights = order.guard_integral(weights)
         signal = samples.values if factor is None else samples.values * factor
@@ -51,10 +52,10 @@ class Trapezoid(Rule):
         return samples.convolve(weights, signal, key, starts)
 
 
-def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any]:
+def _make_weights(xp: Namespace, mu: Any, n: int | Lags) -> tuple[Any, Any]:
     """The weights of the samples, and what has to be added to the first one's."""
     scale = xp.rgamma(mu + 2.0)
     weights = second_differences(xp, mu + 1.0, n)
     # u_k - w_k = (mu + 1) k^mu - ((k+1)^(mu+1) - k^(mu+1))
     excess = -tangent_defects(xp, mu + 1.0, n)
-    return weights * scale, (xp.concatenate([xp.array([-1.0]), excess[1:]]) * scale).reshape(1, n)
+    return weights * scale, (xp.concatenate([xp.array([-1.0]), excess[1:]]) * scale).reshape(1, -1)

@@ -3,44 +3,55 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import is_tracer, library_of
+from hpfracc._xp import Namespace, namespace
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, LevyNoise, Noise
+from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, LevyNoise
+from hpfracc.solvers.sde.noise.process import plain_hurst
 
-__all__ = ["NoisyProblem", "read_problem"]
+__all__ = ["Functions", "NoisyProblem", "Traits", "read_problem"]
 
 INTERPRETATIONS = ("ito", "stratonovich", "young")
 
+#: Drift, and diffusion unless it is constant.
+Functions = tuple[Callable[..., Any], Callable[..., Any] | None]
 
-@dataclass(frozen=True)
-class NoisyProblem:
-    """``dX = drift(t, X) dt + diffusion(t, X) dZ``, for many paths at once.
+#: Noises up to which ``diffusion dZ`` is summed term by term: then no sum depends on how many paths there are.
+_FEW_NOISES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the choice of a method and its program depend on; hashable.
 
     Attributes
     ----------
-    drift, diffusion : callable
-        ``(t, y)`` with y of shape ``(paths, d)``; the diffusion gives ``(paths, d)`` or ``(paths, d, m)``.
+    library, dtype : str
+        Of the state.
     additive, general : bool
         Whether the diffusion is constant; whether it has an axis of noises.
-    noises : int
-        How many independent noises drive a path.
-    hurst : float
-        1/2 for Brownian motion, nan for processes with jumps.
+    noises, dimension : int
+        How many noises drive a path; how many components it has.
+    hurst : float or None
+        1/2 for Brownian motion, nan for processes with jumps, None where H is being traced.
+    interpretation : str or None
+        Of the integral.
     """
 
-    drift: Callable[[float, np.ndarray], np.ndarray]
-    diffusion: Callable[[float, np.ndarray], np.ndarray]
+    library: str
+    dtype: str
     additive: bool
     general: bool
     noises: int
     dimension: int
-    noise: Noise
-    hurst: float
+    hurst: float | None
     interpretation: str | None
 
     @property
@@ -48,68 +59,169 @@ class NoisyProblem:
         """Whether one noise drives each component: its own, or the only one."""
         return not self.general or self.noises == 1
 
-    def apply(self, strength: np.ndarray, increments: np.ndarray) -> np.ndarray:
+    @property
+    def jumps(self) -> bool:
+        """Whether the noise is not continuous."""
+        return self.hurst is not None and math.isnan(self.hurst)
+
+    def roughness_up_to(self, limit: float) -> bool:
+        """Whether H is known, and at most ``limit``."""
+        return self.hurst is not None and self.hurst <= limit
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyProblem:
+    """``dX = drift(t, X) dt + diffusion(t, X) dZ``, for many paths at once.
+
+    Attributes
+    ----------
+    functions : tuple
+        Drift and diffusion as given, of ``(t, y, *args)`` with y of shape ``(paths, d)``.
+    constant : array or None
+        The diffusion, shape ``(d,)`` or ``(d, m)``, where it is constant.
+    args : tuple
+        Further arguments of both functions.
+    traits : Traits
+        Everything else.
+    """
+
+    functions: Functions
+    constant: Any
+    args: tuple[Any, ...]
+    traits: Traits
+
+    @property
+    def xp(self) -> Namespace:
+        """Functions of the state's library."""
+        return namespace(self.traits.library)
+
+    def drift(self, t: Any, y: Any) -> Any:
+        """Shape ``(paths, d)``."""
+        return self._array("drift", self.functions[0](t, y, *self.args))
+
+    def diffusion(self, t: Any, y: Any) -> Any:
+        """Shape ``(paths, d)`` or ``(paths, d, m)``."""
+        function = self.functions[1]
+        if function is None:
+            return self.xp.module.broadcast_to(self.constant, (y.shape[0], *self.constant.shape))
+        return self._array("diffusion", function(t, y, *self.args))
+
+    def _array(self, name: str, value: Any) -> Any:
+        traits = self.traits
+        if traits.library == "numpy":
+            if library_of(value) in ("torch", "jax", "cupy"):
+                raise InvalidInputError(
+                    f"{name} gave an array of {library_of(value)} for a state of NumPy; give y0 as an array of that "
+                    "library, or backend="
+                )
+            return np.asarray(value, np.float64)
+        if traits.library == "torch":
+            if library_of(value) != "torch":
+                raise InvalidInputError(f"{name} gave {type(value).__name__} for a state that is a tensor; use torch")
+            return self.xp.astype(value, traits.dtype)
+        return self.xp.module.asarray(value, traits.dtype)
+
+    def apply(self, strength: Any, increments: Any) -> Any:
         """``diffusion dZ``: increments of shape ``(paths, m)``."""
-        if not self.general:
-            return np.asarray(strength * increments)
-        return np.asarray(np.einsum("pdm,pm->pd", strength, increments))
+        if not self.traits.general:
+            return strength * increments
+        if self.traits.noises > _FEW_NOISES:
+            return self.xp.matmul(strength, increments[..., None])[..., 0]
+        total = strength[:, :, 0] * increments[:, :1]
+        for index in range(1, self.traits.noises):
+            total = total + strength[:, :, index] * increments[:, index : index + 1]
+        return total
 
 
 def read_problem(
-    drift: Any, diffusion: Any, t0: float, y0: np.ndarray, noise: Any, interpretation: str | None
+    drift: Any,
+    diffusion: Any,
+    t0: float,
+    y0: Any,
+    noise: Any,
+    interpretation: str | None,
+    args: tuple[Any, ...] = (),
 ) -> NoisyProblem:
-    """Check functions, shapes, noise and interpretation; evaluates both functions once, at the start."""
+    """Check functions, shapes, noise and interpretation; evaluates both functions once, at the start.
+
+    ``y0`` of shape ``(1, d)`` or ``(paths, d)``, and a diffusion that is an array, are of the state's library already.
+    """
+    hurst = _read_noise(noise)
+    if not callable(drift):
+        raise InvalidInputError(f"drift={drift!r}: give a function of (t, y)")
+    if not isinstance(args, tuple):
+        raise InvalidInputError(f"args={args!r}: give a tuple, such as (a, b), or (a,) for one")
+    library = library_of(y0)
+    start = y0[:1]
+    dimension = int(start.shape[1])
+    dtype = str(y0.dtype).rpartition(".")[2]
+    constant = None
+    if not callable(diffusion):
+        constant = _read_constant(diffusion, dimension, y0)
+    functions = (drift, None if constant is not None else diffusion)
+    draft = Traits(library, dtype, constant is not None, False, dimension, dimension, hurst, interpretation)
+    problem = NoisyProblem(functions, constant, args, draft)
+    found = _shape_at(problem, problem.drift, t0, start)
+    if found != (1, dimension):
+        raise ShapeError(f"drift gave shape {found} for one path; it must give (paths, d) for y of shape (paths, d)")
+    first = _shape_at(problem, problem.diffusion, t0, start)
+    if len(first) not in (2, 3) or first[:2] != (1, dimension):
+        raise ShapeError(
+            f"diffusion gave shape {first} for one path of {dimension} components; give (paths, d), each "
+            "component with its own noise, or (paths, d, m)"
+        )
+    general = len(first) == 3
+    noises = first[2] if general else dimension
+    traits = Traits(library, dtype, constant is not None, general, noises, dimension, hurst, interpretation)
+    _refuse_interpretation(traits)
+    return NoisyProblem(functions, constant, args, traits)
+
+
+def _read_noise(noise: Any) -> float | None:
+    """The Hurst index; nan for jumps, None where it is traced."""
     if not isinstance(noise, Brownian | FractionalBrownian | LevyNoise):
         raise InvalidInputError(
             f"noise={noise!r}: equations are driven by noise.Brownian(), noise.FractionalBrownian(H), or Levy processes"
         )
-    if isinstance(noise, FractionalBrownian) and noise.kind != "fbm":
-        raise InvalidInputError("noise of kind='volterra' does not drive equations here; use kind='fbm'")
-    hurst = float(noise.H) if isinstance(noise, FractionalBrownian) else math.nan
     if isinstance(noise, Brownian):
-        hurst = 0.5
-    if not callable(drift):
-        raise InvalidInputError(f"drift={drift!r}: give a function of (t, y)")
-    start = y0[:1]
-    dimension = start.shape[1]
-    _shape_of("drift", drift(t0, start), {(1, dimension)}, "(paths, d)")
-    additive = not callable(diffusion)
-    if additive:
-        constant = np.asarray(diffusion, dtype=np.float64)
-        if constant.ndim > 2 or (constant.ndim == 2 and constant.shape[0] != dimension):
-            raise ShapeError(f"diffusion has shape {constant.shape}; give a number, shape (d,), or (d, m)")
-        if constant.ndim < 2:
-            constant = np.broadcast_to(constant, (dimension,))
+        return 0.5
+    if not isinstance(noise, FractionalBrownian):
+        return math.nan
+    if noise.kind != "fbm":
+        raise InvalidInputError("noise of kind='volterra' does not drive equations here; use kind='fbm'")
+    return None if is_tracer(noise.H) else plain_hurst(noise.H)
 
-        def strength(t: float, y: np.ndarray) -> np.ndarray:
-            return np.broadcast_to(constant, (y.shape[0], *constant.shape))
 
-    else:
-        strength = diffusion
-    first = np.asarray(strength(t0, start))
-    if first.ndim not in (2, 3) or first.shape[:2] != (1, dimension):
+def _read_constant(diffusion: Any, dimension: int, y0: Any) -> Any:
+    shape = tuple(np.shape(diffusion))
+    if len(shape) > 2 or (len(shape) == 2 and shape[0] != dimension):
+        raise ShapeError(f"diffusion has shape {shape}; give a number, shape (d,), or (d, m)")
+    if len(shape) == 2:
+        return diffusion
+    try:
+        return namespace(library_of(y0)).module.broadcast_to(diffusion, (dimension,))
+    except (ValueError, RuntimeError, TypeError):
         raise ShapeError(
-            f"diffusion gave shape {first.shape} for one path of {dimension} components; give (paths, d), each "
-            "component with its own noise, or (paths, d, m)"
-        )
-    general = first.ndim == 3
-    noises = first.shape[2] if general else dimension
-    problem = NoisyProblem(drift, strength, additive, general, noises, dimension, noise, hurst, interpretation)
-    _refuse_interpretation(problem)
-    return problem
+            f"diffusion has shape {shape} for {dimension} components; give a number, shape (d,), or (d, m)"
+        ) from None
 
 
-def _shape_of(name: str, value: Any, allowed: set[tuple[int, ...]], words: str) -> None:
-    shape = np.shape(value)
-    if shape not in allowed:
-        raise ShapeError(f"{name} gave shape {shape} for one path; it must give {words} for y of shape (paths, d)")
+def _shape_at(problem: NoisyProblem, function: Callable[[Any, Any], Any], t0: float, start: Any) -> tuple[int, ...]:
+    """The shape of what a function gives at the start; JAX finds it without numbers."""
+    library = problem.traits.library
+    if library == "jax":
+        return tuple(sys.modules["jax"].eval_shape(lambda y: function(t0, y), start).shape)
+    if library == "torch":
+        with sys.modules["torch"].no_grad():
+            return tuple(function(t0, start).shape)
+    return tuple(function(t0, start).shape)
 
 
-def _refuse_interpretation(problem: NoisyProblem) -> None:
-    meaning, hurst = problem.interpretation, problem.hurst
+def _refuse_interpretation(traits: Traits) -> None:
+    meaning, hurst = traits.interpretation, traits.hurst
     if meaning is not None and meaning not in INTERPRETATIONS:
         raise InvalidInputError(f"interpretation={meaning!r}: use {', '.join(map(repr, INTERPRETATIONS))}, or None")
-    if problem.additive:
+    if traits.additive:
         return
     if hurst == 0.5:
         if meaning not in ("ito", "stratonovich"):
@@ -117,7 +229,7 @@ def _refuse_interpretation(problem: NoisyProblem) -> None:
                 "with multiplicative Brownian noise Ito's and Stratonovich's equations have different solutions; give "
                 "interpretation='ito' or 'stratonovich'"
             )
-    elif math.isnan(hurst):
+    elif traits.jumps:
         if meaning != "ito":
             raise InvalidInputError(
                 "multiplicative noise with jumps is taken in Ito's sense; give interpretation='ito'"
@@ -127,7 +239,7 @@ def _refuse_interpretation(problem: NoisyProblem) -> None:
             f"there is no Ito integral with H={hurst}: fractional Brownian motion is no semimartingale; leave "
             "interpretation out (a pathwise integral), or use H = 1/2"
         )
-    elif meaning == "young" and hurst < 0.5:
+    elif meaning == "young" and hurst is not None and hurst < 0.5:
         raise InvalidInputError(
             f"Young's integral needs H > 1/2, not {hurst}; use interpretation='stratonovich', the limit of smooth paths"
         )

@@ -2,59 +2,130 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import library_of
 from hpfracc._optional import import_optional
+from hpfracc._xp import namespace
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["FSDEResult"]
+__all__ = ["FSDEResult", "Moments"]
+
+
+@dataclass(slots=True)
+class Moments:
+    """Mean and squared deviations of values that are not kept, joined chunk by chunk.
+
+    Attributes
+    ----------
+    count : int
+        Values so far; antithetic pairs count as one.
+    mean, deviations : array
+        Their mean, and the sum of squares of their differences from it.
+    """
+
+    count: int = 0
+    mean: Any = None
+    deviations: Any = None
+
+    def add(self, values: Any, antithetic: bool) -> None:
+        """Join values of further paths, along the first axis."""
+        values = _pairs(values) if antithetic else values
+        count = int(values.shape[0])
+        if not count:
+            return
+        mean = values.mean(0)
+        deviations = ((values - mean) ** 2).sum(0)
+        if not self.count:
+            self.count, self.mean, self.deviations = count, mean, deviations
+            return
+        total = self.count + count
+        gap = mean - self.mean
+        self.mean = self.mean + gap * (count / total)
+        self.deviations = self.deviations + deviations + gap * gap * (self.count * count / total)
+        self.count = total
+
+    @property
+    def standard_error(self) -> Any:
+        """Of the mean; nan for fewer than two values."""
+        if self.count < 2:
+            return self.deviations * float("nan")
+        return (self.deviations / ((self.count - 1) * self.count)) ** 0.5
+
+
+def _pairs(values: Any) -> Any:
+    return 0.5 * (values[::2] + values[1::2])
 
 
 @dataclass(frozen=True, repr=False)
 class FSDEResult:
     """Paths of a stochastic equation, or what was kept of them.
 
+    Arrays are of the library of the call: NumPy, PyTorch or JAX.
+
     Attributes
     ----------
     t : ndarray, shape (n,)
         Times.
-    y : ndarray
+    y : array or None
         ``save="all"``: shape ``(paths, d, n)``; ``"last"``: ``(paths, d)``; a function: its values, one row a path.
-    noise : ndarray, shape (paths, m, n), or None
+        None with ``keep="moments"``.
+    noise : array, shape (paths, m, n), or None
         The driving noise, with ``save="all"``.
     method : str
         The method that was used.
     paths : int
-        Number of paths.
+        Number of paths that were finished.
     antithetic : bool
         Whether neighbouring paths have opposite noise.
+    success : bool
+        Whether all paths were finished; False after Ctrl-C.
+    message : str
+        How the simulation ended.
+    stats : dict
+        ``steps``, ``step``, ``chunks``, ``seconds``.
     """
 
     t: np.ndarray
-    y: np.ndarray
-    noise: np.ndarray | None
+    y: Any
+    noise: Any
     method: str
     paths: int
     antithetic: bool
+    success: bool = True
+    message: str = "All paths were finished."
+    stats: dict[str, Any] = field(default_factory=dict)
+    moments: Moments | None = field(default=None, repr=False)
 
-    def mean(self) -> np.ndarray:
+    def mean(self) -> Any:
         """Mean over the paths."""
-        return np.asarray(self.y.mean(0))
+        if self.moments is not None:
+            return self.moments.mean
+        return self.y.mean(0)
 
     @property
-    def standard_error(self) -> np.ndarray:
+    def standard_error(self) -> Any:
         """Standard error of :meth:`mean`; antithetic pairs count as one value each."""
-        values = 0.5 * (self.y[::2] + self.y[1::2]) if self.antithetic else self.y
-        if values.shape[0] < 2:
-            return np.full(values.shape[1:], np.nan)
-        return np.asarray(values.std(0, ddof=1) / np.sqrt(values.shape[0]))
+        if self.moments is not None:
+            return self.moments.standard_error
+        values = _pairs(self.y) if self.antithetic else self.y
+        count = int(values.shape[0])
+        if count < 2:
+            return namespace(library_of(self.y)).full_like(self.y[:1].sum(0), float("nan"))
+        return (((values - values.mean(0)) ** 2).sum(0) / ((count - 1) * count)) ** 0.5
 
-    def quantile(self, q: Any) -> np.ndarray:
+    def quantile(self, q: Any) -> Any:
         """Quantiles over the paths, as ``numpy.quantile``."""
-        return np.asarray(np.quantile(self.y, q, axis=0))
+        if self.y is None:
+            raise InvalidInputError("keep='moments' keeps no values for quantiles; use keep='values'")
+        library = library_of(self.y)
+        module = namespace(library).module
+        if library == "torch":
+            return module.quantile(self.y, module.as_tensor(q, dtype=self.y.dtype, device=self.y.device), dim=0)
+        return module.quantile(self.y, module.asarray(q), axis=0)
 
     def plot(self, component: int = 0, *, kind: str = "fan", ax: Any = None, most: int = 50) -> Any:
         """Draw a component over time: a fan of quantiles (``kind="fan"``), or the first paths (``"paths"``).
@@ -62,9 +133,9 @@ class FSDEResult:
         Parameters
         ----------
         component : int
-            Which component.
+            Which one.
         kind : {"fan", "paths"}
-            Bands that hold 50, 80 and 95 % of the paths around their median, or single paths.
+            Bands of 50, 80 and 95 % of the paths around their median, or single paths.
         ax : matplotlib axes, optional
             Where to draw; new axes by default.
         most : int
@@ -74,13 +145,14 @@ class FSDEResult:
         -------
         matplotlib axes
         """
-        if self.y.ndim != 3:
+        if self.y is None or self.y.ndim != 3:
             raise InvalidInputError("there are no paths to draw; solve with save='all'")
         if kind not in ("fan", "paths"):
             raise InvalidInputError(f"kind={kind!r}: use 'fan' or 'paths'")
         if ax is None:
             ax = import_optional("matplotlib.pyplot").subplots()[1]
-        values = self.y[:, component]
+        y = self.y.detach().cpu().numpy() if library_of(self.y) == "torch" else np.asarray(self.y)
+        values = y[:, component]
         if kind == "paths":
             ax.plot(self.t, values[:most].T, linewidth=0.8)
         else:
@@ -93,4 +165,6 @@ class FSDEResult:
         return ax
 
     def __repr__(self) -> str:
-        return f"FSDEResult(method={self.method!r}, paths={self.paths:,}, steps={self.t.size - 1:,}, y={self.y.shape})"
+        kept = "moments" if self.y is None else tuple(self.y.shape)
+        state = "" if self.success else ", stopped"
+        return f"FSDEResult(method={self.method!r}, paths={self.paths:,}, steps={self.t.size - 1:,}, y={kept}{state})"

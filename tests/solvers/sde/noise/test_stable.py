@@ -91,6 +91,7 @@ def test_moments_of_the_inverse_subordinator(alpha: float) -> None:
             exact = special.factorial(k) * time ** (k * alpha) / special.gamma(1 + k * alpha)
             assert abs(mean_error(column**k, exact)) < 4
     if alpha == 0.7:
+        assert 1 / special.gamma(1.7) == pytest.approx(1.100547405523666, rel=1e-14)
         assert special.factorial(2) / special.gamma(2.4) == pytest.approx(1.610086425694325, rel=1e-14)
 
 
@@ -119,6 +120,14 @@ def test_subordinated_brownian_motion_is_subdiffusion() -> None:
     for x in (1.0, 2.0):
         density = np.exp(-(x**2) / (4 * clock)) / np.sqrt(4 * np.pi * clock)
         assert abs(mean_error(density, 0.5 * float(m_wright(x, 0.5 * alpha)))) < 4
+
+
+@pytest.mark.parametrize(("x", "exact"), [(1.0, 0.1916677082853418), (2.0, 0.0806255417272929)])
+def test_walkers_on_a_slow_clock_solve_the_diffusion_equation(x: float, exact: float) -> None:
+    """N(0, 2 E_1) densities, averaged over E_1 of index 1/2, are the fundamental solution of order 1/2."""
+    clock = noise.InverseSubordinator(0.5).sample([1.0], COUNT, rng=13)[:, 0]
+    density = np.exp(-(x**2) / (4 * clock)) / np.sqrt(4 * np.pi * clock)
+    assert abs(mean_error(density, exact)) < 4
 
 
 def test_subordinated_fractional_and_stable_motion() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.sde.rough import Bergomi, black_price
 from hpfracc.solvers.sde.rough.bergomi import _Scheme
 
@@ -77,6 +77,14 @@ def test_controls_do_not_bias():
     assert np.all(found.error[:2] < 0.5 * error[:2])
     puts = MODEL.price(strikes, 1.0, paths=8000, steps=64, rng=9, kind="put")
     np.testing.assert_allclose(found.value - puts.value, 1.0 - strikes, atol=1e-12)
+
+
+def test_unreliable_errors_are_told():
+    """At a huge eta a few paths carry the variance: two seeds differ by far more than their errors say."""
+    wild = Bergomi(H=0.07, eta=8.0, rho=-0.9, xi=0.235**2)
+    with pytest.warns(AccuracyWarning, match="unreliable; use more paths"):
+        one, two = (wild.price(1.0, 1.0, paths=4000, steps=32, rng=seed) for seed in (0, 1))
+    assert abs(one.value - two.value) > 4.0 * np.hypot(one.error, two.error)
 
 
 def test_paths():

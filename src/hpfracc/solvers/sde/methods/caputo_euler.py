@@ -16,87 +16,60 @@ References
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from typing import Any, final
 
-import numpy as np
-from scipy import special
+from hpfracc.solvers.sde.methods.exponentials import decayed, kernel_weights, past
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
+from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.problem import NoisyProblem
-
-__all__ = ["integrate_caputo", "newest_integrals", "read_order", "refuses"]
-
-#: Step of the trapezoidal rule in the logarithm of the rates: its error is exp(-pi^2 / step), 3e-9.
-_SPACING = 0.5
-#: Rates times the step, and times the interval, between which nodes are needed.
-_FASTEST, _SLOWEST = 40.0, 1e-9
+__all__ = ["CaputoEuler", "CaputoMethod"]
 
 
-def read_order(alpha: float) -> float:
-    """Check the order of the derivative; 1 is an ordinary equation."""
-    try:
-        order = float(alpha)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"alpha={alpha!r}: give the order of the derivative, a number") from None
-    if not 0.5 < order <= 1.0:
-        raise InvalidInputError(
-            f"alpha={order}: with white noise the order must be above 1/2, for the kernel to be square integrable, and "
-            "at most 1"
-        )
-    return order
+class CaputoMethod(PathMethod):
+    """What methods for Caputo's equation share: the memory, and the integral of the noise over the newest step."""
+
+    sets = 2
+
+    def refuses(self, traits: Traits) -> str | None:
+        """Other noise, other integrals."""
+        if traits.hurst != 0.5:
+            return "equations of order below 1 are driven by noise.Brownian() here"
+        if traits.interpretation not in (None, "ito"):
+            return "equations of order below 1 are taken in Ito's sense; give interpretation='ito'"
+        return None
+
+    def weights(self, traits: Traits, alpha: Any, steps: int, h: float) -> Weights:
+        """Those of the exponentials."""
+        return kernel_weights(alpha, steps, h)
+
+    def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
+        """The increments and, beside them, the integrals against the kernel over their own step."""
+        _, _, _, cross, spread = weights
+        noises = problem.traits.noises
+        dw, other = dz[..., :noises], dz[..., noises:]
+        newest = cross * dw + spread * (other / math.sqrt(h))
+        return problem.xp.concatenate([dw, newest], -1)
+
+    def begin(self, problem: NoisyProblem, weights: Weights, y: Any) -> Carry:
+        """The state, its first value, and nothing remembered."""
+        rates = weights[0].shape[0]
+        return y, y, problem.xp.zeros((rates, *y.shape), problem.traits.dtype, like=y)
 
 
-def refuses(problem: NoisyProblem) -> str | None:
-    """Why an equation of order below 1 cannot be taken, or None."""
-    if problem.hurst != 0.5 or math.isnan(problem.hurst):
-        return "equations of order below 1 are driven by noise.Brownian() here"
-    if problem.interpretation not in (None, "ito"):
-        return "equations of order below 1 are taken in Ito's sense; give interpretation='ito'"
-    return None
+@final
+class CaputoEuler(CaputoMethod):
+    """Explicit in drift and noise."""
 
+    name = "euler"
+    order = "alpha - 1/2"
 
-@lru_cache(maxsize=16)
-def _memory(alpha: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Decay over a step and weights of exponentials: means of t^(alpha-1)/Gamma(alpha) over steps of length 1.
-
-    The mean over ``[j, j + 1]``, j >= 1, is ``sum_l weights_l decay_l^(j - 1)``.
-    """
-    power = 1.0 - alpha
-    logs = np.arange(math.log(_SLOWEST / steps), math.log(_FASTEST), _SPACING)
-    rates = np.exp(logs)
-    scale = _SPACING / (special.gamma(power) * special.gamma(alpha))
-    weights = scale * rates**power * np.exp(-rates) * -np.expm1(-rates) / rates
-    # Slower ones do not decay at all: their sum is that of a geometric series.
-    rest = scale * math.exp(power * (logs[0] - _SPACING)) / -math.expm1(-power * _SPACING)
-    return np.append(np.exp(-rates), 1.0), np.append(weights, rest)
-
-
-def newest_integrals(alpha: float, h: float, increments: np.ndarray, normals: np.ndarray) -> np.ndarray:
-    """``1/Gamma(alpha) int (t_{n+1} - s)^(alpha-1) dW`` over each step, from its increment and one more number."""
-    cross = h ** (alpha - 1.0) / special.gamma(alpha + 1.0)
-    variance = h ** (2.0 * alpha - 1.0) / ((2.0 * alpha - 1.0) * special.gamma(alpha) ** 2)
-    return np.asarray(cross * increments + math.sqrt(max(0.0, variance - cross * cross * h)) * normals)
-
-
-def integrate_caputo(
-    problem: NoisyProblem, alpha: float, t: np.ndarray, h: float, start: np.ndarray, dw: np.ndarray, newest: np.ndarray
-) -> np.ndarray:
-    """Paths of shape ``(paths, d, n)`` from increments and newest integrals of shape ``(paths, m, n - 1)``."""
-    decay, weights = _memory(alpha, t.size)
-    # Means of the kernel over a step of length h, in units of 1/h.
-    weights = weights * h ** (alpha - 1.0)
-    newest_drift = h**alpha / special.gamma(alpha + 1.0)
-    result = np.empty((start.shape[0], start.shape[1], t.size))
-    first = np.array(start, dtype=np.float64)
-    y = first
-    result[:, :, 0] = y
-    states = np.zeros((decay.size, *start.shape))
-    for index in range(t.size - 1):
-        time = float(t[index])
-        slope, strength = np.asarray(problem.drift(time, y)), np.asarray(problem.diffusion(time, y))
-        past = np.tensordot(weights, states, 1)
-        y = first + past + newest_drift * slope + problem.apply(strength, newest[:, :, index])
-        states *= decay[:, None, None]
-        states += h * slope + problem.apply(strength, dw[:, :, index])
-        result[:, :, index + 1] = y
-    return result
+    def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
+        """One step."""
+        y, first, states = carry
+        decay, kernel, newest_drift, _, _ = weights
+        noises, xp = problem.traits.noises, problem.xp
+        slope, strength = problem.drift(t, y), problem.diffusion(t, y)
+        moved = problem.apply(strength, dz[..., noises:])
+        y = first + past(xp, kernel, states) + newest_drift * slope + moved
+        states = decayed(xp, decay, states, h * slope + problem.apply(strength, dz[..., :noises]))
+        return y, first, states

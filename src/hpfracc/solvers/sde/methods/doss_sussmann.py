@@ -6,6 +6,8 @@ again. The flow of the noise is followed to 11 digits, by extrapolation of the m
 large, and what a fixed rule loses in each adds up to infinity below H = 1/6. Where f and g commute nothing else is lost
 but the fourth order of Runge-Kutta's method along the drift.
 
+JAX follows each increment in four parts; a path that has not settled then is nan.
+
 References
 ----------
 1. H. Doss, "Liens entre equations differentielles stochastiques et ordinaires", Ann. Inst. H. Poincare 13, 1977;
@@ -17,80 +19,127 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, final
 
-import numpy as np
+from hpfracc._xp import Namespace
+from hpfracc.solvers.sde.loops import repeat
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
+from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-from hpfracc.solvers.sde.problem import NoisyProblem
-
-__all__ = ["advance", "refuses"]
+__all__ = ["DossSussmann"]
 
 #: Relative error of the flow along one increment, rows of the extrapolation, and how often an increment is halved.
-_TOLERANCE = 1e-11
+_TOLERANCES = {"float64": 1e-11, "float32": 1e-5}
 _MOST_ROWS, _MOST_HALVINGS = 8, 8
+#: Parts of an increment in JAX, where their number cannot depend on values.
+_FIXED_PARTS = 4
+
+Change = Callable[[Any], Any]
 
 
-def refuses(problem: NoisyProblem) -> str | None:
-    """Why it cannot take the equation, or None."""
-    if math.isnan(problem.hurst):
-        return "Doss and Sussmann's method follows continuous noise; with jumps use method='euler'"
-    if not problem.scalar:
-        return (
-            "Doss and Sussmann's method takes one noise for each component, or one for all; use method='second_order'"
-        )
-    if problem.interpretation == "ito" and not problem.additive:
-        return "Doss and Sussmann's method gives Stratonovich's solution; for Ito's use method='second_order'"
-    return None
+@final
+class DossSussmann(PathMethod):
+    """For one noise a component, or one for all."""
+
+    name = "doss_sussmann"
+    order = "that of the drift's splitting, for every H; exact in the noise"
+
+    def refuses(self, traits: Traits) -> str | None:
+        """Jumps, several shared noises, Ito's equation."""
+        if traits.jumps:
+            return "Doss and Sussmann's method follows continuous noise; with jumps use method='euler'"
+        if not traits.scalar:
+            return (
+                "Doss and Sussmann's method takes one noise for each component, or one for all; use "
+                "method='second_order'"
+            )
+        if traits.interpretation == "ito" and not traits.additive:
+            return "Doss and Sussmann's method gives Stratonovich's solution; for Ito's use method='second_order'"
+        return None
+
+    def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
+        """One step."""
+        (y,) = carry
+        middle = t + 0.5 * h
+
+        def drift(y: Any) -> Any:
+            return 0.5 * h * problem.drift(middle, y)
+
+        def noise(y: Any) -> Any:
+            return problem.apply(problem.diffusion(middle, y), dz)
+
+        moved = _runge_kutta(drift, y)
+        return (_runge_kutta(drift, _flow(problem.xp, noise, moved)),)
 
 
-def advance(problem: NoisyProblem, t: float, y: np.ndarray, h: float, increments: np.ndarray) -> np.ndarray:
-    """One step."""
+def _flow(xp: Namespace, change: Change, y: Any) -> Any:
+    """The flow for a time of 1."""
+    if xp.library != "jax":
+        return _halved(xp, change, y, 0)
 
-    def drift(y: np.ndarray) -> np.ndarray:
-        return 0.5 * h * np.asarray(problem.drift(t + 0.5 * h, y))
+    def part(carry: Carry) -> Carry:
+        value, found = _extrapolated(xp, lambda y: change(y) / _FIXED_PARTS, carry[0])
+        return (xp.where(found[:, None], value, math.nan),)
 
-    def noise(y: np.ndarray) -> np.ndarray:
-        return problem.apply(np.asarray(problem.diffusion(t + 0.5 * h, y)), increments)
-
-    middle = _runge_kutta(drift, y)
-    return _runge_kutta(drift, _flow(noise, middle, 0))
+    return repeat(xp, _FIXED_PARTS, part, (y,))[0]
 
 
-def _flow(change: Callable[[np.ndarray], np.ndarray], y: np.ndarray, depth: int) -> np.ndarray:
-    """The flow for a time of 1, in halves where it is not found to 11 digits at once."""
-    value, found = _extrapolated(change, y)
-    if found or depth >= _MOST_HALVINGS or not np.all(np.isfinite(value)):
+def _halved(xp: Namespace, change: Change, y: Any, depth: int) -> Any:
+    """The flow for a time of 1, in halves for paths where it is not found at once."""
+    value, found = _extrapolated(xp, change, y)
+    if depth >= _MOST_HALVINGS or bool(found.all()):
         return value
 
-    def half(y: np.ndarray) -> np.ndarray:
+    def half(y: Any) -> Any:
         return 0.5 * change(y)
 
-    return _flow(half, _flow(half, y, depth + 1), depth + 1)
+    finer = _halved(xp, half, _halved(xp, half, y, depth + 1), depth + 1)
+    return xp.where(found[:, None], value, finer)
 
 
-def _extrapolated(change: Callable[[np.ndarray], np.ndarray], y: np.ndarray) -> tuple[np.ndarray, bool]:
-    """The flow for a time of 1, by the midpoint rule in 2, 4, 6, ... parts, extrapolated; whether it has settled."""
+def _extrapolated(xp: Namespace, change: Change, y: Any) -> tuple[Any, Any]:
+    """The flow for a time of 1, by the midpoint rule in 2, 4, 6, ... parts, extrapolated; which paths have settled.
+
+    A path keeps the value at which it has settled, so that it does not depend on the others. One that is not finite has
+    settled too.
+    """
+    tolerance = _TOLERANCES[str(y.dtype).rpartition(".")[2]]
     first = change(y)
-    table: list[np.ndarray] = []
+    table: list[Any] = []
+    best: Any = None
+    found: Any = None
     for row, parts in enumerate(range(2, 2 * _MOST_ROWS + 1, 2)):
-        before, now = y, y + first / parts
-        for _ in range(parts - 1):
-            before, now = now, before + 2.0 / parts * change(now)
+
+        def double(carry: Carry, parts: int = parts) -> Carry:
+            before, now = carry
+            return now, before + 2.0 / parts * change(now)
+
+        before, now = repeat(xp, parts - 1, double, (y, y + first / parts))
         # Gragg's smoothing step keeps the expansion in squares.
         value = 0.5 * (before + now + change(now) / parts)
         line = [value]
         for k in range(1, row + 1):
             ratio = (parts / (parts - 2 * k)) ** 2
             line.append(line[-1] + (line[-1] - table[k - 1]) / (ratio - 1.0))
-        if row and np.all(np.abs(line[-1] - line[-2]) <= _TOLERANCE * (np.abs(y) + np.abs(line[-1]))):
-            return line[-1], True
         table = line
-    return table[-1], False
+        if not row:
+            continue
+        newest = line[-1]
+        close = (xp.abs(newest - line[-2]) <= tolerance * (xp.abs(y) + xp.abs(newest))).all(-1)
+        if found is None and xp.library != "jax" and bool(close.all()):
+            return newest, close
+        close = close | ~xp.isfinite(newest).all(-1)
+        best = newest if found is None else xp.where(found[:, None], best, newest)
+        found = close if found is None else found | close
+        if xp.library != "jax" and bool(found.all()):
+            break
+    return best, found
 
 
-def _runge_kutta(change: Callable[[np.ndarray], np.ndarray], y: np.ndarray) -> np.ndarray:
+def _runge_kutta(change: Change, y: Any) -> Any:
     """Runge-Kutta's step of length 1."""
     first = change(y)
     second = change(y + 0.5 * first)
     third = change(y + 0.5 * second)
     fourth = change(y + third)
-    return np.asarray(y + (first + 2.0 * second + 2.0 * third + fourth) / 6.0)
+    return y + (first + 2.0 * second + 2.0 * third + fourth) / 6.0

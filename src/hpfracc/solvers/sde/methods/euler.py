@@ -6,28 +6,44 @@ noise 1 for Brownian motion and :math:`\min(1, H + 1/2)` or better otherwise.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, final
 
-from hpfracc.solvers.sde.problem import NoisyProblem
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
+from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["advance", "refuses"]
+__all__ = ["Euler", "refuse_as_euler"]
 
 
-def refuses(problem: NoisyProblem) -> str | None:
-    """Why it cannot take the equation, or None."""
-    if problem.additive:
+@final
+class Euler(PathMethod):
+    """Explicit in drift and noise."""
+
+    name = "euler"
+    order = "1/2 for Ito's equation and 2H - 1 for H > 1/2; additive noise 1, or H + 1/2 below H = 1/2"
+
+    def refuses(self, traits: Traits) -> str | None:
+        """Rough multiplicative noise, and Stratonovich's equation."""
+        return refuse_as_euler(traits)
+
+    def lowest_hurst(self, traits: Traits) -> float:
+        """1/2 with multiplicative noise."""
+        return 0.0 if traits.additive else 0.5
+
+    def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
+        """One step."""
+        (y,) = carry
+        return (y + h * problem.drift(t, y) + problem.apply(problem.diffusion(t, y), dz),)
+
+
+def refuse_as_euler(traits: Traits) -> str | None:
+    """Why a method without a second term in the noise cannot take an equation."""
+    if traits.additive:
         return None
-    if problem.hurst < 0.5:
+    if traits.hurst is not None and traits.hurst < 0.5:
         return (
-            f"Euler's method with multiplicative noise does not converge for H={problem.hurst}: the squares of the "
+            f"Euler's method with multiplicative noise does not converge for H={traits.hurst}: the squares of the "
             "increments, which it leaves out, add up to infinity; use method='second_order' or 'doss_sussmann'"
         )
-    if problem.interpretation == "stratonovich" and problem.hurst == 0.5:
+    if traits.interpretation == "stratonovich" and traits.hurst == 0.5:
         return "Euler's method converges to Ito's solution; for Stratonovich's use method='second_order'"
     return None
-
-
-def advance(problem: NoisyProblem, t: float, y: np.ndarray, h: float, increments: np.ndarray) -> np.ndarray:
-    """One step."""
-    moved = problem.apply(np.asarray(problem.diffusion(t, y)), increments)
-    return np.asarray(y + h * np.asarray(problem.drift(t, y)) + moved)

@@ -3,7 +3,7 @@ r"""Euler's method with the second term of Taylor's expansion in the noise.
 .. math:: X_{n+1} = X_n + f h + g\,\Delta Z + \tfrac12 (g \cdot \nabla) g\,\Delta Z^2,
 
 less :math:`h` in place of the square's mean for Ito's equation (Milstein's method). Strong order :math:`2H - 1/2` up to
-:math:`H = 3/4`, then 1 [1]. The derivative of g along itself is a central difference.
+:math:`H = 3/4`, then 1 [1]. The derivative of g along itself is a central difference, or JAX's own.
 
 References
 ----------
@@ -13,58 +13,64 @@ References
 
 from __future__ import annotations
 
-import math
+from typing import Any, final
 
-import numpy as np
+from hpfracc.solvers.sde.methods.derivatives import derivative_along
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
+from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-from hpfracc.solvers.sde.problem import NoisyProblem
-
-__all__ = ["advance", "refuses"]
-
-#: Relative step of a central difference: its error is some 1e-10.
-_STEP = 6e-6
+__all__ = ["SecondOrder"]
 
 
-def refuses(problem: NoisyProblem) -> str | None:
-    """Why it cannot take the equation, or None."""
-    if problem.additive:
+@final
+class SecondOrder(PathMethod):
+    """Milstein's method for Ito's equation."""
+
+    name = "second_order"
+    order = "1 for Brownian motion; 2H - 1/2 for H > 1/4, at most 1"
+
+    def refuses(self, traits: Traits) -> str | None:
+        """Very rough noise, and several noises of Ito's equation."""
+        if traits.additive:
+            return None
+        if traits.jumps:
+            return "the second term belongs to continuous noise; with jumps use method='euler'"
+        if traits.roughness_up_to(0.25):
+            return (
+                f"the second-order method converges for H > 1/4, not for H={traits.hurst}; use method='doss_sussmann'"
+            )
+        if not traits.scalar and traits.roughness_up_to(1.0 / 3.0):
+            return f"several noises that do not commute take H > 1/3 here, not H={traits.hurst}; use one noise"
+        if not traits.scalar and traits.interpretation == "ito":
+            return "several noises of Ito's equation take their Levy areas in this method; use method='euler'"
         return None
-    if math.isnan(problem.hurst):
-        return "the second term belongs to continuous noise; with jumps use method='euler'"
-    if problem.hurst <= 0.25:
-        return f"the second-order method converges for H > 1/4, not for H={problem.hurst}; use method='doss_sussmann'"
-    if not problem.scalar and problem.hurst <= 1.0 / 3.0:
-        return f"several noises that do not commute take H > 1/3 here, not H={problem.hurst}; use one noise"
-    if not problem.scalar and problem.interpretation == "ito":
-        return "several noises of Ito's equation take their Levy areas in this method; use method='euler'"
-    return None
 
+    def lowest_hurst(self, traits: Traits) -> float:
+        """1/4, and 1/3 for noises that may not commute."""
+        if traits.additive:
+            return 0.0
+        return 0.25 if traits.scalar else 1.0 / 3.0
 
-def advance(problem: NoisyProblem, t: float, y: np.ndarray, h: float, increments: np.ndarray) -> np.ndarray:
-    """One step."""
-    strength = np.asarray(problem.diffusion(t, y))
-    moved = problem.apply(strength, increments)
-    result = y + h * np.asarray(problem.drift(t, y)) + moved
-    if problem.additive:
-        return np.asarray(result)
-    if problem.interpretation == "ito":  # each component has one noise
-        single = increments if not problem.general else increments[:, :1]
-        column = strength if not problem.general else strength[:, :, 0]
-        change = _along(problem, t, y, column)
-        if problem.general:
-            change = change[:, :, 0]
-        return np.asarray(result + 0.5 * change * (single**2 - h))
-    # 1/2 D(g dZ) (g dZ): the derivative of the diffusion along the move itself.
-    return np.asarray(result + 0.5 * problem.apply(_along(problem, t, y, moved), increments))
+    def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
+        """One step."""
+        (y,) = carry
+        traits = problem.traits
+        strength = problem.diffusion(t, y)
+        moved = problem.apply(strength, dz)
+        result = y + h * problem.drift(t, y) + moved
+        if traits.additive:
+            return (result,)
 
+        def diffusion(y: Any) -> Any:
+            return problem.diffusion(t, y)
 
-def _along(problem: NoisyProblem, t: float, y: np.ndarray, direction: np.ndarray) -> np.ndarray:
-    """The derivative of the diffusion along a direction."""
-    size = np.max(np.abs(direction), axis=-1, keepdims=True)
-    scale = np.maximum(np.max(np.abs(y), axis=-1, keepdims=True), 1e-3)
-    length = np.where(size > 0, _STEP * scale / np.where(size > 0, size, 1.0), 0.0)
-    ahead = np.asarray(problem.diffusion(t, y + length * direction))
-    behind = np.asarray(problem.diffusion(t, y - length * direction))
-    shape = length if not problem.general else length[:, :, None]
-    difference = np.divide(ahead - behind, 2.0 * shape, out=np.zeros_like(ahead), where=shape > 0)
-    return np.asarray(difference)
+        if traits.interpretation == "ito":  # each component has one noise
+            single = dz[:, :1] if traits.general else dz
+            column = strength[:, :, 0] if traits.general else strength
+            change = derivative_along(problem.xp, diffusion, y, column)
+            if traits.general:
+                change = change[:, :, 0]
+            return (result + 0.5 * change * (single**2 - h),)
+        # 1/2 D(g dZ) (g dZ): the derivative of the diffusion along the move itself.
+        change = derivative_along(problem.xp, diffusion, y, moved)
+        return (result + 0.5 * problem.apply(change, dz),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from scipy import fft
 
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 from hpfracc.solvers.sde.rough.black import black_price
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
@@ -28,6 +29,8 @@ __all__ = ["Bergomi"]
 
 #: Level of the timer option, as a multiple of the expected variance; paths beyond it are stopped there.
 _TIMER_LEVEL = 6.0
+#: Fewest paths that must carry the integrated variance, and most standard errors by which its mean may be off.
+_FEWEST_PATHS, _MOST_ERRORS = 30.0, 6.0
 #: Streams of random numbers: the Brownian motion of the variance, the first cells, the other Brownian motion.
 _VARIANCE, _CELLS, _PRICE = 0, 1, 2
 
@@ -301,6 +304,7 @@ class _Scheme:
                 timer = _black(at.stopped_spot, strike, rho**2 * (self.level - at.stopped_variance), kind)
                 columns[:, 4] = timer - _black(1.0, strike, rho**2 * self.level, kind)
                 moments += columns.T @ columns
+        self._warn_of_few_paths(sums[0], paths)
         value, error = np.empty(K.size), np.empty(K.size)
         for number, moments in enumerate(sums):
             mean = moments[0, 1:] / paths
@@ -310,6 +314,25 @@ class _Scheme:
             left = covariance[0, 0] - slopes @ covariance[1:, 0]
             error[number] = math.sqrt(max(left, 0.0) / (paths - 1 - slopes.size))
         return np.clip(forward * value, 0.0, np.minimum(forward, K)), forward * error
+
+    def _warn_of_few_paths(self, moments: np.ndarray[Any, Any], paths: int) -> None:
+        """Warn where a few paths carry the integrated variance, whose mean is known: then no sample sees its own error.
+
+        ``moments`` are sums of products of ``(1, payoff, controls)``; the second control is that variance over its
+        mean, less 1.
+        """
+        off, square = moments[0, 3], moments[3, 3]
+        total, squares = paths + off, square + 2.0 * off + paths  # sums of the ratio itself, and of its square
+        effective = total**2 / max(squares, 1e-300)
+        spread = math.sqrt(max(square - off**2 / paths, 0.0))
+        if effective < min(_FEWEST_PATHS, 0.25 * paths) or abs(off) > _MOST_ERRORS * spread:
+            warnings.warn(
+                f"eta={self.model.eta:g} at T={self.T:g}: the integrated variance of {paths:,} paths has "
+                f"{total / paths:.3g} times its known mean, carried by some {effective:.3g} of them; prices and their "
+                "standard errors are unreliable; use more paths, a smaller eta, or a shorter maturity",
+                AccuracyWarning,
+                stacklevel=5,
+            )
 
     def paths(self, source: RandomSource, start: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Price and variance at all times, each of shape ``(count, steps + 1)``."""

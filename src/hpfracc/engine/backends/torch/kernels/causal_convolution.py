@@ -24,6 +24,7 @@ from hpfracc.engine.backends.torch.fused_sum import (
     spectral_product,
 )
 from hpfracc.engine.backends.torch.nonfinite import apply_causally, mark_reached
+from hpfracc.engine.backends.torch.tracked_sum import convolve_tracked, fits_tracked
 from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded, kept
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
@@ -319,4 +320,28 @@ def _apply_fft_with_starts(
     return result
 
 
-KERNELS["fft"] = replace(KERNELS["fft"], apply=_apply_fft_with_starts)
+_RUN_COMPOSED = KERNELS["fft"].run
+
+
+def _run_fft_with_starts(
+    weights: Tensor, signal: Tensor, *starts: Tensor, differences: bool = False, starts_from: int = 0
+) -> Tensor:
+    """:func:`convolve_fft` with the options of the primitive: one step of autograd where the weights are recorded."""
+    if fits_tracked(weights, signal, *starts):
+        given = starts[0] if starts else None
+        both = _differences, _adjoint
+        return convolve_tracked(weights, signal, given, bool(differences), int(starts_from), _RUN_COMPOSED, both)
+    result: Tensor = _RUN_COMPOSED(weights, signal, *starts, differences=differences, starts_from=starts_from)
+    return result
+
+
+def _run_fft(weights: Tensor, signal: Tensor) -> Tensor:
+    return _run_fft_with_starts(weights, signal)
+
+
+KERNELS["fft"] = replace(
+    KERNELS["fft"],
+    run=_run_fft_with_starts,
+    apply=_apply_fft_with_starts,
+    plain=replace(_PLAIN["fft"], run=_run_fft),
+)

@@ -1,0 +1,200 @@
+"""The causal sum by FFT where the weights carry a gradient, as one step of autograd.
+
+Recorded operation by operation, the transforms of signal and weights are differentiated as complex transforms of full
+length, and each pass over the points leaves a buffer behind. As one step it takes six real transforms in all, three
+there and three back: the slopes, run backwards, are transformed once, and their products with the two kept transforms
+are the gradients of the signal and of the weights. Second derivatives and mapped slopes go through the composition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hpfracc.engine.backends.torch import fused
+from hpfracc.engine.backends.torch.fused_sum import PaddedSpectrum, make_spectrum
+from hpfracc.engine.backends.torch.nonfinite import clean, mark_reached
+from hpfracc.engine.backends.torch.tracking import is_only_recorded
+from hpfracc.engine.numerics.lengths import fast_length
+
+__all__ = ["convolve_tracked", "fits_tracked"]
+
+Composition = Callable[..., Tensor]
+#: As :func:`causal_convolution.differences` and its transpose, of tensors that nothing tracks.
+Differences = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]
+
+
+def fits_tracked(weights: Tensor, signal: Tensor, *starts: Tensor) -> bool:
+    """Whether the sum can be one step: one row of real weights that autograd records, and nothing else at work."""
+    return (
+        weights.requires_grad
+        and torch.is_grad_enabled()
+        and weights.ndim == 1
+        and not weights.is_complex()
+        and signal.is_floating_point()
+        and signal.numel() > 0
+        and weights.shape[-1] >= signal.shape[-1]
+        and signal.numel() // signal.shape[-1] <= 65_535
+        and (not starts or starts[0].is_floating_point())
+        and is_only_recorded(weights, signal, *starts)
+    )
+
+
+def convolve_tracked(
+    weights: Tensor,
+    signal: Tensor,
+    starts: Tensor | None,
+    differences: bool,
+    first: int,
+    composed: Composition,
+    differ: Differences,
+) -> Tensor:
+    """The sum with the options of the primitive; ``composed`` does the same by operations of PyTorch's."""
+    weights = weights[: signal.shape[-1]].to(signal.dtype)
+    starts = None if starts is None else starts.to(signal.dtype)
+    result: Tensor = _TrackedSum.apply(weights, signal, starts, differences, first, composed, differ)
+    return result
+
+
+def _back(transform: Tensor, size: int, norm: str = "forward") -> Tensor:
+    return torch.fft.irfft(transform, n=size, norm=norm)
+
+
+class _TrackedSum(torch.autograd.Function):
+    """The sum of weights, signal and starting weights, all of which may carry gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        weights: Tensor,
+        signal: Tensor,
+        starts: Tensor | None,
+        differences: bool,
+        first: int,
+        composed: Composition,
+        differ: Differences,
+    ) -> Tensor:
+        n = signal.shape[-1]
+        ctx.save_for_backward(weights, signal, starts)
+        ctx.options = differences, first, composed, differ
+        spectrum = make_spectrum(weights.detach(), fast_length(2 * n - 1))
+        bare = signal.detach().contiguous()
+        begun = None if starts is None else starts.detach().contiguous()
+        if bare.is_cuda and fused.is_available():
+            padded, ctx.bad, _ = fused.pad_and_clean(bare, spectrum.size, differences=differences)
+            transform = torch.fft.rfft(padded)
+            product = _back(transform * spectrum.transform, spectrum.size)
+            result = fused.cut_and_taint(
+                product, ctx.bad, n, differences=differences, signal=bare, starts=begun, first=first
+            )
+        else:
+            result, transform, ctx.bad = _sum_in_passes(bare, spectrum, differences, begun, first, differ)
+        ctx.spectrum, ctx.transform = spectrum, transform
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:
+        weights, signal, starts = ctx.saved_tensors
+        differences, first, composed, differ = ctx.options
+        if torch.is_grad_enabled() or torch._C._functorch.is_legacy_batchedtensor(slope):
+            return _back_composed(weights, signal, starts, slope, differences, first, composed)
+        wanted = ctx.needs_input_grad
+        spectrum, n = ctx.spectrum, signal.shape[-1]
+        begun = None if starts is None else starts.detach().contiguous()
+        slope = slope.contiguous()
+        by_signal = by_weights = by_starts = None
+        if signal.is_cuda and fused.is_available():
+            padded, worse, sums = fused.pad_and_clean(
+                slope, spectrum.size, limit=ctx.bad, backwards=True, starts=begun, first=first
+            )
+            turned = torch.fft.rfft(padded)
+            if wanted[1]:
+                by_signal = fused.cut_and_taint(
+                    _back(turned * spectrum.transform, spectrum.size),
+                    worse,
+                    n,
+                    backwards=True,
+                    differences=differences,
+                    starts=begun,
+                    first=first,
+                    sums=sums,
+                )
+            if wanted[2]:
+                seen = torch.arange(n, device=slope.device) < fused.first_bad(ctx.bad, tuple(signal.shape))
+                slope = torch.where(seen, slope, torch.zeros((), dtype=slope.dtype, device=slope.device))
+        else:
+            if ctx.bad is not None:
+                slope = slope.masked_fill(ctx.bad, 0.0)
+            turned = torch.fft.rfft(slope.flip(-1), n=spectrum.size)
+            if wanted[1]:
+                by_signal = _back(turned * spectrum.transform, spectrum.size)[..., :n].flip(-1)
+                for j in range(0 if begun is None else begun.shape[0]):
+                    assert begun is not None
+                    place = first + j
+                    by_signal[..., place] += (slope[..., place:] * begun[j, place:]).sum(-1)
+                by_signal = differ[1](by_signal) if differences else by_signal
+        if wanted[0]:
+            product = turned * ctx.transform
+            product = product.sum(tuple(range(product.ndim - 1))) if product.ndim > 1 else product
+            by_weights = _back(product, spectrum.size, "backward")[:n].flip(-1)
+        if wanted[2]:
+            by_starts = _slope_of_starts(slope, signal.detach(), starts, differences, first)
+        return by_weights, by_signal, by_starts, None, None, None, None
+
+
+def _sum_in_passes(
+    signal: Tensor, spectrum: PaddedSpectrum, differences: bool, starts: Tensor | None, first: int, differ: Differences
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The sum by PyTorch's operations, the transform of its summands, and where it is reached by bad samples."""
+    n = signal.shape[-1]
+    summands = differ[0](signal) if differences else signal
+    transform = torch.fft.rfft(summands, n=spectrum.size)
+    result = _back(transform * spectrum.transform, spectrum.size)[..., :n]
+    bad = None
+    # On the host a bad sample is seen in the first output of its row; elsewhere looking would make the host wait.
+    if not signal.is_cpu or not bool(torch.isfinite(result[..., 0]).all()):
+        transform = torch.fft.rfft(clean(summands), n=spectrum.size)
+        result = mark_reached(_back(transform * spectrum.transform, spectrum.size)[..., :n], summands, n)
+        bad = torch.isnan(mark_reached(torch.zeros_like(result), summands, n))
+    for j in range(0 if starts is None else starts.shape[0]):
+        assert starts is not None
+        place = first + j
+        result[..., place:].addcmul_(summands[..., place : place + 1], starts[j, place:])
+    return result, transform, bad
+
+
+def _slope_of_starts(slope: Tensor, signal: Tensor, starts: Tensor, differences: bool, first: int) -> Tensor:
+    """The gradient of the starting weights; ``slope`` is 0 where bad samples reach."""
+    result = torch.zeros_like(starts)
+    for j in range(starts.shape[0]):
+        place = first + j
+        sample = signal[..., place : place + 1]
+        if differences:
+            sample = sample - signal[..., max(place - 1, 0) : max(place - 1, 0) + 1]
+        products = slope[..., place:] * clean(sample)
+        result[j, place:] = products.sum(tuple(range(products.ndim - 1))) if products.ndim > 1 else products
+    return result
+
+
+def _back_composed(
+    weights: Tensor,
+    signal: Tensor,
+    starts: Tensor | None,
+    slope: Tensor,
+    differences: bool,
+    first: int,
+    composed: Composition,
+) -> tuple[Any, ...]:
+    """The gradients by differentiating the composition, through which further derivatives go."""
+    create = torch.is_grad_enabled()
+    with torch.enable_grad():
+        after = () if starts is None else (starts,)
+        result = composed(weights, signal, *after, differences=differences, starts_from=first)
+        wanted = [tensor for tensor in (weights, signal, starts) if tensor is not None and tensor.requires_grad]
+        found = iter(torch.autograd.grad(result, wanted, slope, create_graph=create))
+    given = (weights, signal, starts)
+    slopes = [next(found) if one is not None and one.requires_grad else None for one in given]
+    return (*slopes, None, None, None, None)

@@ -1,0 +1,136 @@
+"""The noise that drives the paths of an equation: drawn by path number, mixed, and in pairs of opposite sign."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import is_tracer, library_of
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.sde.noise import Noise, StableLevy
+from hpfracc.solvers.sde.noise.process import GaussianNoise, read_grid
+from hpfracc.solvers.sde.placement import StatePlacement
+
+__all__ = ["Driving", "increments_of", "read_correlation", "refuse_antithetic"]
+
+#: Largest difference of a correlation matrix from its transpose, and of its diagonal from 1.
+_ROUNDING = 1e-10
+
+
+def refuse_antithetic(noise: Noise) -> None:
+    """Raise for noise whose opposite has another law."""
+    if not (isinstance(noise, GaussianNoise) or (isinstance(noise, StableLevy) and not noise.beta)):
+        raise InvalidInputError(f"antithetic=True with {noise!r}, whose law is not symmetric; leave it out")
+
+
+def read_correlation(correlation: Any, noise: Noise, noises: int, placement: StatePlacement) -> Any:
+    """Check a correlation matrix; gives the lower triangular factor L with ``L L^T`` equal to it.
+
+    Raises
+    ------
+    InvalidInputError
+        Where it is not symmetric, has no unit diagonal, or is not positive definite.
+    """
+    if correlation is None:
+        return None
+    if not isinstance(noise, GaussianNoise):
+        raise InvalidInputError(f"correlation= with {noise!r}, which has no finite variance; mix it in the diffusion")
+    try:
+        matrix = placement.array(correlation)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"correlation={correlation!r}: give a matrix of numbers") from None
+    if tuple(matrix.shape) != (noises, noises):
+        raise ShapeError(
+            f"correlation has shape {tuple(matrix.shape)} for {noises} driving noises; give ({noises}, {noises})"
+        )
+    if not is_tracer(matrix):
+        _check_correlation(matrix)
+    return placement.xp.module.linalg.cholesky(matrix)
+
+
+def _check_correlation(matrix: Any) -> None:
+    values = np.asarray(matrix.detach().cpu() if library_of(matrix) == "torch" else matrix, dtype=np.float64)
+    rounding = _ROUNDING if str(matrix.dtype).endswith("64") else 1e-6
+    if not np.all(np.isfinite(values)):
+        raise InvalidInputError("correlation has values that are not finite")
+    off = float(np.max(np.abs(values - values.T)))
+    if off > rounding:
+        i, j = np.unravel_index(int(np.argmax(np.abs(values - values.T))), values.shape)
+        raise InvalidInputError(
+            f"correlation is not symmetric: entries ({i}, {j}) and ({j}, {i}) are {values[i, j]:.6g} and "
+            f"{values[j, i]:.6g}; use (C + C.T) / 2"
+        )
+    if np.max(np.abs(np.diag(values) - 1.0)) > rounding:
+        raise InvalidInputError(
+            f"correlation has the diagonal {np.diag(values)}, which is not 1; divide a covariance matrix by the "
+            "standard deviations, and give these in the diffusion"
+        )
+    least = float(np.linalg.eigvalsh(values)[0])
+    if least <= rounding:
+        raise InvalidInputError(
+            f"correlation is not positive definite: its smallest eigenvalue is {least:.6g}; use the nearest matrix "
+            "that is, or fewer noises where one determines another"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Driving:
+    """Noise of an equation.
+
+    Attributes
+    ----------
+    noise : Noise
+        One component's process.
+    times : ndarray, shape (n,)
+        Uniform, from 0 on.
+    noises, sets : int
+        Components, and how many independent processes each has.
+    factor : array, shape (m, m), or None
+        Of the correlation.
+    antithetic : bool
+        Whether every second path has the opposite noise of the one before.
+    """
+
+    noise: Noise
+    times: np.ndarray
+    noises: int
+    sets: int
+    factor: Any
+    antithetic: bool
+
+    def paths(self, placement: StatePlacement, low: int, high: int) -> Any:
+        """The paths ``low`` to ``high``, shape ``(paths, sets * m, n)``."""
+        share, number = 2 if self.antithetic else 1, self.sets * self.noises
+        source, xp = placement.source, placement.xp
+        count = (high - low) // share
+        first = (source.first + low) // share * number
+        own = dataclasses.replace(source, first=first)
+        found = self.noise._sample(own, read_grid(self.times), count * number)
+        found = xp.astype(found, source.dtype).reshape(count, number, self.times.size)
+        if self.factor is not None:
+            found = self._mixed(xp, found)
+        if not self.antithetic:
+            return found
+        return xp.stack([found, -found], 1).reshape(high - low, number, self.times.size)
+
+    def _mixed(self, xp: Any, paths: Any) -> Any:
+        """Term by term, so that no sum depends on how many paths there are."""
+        rows = []
+        for begin in range(0, self.sets * self.noises, self.noises):
+            for i in range(self.noises):
+                total = self.factor[i, 0] * paths[:, begin]
+                for j in range(1, i + 1):
+                    total = total + self.factor[i, j] * paths[:, begin + j]
+                rows.append(total)
+        return xp.stack(rows, 1)
+
+
+def increments_of(xp: Any, paths: Any) -> Any:
+    """Differences along the last axis, which becomes the first."""
+    steps = paths[..., 1:] - paths[..., :-1]
+    if xp.library == "numpy":
+        return np.ascontiguousarray(np.moveaxis(steps, -1, 0))
+    return xp.moveaxis(steps, -1, 0)

@@ -1,0 +1,66 @@
+"""Loops over steps: Python's, and ``lax.scan`` for JAX, which compiles the step once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpfracc._xp import Namespace
+
+__all__ = ["fold", "repeat"]
+
+Carry = tuple[Any, ...]
+
+
+def fold(
+    xp: Namespace, step: Callable[[Carry, Any], Carry], carry: Carry, rows: tuple[Any, ...], *, keep: bool
+) -> tuple[Carry, Any]:
+    """``carry = step(carry, row)`` for the rows of some arrays; with ``keep`` also the first of carry, all along.
+
+    Parameters
+    ----------
+    rows : tuple of arrays
+        Each has an axis of steps first; ``row`` is the tuple of one step.
+
+    Returns
+    -------
+    carry : tuple
+        After the last step.
+    kept : array or None
+        Shape ``(steps + 1, ...)``, the beginning first.
+    """
+    if xp.library == "jax":
+
+        def body(carry: Carry, row: Any) -> tuple[Carry, Any]:
+            moved = step(carry, row)
+            return moved, moved[0] if keep else None
+
+        last, states = sys.modules["jax"].lax.scan(body, carry, rows)
+        return last, xp.concatenate([carry[0][None], states]) if keep else None
+    steps = len(rows[0])
+    if xp.library == "numpy" and keep:
+        kept = np.empty((steps + 1, *carry[0].shape))
+        kept[0] = carry[0]
+        for index in range(steps):
+            carry = step(carry, tuple(array[index] for array in rows))
+            kept[index + 1] = carry[0]
+        return carry, kept
+    states = [carry[0]]
+    for index in range(steps):
+        carry = step(carry, tuple(array[index] for array in rows))
+        if keep:
+            states.append(carry[0])
+    return carry, xp.stack(states) if keep else None
+
+
+def repeat(xp: Namespace, times: int, step: Callable[[Carry], Carry], carry: Carry) -> Carry:
+    """``carry = step(carry)``, a known number of times."""
+    if xp.library == "jax" and times > 2:
+        found: Carry = sys.modules["jax"].lax.fori_loop(0, times, lambda _, carry: step(carry), carry)
+        return found
+    for _ in range(times):
+        carry = step(carry)
+    return carry

@@ -1,0 +1,126 @@
+r"""Euler's method, implicit in the drift, for equations whose drift decays fast.
+
+.. math:: X_{n+1} = X_n + f(t_{n+1}, X_{n+1})\,h + g(t_n, X_n)\,\Delta Z,
+
+and for Caputo's equation the same with its memory: the newest value of the drift is that at the end of the step. The
+strong orders are those of the explicit method [1]; a drift that decays, however fast, asks for no small step. Each step
+is solved by Newton's method, with the Jacobian of the drift by differences (JAX: its own derivatives). Derivatives of
+the solution go through its last iterations, which give those of the implicit function.
+
+References
+----------
+1. P. E. Kloeden, E. Platen, "Numerical Solution of Stochastic Differential Equations", Springer, 1992, 12.2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+from hpfracc.errors import SolveError
+from hpfracc.solvers.sde.loops import repeat
+from hpfracc.solvers.sde.methods.caputo_euler import CaputoMethod
+from hpfracc.solvers.sde.methods.derivatives import columns
+from hpfracc.solvers.sde.methods.euler import refuse_as_euler
+from hpfracc.solvers.sde.methods.exponentials import decayed, past
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
+from hpfracc.solvers.sde.problem import NoisyProblem, Traits
+
+__all__ = ["CaputoImplicitEuler", "ImplicitEuler"]
+
+#: Newton's iterations: at most; in JAX, where their number cannot depend on values; after the solution was found.
+_MOST_ITERATIONS, _FIXED_ITERATIONS, _LAST_ITERATIONS = 50, 10, 2
+#: The change of an iteration, relative to the state, at which it has settled.
+_TOLERANCES = {"float64": 1e-12, "float32": 2e-6}
+
+
+@final
+class ImplicitEuler(PathMethod):
+    """Implicit in the drift, explicit in the noise."""
+
+    name = "implicit_euler"
+    order = "that of Euler's method; for stiff drifts"
+
+    def refuses(self, traits: Traits) -> str | None:
+        """What the explicit method refuses."""
+        return refuse_as_euler(traits)
+
+    def lowest_hurst(self, traits: Traits) -> float:
+        """1/2 with multiplicative noise."""
+        return 0.0 if traits.additive else 0.5
+
+    def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
+        """One step."""
+        (y,) = carry
+        known = y + problem.apply(problem.diffusion(t, y), dz)
+        return (_solve(problem, t + h, h, known, y),)
+
+
+@final
+class CaputoImplicitEuler(CaputoMethod):
+    """Implicit in the drift, explicit in the noise, with the memory of Caputo's equation."""
+
+    name = "implicit_euler"
+    order = "alpha - 1/2; for stiff drifts"
+
+    def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
+        """One step."""
+        y, first, states = carry
+        decay, kernel, newest_drift, _, _ = weights
+        noises, xp = problem.traits.noises, problem.xp
+        strength = problem.diffusion(t, y)
+        known = first + past(xp, kernel, states) + problem.apply(strength, dz[..., noises:])
+        y = _solve(problem, t + h, newest_drift, known, y)
+        slope = (y - known) / newest_drift  # the drift at y, as far as Newton's method found it
+        states = decayed(xp, decay, states, h * slope + problem.apply(strength, dz[..., :noises]))
+        return y, first, states
+
+
+def _solve(problem: NoisyProblem, t: Any, scale: Any, known: Any, guess: Any) -> Any:
+    """The solution of ``y = known + scale * drift(t, y)``."""
+    xp = problem.xp
+    tolerance = _TOLERANCES[problem.traits.dtype]
+
+    def drift(y: Any) -> Any:
+        return problem.drift(t, y)
+
+    def change(y: Any) -> Any:
+        residual = y - known - scale * drift(y)
+        if y.shape[-1] == 1:
+            return residual / (1.0 - xp.stop_gradient(scale * columns(xp, drift, y)[0]))
+        unit = xp.module.eye(y.shape[-1], dtype=y.dtype, **({"device": y.device} if xp.library == "torch" else {}))
+        matrix = unit - xp.stop_gradient(scale * xp.stack(columns(xp, drift, y), -1))
+        return xp.module.linalg.solve(matrix, residual[..., None])[..., 0]
+
+    def settled(y: Any, step: Any) -> Any:
+        """Relative to what the step is made of, for each path."""
+        return (xp.abs(step) <= tolerance * (1.0 + xp.abs(y) + xp.abs(known))).all(-1) | ~xp.isfinite(y).all(-1)
+
+    if xp.library == "jax":
+        found = repeat(xp, _FIXED_ITERATIONS, lambda carry: (carry[0] - change(carry[0]),), (xp.stop_gradient(guess),))
+        step = change(found[0])
+        return xp.where(settled(found[0], step)[:, None], found[0] - step, math.nan)
+    y = _iterate(xp, change, settled, guess, t)
+    for _ in range(_LAST_ITERATIONS if xp.library == "torch" else 0):
+        y = y - change(y)
+    return y
+
+
+def _iterate(xp: Any, change: Any, settled: Any, guess: Any, t: Any) -> Any:
+    """Newton's iterations without a derivative; a path that has settled stays, whatever the others do."""
+    quiet = xp.module.no_grad() if xp.library == "torch" else xp.scope()
+    with quiet:
+        y = xp.stop_gradient(guess)
+        done: Any = None
+        for _ in range(_MOST_ITERATIONS):
+            step = change(y)
+            moved = y - step
+            y = moved if done is None else xp.where(done[:, None], y, moved)
+            now = settled(moved, step)
+            done = now if done is None else done | now
+            if bool(done.all()):
+                return y
+    raise SolveError(
+        f"Newton's method did not converge at t={float(t):.6g} for {int((~done).sum()):,} of {done.shape[0]:,} paths; "
+        "use a smaller step"
+    )

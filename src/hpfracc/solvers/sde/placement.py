@@ -1,0 +1,133 @@
+"""Whose arrays a simulation uses: its library, device and precision, from what was given and ``backend=``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import dtype_name, library_of
+from hpfracc._config import current_backend, get_settings
+from hpfracc._optional import import_optional
+from hpfracc._xp import Namespace, namespace
+from hpfracc.errors import BackendUnavailableError, PinnedBackendError
+from hpfracc.solvers.sde.noise import FractionalBrownian, Noise
+from hpfracc.solvers.sde.noise.source import RandomSource, make_source
+
+__all__ = ["StatePlacement", "move_noise", "place"]
+
+_LIBRARIES = ("numpy", "torch", "jax")
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlacement:
+    """Where arrays are made.
+
+    Attributes
+    ----------
+    source : RandomSource
+        Random numbers from the first path on; its library, device and dtype are those of the state.
+    """
+
+    source: RandomSource
+
+    @property
+    def library(self) -> str:
+        """``"numpy"``, ``"torch"`` or ``"jax"``."""
+        return self.source.library
+
+    @property
+    def device(self) -> str:
+        """``"cpu"`` or ``"cuda:0"``."""
+        return self.source.device
+
+    @property
+    def dtype(self) -> str:
+        """``"float64"`` or ``"float32"``."""
+        return self.source.dtype
+
+    @property
+    def xp(self) -> Namespace:
+        """Functions of the library."""
+        return namespace(self.library)
+
+    def array(self, values: Any) -> Any:
+        """Numbers, or an array of the library or of NumPy, as the state's kind; a list may hold arrays."""
+        if isinstance(values, list | tuple) and any(library_of(each) in ("torch", "jax") for each in values):
+            return self.xp.stack([self.array(each) for each in values])
+        if self.library == "torch":
+            torch = self.xp.module
+            kind: Any = getattr(torch, self.dtype)
+            if library_of(values) == "torch":
+                return values.to(dtype=kind, device=self.device)
+            return torch.tensor(np.asarray(values, np.float64), dtype=kind, device=self.device)
+        if self.library == "jax":
+            return self.xp.module.asarray(values, self.dtype)
+        return np.asarray(values, np.float64)
+
+
+def place(
+    backend: Any, rng: Any, key: Any, y0: Any, others: tuple[Any, ...], *, first_path: int, count: int
+) -> StatePlacement:
+    """Read who owns the arrays; ``y0`` decides on the device and the precision where it is an array.
+
+    Raises
+    ------
+    PinnedBackendError
+        Arrays of another library than ``backend=``, or of two libraries.
+    """
+    arrays = [value for value in _leaves((*others, y0)) if library_of(value) in ("torch", "jax", "cupy")]
+    owners = {library_of(value) for value in arrays}
+    if len(owners) > 1:
+        raise PinnedBackendError(f"arguments are arrays of {' and '.join(sorted(owners))}; give arrays of one library")
+    if "cupy" in owners:
+        raise BackendUnavailableError("solve_fsde runs on NumPy, PyTorch and JAX; give the arrays as tensors of torch")
+    wish = "auto" if backend is None else backend
+    if wish == "auto":
+        forced = current_backend() or get_settings().force
+        # Functions are the user's own: host arrays are stepped by NumPy, whatever backend operators are told to take.
+        wish = forced if forced and owners else "auto"
+    if wish not in ("auto", *_LIBRARIES):
+        raise BackendUnavailableError(f"backend={backend!r}: solve_fsde runs on 'numpy', 'torch' and 'jax', or 'auto'")
+    if owners and wish not in ("auto", *owners):
+        (owner,) = owners
+        raise PinnedBackendError(
+            f"backend {wish!r} was asked for, and there are arrays of {owner}, which stay there; leave it out, or "
+            "convert them"
+        )
+    like: list[Any] = [value for value in arrays if np.ndim(value)] or arrays
+    if wish in ("torch", "jax") and not owners:
+        like = [_example(wish, y0, rng)]
+    source = make_source(rng, key, *like, first_path=first_path, count=count)
+    if wish == "numpy" and source.library != "numpy":
+        raise PinnedBackendError(f"backend='numpy' was asked for, and the random numbers are of {source.library}")
+    return StatePlacement(source)
+
+
+def _example(library: str, y0: Any, rng: Any) -> Any:
+    """An array like those that the state is to be."""
+    module = import_optional("torch" if library == "torch" else "jax.numpy")
+    name = "float32" if dtype_name(y0) == "float32" else "float64"
+    if library == "torch":
+        return module.zeros((), dtype=getattr(module, name), device=getattr(rng, "device", "cpu"))
+    return module.zeros(())
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _leaves(each)
+    else:
+        yield value
+
+
+def move_noise(noise: Noise, placement: StatePlacement) -> Noise:
+    """The process with its parameters on the device of the state."""
+    if isinstance(noise, FractionalBrownian) and library_of(noise.H) == "torch":
+        return dataclasses.replace(noise, H=noise.H.to(placement.device))
+    return noise

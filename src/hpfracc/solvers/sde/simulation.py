@@ -1,0 +1,354 @@
+"""A simulation in chunks of paths: what is kept of each, its memory, its progress, and interrupts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import is_transformed, library_of, tracks_gradient
+from hpfracc._config import get_settings
+from hpfracc.engine.memory.budget import HOST, get_budget
+from hpfracc.errors import OutOfMemoryError, ShapeError
+from hpfracc.solvers.sde.driving import Driving
+from hpfracc.solvers.sde.methods import PathMethod
+from hpfracc.solvers.sde.methods.exponentials import count_rates
+from hpfracc.solvers.sde.placement import StatePlacement
+from hpfracc.solvers.sde.problem import NoisyProblem
+from hpfracc.solvers.sde.result import FSDEResult, Moments
+from hpfracc.solvers.sde.stepping import integrate
+from hpfracc.solvers.sde.stiffness import refuse_infinite, warn_of_stiffness
+
+__all__ = ["Forecast", "Simulation"]
+
+#: Bytes of all arrays of a chunk: within the caches of a core, and enough to fill a GPU.
+_CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 25, 1 << 31
+#: Share of free memory that a chunk may take.
+_CHUNK_SHARE = 0.25
+#: Least number of chunks where progress is shown.
+_REPORTS = 20
+#: Arrays of a chunk with every time of every path: noise, its increments, the states, and copies on the way.
+_FULL_ARRAYS = 3
+#: Below this nothing is asked about free memory.
+_NEGLIGIBLE_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Memory of a simulation.
+
+    Attributes
+    ----------
+    rows : int
+        Paths of a chunk.
+    chunks : int
+        How many there are.
+    kept_bytes : int
+        What is kept in the end, as far as it is known: not for a function of the paths.
+    chunk_bytes : int
+        What a chunk takes besides.
+    """
+
+    rows: int
+    chunks: int
+    kept_bytes: int
+    chunk_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """Everything that was read and chosen.
+
+    Attributes
+    ----------
+    problem, method, alpha, t, h, start
+        The equation, how it is solved, its order, the times, the step, and initial values of shape ``(1 or paths, d)``.
+    driving, placement
+        The noise, and where arrays are made.
+    count : int
+        Number of paths.
+    save : str or callable
+        What is kept of a path.
+    moments : bool
+        Whether the mean and the standard error alone are kept.
+    """
+
+    problem: NoisyProblem
+    method: PathMethod
+    alpha: Any
+    t: np.ndarray
+    h: float
+    start: Any
+    driving: Driving
+    placement: StatePlacement
+    count: int
+    save: str | Callable[[Any, Any], Any]
+    moments: bool
+    progress: bool | Callable[..., Any]
+
+    @property
+    def traced(self) -> bool:
+        """Whether values are being traced, or carry a derivative: then all paths are one chunk."""
+        values = (self.start, self.problem.constant, self.alpha, self.driving.factor, self.placement.source.key)
+        given = (*values, *self.problem.args, *self.driving.noise._parameters())
+        return any(library_of(value) in ("torch", "jax") and tracks_gradient(value) for value in given)
+
+    def forecast(self) -> Forecast:
+        """Chunks and bytes, from shapes and what is free now."""
+        traits, method = self.problem.traits, self.method
+        item = 4 if traits.dtype == "float32" else 8
+        steps = self.t.size - 1
+        fine = steps * method.parts(traits, steps) + 1
+        row = item * (_FULL_ARRAYS * fine * traits.noises * method.sets + 2 * self.t.size * traits.dimension)
+        if method.sets > 1:
+            row += 3 * item * count_rates(fine) * traits.dimension
+        least = 2 if self.driving.antithetic else 1
+        kept = 0
+        if not self.moments and self.save == "all":
+            kept = item * self.count * self.t.size * (traits.dimension + traits.noises)
+        elif not self.moments and self.save == "last":
+            kept = item * self.count * traits.dimension
+        if self.traced or (self.placement.library != "numpy" and self.save == "all"):
+            rows = self.count
+        else:
+            size = _CHUNK_ON_HOST if self.placement.device == "cpu" else _CHUNK_ON_GPU
+            if size > _NEGLIGIBLE_BYTES:
+                free = self._free()
+                size = size if free is None else min(size, int(_CHUNK_SHARE * free))
+            rows = min(self.count, max(least, size // row))
+            if self.progress:
+                rows = min(rows, -(-self.count // _REPORTS))
+        rows = max(least, rows // least * least)
+        return Forecast(rows, -(-self.count // rows), kept, rows * row)
+
+    def _free(self) -> int | None:
+        device = self.placement.device
+        budget = get_budget()
+        if device == HOST:
+            return budget.read(HOST)
+        return budget.allowed(device, get_settings().gpu_memory_limit, self.placement.library)
+
+    def check_memory(self, forecast: Forecast, kept_bytes: int) -> None:
+        """Refuse what does not fit.
+
+        Raises
+        ------
+        OutOfMemoryError
+            With what is needed, what is free, and what to do.
+        """
+        need = kept_bytes + forecast.chunk_bytes
+        if need < _NEGLIGIBLE_BYTES:
+            return
+        free = self._free()
+        if free is None or need <= free:
+            return
+        what = "one chunk" if forecast.chunks > 1 else "all paths at once"
+        raise OutOfMemoryError(
+            f"solve_fsde: {self.count:,} paths of {self.t.size:,} times need {kept_bytes:,} bytes for what is kept and "
+            f"{forecast.chunk_bytes:,} for {what}, and {free:,} are free; give save= a function of the paths, or "
+            "keep='moments', which need little room, use fewer paths, or save='last'"
+        )
+
+    def run(self) -> FSDEResult:
+        """All paths, or after Ctrl-C those that were finished."""
+        begun = time.perf_counter()
+        forecast = self.forecast()
+        self.check_memory(forecast, forecast.kept_bytes)
+        kept = _Kept(self, forecast)
+        interrupted = False
+        with _progress_bar(self.progress, self.count, self.method.name) as report:
+            try:
+                for low in range(0, self.count, forecast.rows):
+                    high = min(self.count, low + forecast.rows)
+                    kept.add(*self._chunk(low, high, forecast.rows), high)
+                    if self.progress:
+                        report(high, *kept.summary())
+            except KeyboardInterrupt:
+                interrupted = True
+        message = "All paths were finished."
+        if interrupted:
+            message = f"Interrupted after {kept.done:,} of {self.count:,} paths: here is what they gave."
+        stats = {
+            "steps": self.t.size - 1,
+            "step": self.h,
+            "chunks": forecast.chunks,
+            "seconds": time.perf_counter() - begun,
+        }
+        values, noise = kept.joined()
+        return FSDEResult(
+            self.t,
+            values,
+            noise,
+            self.method.name,
+            kept.done,
+            self.driving.antithetic,
+            not interrupted,
+            message,
+            stats,
+            kept.moments,
+        )
+
+    def _chunk(self, low: int, high: int, rows: int) -> tuple[Any, Any]:
+        """What is kept of the paths ``low`` to ``high``, and their noise."""
+        # JAX compiles for a shape: the last chunk is made as long as the others, and cut.
+        drawn = low + rows if self.placement.library == "jax" else high
+        start, xp = self.start, self.placement.xp
+        if start.shape[0] == 1:
+            begin = xp.module.broadcast_to(start, (drawn - low, start.shape[1]))
+        else:
+            begin = start[low:high]
+            if drawn > high:
+                begin = xp.concatenate([begin, xp.module.broadcast_to(begin[-1:], (drawn - high, begin.shape[1]))])
+        driving = self.driving.paths(self.placement, low, drawn)
+        keep = self.save != "last"
+        y = integrate(self.problem, self.method, self.alpha, self.t, self.h, begin, driving, keep=keep)
+        y = self._masked(y)
+        if drawn > high:
+            y, driving = y[: high - low], driving[: high - low]
+        refuse_infinite(self.t, y)
+        if low == 0 and "implicit" not in self.method.name:
+            warn_of_stiffness(self.problem, _number(self.alpha), self.t, self.h, y)
+        if self.save == "all":
+            parts = self.method.parts(self.problem.traits, self.t.size - 1)
+            return y, driving[:, : self.problem.traits.noises, ::parts]
+        return (_functional(self.save, self.t, y) if callable(self.save) else y), None
+
+    def _masked(self, y: Any) -> Any:
+        """Nan where H is traced and turns out to be one at which the method does not converge."""
+        traits = self.problem.traits
+        if traits.hurst is not None:
+            return y
+        lowest = self.method.lowest_hurst(traits)
+        if traits.interpretation == "young":
+            lowest = max(lowest, 0.5)
+        (hurst,) = self.driving.noise._parameters()
+        return self.placement.xp.where(hurst > lowest, y, float("nan"))
+
+
+def _number(alpha: Any) -> float:
+    if is_transformed(alpha):
+        return 1.0
+    return float(alpha.detach() if library_of(alpha) == "torch" else alpha)
+
+
+def _functional(save: Callable[[Any, Any], Any], t: np.ndarray, y: Any) -> Any:
+    values = save(t, y)
+    if library_of(y) == "numpy":
+        values = np.asarray(values)
+    shape = tuple(getattr(values, "shape", ()))
+    if shape[:1] != (y.shape[0],):
+        raise ShapeError(f"save gave shape {shape} for {y.shape[0]:,} paths; give one row for each path")
+    return values
+
+
+class _Kept:
+    """What was kept of the paths so far."""
+
+    def __init__(self, simulation: Simulation, forecast: Forecast) -> None:
+        self._simulation, self._forecast = simulation, forecast
+        self._parts: list[Any] = []
+        self._noises: list[Any] = []
+        self._whole: np.ndarray | None = None
+        self._noise: np.ndarray | None = None
+        self._summary = Moments()
+        self.moments = Moments() if simulation.moments else None
+        self.done = 0
+
+    def add(self, values: Any, noise: Any, high: int) -> None:
+        """What the paths up to ``high`` gave."""
+        antithetic = self._simulation.driving.antithetic
+        if self.moments is not None:
+            self.moments.add(values, antithetic)
+        elif self._simulation.placement.library == "numpy":
+            self._store(values, noise, high)
+        else:
+            self._parts.append(values)
+            self._noises.append(noise)
+        if self._simulation.progress and not is_transformed(values):
+            self._summary.add(_first_number(values), antithetic)
+        self.done = high
+
+    def _store(self, values: np.ndarray, noise: Any, high: int) -> None:
+        """Into arrays of the final size, so that nothing is held twice."""
+        count = self._simulation.count
+        if self._whole is None:
+            if callable(self._simulation.save):
+                size = values.nbytes // values.shape[0] * count
+                self._simulation.check_memory(self._forecast, size)
+            self._whole = np.empty((count, *values.shape[1:]), values.dtype)
+            if noise is not None:
+                self._noise = np.empty((count, *noise.shape[1:]))
+        self._whole[self.done : high] = values
+        if self._noise is not None:
+            self._noise[self.done : high] = noise
+
+    def summary(self) -> tuple[float, float]:
+        """Mean and standard error of the first number that is kept of each path."""
+        if not self._summary.count:  # values that are traced
+            return float("nan"), float("nan")
+        return float(self._summary.mean), float(self._summary.standard_error)
+
+    def joined(self) -> tuple[Any, Any]:
+        """All values and noises."""
+        if self.moments is not None:
+            return None, None
+        if self._simulation.placement.library == "numpy" and self._whole is not None:
+            noise = None if self._noise is None else self._noise[: self.done]
+            return self._whole[: self.done], noise
+        if not self._parts:
+            return self._nothing()
+        xp = self._simulation.placement.xp
+        if len(self._parts) == 1:
+            return self._parts[0], self._noises[0]
+        return xp.concatenate(self._parts), None
+
+    def _nothing(self) -> tuple[Any, Any]:
+        """Of no path at all."""
+        simulation = self._simulation
+        traits, n = simulation.problem.traits, simulation.t.size
+        array = simulation.placement.array
+        if simulation.save == "all":
+            return array(np.empty((0, traits.dimension, n))), array(np.empty((0, traits.noises, n)))
+        return array(np.empty((0, traits.dimension) if simulation.save == "last" else (0,))), None
+
+
+def _first_number(values: Any) -> np.ndarray:
+    """The first component, at the last time, of each path; on the host."""
+    rows = values.detach().cpu().numpy() if library_of(values) == "torch" else np.asarray(values)
+    if rows.ndim == 3:
+        rows = rows[:, :, -1]
+    return rows.reshape(rows.shape[0], -1)[:, 0]
+
+
+@contextmanager
+def _progress_bar(
+    wish: bool | Callable[..., Any], count: int, title: str
+) -> Iterator[Callable[[int, float, float], None]]:
+    """Reports the paths that are done, and the mean so far with its standard error, while the block runs."""
+    if callable(wish):
+        yield lambda done, mean, error: wish(done, count, mean, error)
+        return
+    if not wish:
+        yield lambda done, mean, error: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=28),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[found]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=count, found="")
+
+        def report(done: int, mean: float, error: float) -> None:
+            bar.update(task, completed=done, found=f"mean {mean:.5g} +- {error:.2g}")
+
+        yield report

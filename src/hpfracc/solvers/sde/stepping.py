@@ -1,0 +1,146 @@
+"""All steps of some paths, in the library of their state."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import is_array, library_of
+from hpfracc.errors import ShapeError
+from hpfracc.solvers.sde.driving import increments_of
+from hpfracc.solvers.sde.loops import fold
+from hpfracc.solvers.sde.methods import PathMethod
+from hpfracc.solvers.sde.problem import Functions, NoisyProblem, Traits
+
+__all__ = ["integrate", "step_along"]
+
+
+def integrate(
+    problem: NoisyProblem,
+    method: PathMethod,
+    alpha: Any,
+    t: np.ndarray,
+    h: float,
+    start: Any,
+    driving: Any,
+    *,
+    keep: bool = True,
+) -> Any:
+    """Paths along a given noise.
+
+    Parameters
+    ----------
+    problem, method, alpha
+        What is solved, and how.
+    t : ndarray, shape (n,)
+        Times of the steps.
+    h : float
+        Their length.
+    start : array, shape (paths, d)
+        Initial values.
+    driving : array, shape (paths, sets * m, (n - 1) * parts + 1)
+        The noise.
+    keep : bool
+        Whether all times are wanted, or the last alone.
+
+    Returns
+    -------
+    array, shape (paths, d, n) or (paths, d)
+    """
+    xp, traits = problem.xp, problem.traits
+    weights = tuple(
+        value if isinstance(value, float) else _cast(problem, value, start)
+        for value in method.weights(traits, alpha, t.size - 1, h)
+    )
+    increments = method.increments(problem, weights, h, increments_of(xp, driving))
+    return step_along(problem, method, weights, t, h, start, increments, keep=keep)
+
+
+def _cast(problem: NoisyProblem, value: Any, like: Any) -> Any:
+    """Weights, made in double precision, as the state's kind."""
+    xp = problem.xp
+    if xp.library == "torch":
+        if library_of(value) == "torch":
+            return value.to(dtype=like.dtype, device=like.device)
+        return xp.module.tensor(value, dtype=like.dtype, device=like.device)
+    if xp.library == "jax":
+        return xp.module.asarray(value).astype(like.dtype)
+    return value
+
+
+def step_along(
+    problem: NoisyProblem,
+    method: PathMethod,
+    weights: tuple[Any, ...],
+    t: np.ndarray,
+    h: float,
+    start: Any,
+    increments: Any,
+    *,
+    keep: bool = True,
+) -> Any:
+    """As :func:`integrate`, from weights and what the method takes for each step."""
+    if problem.traits.library == "jax":
+        from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
+
+        leaves, tree = sys.modules["jax"].tree_util.tree_flatten(problem.args)
+        moving = [is_array(leaf) or isinstance(leaf, int | float | complex) for leaf in leaves]
+        # Functions and the like among the arguments are part of the program.
+        fixed = tuple(None if moves else leaf for leaf, moves in zip(leaves, moving, strict=True))
+        static = (problem.traits, method, keep, (tree, fixed))
+        times = problem.xp.module.asarray(t[:-1], problem.traits.dtype)
+        numbers = [leaf for leaf, moves in zip(leaves, moving, strict=True) if moves]
+        given = (problem.constant, numbers, weights, times, h, start, increments)
+        return run_program(_program, problem.functions, static, given)
+    return _steps(problem, method, weights, [float(time) for time in t[:-1]], h, start, increments, keep)
+
+
+def _program(
+    functions: Functions,
+    traits: Traits,
+    method: PathMethod,
+    keep: bool,
+    arguments: tuple[Any, tuple[Any, ...]],
+    constant: Any,
+    numbers: list[Any],
+    weights: tuple[Any, ...],
+    times: Any,
+    h: Any,
+    start: Any,
+    increments: Any,
+) -> Any:
+    """The whole simulation as one program of JAX."""
+    tree, fixed = arguments
+    rest = iter(numbers)
+    leaves = [next(rest) if leaf is None else leaf for leaf in fixed]
+    problem = NoisyProblem(functions, constant, sys.modules["jax"].tree_util.tree_unflatten(tree, leaves), traits)
+    return _steps(problem, method, weights, times, h, start, increments, keep)
+
+
+def _steps(
+    problem: NoisyProblem,
+    method: PathMethod,
+    weights: tuple[Any, ...],
+    times: Any,
+    h: Any,
+    start: Any,
+    increments: Any,
+    keep: bool,
+) -> Any:
+    xp = problem.xp
+
+    def step(carry: tuple[Any, ...], row: tuple[Any, ...]) -> tuple[Any, ...]:
+        moved = method.advance(problem, weights, row[0], h, carry, row[1])
+        if moved[0].shape != start.shape:
+            raise ShapeError(
+                f"a step gave shape {tuple(moved[0].shape)} for {start.shape[0]:,} paths; drift must give "
+                f"{tuple(start.shape)}"
+            )
+        return moved
+
+    carry, states = fold(xp, step, method.begin(problem, weights, start), (times, increments), keep=keep)
+    if not keep:
+        return carry[0]
+    return xp.moveaxis(states, 0, -1)

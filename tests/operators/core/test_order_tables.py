@@ -1,0 +1,162 @@
+"""Weights of an order that learns, from tables, against exact values and against their formulas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc._xp import NUMPY
+from hpfracc.operators.core.lags import few_lags
+from hpfracc.operators.core.order import read_order
+from hpfracc.operators.core.order_tables import tabulated_weights
+from hpfracc.operators.core.sequences import binomials, power_differences
+from tests.helpers.thinned import thinned
+
+torch = pytest.importorskip("torch")
+
+#: Across the edges of the head and of both lengths of blocks.
+LAGS = (1, 2, 5, 129, 4095, 4096, 4352, 131_071, 131_072, 139_264, 1_000_003)
+
+
+#: Operations that move no data.
+VIEWS = ("view", "slice", "select", "detach", "transpose", "aten.t.", "expand", "squeeze", "alias", "as_strided")
+
+
+def tracked(value: float) -> Any:
+    return torch.tensor(value, dtype=torch.float64, requires_grad=True)
+
+
+def gl_weight(alpha: Any, k: int) -> Any:
+    return mpmath.gamma(k - alpha) / mpmath.gamma(-alpha) / mpmath.factorial(k)
+
+
+def l1_weight(beta: Any, k: int) -> Any:
+    return mpmath.mpf(k + 1) ** (1 - beta) - mpmath.mpf(k) ** (1 - beta)
+
+
+@pytest.mark.parametrize("n", [1_000_004, pytest.param(10_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("alpha", [1e-6, 0.003, 0.5, 0.999, 1.0001, 1.5, 1.97])
+@pytest.mark.parametrize(
+    ("make", "exact"),
+    [(binomials, gl_weight), (lambda xp, beta, n: power_differences(xp, 1.0 - beta, n), l1_weight)],
+    ids=["gl", "l1"],
+)
+@thinned(lambda alpha, exact: alpha in (0.003, 0.999) or (alpha == 1.5 and exact is gl_weight))
+def test_weights_and_slopes_keep_thirteen_digits_up_to_ten_million(make: Any, exact: Any, alpha: float, n: int):
+    """Relative to mpmath, at lags in every part of the table; slopes relative to the larger of slope and weight."""
+    if exact is l1_weight and alpha > 1.0:
+        pytest.skip("L1 weights belong to orders up to 1")
+    order = tracked(alpha)
+    found = tabulated_weights(
+        ("test", exact.__name__), lambda xp, a, n: (make(xp, a, n),), read_order(order), n, few=True
+    )
+    assert found is not None
+    (weights,) = found
+    with mpmath.workdps(40):
+        for k in (*(k for k in LAGS if k < n - 1), n - 1):
+            right = exact(mpmath.mpf(alpha), k)
+            slope = mpmath.diff(lambda a, k=k: exact(a, k), mpmath.mpf(alpha))
+            assert abs(float(weights[k].detach()) / right - 1) < 1e-13, k
+            if k in (5, 4352, n - 1):
+                (ours,) = torch.autograd.grad(weights[k], order, retain_graph=True)
+                assert abs(float(ours) - slope) < 1e-13 * max(abs(slope), abs(right)), k
+
+
+def test_few_lags_are_few():
+    """Ten million weights come from some twenty thousand, a hundred thousand from a tenth."""
+    assert few_lags(10_000_000).far.size + 4096 < 25_000
+    assert few_lags(100_000).far.size < 10_000
+
+
+CASES = [
+    (hf.GrunwaldLetnikov, "gl"),
+    (hf.GrunwaldLetnikov, "wsgl"),
+    (hf.Caputo, "l1-2"),
+    (hf.RiemannLiouville, "l1-2"),
+    (hf.RiemannLiouvilleIntegral, "simpson"),
+    (hf.RiemannLiouvilleIntegral, "trapezoid"),
+    (hf.Riesz, "centred"),
+    (hf.RiemannLiouville, "cq3"),
+]
+
+
+@pytest.mark.parametrize("alpha", [0.37, 1.63])
+@pytest.mark.parametrize(("operator", "method"), CASES)
+@thinned(lambda alpha: alpha == 0.37)
+def test_long_signals_agree_with_plain_orders(operator: Any, method: str, alpha: float):
+    """Beyond the whole tables: values of the plain order, and its slope by differences."""
+    n = 20_001
+    t = np.linspace(0.0, 1.0, n)
+    x = np.cos(3.0 * t) + t**2
+    step, small = 1.0 / (n - 1), 1e-5
+    order = tracked(alpha)
+    found = operator(order, method=method)(torch.tensor(x), step=step)[1:]
+    right, up, down = (operator(a, method=method)(x, step=step)[1:] for a in (alpha, alpha + small, alpha - small))
+    np.testing.assert_allclose(found.detach().numpy(), right, atol=1e-12 * np.abs(right).max(), rtol=0)
+    rows = torch.linspace(-1.0, 2.0, n - 1, dtype=torch.float64)
+    (slope,) = torch.autograd.grad((rows * found).sum(), order)
+    difference = (rows.numpy() * (up - down)).sum() / (2.0 * small)
+    scale = np.abs(rows.numpy() * (up - down)).sum() / (2.0 * small)
+    assert abs(float(slope) - difference) < 1e-6 * scale
+
+
+def test_second_derivatives_and_transforms_go_through_long_tables():
+    """grad, hessian, vmap over orders and differences agree, where lags are interpolated."""
+    n = 5_000
+    x = torch.cos(torch.linspace(0.0, 3.0, n, dtype=torch.float64))
+
+    def loss(a: Any) -> Any:
+        return (hf.grunwald_letnikov(x, alpha=a, step=0.01) ** 2).mean()
+
+    order = tracked(0.6)
+    (first,) = torch.autograd.grad(loss(order), order, create_graph=True)
+    (second,) = torch.autograd.grad(first, order)
+    first = first.detach()
+    plain = torch.tensor(0.6, dtype=torch.float64)
+    assert float(torch.func.grad(loss)(plain)) == pytest.approx(float(first), rel=1e-11)
+    assert float(torch.func.hessian(loss)(plain)) == pytest.approx(float(second), rel=1e-10)
+    mapped = torch.func.vmap(loss)(torch.stack([plain, plain - 0.1]))
+    assert float(mapped[0]) == pytest.approx(float(loss(plain)), rel=1e-12)
+    small = 1e-4
+    up, middle, down = (float(loss(plain + e)) for e in (small, 0.0, -small))
+    assert float(second) == pytest.approx((up - 2 * middle + down) / small**2, rel=1e-4)
+
+
+def test_a_learnable_order_takes_few_operations_and_no_look_at_a_value():
+    """Forward and backward of a table are at most 45 operations whatever the length, and read no number."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: list[str] = []
+
+    class Count(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if not any(view in str(function) for view in VIEWS):
+                seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    order = read_order(tracked(0.4))
+
+    def both(n: int) -> int:
+        seen.clear()
+        made = tabulated_weights("counted", lambda xp, a, n: (binomials(xp, a, n),), order, n, few=True)
+        assert made is not None
+        made[0].backward(torch.ones_like(made[0]))
+        return len(seen)
+
+    for n in (1024, 200_000):
+        both(n)
+        with Count():
+            assert both(n) <= 45
+        assert not any("local_scalar" in name for name in seen)
+
+
+def test_what_has_no_table_comes_from_its_formula():
+    """A function of the order with a pole in the interval is refused, and so are complex weights."""
+    order = read_order(tracked(0.4))
+    assert tabulated_weights("pole", lambda xp, a, n: (1.0 / (a - 0.501) + np.arange(4.0),), order, 4) is None
+    assert tabulated_weights("complex", lambda xp, a, n: (np.arange(4) * 1j,), order, 4) is None
+    assert tabulated_weights("plain", lambda xp, a, n: (binomials(NUMPY, 0.4, n),), read_order(0.4), 4) is None
