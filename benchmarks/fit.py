@@ -1,7 +1,7 @@
 """``fit_fode``: how often two standard errors hold the true value, for data with 1 % noise.
 
 Run with ``python benchmarks/fit.py [--seeds 100] [--step 0.025]``. Relaxation ``D^0.7 y = -1.5 y`` and absorption of a
-dose at 26 times on [0, 5], order, rates and initial value unknown; data from closed forms with Mittag-Leffler functions.
+dose at 26 times on [0, 5], order, rates and initial value unknown; data from closed forms.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Neural fractional equations: the solve and its gradient against the bare evaluations of the network.
 
 Run with ``python benchmarks/neural_fode.py [--device cuda] [--steps 256 1024 4096] [--batch 256]``. An MLP 8-64-64-8
-with tanh, PECE, float32. The bare evaluations are the 2 n calls of the network that PECE makes, without gradients. The bars:
-forward 1.5 times and the gradient of the stored adjoint 4.5 times the bare evaluations; peak memory 8 solutions.
+with tanh, PECE, float32. The bare evaluations are the 2 n calls of the network that PECE makes, without gradients.
+The bars: forward 1.5 times, the gradient of the stored adjoint 4.5 times the bare evaluations; peak 8 solutions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A low-pass filter with memory, D^0.8 y = -y/2, learned from its start and tested far beyond.
 
-Run with ``python examples/learning/low_pass.py [--quick] [--seeds 5]``. Models see y on [0, 1.5] with 1 % noise and are tested
-on [0, 10] without. All have the same evaluations, learning rate and steps of Adam.
+Run with ``python examples/learning/low_pass.py [--quick] [--seeds 5]``. Models see y on [0, 1.5] with 1 % noise
+and are tested on [0, 10] without. All have the same evaluations, learning rate and steps of Adam.
 """
 
 from __future__ import annotations
@@ -97,14 +97,8 @@ def main() -> None:
     seeds, iterations = (1, 3) if arguments.quick else (arguments.seeds, arguments.iterations)
     print(f"D^{ORDER} y = -{RATE} y, fitted on [0, 1.5], tested on [0, 10]; {seeds} seeds, {iterations} iterations")
     print(f"{'model':<28} {'error to t = 10':>24} {'order':>16}")
-    names = [
-        "fit_fode, two parameters",
-        "fractional, rate",
-        "ordinary, rate",
-        "fractional, network",
-        "ordinary, network",
-    ]
-    for name in names:
+    networks = [f"{kind}, {func}" for func in ("rate", "network") for kind in ("fractional", "ordinary")]
+    for name in ("fit_fode, two parameters", *networks):
         found = np.array([run(name, seed, iterations) for seed in range(seeds)])
         mean, spread = found.mean(0), found.std(0)
         print(f"{name:<28} {mean[0]:>12.4f} +- {spread[0]:<8.4f} {mean[1]:>8.3f} +- {spread[1]:.3f}")

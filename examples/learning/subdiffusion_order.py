@@ -1,8 +1,8 @@
 """The order of subdiffusion from snapshots at one point: u_t^alpha = u_xx on [0, pi], learned by ``fit_fode``.
 
 Run with ``python examples/learning/subdiffusion_order.py [--quick] [--seeds 5]``. The data are the closed form
-sum_k c_k E_alpha(-k^2 t^alpha) sin(k x) with 1 % noise; the model is a method of lines whose order and diffusivity are free.
-The baseline fits the same two parameters to the leading Mittag-Leffler function alone.
+sum_k c_k E_alpha(-k^2 t^alpha) sin(k x) with 1 % noise; the model is a method of lines whose order and diffusivity
+are free. The baseline fits the same two parameters to the leading Mittag-Leffler function alone.
 """
 
 from __future__ import annotations

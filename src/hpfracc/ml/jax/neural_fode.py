@@ -97,7 +97,7 @@ class NeuralFODE:
             if each.ndim < 1 or each.shape[:-1] != y0[0].shape[:-1]:
                 shapes = f"y0[{place}] has shape {each.shape} and y0[0] {y0[0].shape}"
                 raise ShapeError(f"{shapes}: all axes but the last are shared")
-        ends = []
+        ends: list[int] = []
         for each in y0:
             ends.append((ends[-1] if ends else 0) + each.shape[-1])
         order = self.alpha
@@ -125,8 +125,6 @@ def _frozen(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 def _refuse_foreign(name: str, value: Any) -> None:
     if library_of(value) == "torch":
-        raise PinnedBackendError(
-            f"{name} is a tensor of PyTorch; use hpfracc.ml.torch.neural_fode, or give a JAX array"
-        )
+        raise PinnedBackendError(f"{name} is a tensor of PyTorch; use hpfracc.ml.torch.neural_fode, or a JAX array")
     if name.startswith("y0") and library_of(value) != "jax":
         raise InvalidInputError(f"{name} is no array of JAX; give one of shape (..., d)")

@@ -46,8 +46,8 @@ def build(context: DemoContext) -> Chapter:
     blocks: list[Block] = [
         Words(
             (
-                "A dose passes from the gut into the blood and is eliminated, with memory. From 31 measurements with an "
-                "error of 1 %, the order, both rates and the dose are estimated together.",
+                "A dose passes from the gut into the blood and is eliminated, with memory. From 31 measurements with "
+                "an error of 1 %, the order, both rates and the dose are estimated together.",
             )
         ),
         Figures(
@@ -107,10 +107,11 @@ def _chart(fit: FODEFit) -> Chart:
     found = fit.sets[0]
     lines = []
     for row, name, kind in ((0, "gut", "order8"), (1, "blood", "order4")):
-        points = [
-            (float(x), float(y), f"{name}: {y:.3f} at t = {x:g}") for x, y in zip(found.t, found.data[row], strict=True)
-        ]
-        curve = [(float(x), float(y), "") for x, y in zip(found.t, found.fitted[row], strict=True)]
+        measured, fitted = (
+            zip(found.t.tolist(), each[row].tolist(), strict=True) for each in (found.data, found.fitted)
+        )
+        points = [(x, y, f"{name}: {y:.3f} at t = {x:g}") for x, y in measured]
+        curve = [(x, y, f"{name}, fit: {y:.3f} at t = {x:g}") for x, y in fitted]
         lines += [ChartLine(f"{name}, data", "order0", points), ChartLine(f"{name}, fit", kind, curve)]
     return Chart(
         title="Data and fit",

@@ -52,17 +52,19 @@ def _solve(
         return _forward(functions, steps, rule, t0, step, initial, sums, args)[0]
     fun, jacobian = functions
 
-    @jax.custom_vjp
-    def solve(*given: Any) -> Any:
-        return _forward(functions, steps, rule, *given)[0]
+    def plain(t0: Any, step: Any, initial: tuple[Any, ...], sums: Sums, args: tuple[Any, ...]) -> Any:
+        return _forward(functions, steps, rule, t0, step, initial, sums, args)[0]
 
-    def forward(*given: Any) -> tuple[Any, Recorded]:
-        states, points = _forward(functions, steps, rule, *given, keep=True)
-        return states, Recorded(*given, states, points)
+    def forward(
+        t0: Any, step: Any, initial: tuple[Any, ...], sums: Sums, args: tuple[Any, ...]
+    ) -> tuple[Any, Recorded]:
+        states, points = _forward(functions, steps, rule, t0, step, initial, sums, args, keep=True)
+        return states, Recorded(t0, step, initial, sums, args, states, points)
 
     def backward(recorded: Recorded, grad: Any) -> tuple[Any, ...]:
         return transposed(fun, jacobian, rule, steps, _block_length(steps), recorded, grad)
 
+    solve = jax.custom_vjp(plain)
     solve.defvjp(forward, backward)
     real = initial[0].real.dtype
     return solve(jnp.asarray(t0, real), jnp.asarray(step, real), initial, sums, args)
@@ -87,9 +89,8 @@ def _forward(
     fun, jacobian = functions
     block = _block_length(steps)
     count = -(-(steps + 1) // block)
-    run = partial(_block, fun, jacobian, rule, block, keep)
     remember = jax.checkpoint if rule.adjoint == "recomputed" else _plain
-    run = remember(run)
+    run = remember(partial(_block, fun, jacobian, rule, block, keep))
     if rule.starts_blind:
         f0 = jnp.zeros_like(initial[0])
     else:

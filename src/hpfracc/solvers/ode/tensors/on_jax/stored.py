@@ -71,7 +71,7 @@ def transposed(
 
     chosen = tuple(jnp.asarray(leaves[k]) for k in smooth)
     back_step = partial(_step, evaluate, jacobian, rule, t0, step, sums, chosen, args)
-    kinds, count = len(sums.sequences), -(-(steps + 1) // block)
+    count = -(-(steps + 1) // block)
     shape = states.shape[1:]
     sequences = tuple(padded(each, count * block + 1) for each in sums.sequences)
     missing = count * block - steps - 1
@@ -119,9 +119,7 @@ def transposed(
             first_bar = jnp.zeros_like(sums.first).at[1 : steps + 1].set(product)
     both = bar.sum(1)
     tau = step * jnp.arange(1, steps + 1, dtype=both.dtype)
-    initial_bar = [start_bar]
-    for number in range(1, len(initial)):
-        initial_bar.append(weighted(tau**number / math.factorial(number), both))
+    further = [weighted(tau**number / math.factorial(number), both) for number in range(1, len(initial))]
     whole = jnp.concatenate([first_value[None], value])
     shifted = jnp.concatenate([jnp.zeros_like(bar[:1]), bar])
     sequences_bar = tuple(_correlation(shifted[:, kind], whole, each) for kind, each in enumerate(sums.sequences))
@@ -131,7 +129,7 @@ def transposed(
     return (
         jnp.zeros_like(t0),
         jnp.zeros_like(step),
-        tuple(initial_bar),
+        (start_bar, *further),
         Sums(sequences_bar, first_bar, newest_bar),
         jax.tree_util.tree_unflatten(tree, leaves_bar),
     )
