@@ -2,8 +2,9 @@
 
 Run with ``python benchmarks/sde.py [--seconds 2] [--device cuda]``. The floor of a path of n points is 2 n normals
 of NumPy's own generator with the same kind of bits (Philox) and one real transform of length 2 n; the bar is 1.3 times
-that. Ratios to the floor are medians over adjacent turns. With ``--device cuda`` paths are made in float32 by PyTorch,
-``--paths`` of 1,024 points. Then anomalous transport: jumps a second of random walks, and paths a second.
+that. Times on the host are processor time, and ratios to the floor medians over adjacent turns. With ``--device cuda``
+paths are made in float32 by PyTorch, ``--paths`` of 1,024 points. Then anomalous transport: random walks, mean squared
+displacement and first passages.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _common import heading, print_table, ratio_in_rounds, timed_in_rounds, write_json
+from _common import heading, print_table, quarter, timed_in_rounds, write_json
 from scipy import fft
 
 import hpfracc as hf
@@ -35,6 +36,24 @@ def floor(n: int, paths: int) -> Callable[[], Any]:
         return fft.irfft(numbers.view(np.complex128), 2 * n)
 
     return run
+
+
+def compare(one: Callable[[], Any], other: Callable[[], Any], seconds: float) -> tuple[float, float]:
+    """Processor time of the first, and the median of its ratio to that of the second in adjacent turns."""
+    calls = [max(1, int(4e-3 / max(1e-9, min(_spent(run, 2) for _ in range(3))))) for run in (one, other)]
+    times: list[tuple[float, float]] = []
+    deadline = time.perf_counter() + seconds
+    while len(times) < 7 or time.perf_counter() < deadline:
+        times.append((_spent(one, calls[0]), _spent(other, calls[1])))
+    ratios = sorted(a / b for a, b in times)
+    return quarter([a for a, _ in times]), ratios[len(ratios) // 2]
+
+
+def _spent(run: Callable[[], Any], calls: int) -> float:
+    begin = time.process_time()
+    for _ in range(calls):
+        run()
+    return (time.process_time() - begin) / calls
 
 
 def peers(n: int) -> dict[str, Callable[[], Any]]:
@@ -68,12 +87,11 @@ def on_host(seconds: float) -> list[dict[str, Any]]:
 
         row: dict[str, Any] = {"what": f"fbm {paths:,} x {n:,}"}
         if importlib.util.find_spec("numba"):
-            *_, row["compiled, of the floor"] = ratio_in_rounds(compiled, floor(n, paths), seconds)
-        taken, _, row["of the floor"] = ratio_in_rounds(ours, floor(n, paths), seconds)
+            row["compiled, of the floor"] = compare(compiled, floor(n, paths), seconds)[1]
+        taken, row["of the floor"] = compare(ours, floor(n, paths), seconds)
         row["ms"] = taken * 1e3
-        if paths == 1 and (others := peers(n)):
-            times = timed_in_rounds({"auto": ours, **others}, seconds)
-            row.update({name: times[name] / times["auto"] for name in others})
+        if paths == 1:
+            row.update({name: 1.0 / compare(ours, run, seconds)[1] for name, run in peers(n).items()})
         rows.append(row)
     t = np.linspace(0, 1, 101)
     others = {
@@ -84,9 +102,9 @@ def on_host(seconds: float) -> list[dict[str, Any]]:
     }
     for name, process in others.items():
         process.sample(t, 1000, rng=generator)
-        begin = time.perf_counter()
-        process.sample(t, 1000, rng=generator)
-        rows.append({"what": f"{name} 1,000 x 100", "ms": (time.perf_counter() - begin) * 1e3})
+        rows.append(
+            {"what": f"{name} 1,000 x 100", "ms": _spent(lambda process=process: process.sample(t, 1000), 1) * 1e3}
+        )
     return rows
 
 
@@ -108,9 +126,7 @@ def walks() -> list[dict[str, Any]]:
     rows = []
     for name, run in calls.items():
         run()
-        begin = time.process_time()
-        run()
-        rows.append({"what": name, "ms": (time.process_time() - begin) * 1e3})
+        rows.append({"what": name, "ms": _spent(run, 1) * 1e3})
     return rows
 
 

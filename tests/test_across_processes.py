@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc import errors, lattice, memory, noise, rough, transport
+from hpfracc import errors, lattice, memory, noise, pde, rough, transport
 from hpfracc.analytics import PerformanceMonitor, UsageTracker
 from hpfracc.engine.execution.pressure.growth import Growth
 from hpfracc.profiling import Profiler, Span, get_profiler
@@ -54,6 +54,9 @@ LEFT_OUT = {
     noise.Noise,
     noise.GaussianNoise,
     noise.LevyNoise,
+    pde.BoundaryCondition,
+    pde.EvolutionMethod,
+    pde.SpaceTerm,
     transport.WaitingTimes,
     transport.Jumps,
 }
@@ -97,6 +100,12 @@ def fitted() -> hf.FODEFit:
     """Of a right-hand side that is a lambda, which cannot be pickled."""
     data = np.exp(-GRID)
     return hf.fit_fode(lambda t, y, k: -k * y, GRID, data, parameters={"k": 0.9}, alpha=1.0, step=0.1, halve=False)
+
+
+def spread() -> hf.FPDEResult:
+    """A solution of a partial equation with a lambda, which cannot be pickled."""
+    options: dict[str, Any] = {"x": GRID, "space": pde.Diffusion(0.1), "boundary": "neumann", "alpha": 0.7}
+    return hf.solve_fpde(lambda t, u: -u, (0.0, 1.0), SIGNAL, step=0.1, dense_output=True, **options)
 
 
 def told(result: hf.FODEResult) -> Any:
@@ -143,6 +152,13 @@ GRAPH = functools.partial(lattice.Lattice, (4, 5), periodic=True)
 #: How to make one of a class, and what of it has to be the same afterwards.
 EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     hf.FODEResult: (lambda: solved(step=0.05), told),
+    hf.FPDEResult: (spread, lambda found: (found.u, found.mass, found.sol(0.5), found.decision, found.message)),
+    pde.SpaceTimeError: (lambda: pde.SpaceTimeError(1e-6, 1e-9), tuple),
+    pde.ModelEquation: (
+        lambda: pde.problems.burgers(points=16),
+        lambda found: (found.name, found.u0, found.parameters, found.reaction(0.0, found.u0)),
+    ),
+    pde.TermSum: (lambda: pde.Diffusion(2.0) + pde.Advection(1.0), repr),
     hf.FODEFit: (fitted, lambda found: (found.estimates, found.sets[0].curve, str(found))),
     hf.Operation: (lambda: hf.fft, lambda found: found is hf.fft),
     hf.OperatorResult: (
@@ -182,6 +198,10 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     Growth: (lambda: Growth("steady", 0.0, 1.0), repr),
     rough.RoughPaths: (lambda: rough.RoughPaths(GRID, SIGNAL, SIGNAL), tuple),
     rough.Valuation: (lambda: rough.Valuation(SIGNAL, GRID), tuple),
+    noise.HoskingStream: (
+        lambda: noise.FractionalBrownian(0.3).stream(0.1, size=2, rng=1),
+        lambda found: copy.deepcopy(found).draw(70),
+    ),
     transport.ContinuousTimeRandomWalk: (
         lambda: transport.ContinuousTimeRandomWalk(transport.ParetoWaiting(0.7), transport.StableJumps(1.5)),
         lambda found: found.sample(GRID, 2, rng=1),

@@ -16,7 +16,8 @@ True
 True
 
 Equations
-    solve_fode, fdeint; solve_fsde with noise; fit_fode estimates parameters, order and initial values from data
+    solve_fode, fdeint; solve_fsde with noise; solve_fpde with the terms and conditions of pde;
+    fit_fode estimates parameters, order and initial values from data
 Operators on samples or functions, at points ``t``, of order ``alpha``
     caputo, riemann_liouville, grunwald_letnikov, riemann_liouville_integral, caputo_fabrizio, atangana_baleanu,
     hadamard, caputo_hadamard, marchaud, psi_caputo, tempered, tempered_caputo, variable_order, their integrals,
@@ -38,8 +39,8 @@ The engine
     registers your own work; select_optimal_backend selects for a workload; causal_convolution, history_sum, fft,
     matmul, ... are its operations
 Modules
-    errors, batch, distributed, memory, noise, rough, transport, profiling, analytics, lattice, ml, solvers, special,
-    operators
+    errors, batch, distributed, memory, noise, pde, rough, transport, profiling, analytics, lattice, ml, solvers,
+    special, operators
 Command line
     ``hpfracc demo``, ``hpfracc info``, ``hpfracc --help``
 
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from hpfracc import ml as ml
     from hpfracc import noise as noise
     from hpfracc import operators as operators
+    from hpfracc import pde as pde
     from hpfracc import profiling as profiling
     from hpfracc import rough as rough
     from hpfracc import solvers as solvers
@@ -131,6 +133,8 @@ if TYPE_CHECKING:
     from hpfracc.solvers.ode.fitting.result import FODEFit
     from hpfracc.solvers.ode.result import FODEResult
     from hpfracc.solvers.ode.solve import solve_fode
+    from hpfracc.solvers.pde.result import FPDEResult
+    from hpfracc.solvers.pde.solve import solve_fpde
     from hpfracc.solvers.sde.noise.estimation import hurst
     from hpfracc.solvers.sde.noise.fractional_brownian import fbm, fgn
     from hpfracc.solvers.sde.result import FSDEResult
@@ -155,6 +159,7 @@ __all__ = [
     "CaputoHadamard",
     "FODEFit",
     "FODEResult",
+    "FPDEResult",
     "FSDEResult",
     "FractionalDifferencer",
     "FractionalLaplacian",
@@ -233,6 +238,7 @@ __all__ = [
     "riesz",
     "select_optimal_backend",
     "solve_fode",
+    "solve_fpde",
     "solve_fsde",
     "spectral_multiply",
     "stencil_relax",
@@ -261,6 +267,7 @@ _HOMES: dict[str, str] = {
     "CaputoHadamard": "hpfracc.operators._caputo_hadamard",
     "FODEFit": "hpfracc.solvers.ode.fitting.result",
     "FODEResult": "hpfracc.solvers.ode.result",
+    "FPDEResult": "hpfracc.solvers.pde.result",
     "FSDEResult": "hpfracc.solvers.sde.result",
     "FractionalDifferencer": "hpfracc.ml._differencer",
     "FractionalLaplacian": "hpfracc.operators._fractional_laplacian",
@@ -337,6 +344,7 @@ _HOMES: dict[str, str] = {
     "riesz": "hpfracc.operators._riesz",
     "select_optimal_backend": "hpfracc.engine.selection.selector",
     "solve_fode": "hpfracc.solvers.ode.solve",
+    "solve_fpde": "hpfracc.solvers.pde.solve",
     "solve_fsde": "hpfracc.solvers.sde.solve",
     "spectral_multiply": "hpfracc.engine.execution.api",
     "stencil_relax": "hpfracc.engine.execution.api",
@@ -365,6 +373,7 @@ _MODULES = frozenset(
         "ml",
         "noise",
         "operators",
+        "pde",
         "profiling",
         "rough",
         "solvers",

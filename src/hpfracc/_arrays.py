@@ -86,6 +86,28 @@ def device_of(value: Any) -> str:
     return "cpu"
 
 
+#: Whether a type is Dask's array. Filled as types are seen.
+_CHUNKED: dict[type, bool] = dict.fromkeys((np.ndarray, float, int, list, tuple, type(None)), False)
+
+
+def is_chunked(value: Any) -> bool:
+    """Whether ``value`` is a Dask array, told without importing Dask."""
+    kind = type(value)
+    known = _CHUNKED.get(kind)
+    if known is None:
+        root = any(base.__module__.partition(".")[0] == "dask" for base in kind.__mro__)
+        known = _CHUNKED[kind] = root and hasattr(kind, "__dask_graph__") and hasattr(kind, "numblocks")
+    return known
+
+
+def is_sharded(value: Any) -> bool:
+    """Whether ``value`` is a JAX array whose parts lie on several devices, not copies of the whole."""
+    if library_of(value) != "jax" or is_tracer(value):
+        return False
+    sharding = value.sharding
+    return len(sharding.device_set) > 1 and not sharding.is_fully_replicated
+
+
 def is_tracer(value: Any) -> bool:
     """Whether ``value`` is a JAX tracer (under jit, grad or vmap)."""
     tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)

@@ -25,6 +25,39 @@ class ClusterSupport(Protocol):
     ) -> list[Any]:
         """Run pieces of a batch on an executor."""
 
+    def apply_operator(
+        self,
+        operator: Any,
+        f: Any,
+        t: Any,
+        *,
+        step: Any,
+        axis: Any,
+        origin: Any,
+        factor: Any,
+        rtol: Any,
+        backend: Any,
+        full_output: bool,
+    ) -> Any:
+        """Apply an operator to samples that are a Dask array."""
+
+    def apply_function(
+        self, name: str, call: Callable[[Any], Any], x: Any, axis: Any, *, dtype: Any = None, points: int | None = None
+    ) -> Any:
+        """Apply a function along an axis of a Dask array."""
+
+    def apply_operation(self, operation: Any, arrays: tuple[Any, ...], backend: Any, params: Any) -> Any:
+        """Apply an operation of the engine to operands among which there are Dask arrays."""
+
+    def apply_shards(self, operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
+        """Apply an operator to samples that are divided over several devices."""
+
+    def run_rows(self, run: Callable[..., list[Any]], rows: Any) -> Any:
+        """Run a batch over the rows of a Dask array."""
+
+    def explain_chunked(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
+        """What a call on Dask arrays would do."""
+
 
 _loader: Callable[[], ClusterSupport] | None = None
 

@@ -10,6 +10,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from hpfracc._arrays import is_chunked
+from hpfracc._clusters import cluster_support
 from hpfracc.engine.execution import api
 from hpfracc.engine.execution.operation import all_operations
 from hpfracc.engine.selection.explain import Explanation
@@ -51,6 +53,7 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
         - the name of an operation or operator, with ``shape=`` and optionally ``dtype=``, ``gradient=``, ``on=``,
           ``backend=``; for an operator also ``alpha=`` (0.5 by default) and its own options;
         - :func:`hpfracc.solve_fode` or :func:`hpfracc.solve_fsde`, followed by its arguments;
+        - an operator or operation, followed by Dask arrays: the ways over their chunks, with tasks and bytes;
         - any function that makes engine calls, followed by its arguments. It is called with the engine's results
           replaced by zeros.
 
@@ -69,6 +72,8 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
     >>> print(hf.explain(hf.solve_fode, lambda t, y: -y, (0.0, 1.0), [1.0], 0.5, step=0.01).method)
     pece
     """
+    if callable(what) and any(_is_lazy(each) for each in (*args, *kwargs.values())):
+        return cluster_support().explain_chunked(what, args, kwargs)
     if what is solve_fode:
         return explain_solve(solve_fode, *args, **kwargs)
     if what is solve_fsde:
@@ -85,6 +90,11 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
             )
         raise _unknown(what)
     return api.explain(what, *args, **kwargs)
+
+
+def _is_lazy(value: Any) -> bool:
+    """Whether it is a Dask array, or labelled samples that wrap one."""
+    return is_chunked(value) or is_chunked(getattr(value, "data", None))
 
 
 def named_operators() -> dict[str, Callable[..., Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import is_chunked, library_of
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = ["TIME_UNITS", "Opened", "has_labels", "open_samples", "refuse_dates", "refuse_tables"]
@@ -112,7 +112,7 @@ class Opened:
         """
         if self._kind is None or self._kind == "index":
             return value
-        if library_of(value) not in ("numpy", "cupy"):
+        if library_of(value) not in ("numpy", "cupy") and not is_chunked(value):
             raise InvalidInputError(
                 f"f is labelled, and an order or step of {library_of(value)} makes the result a tensor, which cannot "
                 "have labels; pass f.to_numpy()"
@@ -147,6 +147,7 @@ def open_samples(
     dim: Any = None,
     time_unit: str | None = None,
     by_row: bool = False,
+    chunked: bool = False,
 ) -> Opened:
     """Separate samples from their labels, and determine their points.
 
@@ -164,13 +165,16 @@ def open_samples(
         Unit of the points if they are dates: one of :data:`TIME_UNITS`, seconds by default.
     by_row : bool
         Whether only the order of the rows matters. Labels must then be sorted, and no points are returned.
+    chunked : bool
+        Whether values that are a Dask array are accepted; they stay one.
     """
     if callable(f) and not hasattr(f, "dtype"):
         raise InvalidInputError(
             "dim= and time_unit= apply to samples, and f is a callable; omit them and give the points t as numbers"
         )
     kind = _kind_of(f)
-    _refuse(f, kind)
+    if not (chunked and kind == "dataarray"):
+        _refuse(f, kind)
     if kind == "dataarray":
         axis = _axis_of_dim(f, axis, dim, t)
     elif dim is not None:
@@ -225,7 +229,7 @@ def _values_of(f: Any, kind: str | None) -> Any:
         return np.stack(columns, axis=1) if columns else np.zeros(f.shape)
     if kind == "dataarray":
         data = f.data
-        if library_of(data) == "python":
+        if library_of(data) == "python" and not is_chunked(data):
             raise UnsupportedDtypeError(
                 f"the DataArray wraps a {type(data).__name__}; use one that wraps a NumPy array"
             )

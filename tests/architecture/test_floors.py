@@ -55,6 +55,7 @@ FLOORS = {
     "memory": 9,
     "batch": 9,
     "noise": 9,
+    "pde": 9,
     "rough": 9,
     "transport": 9,
     "core": 9,

@@ -12,14 +12,14 @@ from tests.helpers.source import PACKAGE, SOURCE, find_imports, find_modules
 HOMES = {
     # A solver's steps call the user's own function of tensors: the folder is imported only for such a solve.
     "torch": ("engine.backends.torch", "ml.torch", "solvers.ode.tensors.on_torch"),
-    "jax": ("engine.backends.jax", "ml.jax", "solvers.ode.tensors.on_jax"),
+    "jax": ("distributed.shards", "engine.backends.jax", "ml.jax", "solvers.ode.tensors.on_jax"),
     "jaxlib": ("engine.backends.jax", "ml.jax"),
     "cupy": ("engine.backends.cupy",),
     "cupyx": ("engine.backends.cupy",),
     # The stepping of a solver calls the user's own function at every step, so it is compiled together with that, not as
     # a primitive; the folder is imported only by a solve that is long enough.
     # A search for one path stops when it gets there, so what it visits depends on the data: it is no primitive either.
-    "numba": ("engine.backends.numba", "solvers.ode.compiled", "lattice.compiled"),
+    "numba": ("engine.backends.numba", "solvers.ode.compiled", "lattice.compiled", "solvers.pde.compiled"),
     "llvmlite": ("engine.backends.numba",),
     "dask": ("distributed",),
     "distributed": ("distributed",),
@@ -27,6 +27,7 @@ HOMES = {
     "matplotlib": (
         "distributed.plots",
         "solvers.ode.plot",
+        "solvers.pde.plot",
         "solvers.sde.result",
         "solvers.sde.rough.smile",
         "solvers.sde.transport",

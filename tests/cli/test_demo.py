@@ -20,7 +20,7 @@ from rich.console import Console
 from hpfracc.cli import main
 from hpfracc.cli.demo import blocks, chapters
 from hpfracc.cli.demo.blocks import Cell, Chapter, Code, Figures, Heading, TableBlock, Words
-from hpfracc.cli.demo.chapters import convolution, noise
+from hpfracc.cli.demo.chapters import convolution, noise, patterns, plumes
 from hpfracc.cli.demo.chart import Chart, ChartLine, Mark, spread
 from hpfracc.cli.demo.page import render
 from hpfracc.cli.demo.survey import Survey, SurveyRow
@@ -67,6 +67,8 @@ class Page(HTMLParser):
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A demo of three sizes with NumPy only, which takes seconds instead of half a minute."""
     monkeypatch.setattr(convolution, "_QUICK_SIZES", (16, 250, 4_000))
+    monkeypatch.setattr(plumes, "_QUICK_SIZE", (201, 20))
+    monkeypatch.setattr(patterns, "_QUICK_SIZE", (16, 9.0, 4.0))
     for name, value in (("POINTS", 5_000), ("PATHS", 1_000), ("WALKS", 100)):
         monkeypatch.setattr(noise, f"_QUICK_{name}", value)
     for name in ("NUMBA", "TORCH", "JAX", "CUPY"):
@@ -91,8 +93,9 @@ def test_the_report_is_written_and_named(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.usefixtures("small")
-def test_json_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_json_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """The JSON has the chosen arm, all times and the initial guess for each size, and no nan."""
+    monkeypatch.setattr(chapters, "CHAPTERS", ("convolution",))  # the report above has all of them
     assert main(["demo", "--quick", "--out", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
     assert Path(found["report"]).is_file()
@@ -356,3 +359,24 @@ def test_names_inside_a_chart_do_not_cover_one_another():
     for drawing in (found[:3], found[3:]):
         heights = sorted(float(height) for height, _ in drawing)
         assert min(after - before for before, after in itertools.pairwise(heights)) > 10.0
+
+
+def test_plumes_have_small_errors(monkeypatch: pytest.MonkeyPatch):
+    """Against the stable law and Gauss's kernel; the page has two charts and a picture."""
+    monkeypatch.setattr(plumes, "_QUICK_SIZE", (401, 200))
+    chapter = chapters.build("plumes", chapters.DemoContext(True, lambda share, text: None))
+    assert chapter.data["column"]["error"] < 2e-2
+    assert chapter.data["waiting"]["error"] < 1e-12
+    text = "".join(block.to_html() for block in chapter.blocks)
+    assert text.count('<figure class="chart">') == 2
+    assert text.count("data:image/png;base64,") == 1
+
+
+def test_patterns_keep_the_norm(monkeypatch: pytest.MonkeyPatch):
+    """Of the wave packet; the page has two pictures and a row for each run."""
+    monkeypatch.setattr(patterns, "_QUICK_SIZE", (16, 9.0, 4.0))
+    chapter = chapters.build("patterns", chapters.DemoContext(True, lambda share, text: None))
+    assert chapter.data["norm"] < 1e-11
+    assert len(chapter.data["runs"]) == 3
+    text = "".join(block.to_html() for block in chapter.blocks)
+    assert text.count("data:image/png;base64,") == 2

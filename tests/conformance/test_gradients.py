@@ -40,7 +40,8 @@ def check_jax(subject: Subject, solution: Solved, second: bool) -> None:
         def function(*arrays: Any) -> Any:
             return subject.kernel.run(*arrays, **solution.case.params)
 
-        check_grads(function, operands, order=1, modes=("fwd", "rev"))
+        both = second or subject.spec.primitive == "causal_convolution"
+        check_grads(function, operands, order=1, modes=("fwd", "rev") if both else ("rev",))
         if second:
             check_grads(function, operands, order=2, modes=("rev",))
 
@@ -54,7 +55,7 @@ CHECKS = {"torch": check_torch, "jax": check_jax}
 def test_derivatives_are_right(subject: Subject, dtype: str) -> None:
     """In every operand; the first real case to second order. Kernels that compile for each shape get the first case.
 
-    For those second derivatives are slow tests.
+    For those second derivatives are slow tests, and so is the forward mode, but for the convolution.
     """
     cases = smooth_cases(subject, dtype)
     if not cases:

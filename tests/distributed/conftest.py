@@ -27,7 +27,7 @@ def start_cluster(workers: int = 2, **options: Any) -> Any:
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             host="127.0.0.1",
             silence_logs=50,
             **{"memory_limit": "600MiB", **options},

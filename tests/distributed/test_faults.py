@@ -20,7 +20,7 @@ SCHEDULER = """
 import sys
 from distributed import LocalCluster
 if __name__ == "__main__":
-    cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None,
+    cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0",
                            host="127.0.0.1", protocol="tcp://", silence_logs=50)
     print(cluster.scheduler_address, flush=True)
     sys.stdin.read()

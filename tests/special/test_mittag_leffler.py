@@ -69,20 +69,29 @@ def test_the_table_is_hard_enough():
     assert len(near) > 100
 
 
+def some_pairs(one_in: int) -> list[list[float]]:
+    """The rows of one in so many pairs of parameters."""
+    pairs = sorted({(row[0], row[1]) for row in TABLE})[::one_in]
+    return [row for row in TABLE if (row[0], row[1]) in pairs]
+
+
 @pytest.mark.parametrize("as_complex", [False, True], ids=["real", "complex"])
 @pytest.mark.parametrize("backend", BACKENDS)
-@thinned(lambda backend, as_complex: as_complex or backend == "numpy")
-def test_agrees_with_mpmath(backend: str, as_complex: bool):
-    """The relative error is at most 1e-13 max(1, kappa/100) at every point; real z also as complex numbers."""
-    assert misses(backend, TABLE, as_complex) == []
+@pytest.mark.parametrize("one_in", [5, 1])
+@thinned(lambda backend, as_complex, one_in: one_in == 1 if backend == "numpy" else (as_complex and one_in == 5))
+def test_agrees_with_mpmath(backend: str, as_complex: bool, one_in: int):
+    """The relative error is at most 1e-13 max(1, kappa/100) at every point; real z also as complex numbers.
+
+    All points in NumPy; the others, whose source is the same, take those of one pair of parameters in five.
+    """
+    assert misses(backend, some_pairs(one_in), as_complex) == []
 
 
 @pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
-@pytest.mark.parametrize("one_in", [160, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("one_in", [320, pytest.param(40, marks=pytest.mark.slow)])
 def test_agrees_with_mpmath_in_jax(one_in: int):
     """The same for JAX at some points, because it compiles for each pair of parameters."""
-    pairs = sorted({(row[0], row[1]) for row in TABLE})[::one_in]
-    assert misses("jax", [row for row in TABLE if (row[0], row[1]) in pairs], as_complex=True) == []
+    assert misses("jax", some_pairs(one_in), as_complex=True) == []
 
 
 @pytest.mark.parametrize(
@@ -185,9 +194,9 @@ def test_gradients_in_torch():
         def function(x, alpha=alpha, beta=beta):
             return special.mittag_leffler(x, alpha, beta)
 
-        assert torch.autograd.gradcheck(function, (z,), check_forward_ad=True)
-        assert torch.autograd.gradgradcheck(function, (z,))
-        assert torch.autograd.gradcheck(function, (w,))
+        assert torch.autograd.gradcheck(function, (z,), check_forward_ad=True, fast_mode=True)
+        assert torch.autograd.gradgradcheck(function, (z,), fast_mode=True)
+        assert torch.autograd.gradcheck(function, (w,), fast_mode=True)
         slopes = torch.func.vmap(torch.func.grad(function))(z.detach())
         right = special.mittag_leffler_derivative(z.detach().numpy(), alpha, beta)
         np.testing.assert_allclose(slopes.numpy(), right, rtol=1e-12)

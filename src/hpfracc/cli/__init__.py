@@ -29,6 +29,7 @@ _COMMANDS = {
     "explain": "show which arm (backend, algorithm, device) a call would use, and why",
     "bench": "compare the engine's choices with the fastest arms",
     "wisdom": "show, export, import or clear stored measurements",
+    "sweep": "run, resume, show or export a sweep over parameters",
     "profile": "profile a script, render a profile as a page, or compare profiles",
 }
 

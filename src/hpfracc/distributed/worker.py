@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import sys
@@ -71,6 +72,12 @@ def _limit_numba(threads: int) -> None:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the libraries that both ends must share."""
+    return dict(_read_versions())
+
+
+@functools.cache
+def _read_versions() -> dict[str, str]:
+    """Read once: it takes milliseconds, and every task compares them."""
     found = {"python": ".".join(map(str, sys.version_info[:2]))}
     for name in _COMPARED:
         try:

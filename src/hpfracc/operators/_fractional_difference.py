@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import is_chunked
+from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._xp import Namespace, of_variables
 from hpfracc.engine.execution.api import causal_convolution, composite
@@ -95,8 +98,12 @@ def fractional_difference(
     >>> hf.fractional_difference(np.array([1.0, 3.0, 6.0, 10.0]), 1)
     array([1., 2., 3., 4.])
     """
+    if is_chunked(x) and dim is None:
+        options = {"window": window, "threshold": threshold, "axis": axis, "inverse": inverse, "backend": backend}
+        call = functools.partial(_call_block, d, options)
+        return cluster_support().apply_function("fractional_difference", call, x, axis)
     if dim is not None or has_labels(x):
-        opened = open_samples(x, axis=axis, dim=dim, by_row=True)
+        opened = open_samples(x, axis=axis, dim=dim, by_row=True, chunked=True)
         found = fractional_difference(
             opened.values, d, window, threshold, opened.axis, inverse=inverse, backend=backend
         )
@@ -127,6 +134,10 @@ def fractional_difference(
                     )(order.value)
             result = causal_convolution(weights, values, backend=backend)
     return result if axis == -1 else move_axis(result, -1, axis)
+
+
+def _call_block(d: Any, options: dict[str, Any], block: Any) -> Any:
+    return fractional_difference(block, d, **options)
 
 
 def _taps(order: Order, n: int, window: Any, threshold: Any) -> int | None:

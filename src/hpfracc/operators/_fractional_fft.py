@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import is_chunked
+from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.operators.core.applying import order_beside
@@ -69,8 +72,12 @@ def fractional_fft(
     >>> bool(np.allclose(hf.fractional_fft(x, 1 / 4), np.fft.fft(x)))
     True
     """
+    if is_chunked(x) and dim is None:
+        call = functools.partial(_call_block, alpha, {"axis": axis, "points": points, "backend": backend})
+        dtype = np.result_type(x.dtype, np.complex64)
+        return cluster_support().apply_function("fractional_fft", call, x, axis, dtype=dtype, points=points)
     if dim is not None or has_labels(x):
-        opened = open_samples(x, axis=axis, dim=dim, by_row=True)
+        opened = open_samples(x, axis=axis, dim=dim, by_row=True, chunked=True)
         found = fractional_fft(opened.values, alpha, opened.axis, points=points, backend=backend)
         return opened.close(found, points=False)
     low = 0.0
@@ -84,6 +91,10 @@ def fractional_fft(
     rates = (0.0, order.value, 0.0, 0.0, low, 0.0) if low else (0.0, order.value, 0.0)
     result = chirp_transform(values, rates, order, points=points, backend=backend)
     return result if axis == -1 else move_axis(result, -1, axis)
+
+
+def _call_block(alpha: Any, options: dict[str, Any], block: Any) -> Any:
+    return fractional_fft(block, alpha, **options)
 
 
 def chirp_transform(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack, final
 
+from hpfracc._arrays import is_chunked
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
@@ -116,8 +117,8 @@ class FractionalLaplacian(FractionalOperator):
         if not isinstance(axis, Sequence) and (isinstance(dim, str) or not isinstance(dim, Sequence)):
             return FractionalOperator.__call__(self, f, t, axis=along, dim=dim, time_unit=time_unit, **options)
         with spans.span(type(self).__name__):
-            if dim is not None or time_unit is not None or has_labels(f):
-                opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit)
+            if dim is not None or time_unit is not None or (has_labels(f) and not is_chunked(f)):
+                opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit, chunked=True)
                 return relabelled(opened, call_over_axes(self, opened.values, opened.t, axes=opened.axis, **options))
             return call_over_axes(self, f, t, axes=along, **options)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from typing import Any
 
-from hpfracc._arrays import dtype_name, library_of
+import numpy as np
+
+from hpfracc._arrays import dtype_name, is_chunked, library_of
+from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import composite, fft, matmul
@@ -88,8 +92,12 @@ def frft(
     """
     if method not in ("chirp", "eigen"):
         raise InvalidInputError(f"method={method!r} of a fractional Fourier transform; use 'chirp' or 'eigen'")
+    if is_chunked(x) and dim is None:
+        call = functools.partial(_call_block, order, {"axis": axis, "method": method, "backend": backend})
+        dtype = np.result_type(x.dtype, np.complex64)
+        return cluster_support().apply_function("frft", call, x, axis, dtype=dtype)
     if dim is not None or has_labels(x):
-        opened = open_samples(x, axis=axis, dim=dim, by_row=True)
+        opened = open_samples(x, axis=axis, dim=dim, by_row=True, chunked=True)
         return opened.close(frft(opened.values, order, opened.axis, method=method, backend=backend), points=False)
     turned = read_order(order, name="order")
     values = as_values(x, turned.value)
@@ -104,6 +112,10 @@ def frft(
         else:
             result = _by_eigenvectors(values, turned, backend)
     return result if axis == -1 else move_axis(result, -1, axis)
+
+
+def _call_block(order: Any, options: dict[str, Any], block: Any) -> Any:
+    return frft(block, order, **options)
 
 
 # Whole orders.

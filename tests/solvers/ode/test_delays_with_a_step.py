@@ -52,6 +52,7 @@ def test_a_delay_keeps_the_order(method: str, order: float, alpha: float, delay:
 
 
 @pytest.mark.parametrize(("method", "order"), [("pece", 1.8), ("implicit_trapezoid", 1.8), ("explicit_rectangle", 1.0)])
+@thinned(lambda method: method == "pece")
 def test_a_delay_shorter_than_the_step(method: str, order: float):
     """The delayed time lies within the step that is being taken, and the order stays: beside the adaptive solution."""
     fun, given = (lambda t, y, past: -y - 0.5 * past[0]), {"delays": [0.02], "history": 1.0}

@@ -11,6 +11,7 @@ from scipy.special import gamma
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError
 from hpfracc.special import mittag_leffler
+from tests.helpers.thinned import thinned
 
 
 def solve(fun: Any, alpha: Any, y0: Any = (1.0,), end: float = 1.0, **options: Any) -> Any:
@@ -44,6 +45,7 @@ def exact_square(t: float, alpha: float) -> float:
 
 
 @pytest.mark.parametrize("alpha", [0.15, 0.3, 0.5, 0.7, 1.4])
+@thinned(lambda alpha: alpha in (0.3, 0.7, 1.4))
 def test_the_implicit_rectangle_is_of_first_order(alpha: float):
     """Its starting weights take the negative powers exactly; without them the order is 0.3 for alpha = 0.3."""
     for steps in (200, 800, 3200):
@@ -64,6 +66,7 @@ def test_what_was_a_fifth_off():
 
 @pytest.mark.parametrize("rtol", [1e-3, 1e-6])
 @pytest.mark.parametrize("alpha", [0.2, 0.4, 0.9])
+@thinned(one_in=2)
 def test_adaptive_steps_hold_the_tolerance(alpha: float, rtol: float):
     """At every step and at times asked for, however near to t0; at t0 itself it is infinite, with its sign."""
     asked = np.array([0.0, 1e-30, 1e-12, 1e-3, 0.1, 2.0])

@@ -301,3 +301,15 @@ def test_torch_arrays():
         u = space.solve(20.0, torch.as_tensor(rhs))
         assert isinstance(u, torch.Tensor)
         np.testing.assert_allclose(u.numpy(), host.solve(20.0, rhs), rtol=1e-8, atol=1e-11)
+
+
+def test_a_shift_for_each_component(monkeypatch):
+    """As the equations of nonlinear steps have."""
+    krylov(monkeypatch)
+    x = np.linspace(0.0, 1.0, 42)
+    shifts, rhs = np.array([[2.0], [70.0]]), np.random.default_rng(5).standard_normal((2, 40))
+    for name in ("left", "riesz", "coefficient"):
+        space = ShiftedGrunwald.make(setting(x, *CASES[name]))
+        found = space.solve(shifts, rhs)
+        for number in range(2):
+            np.testing.assert_allclose(found[number], space.solve(float(shifts[number, 0]), rhs[number]), atol=1e-10)

@@ -9,9 +9,11 @@ import pytest
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Exterior, read_boundary
+from hpfracc.solvers.pde.domain import Disc
+from hpfracc.solvers.pde.solve import solve_fpde
 from hpfracc.solvers.pde.space.base import SpaceSetting
 from hpfracc.solvers.pde.space.choose import discretise
-from hpfracc.solvers.pde.space.disc import Disc, JacobiDisc
+from hpfracc.solvers.pde.space.disc import JacobiDisc
 from hpfracc.solvers.pde.space.jacobi import JacobiInterval, harmonic_extension, interval_eigenvalues, jacobi_grid
 from hpfracc.solvers.pde.terms import Diffusion, FractionalDiffusion
 
@@ -196,3 +198,42 @@ def test_too_many_angles_are_refused():
     """The points along a radius carry waves up to twice their number."""
     with pytest.raises(InvalidInputError, match="at most 31"):
         Disc(1.0, 8, 64)
+
+
+@pytest.mark.parametrize("alpha", [0.6, 1.0])
+def test_evolutions_on_a_disc(alpha):
+    """A source of 1 from zero goes to the stationary solution; the lowest mode decays like its eigenvalue."""
+    disc = Disc(1.0, 12, 8)
+    options = {"x": disc, "space": FractionalDiffusion(1.0, "integral"), "boundary": "exterior", "alpha": alpha}
+    result = solve_fpde(None, (0.0, 400.0 if alpha < 1 else 20.0), np.zeros((13, 8)), source=1.0, **options)
+    r = result.x[0]
+    exact = np.sqrt(1.0 - r**2) / (4.0**0.5 * math.gamma(1.5) ** 2)
+    assert np.abs(result.u[-1] - exact[:, None]).max() < (2e-2 if alpha < 1 else 1e-9)
+    space = JacobiDisc(disc, 1.0)
+    place = np.unravel_index(np.argmin(space.eigenvalues), space.eigenvalues.shape)
+    c = np.zeros(space.eigenvalues.shape, complex)
+    c[place] = 1.0
+    mode = space.embed(space.backward(c), 0.0)
+    from hpfracc.special import mittag_leffler
+
+    found = solve_fpde(None, (0.0, 1.0), mode, **options).u[-1]
+    factor = float(np.real(mittag_leffler(-space.eigenvalues[place], alpha)))
+    np.testing.assert_allclose(found, factor * mode, atol=1e-10)
+
+
+def test_a_function_at_the_start_of_a_disc():
+    """Is called with x and y."""
+    disc = Disc(2.0, 6, 8)
+    result = solve_fpde(
+        None,
+        (0.0, 1.0),
+        lambda x, y: (4.0 - x**2 - y**2) * (1.0 + x),
+        x=disc,
+        space=FractionalDiffusion(1.5, "integral"),
+        boundary="exterior",
+    )
+    x, y = disc.coordinates(1.5)
+    np.testing.assert_allclose(result.u[0], (4.0 - x**2 - y**2) * (1.0 + x), atol=1e-12)
+    for space in (FractionalDiffusion(1.0, "spectral"), Diffusion()):
+        with pytest.raises(InvalidInputError, match="disc"):
+            solve_fpde(None, (0.0, 1.0), np.zeros((7, 8)), x=disc, space=space, boundary="exterior")

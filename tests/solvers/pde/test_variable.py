@@ -151,3 +151,17 @@ def test_it_is_the_choice_for_varying_coefficients():
     x = np.linspace(0.0, 1.0, 9)
     setting = SpaceSetting((Diffusion(lambda x: 1.0 + x),), (x,), read_boundary("dirichlet", 1))
     assert isinstance(discretise(setting), FiniteVolumes)
+
+
+def test_a_shift_for_each_component():
+    """As the equations of nonlinear steps have."""
+    x = np.linspace(0.0, 1.0, 12)
+    shifts = np.array([2.0, 7.0])
+    rhs = np.random.default_rng(4).standard_normal((2, 10))
+    line = volumes(x, Diffusion(lambda x: 1.0 + x))
+    plane = volumes((x, x), Diffusion(lambda x, y: 1.0 + x * y))
+    for space, data in ((line, rhs), (plane, np.stack([rhs, rhs + 1.0], 1).repeat(5, 1))):
+        column = shifts.reshape(2, *(1,) * (data.ndim - 1))
+        found = space.solve(column, data)
+        for number, shift in enumerate(shifts):
+            np.testing.assert_allclose(found[number], space.solve(float(shift), data[number]), atol=1e-10)

@@ -14,6 +14,7 @@ from hpfracc.solvers.sde.methods import METHODS
 from hpfracc.solvers.sde.problem import read_problem
 from hpfracc.solvers.sde.stepping import integrate
 from tests.helpers.law import mean_error
+from tests.helpers.thinned import thinned
 
 RATE, SIZE = -0.5, 0.8
 
@@ -65,6 +66,7 @@ def test_orders_for_brownian_motion() -> None:
 
 
 @pytest.mark.parametrize("index", [0.1, 0.3, 0.7])
+@thinned(lambda index: index != 0.1)
 def test_doss_sussmann_for_every_index(index: float) -> None:
     """Exact where drift and noise commute; it converges where they do not."""
     process = noise.FractionalBrownian(index)

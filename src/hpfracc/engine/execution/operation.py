@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import PAIR_KINDS, library_of, quick_kind
+from hpfracc._arrays import PAIR_KINDS, is_chunked, library_of, quick_kind
+from hpfracc._clusters import cluster_support
 from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution.batch.in_memory import run_in_chunks
 from hpfracc.engine.execution.decision_log import current, record
@@ -105,6 +106,10 @@ class Operation:
             if result is None:
                 raise
             return result
+        except InvalidInputError:
+            if not any(map(is_chunked, arrays)):
+                raise
+            return cluster_support().apply_operation(self, arrays, backend, params)
         return self.run(plan, arrays, weights_key, params, checked=True)
 
     def run(

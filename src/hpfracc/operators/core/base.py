@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 import numpy as np
 
+from hpfracc._arrays import is_chunked, is_sharded
+from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
@@ -159,6 +161,8 @@ class FractionalOperator(ABC):
 
     def _cached(self, f: Any) -> CachedApplication | None:
         """How to apply the operator to samples like ``f``, if such were read before."""
+        if type(f) is not np.ndarray and is_sharded(f):
+            return None
         try:
             if type(self.alpha) is not float:  # type: ignore[attr-defined]  # a field of most subclasses
                 return None
@@ -170,15 +174,27 @@ class FractionalOperator(ABC):
         self, f: Any, t: Any, step: Any, axis: Any, dim: Any, time_unit: Any, origin: Any, *more: Any
     ) -> Any:
         """Apply to samples without their labels, which the result gets back."""
+        if is_chunked(f):
+            if dim is not None or time_unit is not None:
+                raise InvalidInputError(
+                    "dim= and time_unit= apply to labelled samples, and f is a Dask array; use axis="
+                )
+            return self._call_plain(f, t, step, -1 if axis is None else axis, origin, *more)
         if dim is None and time_unit is None and not has_labels(f, None if callable(f) else t):
             return self._call_plain(f, t, step, -1 if axis is None else axis, origin, *more)
-        opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit)
+        opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit, chunked=True)
         return relabelled(opened, self._call_plain(opened.values, opened.t, step, opened.axis, origin, *more))
 
     def _call_plain(
         self, f: Any, t: Any, step: Any, axis: Any, origin: Any, factor: Any, rtol: Any, backend: Any, full_output: bool
     ) -> Any:
         """Read, apply, report."""
+        if is_chunked(f):
+            options = {"step": step, "axis": axis, "origin": origin, "factor": factor, "rtol": rtol, "backend": backend}
+            return cluster_support().apply_operator(self, f, t, **options, full_output=full_output)
+        if is_sharded(f):
+            options = {"step": step, "axis": axis, "origin": origin, "rtol": rtol, "backend": backend}
+            return cluster_support().apply_shards(self, f, t, {**options, "full_output": full_output or None})
         right = self._is_right()
         problem, grid, axis = read_problem(self, f, t, step, axis, origin, factor, rtol, backend, right=right)
         # A JAX order is float64 inside, whatever the user's setting: the samples keep their dtype.

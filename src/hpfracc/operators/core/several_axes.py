@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hpfracc._arrays import library_of, tracks_gradient
+from hpfracc._arrays import is_chunked, library_of, tracks_gradient
+from hpfracc._clusters import cluster_support
 from hpfracc._xp import namespace_of, user_scope
 from hpfracc.engine.execution.api import composite
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -36,6 +37,9 @@ def call_over_axes(
     """Read the grids of all axes, apply the operator's method over them, and put the axes back."""
     if not axes:
         raise InvalidInputError("axis=() names no axis; give one, or several")
+    if is_chunked(f):
+        options = {"step": step, "axis": tuple(axes), "origin": None, "factor": None, "rtol": None}
+        return cluster_support().apply_operator(operator, f, t, **options, backend=backend, full_output=full_output)
     steps = _each("step", step, len(axes))
     if callable(f) and not hasattr(f, "dtype"):
         if t is None:

@@ -52,7 +52,8 @@ class EvolutionMethod(abc.ABC):
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
         """The unknowns at ``mesh[1]``, ``mesh[2]``, ..., one after the other.
 
-        What is yielded is not written to later. A step that cannot be made raises
+        Each is an array, or a :class:`~hpfracc.solvers.pde.forms.FrameBlock` that makes those of one or more steps when
+        they are asked for. What is yielded is not written to later. A step that cannot be made raises
         :class:`~hpfracc.solvers.pde.problem.StepFailedError`.
         """
 

@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc._xp import Namespace
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
-__all__ = ["EvolutionProblem", "StepFailedError"]
+__all__ = ["EvolutionProblem", "StepFailedError", "order_value"]
 
 Array = np.ndarray[Any, Any]
 
@@ -44,12 +44,18 @@ class EvolutionProblem:
     jacobian : callable or None
         ``jacobian(t, u)``: the derivative of the reaction, pointwise: of the shape of u for one equation, (components,
         components, ...) for several.
+    steady_source : bool
+        Whether the source does not change in time.
     rtol, atol : float
         The tolerance, to a part of which nonlinear equations of a step are solved.
     backend : str
         For the engine, and ``"numba"`` or ``"numpy"`` for the loops over steps.
     compile : bool or "auto"
         Whether loops over steps are compiled.
+    compatible : bool
+        Whether u0 has the boundary values.
+    periodic : tuple of bool
+        Whether each axis is.
     stats : dict
         Counters that methods add to: ``reactions``, ``solves``, ``newton_iterations``, ...
     notes : list of str
@@ -66,10 +72,13 @@ class EvolutionProblem:
     reaction: Callable[[float, Any], Any] | None = None
     source: Callable[[float], Any] | None = None
     jacobian: Callable[[float, Any], Any] | None = None
+    steady_source: bool = False
     rtol: float = 1e-6
     atol: float = 1e-9
     backend: str = "auto"
     compile: bool | str = "auto"
+    compatible: bool = True
+    periodic: tuple[bool, ...] = ()
     stats: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -107,6 +116,11 @@ class EvolutionProblem:
     def forced(self) -> bool:
         """Whether there is a source or boundary data."""
         return self.source is not None or self.space.forced
+
+    @property
+    def varies(self) -> bool:
+        """Whether source or boundary data change in time."""
+        return (self.source is not None and not self.steady_source) or self.space.forcing_varies
 
     def known(self, t: float) -> Any:
         """``b(t) + source(t)``; None where there is neither."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +108,9 @@ class Driving:
         source, xp = placement.source, placement.xp
         count = (high - low) // share
         first = (source.first + low) // share * number
+        last = first + count * number
+        if source.library == "jax" and last >= 2**31 and not sys.modules["jax"].config.jax_enable_x64:
+            raise InvalidInputError(f"process {last:,} needs 64-bit integers; set jax_enable_x64")
         own = dataclasses.replace(source, first=first)
         found = self.noise._sample(own, read_grid(self.times), count * number)
         found = xp.astype(found, source.dtype).reshape(count, number, self.times.size)

@@ -98,7 +98,8 @@ def place(
             f"backend {wish!r} was asked for, and there are arrays of {owner}, which stay there; leave it out, or "
             "convert them"
         )
-    like: list[Any] = [value for value in arrays if np.ndim(value)] or arrays
+    own = [value for value in _leaves(y0) if library_of(value) in ("torch", "jax")]
+    like = own or [value for value in arrays if np.ndim(value)] or arrays
     if wish in ("torch", "jax") and not owners:
         like = [_example(wish, y0, rng)]
     source = make_source(rng, key, *like, first_path=first_path, count=count)

@@ -87,6 +87,8 @@ class FSDEResult:
         How the simulation ended.
     stats : dict
         ``steps``, ``step``, ``chunks``, ``seconds``.
+    moments : object or None
+        With ``keep="moments"``: ``count``, ``mean`` and ``standard_error`` of the saved values.
     """
 
     t: np.ndarray

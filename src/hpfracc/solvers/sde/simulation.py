@@ -26,7 +26,7 @@ from hpfracc.solvers.sde.stiffness import refuse_infinite, warn_of_stiffness
 __all__ = ["Forecast", "Simulation"]
 
 #: Bytes of all arrays of a chunk: within the caches of a core, and enough to fill a GPU.
-_CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 25, 1 << 31
+_CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 25, 1 << 33
 #: Share of free memory that a chunk may take.
 _CHUNK_SHARE = 0.25
 #: Least number of chunks where progress is shown.

@@ -88,7 +88,8 @@ def solve_fsde(
         method where it converges, else Doss and Sussmann's. ``"milstein"`` is the second-order method, and for orders
         below 1 a method of its own. ``"implicit_euler"`` is for drifts that decay fast.
     save : {"all", "last"} or callable
-        What is kept: all times, the last, or ``save(t, y)`` of paths of shape ``(k, d, n)``, an array of k rows.
+        What is kept: all times, the last, or ``save(t, y)`` of all times and paths of shape ``(k, d, n)``,
+        an array of k rows.
         Paths are simulated in chunks that fit into memory, unless all of them are kept or carry derivatives.
     keep : {"values", "moments"}
         Whether the saved values of each path are kept, or their mean and standard error alone, for which any number of
@@ -305,7 +306,7 @@ def _read_start(y0: Any, count: int, placement: StatePlacement) -> Any:
     if start.ndim != 2 or start.shape[0] not in (1, count) or not start.shape[1]:
         raise ShapeError(f"y0 has shape {shape}; give (d,), or (paths, d) with {count:,} paths")
     if not is_transformed(start):
-        values = start.detach().cpu().numpy() if library_of(start) == "torch" else np.asarray(start)
-        if not np.all(np.isfinite(values)):
+        values = start.detach() if library_of(start) == "torch" else start
+        if not bool(placement.xp.isfinite(values).all()):
             raise InvalidInputError("y0 has values that are not finite")
     return start

@@ -42,7 +42,7 @@ def warn_of_stiffness(problem: NoisyProblem, order: float, t: np.ndarray, h: flo
                     f"2, so explicit steps grow; use method='implicit_euler', or "
                     f"step={h * (1.0 / number) ** (1.0 / order):.2g} or less",
                     AccuracyWarning,
-                    stacklevel=4,
+                    stacklevel=5,
                 )
                 return
 

@@ -42,9 +42,12 @@ def operands(weights: tuple[int, ...], signal: tuple[int, ...], dtype: str = "fl
         *((algorithm, (2, 1, 3), (2, 9), "complex128") for algorithm in sorted(KERNELS)),
     ],
 )
-@thinned(one_in=2)
+@thinned(lambda algorithm, dtype: (algorithm, dtype) in (("blocked", "float64"), ("direct", "complex128")))
 def test_derivatives(algorithm: str, weights: tuple[int, ...], signal: tuple[int, ...], dtype: str):
-    """Forward and reverse mode agree with finite differences in both operands."""
+    """Forward and reverse mode agree with finite differences in both operands.
+
+    ``tests/conformance/test_gradients.py`` has the other algorithms in float64.
+    """
     check_grads(KERNELS[algorithm].run, operands(weights, signal, dtype), order=1, modes=("fwd", "rev"))
 
 
@@ -68,7 +71,7 @@ def test_second_derivatives(algorithm: str):
 
 @each_algorithm
 @pytest.mark.parametrize("taps", [4, 9])
-@thinned(lambda taps: taps == 4)
+@thinned(lambda algorithm, taps: taps == 4 and algorithm == "fft")
 def test_under_jit_grad_and_vmap(algorithm: str, taps: int):
     """Inside the caller's own transformations the kernel is traced along, and gives what it gives outside."""
     run = KERNELS[algorithm].run
@@ -85,6 +88,7 @@ def test_under_jit_grad_and_vmap(algorithm: str, taps: int):
 
 
 @each_algorithm
+@thinned(lambda algorithm: algorithm == "fft")
 def test_kept_transform(algorithm: str):
     """Prepared weights give the same, and let the gradient of the signal through."""
     kernel = KERNELS[algorithm]
@@ -96,9 +100,9 @@ def test_kept_transform(algorithm: str):
 
 @each_algorithm
 @pytest.mark.parametrize(("taps", "way"), [(1, "plain"), (5, "plain"), (5, "vmap"), (40, "plain")])
-@thinned(one_in=2)
+@thinned(lambda way: way == "vmap")
 def test_non_finite_samples_stay_causal(algorithm: str, taps: int, way: str):
-    """Points whose sum involves a bad sample are not finite, all others are right."""
+    """Points whose sum involves a bad sample are not finite, all others right; also in conformance tests."""
     weights, signal = (np.array(array) for array in operands((taps,), (4, 40)))
     signal[1, 11], signal[2, 3], signal[2, 25], signal[3, -1] = np.nan, np.inf, -np.inf, np.nan
     answer = CONTRACT.reference(weights, signal)
@@ -114,8 +118,12 @@ def test_non_finite_samples_stay_causal(algorithm: str, taps: int, way: str):
 
 
 @each_algorithm
+@thinned(lambda algorithm: algorithm == "blocked")
 def test_gradient_beside_a_bad_sample(algorithm: str):
-    """A loss over the points before a bad sample has the gradient it has without that sample."""
+    """A loss over the points before a bad sample has the gradient it has without that sample.
+
+    ``tests/conformance/test_gradients.py`` has the other algorithms.
+    """
     run = KERNELS[algorithm].run
     weights, signal = operands((12,), (12,))
 

@@ -101,9 +101,9 @@ def test_one_order_for_each_component(method: str):
     [(method, False) for method in METHODS]
     + [("explicit_rectangle", True), ("pece", True), ("implicit_trapezoid", True)],
 )
-@thinned(lambda method, compile: not compile or method == "pece")
+@thinned(lambda compile: not compile)
 def test_complex_solutions(method: str, compile: bool):
-    """``D^0.8 y = (i - 1) y`` turns in the complex plane."""
+    """``D^0.8 y = (i - 1) y`` turns in the complex plane; compiled steps are also in ``test_python_calls.py``."""
 
     def fun(t: float, y: Any) -> Any:
         return (1j - 1.0) * y

@@ -11,7 +11,16 @@ from hpfracc.cli.demo.blocks import Chapter
 __all__ = ["CHAPTERS", "DemoContext", "build"]
 
 #: The chapters in order. A new chapter is one module and one entry here.
-CHAPTERS: tuple[str, ...] = ("equations", "convolution", "derivatives", "noise", "lattice", "profiling")
+CHAPTERS: tuple[str, ...] = (
+    "equations",
+    "plumes",
+    "patterns",
+    "convolution",
+    "derivatives",
+    "noise",
+    "lattice",
+    "profiling",
+)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from hpfracc._arrays import is_chunked
 from hpfracc._clusters import cluster_support
 from hpfracc._optional import import_optional
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of, run_chunks
@@ -53,7 +54,7 @@ def run(
     progress: Progress = False,
     executor: Any = None,
     **params: Any,
-) -> list[Any]:
+) -> Any:
     """``[func(item, **params) for item in items]``, many at a time where that can be.
 
     Items are grouped by library, device, shapes and dtypes. An operation of the engine is called once for many of them,
@@ -102,7 +103,7 @@ def run(
     Returns
     -------
     list
-        Results in the order of the items.
+        Results in the order of the items; a Dask array of them, not computed yet, if the items are the rows of one.
 
     Raises
     ------
@@ -123,6 +124,12 @@ def run(
     if not isinstance(common, tuple):
         raise InvalidInputError(f"common={common!r} is not a tuple of arguments; use (argument,)")
     form = getattr(func, "stacked_form", None)
+    if is_chunked(items):
+        if executor is not None or form is not None:
+            raise InvalidInputError("items are a Dask array, which runs on its own cluster; leave executor= out")
+        given = {"batched": batched, "batch_size": batch_size, "backend": backend, "budget": budget}
+        given |= {"workers": workers, "processes": processes}
+        return cluster_support().run_rows(_Piece(func, common, given, seed, params), items)
     if form is None:
         calls = calls_of(items, common)
     else:
@@ -143,13 +150,13 @@ def run(
     if executor is not None:
         if workers != 1 or processes:
             raise InvalidInputError("workers= and processes= are for this machine; leave them out with an executor")
-        given: Any = items if isinstance(calls, Rows) else list(calls)
+        remote: Any = items if isinstance(calls, Rows) else list(calls)
         # What all calls share is part of each item where items are listed.
         shared = common if isinstance(calls, Rows) else ()
         options = {"batched": batched, "batch_size": batch_size, "backend": backend, "budget": limit}
         piece = _Piece(func, shared, options, seed, params)
         with progress_of(progress, len(calls), getattr(func, "__name__", "batch")) as advance:
-            return cluster_support().run_pieces(executor, piece, given, getattr(func, "__name__", "batch"), advance)
+            return cluster_support().run_pieces(executor, piece, remote, getattr(func, "__name__", "batch"), advance)
     with progress_of(progress, len(calls), getattr(func, "__name__", "batch")) as advance:
         if isinstance(func, Operation) or batched:
             return job.run_grouped(advance)
@@ -172,7 +179,8 @@ class _Piece:
     def __call__(self, items: Any, first: int, count: int) -> list[Any]:
         seed: Any = None if self._seed is None else PieceSeed(self._seed, first)
         try:
-            return run(self._func, items, common=self._common, seed=seed, **self._options, **self._params)
+            found: list[Any] = run(self._func, items, common=self._common, seed=seed, **self._options, **self._params)
+            return found
         except BatchItemError as error:
             cause = error if error.__cause__ is None else error.__cause__
             raise item_error(first + error.index, count, cause) from error.__cause__

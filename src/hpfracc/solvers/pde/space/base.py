@@ -13,6 +13,7 @@ from hpfracc._arrays import is_array, library_of
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import ShapeError
 from hpfracc.solvers.pde.boundary import Ends, Periodic, is_homogeneous
+from hpfracc.solvers.pde.domain import Disc
 from hpfracc.solvers.pde.terms import SpaceTerm
 
 __all__ = ["Semidiscretisation", "SpaceSetting", "broadcast_points", "is_uniform"]
@@ -46,6 +47,8 @@ class SpaceSetting:
         Handed to the engine's functions.
     components : int or None
         How many equations the state has; None for one without an axis of components.
+    disc : Disc or None
+        The domain, where it is a disc; ``grid`` has its radii and angles then.
     """
 
     terms: tuple[SpaceTerm, ...]
@@ -56,6 +59,7 @@ class SpaceSetting:
     t0: float = 0.0
     backend: str = "auto"
     components: int | None = None
+    disc: Disc | None = None
 
     @property
     def ndim(self) -> int:

@@ -28,7 +28,7 @@ def discretise(setting: SpaceSetting) -> Semidiscretisation:
             if isinstance(term, FractionalDiffusion) and term.kind is None:
                 raise InvalidInputError(_WHICH_LAPLACIAN)
     refusals = []
-    for candidate in CANDIDATES:
+    for candidate in CANDIDATES if setting.disc is None else ("disc:JacobiDisc",):
         module, _, name = candidate.partition(":")
         kind: type[Semidiscretisation] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
         reason = kind.refuses(setting)

@@ -3,54 +3,25 @@ r"""The integral Laplacian on a disc, in the functions :math:`(1-r^2)^s r^{|m|} 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
+from hpfracc._arrays import is_array
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_homogeneous, varies_in_time
+from hpfracc.solvers.pde.domain import Disc
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
 from hpfracc.solvers.pde.space.jacobi import outside_rule
+from hpfracc.solvers.pde.terms import FractionalDiffusion
 
-__all__ = ["Disc", "JacobiDisc"]
+__all__ = ["JacobiDisc"]
 
 Array = np.ndarray[Any, Any]
 
 #: How much faster than all functions the values decay that no function carries; the error they leave is its inverse.
 _REST = 1e6
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Disc:
-    """A disc around the origin, in place of a grid.
-
-    Parameters
-    ----------
-    radius : float
-        Its radius.
-    radial : int
-        Points along a radius.
-    angles : int
-        Points on each circle.
-    """
-
-    radius: float = 1.0
-    radial: int = 24
-    angles: int = 48
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.radius) and self.radius > 0.0):
-            raise InvalidInputError(f"Disc: radius={self.radius!r} has to be positive")
-        if self.radial < 2 or self.angles < 1:
-            raise InvalidInputError(f"Disc: radial={self.radial!r}, angles={self.angles!r}: use 2 or more, 1 or more")
-        if self.angles // 2 >= 2 * self.radial:
-            raise InvalidInputError(
-                f"Disc: {self.angles} angles with {self.radial} radial points; use at most {4 * self.radial - 1}, "
-                "whose waves the points along a radius can carry"
-            )
 
 
 @final
@@ -97,7 +68,8 @@ class JacobiDisc(Semidiscretisation):
         self.disc, self.xp = disc, xp
         n, s, radius = disc.radial, 0.5 * order, disc.radius
         t, q = special.roots_jacobi(n, s, 0.0)
-        r = np.sqrt(0.5 * (1.0 + t))
+        self.grid = disc.grid(order)
+        r, theta = self.grid[0][:-1] / radius, self.grid[1]
         # (1 - t)/2 = 1 - r^2
         omega = (0.5 * (1.0 - t)) ** s
         root = np.sqrt(q / omega)
@@ -115,9 +87,7 @@ class JacobiDisc(Semidiscretisation):
         self.eigenvalues = radius**-order * eigenvalues
         self.symbol = -coefficient * xp.array(self.eigenvalues)
         self._forward, self._backward = xp.array(forward), xp.array(backward)
-        theta = 2.0 * math.pi / disc.angles * np.arange(disc.angles)
         self.shape = (n, disc.angles)
-        self.grid = (radius * np.append(r, 1.0), theta)
         polar = np.meshgrid(radius * r, theta, indexing="ij")
         self.points = (xp.array(polar[0] * np.cos(polar[1])), xp.array(polar[0] * np.sin(polar[1])))
         self._outside = Exterior(0.0) if outside is None else outside
@@ -134,13 +104,28 @@ class JacobiDisc(Semidiscretisation):
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
-        """It is made of a :class:`Disc`, not of a grid."""
-        return "it takes a Disc in place of a grid"
+        """All but one integral Laplacian with a constant coefficient on a disc."""
+        if setting.disc is None:
+            return "it takes a Disc in place of a grid"
+        if len(setting.terms) != 1 or not isinstance(setting.terms[0], FractionalDiffusion):
+            return "a disc takes one FractionalDiffusion(order, 'integral') and no other term"
+        term = setting.terms[0]
+        if term.kind != "integral":
+            return f"a disc takes kind='integral', not {term.kind!r}"
+        if callable(term.coefficient) and not is_array(term.coefficient):
+            return "a disc takes a constant coefficient"
+        if not isinstance(setting.boundary[0][0], Exterior):
+            return "kind='integral' needs data outside; use boundary=Exterior(value)"
+        return "a disc takes a real state" if setting.complex_state else None
 
     @classmethod
     def make(cls, setting: SpaceSetting) -> JacobiDisc:
-        """Not from a grid."""
-        raise InvalidInputError(f"a disc cannot be made of a grid of shape {tuple(x.size for x in setting.grid)}")
+        """For the disc of the setting."""
+        (term,), outside = setting.terms, setting.boundary[0][0]
+        assert isinstance(term, FractionalDiffusion)
+        assert isinstance(outside, Exterior)
+        assert setting.disc is not None
+        return cls(setting.disc, float(term.order), term.coefficient, outside, setting.xp)
 
     def forward(self, u: Any) -> Any:
         """A Fourier transform over the angles, and for each wave a product along the radius."""

@@ -27,10 +27,11 @@ __all__ = ["ShiftedGrunwald"]
 Array = np.ndarray[Any, Any]
 
 #: Up to here one LU factorisation and its use take less time than Krylov iterations, even for a new shift at every
-#: step (``benchmarks/pde.py krylov``).
-DENSE = 160
-#: Up to here they do where the shift stays: a factorisation is kept for a shift that comes a second time.
-DENSE_KEPT = 800
+#: step: they cross between 400 and 600 points (``benchmarks/pde_space.py --only krylov``).
+DENSE = 400
+#: Up to here a factorisation is kept for a shift that comes a second time: at 1,023 points its use takes a quarter of
+#: the time of the iterations or less, and the factorisation itself that of ten.
+DENSE_KEPT = 1200
 _KEPT = 4
 
 
@@ -46,8 +47,8 @@ class ShiftedGrunwald(Semidiscretisation):
     :math:`\rho^{\alpha/2}` in the distance from the boundary; then the largest error is of order
     :math:`\alpha/2`, at the points next to the boundary.
 
-    Linear systems: LU up to 160 points (800 where a shift repeats). Symmetric matrices by conjugate gradients with the
-    tau preconditioner (DST), others by GMRES with Strang's circulant one (FFT); where coefficients vary in one
+    Linear systems: LU up to 400 points (1,200 where a shift repeats). Symmetric matrices by conjugate gradients with
+    the tau preconditioner (DST), others by GMRES with Strang's circulant one (FFT); where coefficients vary in one
     dimension, rows of several such inverses are interpolated. 5 to 10 iterations at any number of points.
     """
 
@@ -70,7 +71,7 @@ class ShiftedGrunwald(Semidiscretisation):
         self.symmetric = all(part.symmetric and not part.varies for part in parts) and not self._complex_coefficient()
         self._backend = None if setting.backend == "auto" else setting.backend
         self._products = [_Product(part, self.shape, self.xp, self._backend, setting.complex_state) for part in parts]
-        self._preconditioner = ToeplitzPreconditioner(
+        self.preconditioner = ToeplitzPreconditioner(
             parts, self.shape, self.xp, self._backend, complex_state=setting.complex_state
         )
         self._factors: OrderedDict[complex, Any] = OrderedDict()
@@ -138,7 +139,7 @@ class ShiftedGrunwald(Semidiscretisation):
         if self._wants_dense(shift):
             self.iterations = 0
             return self._solve_dense(shift, rhs)
-        precondition = self._preconditioner.for_shift(shift)
+        precondition = self.preconditioner.for_shift(shift)
 
         def operator(u: Any) -> Any:
             return shift * u - self.apply(u)

@@ -233,7 +233,6 @@ class JacobiInterval(Semidiscretisation):
         self._varying: Any = None
         if callable(coefficient) and not is_array(coefficient):
             self._varying = coefficient(*self.points) + xp.array(np.zeros(count))
-            self._factors: dict[Any, Any] = {}
         else:
             self.symbol = xp.array(self._eigenvalues) * coefficient
         lower = setting.boundary[0][0]
@@ -298,6 +297,8 @@ class JacobiInterval(Semidiscretisation):
         if self._varying is None:
             return self.backward(self.forward(rhs) / (shift - self.symbol))
         xp = self.xp
+        if is_array(shift) and math.prod(shift.shape) > 1:  # one for each component
+            return xp.stack([self.solve(one.reshape(()), part) for one, part in zip(shift, rhs, strict=True)])
         core = xp.matmul(self._backward * xp.array(self._eigenvalues), self._forward)
         matrix = shift * xp.array(np.eye(self.shape[0])) - self._varying.reshape(-1, 1) * core
         flat = rhs.reshape(-1, self.shape[0])

@@ -29,7 +29,7 @@ __all__ = ["ToeplitzPart", "ToeplitzPreconditioner"]
 Array = np.ndarray[Any, Any]
 
 #: Change of a coefficient's logarithm from one interpolated inverse to the next, and the most of them: 9 to 10
-#: iterations at a range of 1:100, and 15 with half as many (``benchmarks/pde.py krylov``).
+#: iterations at a range of 1:100, and 15 with half as many (``benchmarks/pde_space.py --only krylov``).
 _SPACING = 0.7
 _MOST = 24
 #: Smaller coefficients, relative to the largest, are taken as this one.
@@ -132,8 +132,10 @@ class ToeplitzPreconditioner:
 
         def interpolated(r: Any) -> Any:
             symbols = self.xp.stack(inverses, 0)
-            # (levels, 1, .., n) against (..., n): one transform there, one for each level back.
-            symbols = symbols.reshape(len(inverses), *(1,) * (r.ndim - 1), -1)
+            # (levels, 1, .., n) against (..., n): one transform there, one for each level back. A shift for each
+            # component has its own axes.
+            rows = symbols.shape[1:-1]
+            symbols = symbols.reshape(len(inverses), *(1,) * (r.ndim - 1 - len(rows)), *rows, -1)
             rows = spectral_multiply(symbols, r, **options)
             return (self.mix.reshape(len(inverses), *(1,) * (r.ndim - 1), -1) * rows).sum(0)
 

@@ -189,7 +189,7 @@ class FiniteVolumes(Semidiscretisation):
             least = float(np.min(np.abs(to_host(one.faces) if is_array(one.faces) else one.faces)))
         widest = float(one.steps.max())
         number = speed * widest / least if least else math.inf
-        if number > 2.0 and speed:
+        if number > 2.0 * (1.0 + 1e-9) and speed:
             advice = f"use distances of {2.0 * least / speed:.2g} or less" if least else "add some Diffusion"
             text = f"transport by centred differences with a cell Peclet number of {number:.3g}, above 2, oscillates"
             self.notes = (*self.notes, f"{text}; {advice}")
@@ -313,10 +313,12 @@ class FiniteVolumes(Semidiscretisation):
     def _solve_bands(self, shift: Any, rhs: Any) -> Any:
         from scipy.linalg import solve_banded
 
+        if is_array(shift) and math.prod(shift.shape) > 1:  # one for each component
+            return np.stack([self._solve_bands(float(one), part) for one, part in zip(shift.flat, rhs, strict=True)])
         if self._bands is None:
             self._bands = self._find_bands()
         bands = -self._bands
-        bands[1] += shift
+        bands[1] += shift if not is_array(shift) else shift.reshape(())
         flat = rhs.reshape(-1, self.shape[0])
         found = solve_banded((1, 1), bands, flat.T, overwrite_ab=True, check_finite=False)
         return found.T.reshape(rhs.shape)

@@ -94,16 +94,18 @@ def past(xp: Namespace, weights: Any, states: Any) -> Any:
     On the host in the same order for any number of paths: with two columns or more each row is added to the sums before
     it, in one pass. A product of matrices by BLAS depends on the number of columns.
     """
-    if xp.library != "numpy":
-        return (weights[:, None, None] * states).sum(0)
     rows = states.reshape(states.shape[0], -1)
+    if xp.library != "numpy":
+        return xp.matmul(weights, rows).reshape(states.shape[1:])
     if rows.shape[1] == 1:
         rows = np.repeat(rows, 2, axis=1)
     return np.einsum("l,lk->k", weights, rows)[: states[0].size].reshape(states.shape[1:])
 
 
 def decayed(xp: Namespace, decay: Any, states: Any, change: Any) -> Any:
-    """``decay * states + change``; NumPy's in place."""
+    """``decay * states + change``; NumPy's in place, and PyTorch's in one pass."""
+    if xp.library == "torch":
+        return xp.module.addcmul(change, decay[:, None, None], states)
     if xp.library != "numpy":
         return decay[:, None, None] * states + change
     rows = states.reshape(states.shape[0], -1)

@@ -10,6 +10,7 @@ from hpfracc.solvers.sde.noise.brownian import Brownian
 from hpfracc.solvers.sde.noise.estimation import HurstEstimate
 from hpfracc.solvers.sde.noise.fractional_brownian import FractionalBrownian
 from hpfracc.solvers.sde.noise.fractional_ou import FractionalOU
+from hpfracc.solvers.sde.noise.hosking import HoskingStream
 from hpfracc.solvers.sde.noise.inverse_subordinator import InverseSubordinator
 from hpfracc.solvers.sde.noise.process import GaussianNoise, LevyNoise, Noise
 from hpfracc.solvers.sde.noise.stable import StableLevy
@@ -21,6 +22,7 @@ __all__ = [
     "FractionalBrownian",
     "FractionalOU",
     "GaussianNoise",
+    "HoskingStream",
     "HurstEstimate",
     "InverseSubordinator",
     "LevyNoise",

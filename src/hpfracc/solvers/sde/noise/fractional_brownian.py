@@ -15,6 +15,7 @@ from hpfracc._xp import namespace_of, of_variables
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise import circulant
 from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance, noise_weights
+from hpfracc.solvers.sde.noise.hosking import HoskingStream
 from hpfracc.solvers.sde.noise.process import (
     MOST_POINTS,
     GaussianNoise,
@@ -104,6 +105,36 @@ class FractionalBrownian(GaussianNoise):
         ratio = np.divide(low, high, out=np.zeros_like(high), where=high > 0)
         factor = 2 * hurst / (hurst + 0.5) * special.hyp2f1(0.5 - hurst, 1.0, hurst + 1.5, ratio)
         return np.asarray(factor * ratio ** (hurst + 0.5) * high ** (2 * hurst))
+
+    def stream(
+        self, step: float = 1.0, size: int | tuple[int, ...] = (), rng: Any = None, *, first_path: int = 0
+    ) -> HoskingStream:
+        """Paths that can be continued at any time, in steps of ``step``, exactly (``kind="fbm"``).
+
+        Parameters
+        ----------
+        step : float
+            Time between values.
+        size, rng, first_path
+            As in :meth:`sample`; other numbers are drawn than by :meth:`sample` with the same seed.
+
+        Returns
+        -------
+        HoskingStream
+            ``.draw(count)`` gives the next values, at O(n) each.
+
+        Examples
+        --------
+        >>> from hpfracc import noise
+        >>> path = noise.FractionalBrownian(0.3).stream(0.01, rng=1)
+        >>> path.draw(100).shape, path.draw(5).shape
+        ((100,), (5,))
+        """
+        if self.kind == "volterra":
+            raise InvalidInputError("the steps of the Volterra kind are not stationary; sample it on a grid instead")
+        width, shape = read_positive("step", step), read_size(size)
+        source = make_source(rng, None, dtype="float64", first_path=first_path, count=math.prod(shape))
+        return HoskingStream(plain_hurst(self.H), width, shape, source)
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         if grid.step is None or (self.kind == "volterra" and grid.steps <= MOST_POINTS):

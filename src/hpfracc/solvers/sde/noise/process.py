@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,8 @@ __all__ = [
     "read_grid",
     "read_hurst",
     "read_positive",
+    "refined",
+    "stream_of",
 ]
 
 #: Points up to which covariance matrices are factorised: 4,096 take 130 MiB and a second.
@@ -238,22 +241,7 @@ class GaussianNoise(Noise):
         path : ndarray, shape (..., factor * (n - 1) + 1)
             Equal to the given path at every ``factor``-th point.
         """
-        grid = read_grid(t)
-        coarse = np.asarray(path, dtype=np.float64)
-        if coarse.ndim < 1 or coarse.shape[-1] != grid.times.size:
-            raise ShapeError(f"path has shape {coarse.shape} for {grid.times.size:,} times; time is the last axis")
-        try:
-            parts = operator.index(factor)
-        except TypeError:
-            parts = 0
-        if parts < 1:
-            raise InvalidInputError(f"factor={factor!r}: use a whole number of parts, 2 or more")
-        fine = read_grid(_divided(grid.times, parts))
-        rows = coarse.reshape(-1, grid.times.size)
-        source = make_source(rng, None, dtype="float64", first_path=first_path, count=rows.shape[0])
-        result = self._refine(source, rows, grid, fine, parts)
-        result[:, ::parts] = rows
-        return fine.times, result.reshape(*coarse.shape[:-1], fine.times.size)
+        return refined(self._refine, path, t, factor, rng, first_path)
 
     def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
         drawn: np.ndarray = self._by_cholesky(source, fine, rows.shape[0], stream_of(fine))
@@ -262,6 +250,33 @@ class GaussianNoise(Noise):
         given = linalg.cho_factor(self.covariance(times[:, None], times[None, :]), lower=True)
         gain = linalg.cho_solve(given, self.covariance(times[:, None], fine.times[None, :]))
         return np.asarray(drawn + (rows - drawn[:, ::parts])[:, kept] @ gain)
+
+
+def refined(
+    draw: Callable[[RandomSource, np.ndarray, TimeGrid, TimeGrid, int], np.ndarray],
+    path: Any,
+    t: Any,
+    factor: int,
+    rng: Any,
+    first_path: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Read what ``refine`` takes, draw the finer rows, and keep the given points as they are."""
+    grid = read_grid(t)
+    coarse = np.asarray(path, dtype=np.float64)
+    if coarse.ndim < 1 or coarse.shape[-1] != grid.times.size:
+        raise ShapeError(f"path has shape {coarse.shape} for {grid.times.size:,} times; time is the last axis")
+    try:
+        parts = operator.index(factor)
+    except TypeError:
+        parts = 0
+    if parts < 1:
+        raise InvalidInputError(f"factor={factor!r}: use a whole number of parts, 2 or more")
+    fine = read_grid(_divided(grid.times, parts))
+    rows = coarse.reshape(-1, grid.times.size)
+    source = make_source(rng, None, dtype="float64", first_path=first_path, count=rows.shape[0])
+    result = draw(source, rows, grid, fine, parts)
+    result[:, ::parts] = rows
+    return fine.times, result.reshape(*coarse.shape[:-1], fine.times.size)
 
 
 def stream_of(fine: TimeGrid) -> int:

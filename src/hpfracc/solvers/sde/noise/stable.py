@@ -10,8 +10,9 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.process import LevyNoise, read_positive
+from hpfracc.solvers.sde.noise.process import LevyNoise, TimeGrid, read_positive, refined
 from hpfracc.solvers.sde.noise.source import RandomSource
+from hpfracc.solvers.sde.noise.stable_bridge import LEAST_INDEX, bridge
 
 __all__ = ["StableLevy", "kanter", "one_sided", "standard_stable"]
 
@@ -75,6 +76,52 @@ class StableLevy(LevyNoise):
             return sizes * standard
         safe = xp.where(sizes > 0, sizes, xp.ones_like(sizes))
         return sizes * (standard + (2.0 / math.pi) * self.beta * xp.log(safe))
+
+    def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
+        """Points between those of a path, from the law of the process given the path.
+
+        For the symmetric motion with an index from 0.3 on. Increments are divided by rejection from the products of
+        stable densities, which are known to some 1e-8 of their value. A jump stays a jump: it falls into one of the
+        parts.
+
+        Parameters
+        ----------
+        path : array_like, shape (..., n)
+            Values at the times ``t``.
+        t : array_like, shape (n,)
+            Increasing times.
+        factor : int
+            Steps that each step is divided into.
+        rng, first_path
+            As in :meth:`sample`; other numbers are drawn than by :meth:`sample` with the same seed.
+
+        Returns
+        -------
+        times : ndarray, shape (factor * (n - 1) + 1,)
+        path : ndarray, shape (..., factor * (n - 1) + 1)
+            Equal to the given path at every ``factor``-th point.
+        """
+        if self.beta:
+            raise InvalidInputError(
+                f"there is a bridge for symmetric stable motion only, and beta={self.beta:g}: the densities of skewed "
+                "laws are not tabulated here; sample on the fine grid and thin that"
+            )
+        if self.alpha < LEAST_INDEX:
+            raise InvalidInputError(
+                f"alpha={self.alpha:g}: below {LEAST_INDEX} stable densities span too many magnitudes to be divided; "
+                "sample on the fine grid and thin that"
+            )
+        return refined(self._refine, path, t, factor, rng, first_path)
+
+    def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
+        steps = np.diff(grid.times)
+        divided = bridge(source, self.alpha, self.scale, np.diff(rows), steps, parts, fine.times.size)
+        result = np.empty((rows.shape[0], fine.times.size))
+        # From each given point on, so that rounding does not gather.
+        inside = rows[:, :-1, None] + np.cumsum(divided, -1)
+        result[:, 0] = rows[:, 0]
+        result[:, 1:] = inside.reshape(rows.shape[0], -1)
+        return result
 
 
 def _module(source: RandomSource) -> Any:

@@ -54,6 +54,13 @@ class Subordinated(Noise):
             )
         object.__setattr__(self, "alpha", InverseSubordinator(self.alpha).alpha)
 
+    def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
+        """Refused: the path does not tell where its clock stood."""
+        raise InvalidInputError(
+            f"there is no bridge for {self!r}: its clock cannot be told from the path, and without it the points "
+            "between do not depend on their neighbours alone; sample on the fine grid and thin that"
+        )
+
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         host = source.on_host()
         result = np.empty((count, grid.times.size))

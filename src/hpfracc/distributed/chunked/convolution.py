@@ -1,0 +1,272 @@
+r"""Causal convolution over chunks of time.
+
+A series in P chunks of B points is convolved by overlap-save. With the weights in blocks :math:`w_d` of B, block m is
+
+.. math:: y_m = w_0 * x_m + \Big[\mathcal{F}^{-1} \sum_{d=1}^{m} W_d X_{m-d}\Big]_{B..2B}, \qquad
+    X_j = \mathcal{F}_{2B} (x_j, 0), \quad W_d = \mathcal{F}_{2B} (w_{d-1}, w_d),
+
+with transforms of 2B points, of which the last B are kept. At each frequency the sum is a causal convolution over the
+chunk index. The first term, and that sum, are calls of the engine; a value that is not finite stays within its chunk
+and the later ones, and within its chunk it reaches only later points.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import is_chunked
+from hpfracc._optional import import_optional
+from hpfracc.distributed.chunked.apply import rows_of, run_plan
+from hpfracc.distributed.chunked.blocks import blocks
+from hpfracc.distributed.chunked.planning import (
+    ChunkedWay,
+    Resources,
+    block_bytes,
+    blockwise_way,
+    check_chunks,
+    choose,
+    rechunk_method,
+    rechunk_way,
+    result_dtype,
+)
+from hpfracc.engine.execution.api import causal_convolution, fft
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["convolve", "convolve_chunked"]
+
+#: Series of this many points or fewer are convolved whole: transposing them takes longer.
+_SHORT = 1 << 20
+_WAYS = ("auto", "blockwise", "rechunk", "overlap", "spectrum")
+
+
+def convolve(weights: Any, signal: Any, *, way: str = "auto", backend: Any = None) -> Any:
+    r"""Causal convolution of a Dask array, :math:`y_n = \sum_{k \le n} w_k x_{n-k}`, along its last axis.
+
+    Parameters
+    ----------
+    weights : array_like or Dask array, shape (K,)
+        The weights; as a Dask array where they are too many for one worker.
+    signal : Dask array, shape (..., N)
+        The signal.
+    way : {"auto", "blockwise", "rechunk", "overlap", "spectrum"}
+        ``"blockwise"``: the last axis is one chunk; no communication. ``"rechunk"``: time to rows and back; moves the
+        data twice, and needs a whole row in a worker. ``"overlap"``: at most as many weights as the shortest chunk has
+        points; each chunk needs the end of the one before. ``"spectrum"``: transforms of chunks, transposed to
+        frequencies and back; moves the data four times whatever the number of chunks, exact to a few eps of
+        ``sum|w| max|x|``. ``"auto"`` takes the first that is possible; for few rows of more than a million points the
+        spectrum instead of rechunking.
+    backend : str, optional
+        Where the engine does the work of each task.
+
+    Returns
+    -------
+    Dask array, shape (..., N)
+        With the chunks of the signal. Nothing is computed yet.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> signal = da.ones(12, chunks=4)
+    >>> hf.distributed.convolve(np.array([1.0, 0.5]), signal, way="spectrum").compute().round(12).tolist()
+    [1.0, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5]
+    """
+    if way not in _WAYS:
+        raise InvalidInputError(f"way={way!r}: use {', '.join(map(repr, _WAYS))}")
+    return convolve_chunked(weights, signal, way=way, backend=backend)
+
+
+def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: Any = None) -> Any:
+    """The graph of a causal convolution; see :func:`convolve`."""
+    array = import_optional("dask.array")
+    if not is_chunked(signal):
+        signal = array.from_array(np.asarray(signal), chunks=-1)
+    if is_chunked(weights):
+        check_chunks(weights, "weights")
+    else:
+        weights = np.asarray(weights)
+    if weights.ndim != 1 or signal.ndim < 1 or not weights.shape[0]:
+        raise ShapeError(
+            f"weights of shape {weights.shape} and a signal of shape {signal.shape}; a chunked signal takes one row of "
+            "weights"
+        )
+    check_chunks(signal, "signal")
+    resources = Resources.known()
+    n, sizes = signal.shape[-1], signal.chunks[-1]
+    along = (signal.ndim - 1,)
+    if weights.shape[0] > n:
+        weights = weights[:n]
+    dtype = np.result_type(result_dtype(signal), result_dtype(weights))
+    ways = []
+    if len(sizes) == 1:
+        ways.append(blockwise_way(signal))
+    else:
+        if weights.shape[0] - 1 <= min(sizes):
+            ways.append(_overlap_way(signal))
+        ways.append(rechunk_way(signal, along, resources))
+        ways.append(_spectrum_way(signal, weights, resources))
+    names = [each.name for each in ways]
+    if way != "auto" and way not in names:
+        raise InvalidInputError(f"way={way!r} is not possible for {len(sizes)} chunks of time; use {', '.join(names)}")
+    preferred = way if way != "auto" else names[0]
+    few = rows_of(signal, along) < resources.workers and n > _SHORT
+    if way == "auto" and preferred == "rechunk" and (few or is_chunked(weights)):
+        preferred = "spectrum"
+    plan = choose("causal_convolution", signal, along, ways, preferred)
+    if way != "auto" and plan.chosen != way:
+        refused = next(each.refusal for each in ways if each.name == way)
+        raise InvalidInputError(f"way={way!r} cannot be taken: {refused}")
+    if plan.chosen == "spectrum":
+        return _spectrum(weights, signal, dtype, backend, resources)
+    # Lazy weights are one more operand of each task.
+    given = weights.rechunk(-1).to_delayed().reshape(-1)[0] if is_chunked(weights) else weights
+    if plan.chosen == "overlap":
+        return _overlap(given, int(weights.shape[0]) - 1, signal, dtype, backend)
+    return run_plan(plan, functools.partial(_convolve_block, backend), signal, along, resources, dtype, given)
+
+
+def _convolve_block(backend: Any, block: Any, weights: Any) -> Any:
+    return causal_convolution(weights, block, backend=backend)
+
+
+# Short weights: each chunk with the end of the one before.
+
+
+def _overlap_way(signal: Any) -> ChunkedWay:
+    way = blockwise_way(signal)
+    rows = signal.nbytes // max(1, signal.shape[-1])
+    return ChunkedWay(
+        "overlap", "a few eps of sum|w| max|x|", 2 * way.tasks, rows * signal.numblocks[-1], 2 * way.task_bytes
+    )
+
+
+def _overlap(weights: Any, depth: int, signal: Any, dtype: Any, backend: Any) -> Any:
+    array = import_optional("dask.array")
+    call = functools.partial(_convolve_tail, depth, backend)
+    if depth == 0:
+        return blocks("overlap", call, signal, weights, dtype=dtype)
+    last = signal.ndim - 1
+    before = array.zeros((*signal.shape[:-1], depth), chunks=(*signal.chunks[:-1], depth), dtype=signal.dtype)
+    padded = array.concatenate([before, signal], axis=last)
+    extended = array.overlap.overlap(padded, depth={last: (depth, 0)}, boundary="none")[..., depth:]
+    return blocks("overlap", call, extended, weights, dtype=dtype, chunks=signal.chunks)
+
+
+def _convolve_tail(depth: int, backend: Any, block: Any, weights: Any) -> Any:
+    return causal_convolution(weights, block, backend=backend)[..., depth:]
+
+
+# One long series: over the spectra of its chunks.
+
+
+def _spectrum_way(signal: Any, weights: Any, resources: Resources) -> ChunkedWay:
+    count, length = _blocks_of(signal)
+    rows = max(1, rows_of(signal, (signal.ndim - 1,)))
+    complex_bytes = 16 if signal.dtype.itemsize >= 8 else 8
+    moved = 2 * (2 * rows * count * (length + 1) * complex_bytes)
+    width = _slice_width(count, rows_in_block(signal), complex_bytes, resources)
+    task = max(
+        12 * length * rows_in_block(signal) * complex_bytes, 4 * count * width * rows_in_block(signal) * complex_bytes
+    )
+    refusal = ""
+    if resources.memory is not None and task > resources.memory:
+        refusal = (
+            f"a chunk of {length:,} points takes about {task:,} bytes in a task, and a worker has {resources.memory:,}"
+        )
+    slices = math.ceil((length + 1) / width)
+    tasks = math.prod(signal.numblocks[:-1]) * (5 * count + 3 * slices)
+    return ChunkedWay("spectrum", "a few eps of sum|w| max|x|", tasks, moved, task, refusal)
+
+
+def rows_in_block(signal: Any) -> int:
+    """Rows of the largest chunk."""
+    return math.prod(max(sizes) for sizes in signal.chunks[:-1])
+
+
+def _blocks_of(signal: Any) -> tuple[int, int]:
+    """Number of blocks of time and their length."""
+    length = max(signal.chunks[-1])
+    return math.ceil(signal.shape[-1] / length), length
+
+
+def _slice_width(count: int, rows: int, itemsize: int, resources: Resources) -> int:
+    """Frequencies in one slice; an even number, so that every slice begins with an even one."""
+    width = block_bytes(resources) // max(1, count * rows * itemsize)
+    return max(2, width - width % 2)
+
+
+def _spectrum(weights: Any, signal: Any, dtype: Any, backend: Any, resources: Resources) -> Any:
+    array = import_optional("dask.array")
+    n = signal.shape[-1]
+    count, length = _blocks_of(signal)
+    kind = "fft" if np.dtype(dtype).kind == "c" else "rfft"
+    wide = np.result_type(dtype, np.complex64)
+    method = rechunk_method(resources)
+    x = _in_blocks(array, signal.astype(dtype), count, length)
+    w = weights if is_chunked(weights) else array.from_array(weights, chunks=length)
+    w = _in_blocks(array, w.astype(dtype), count, length)
+    own = blocks("own", functools.partial(_own, backend), w[..., :1, :], x, dtype=dtype, ndim=x.ndim)
+    if count == 1:
+        return _joined(own, n, signal)
+    size = 2 * length if kind == "fft" else length + 1
+    spectra = [
+        blocks("spectrum", functools.partial(_transform, kind, 2 * length, backend), each, dtype=wide,
+               chunks=(*each.chunks[:-1], (size,)))
+        for each in (x, w)
+    ]  # fmt: skip
+    width = _slice_width(count, rows_in_block(signal), np.dtype(wide).itemsize, resources)
+    at = x.ndim - 2
+    turned = [each.rechunk({each.ndim - 2: -1, each.ndim - 1: width}, method=method) for each in spectra]
+    # The larger number of axes first: blocks of the weights are repeated over the rows.
+    summed = blocks("chunks", functools.partial(_over_chunks, backend), *turned, dtype=wide, ndim=x.ndim)
+    summed = summed.rechunk({at: 1, at + 1: -1}, method=method)
+    earlier = blocks(
+        "back", functools.partial(_back, kind, length, dtype, backend), summed, dtype=dtype,
+        chunks=(*summed.chunks[:-1], (length,)),
+    )  # fmt: skip
+    return _joined(own + earlier, n, signal)
+
+
+def _in_blocks(array: Any, series: Any, count: int, length: int) -> Any:
+    """``(..., N)`` as ``(..., count, length)``, one block a chunk, with zeros at the end."""
+    missing = count * length - series.shape[-1]
+    if missing:
+        zeros = array.zeros(
+            (*series.shape[:-1], missing), chunks=(*series.chunks[:-1], min(missing, length)), dtype=series.dtype
+        )
+        series = array.concatenate([series, zeros], axis=-1)
+    series = series.rechunk({series.ndim - 1: length})
+    return series.reshape((*series.shape[:-1], count, length))
+
+
+def _joined(found: Any, n: int, signal: Any) -> Any:
+    found = found.reshape((*found.shape[:-2], found.shape[-2] * found.shape[-1]))[..., :n]
+    return found if found.chunks == signal.chunks else found.rechunk(signal.chunks)
+
+
+def _own(backend: Any, weights: Any, block: Any) -> Any:
+    return causal_convolution(weights.reshape(-1), block, backend=backend)
+
+
+def _transform(kind: str, size: int, backend: Any, block: Any) -> Any:
+    return fft(block, kind=kind, n=size, axis=-1, backend=backend)
+
+
+def _over_chunks(backend: Any, signal: Any, weights: Any) -> Any:
+    """Causal convolution over the chunk index at each frequency, of everything but a chunk's own part."""
+    sign = np.where(np.arange(weights.shape[-1]) % 2, -1.0, 1.0).astype(weights.real.dtype)
+    pairs = weights[:-1] + sign * weights[1:]  # (w_{d-1}, w_d), for d = 1 ..
+    rows = np.ascontiguousarray(np.moveaxis(pairs, -2, -1))
+    given = np.ascontiguousarray(np.moveaxis(signal[..., :-1, :], -2, -1))
+    summed = np.moveaxis(np.asarray(causal_convolution(rows, given, backend=backend)), -1, -2)
+    return np.concatenate([np.zeros_like(signal[..., :1, :]), summed], axis=-2)
+
+
+def _back(kind: str, length: int, dtype: Any, backend: Any, block: Any) -> Any:
+    found = fft(block, kind=f"i{kind}", n=2 * length, axis=-1, backend=backend)[..., length:]
+    return np.asarray(found).astype(dtype, copy=False)

@@ -1,0 +1,181 @@
+"""Problem files: a sweep described in TOML, checked before anything runs."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import math
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpfracc.distributed.parameters import SweepParameters, grid, points
+from hpfracc.errors import InvalidInputError, SolveError
+from hpfracc.solvers.ode import problems, solve_fode
+
+__all__ = ["EquationCall", "SweepProblem", "parse_problem"]
+
+_TABLES = ("function", "grid", "points", "sweep")
+_FUNCTION = ("equation", "call", "options")
+_SWEEP = ("output", "seed", "on_error", "retries", "timeout", "batch")
+_RANGE = ("start", "stop", "count", "log")
+
+
+@dataclass(frozen=True, slots=True)
+class EquationCall:
+    """Solves an equation of :mod:`hpfracc.solvers.ode.problems`; gives the last state.
+
+    Parameters
+    ----------
+    equation : str
+        Name of the equation.
+    options : mapping
+        Options of :func:`hpfracc.solve_fode`, such as ``step``.
+    """
+
+    equation: str
+    options: Mapping[str, Any]
+
+    @property
+    def __name__(self) -> str:
+        """The name of the equation, for messages."""
+        return self.equation
+
+    def __call__(self, **parameters: Any) -> np.ndarray[Any, Any]:
+        """Solve the equation with these parameters."""
+        made = getattr(problems, self.equation)(**parameters)
+        given: dict[str, Any] = {"dy0": list(made.dy0)} if made.dy0 else {}
+        solution = solve_fode(made.fun, made.t_span, made.y0, made.alpha, **given, **self.options)
+        if not solution.success:
+            raise SolveError(solution.message)
+        return np.asarray(solution.y[..., -1])
+
+
+@dataclass(frozen=True, slots=True)
+class SweepProblem:
+    """A problem file: the function, its parameters, and the options of :func:`hpfracc.sweep`."""
+
+    func: Callable[..., Any]
+    params: SweepParameters
+    options: Mapping[str, Any]
+
+
+def parse_problem(text: str, folder: Path | None = None) -> SweepProblem:
+    """Read a problem file.
+
+    Parameters
+    ----------
+    text : str
+        TOML with the tables ``[function]``, ``[grid]`` or ``[points]``, and ``[sweep]``.
+    folder : Path, optional
+        Where modules of ``call = "module:function"`` are looked for first.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInputError(f"the problem file is no TOML ({error}); correct that line") from error
+    _require_known("the problem file", tables, _TABLES)
+    func = _function(tables.get("function"), folder)
+    named = [name for name in ("grid", "points") if name in tables]
+    if len(named) != 1:
+        raise InvalidInputError("the problem file needs one table of parameters, [grid] or [points]")
+    make = grid if named[0] == "grid" else points
+    params = make(**{name: _values(name, given) for name, given in tables[named[0]].items()})
+    options = tables.get("sweep", {})
+    _require_known("[sweep]", options, _SWEEP)
+    _require_binding(func, params, "rng" if "seed" in options else None)
+    return SweepProblem(func, params, options)
+
+
+def _require_known(where: str, given: Any, known: tuple[str, ...]) -> None:
+    if not isinstance(given, Mapping):
+        raise InvalidInputError(f"{where} is not a table; write it as [name] with lines name = value")
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+            raise InvalidInputError(f"{where} has {name!r}, which is not known{hint}")
+
+
+def _function(table: Any, folder: Path | None) -> Callable[..., Any]:
+    if table is None:
+        raise InvalidInputError("the problem file has no table [function]; add one with equation= or call=")
+    _require_known("[function]", table, _FUNCTION)
+    if ("equation" in table) == ("call" in table):
+        raise InvalidInputError("[function] needs either equation = 'relaxation' or call = 'module:function'")
+    options = table.get("options", {})
+    if "equation" in table:
+        known = [name for name in problems.__all__ if name.islower() and name != "stored_reference"]
+        if table["equation"] not in known:
+            raise InvalidInputError(
+                f"equation={table['equation']!r} is not known; there are {', '.join(sorted(known))}"
+            )
+        _require_known("[function.options]", options, tuple(inspect.signature(solve_fode).parameters)[4:])
+        return EquationCall(table["equation"], options)
+    if options:
+        raise InvalidInputError("[function.options] are for equations; give a function its parameters in [grid]")
+    return _import(table["call"], folder)
+
+
+def _import(call: Any, folder: Path | None) -> Callable[..., Any]:
+    module, _, name = str(call).partition(":")
+    if not module or not name:
+        raise InvalidInputError(f"call={call!r} is not of the form 'module:function'")
+    for each in (Path.cwd(), folder):
+        if each is not None and str(each) not in sys.path:
+            sys.path.insert(0, str(each))
+    try:
+        func = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInputError(
+            f"call={call!r} cannot be imported ({error}); check the names, or set PYTHONPATH"
+        ) from error
+    if not callable(func):
+        raise InvalidInputError(f"call={call!r} is a {type(func).__name__}, not a function")
+    found: Callable[..., Any] = func
+    return found
+
+
+def _values(name: str, given: Any) -> Any:
+    """A list of values, or a range: ``{start = 0, stop = 1, count = 11}``, with ``log = true`` by factors."""
+    if not isinstance(given, Mapping):
+        return given
+    _require_known(f"the range of {name}", given, _RANGE)
+    missing = [each for each in _RANGE[:3] if each not in given]
+    if missing:
+        raise InvalidInputError(
+            f"the range of {name} has no {missing[0]}; write {{start = 0.1, stop = 0.9, count = 9}}"
+        )
+    start, stop, count = (given[each] for each in _RANGE[:3])
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InvalidInputError(f"the range of {name} has count={count!r}; use a whole number of at least 1")
+    if not all(isinstance(end, int | float) and math.isfinite(end) for end in (start, stop)):
+        raise InvalidInputError(f"the range of {name} goes from {start!r} to {stop!r}; use finite numbers")
+    if given.get("log", False):
+        if start <= 0 or stop <= 0:
+            raise InvalidInputError(
+                f"the range of {name} has log = true from {start!r} to {stop!r}; use numbers above 0"
+            )
+        return np.geomspace(start, stop, count)
+    return np.linspace(start, stop, count)
+
+
+def _require_binding(func: Callable[..., Any], params: SweepParameters, extra: str | None) -> None:
+    """Raise an error if the function does not take these parameters."""
+    target = getattr(problems, func.equation) if isinstance(func, EquationCall) else func
+    names = dict.fromkeys([*params.values, *([extra] if extra else [])])
+    try:
+        inspect.signature(target).bind(**names)
+    except TypeError as error:
+        raise InvalidInputError(
+            f"{getattr(target, '__name__', target)}{inspect.signature(target)} does not take the parameters "
+            f"{', '.join(names)} ({error})"
+        ) from None
+    except ValueError:  # a function of C without a signature
+        return

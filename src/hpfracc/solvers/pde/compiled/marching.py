@@ -1,0 +1,205 @@
+"""Linear equations in their eigenfunctions, many steps of L1 or L2-1sigma at a time, a few modes at a time.
+
+Each mode is an equation of its own, so the states of a few modes stay in the nearest cache over many steps.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+__all__ = ["march_direct", "march_exponentials", "weight_rows"]
+
+Array = np.ndarray[Any, Any]
+
+#: Modes that are taken together (benchmarks/pde.py --tuning: 16 to 64 are as quick).
+_MODES = 32
+#: The same for direct sums, which need a row of each step of a block.
+_WIDE = 512
+#: Where the series of an interval's integrals is summed, and its terms.
+_FAR = 0.25
+_TERMS = 14
+
+
+@njit(cache=True, nogil=True)
+def _series(alpha: float) -> Array:
+    """Coefficients of the integrals of ``(1 + q y)^-alpha`` over [-1, 1], alone and times y, in powers of q^2."""
+    found = np.empty((2, _TERMS))
+    term = 1.0
+    for place in range(_TERMS):
+        j = 2 * place
+        found[0, place] = term / (j + 1.0)
+        term *= (alpha + j) / (j + 1.0)
+        found[1, place] = term / (j + 3.0)
+        term *= (alpha + j + 1.0) / (j + 2.0)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _integrals(
+    alpha: float, scale: float, series: Array, near: float, length: float, parabola: bool
+) -> tuple[float, float]:
+    """The mean of the kernel over an interval, and its moment; see ``history/weights.py``."""
+    middle = near + 0.5 * length
+    q = 0.5 * length / middle
+    if q < _FAR:
+        square = q * q
+        # As many terms as the distance asks for: q^(2 terms) is below the rounding.
+        terms = 4 if q < 0.01 else 7 if q < 0.07 else _TERMS
+        even, odd = series[0, terms - 1], series[1, terms - 1]
+        for place in range(terms - 2, -1, -1):
+            even = even * square + series[0, place]
+            if parabola:
+                odd = odd * square + series[1, place]
+        power = scale * math.exp(-alpha * math.log(middle))
+        return even * power, 0.5 * odd * q * power
+    far = near + length
+    one, two = 1.0 - alpha, 2.0 - alpha
+    outer = math.exp(one * math.log(far))
+    inner = math.exp(one * math.log(near)) if near > 0.0 else 0.0
+    area = (outer - inner) / one
+    if not parabola:
+        return area * scale / length, 0.0
+    lever = (outer * far - inner * near) / two
+    return area * scale / length, (middle * area - lever) * scale / (length * length)
+
+
+@njit(cache=True, nogil=True)
+def weight_rows(
+    coefficients: Array, alphas: Array, scales: Array, mesh: Array, sigma: float, parabola: bool, first: int, stop: int
+) -> Array:
+    """``A[n, k]`` as :meth:`IntervalWeights.rows` gives them."""
+    found = np.zeros((stop - first, stop - 1))
+    for term in range(len(alphas)):
+        alpha, c, scale = alphas[term], coefficients[term], scales[term]
+        series = _series(alpha)
+        for row in range(stop - first):
+            n = first + row
+            newest = mesh[n] - mesh[n - 1]
+            if alpha == 1.0:
+                found[row, n - 1] += c / newest
+                continue
+            mean, moment = _integrals(alpha, scale, series, 0.0, sigma * newest, False)
+            found[row, n - 1] += c * sigma * mean
+            for k in range(n - 1):
+                tau = mesh[k + 1] - mesh[k]
+                near = (mesh[n - 1] - mesh[k + 1]) + sigma * newest
+                mean, moment = _integrals(alpha, scale, series, near, tau, parabola)
+                found[row, k] += c * mean
+                if parabola:
+                    following = mesh[k + 2] - mesh[k + 1]
+                    b = c * moment * 2.0 * tau / (tau + following)
+                    found[row, k] -= b
+                    found[row, k + 1] += b * tau / following
+    return found
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def march_direct(
+    weights: Array, first: int, far: Array, past: Array, symbol: Array, known: Array, sigma: float, u: Array, out: Array
+) -> None:
+    """The steps of one block: ``far`` has what earlier blocks add; fills ``past`` and ``out``, moves ``u``."""
+    steps, modes = out.shape
+    for start in range(0, modes, _WIDE):
+        stop = min(modes, start + _WIDE)
+        v, lam = u[start:stop], symbol[start:stop]
+        for i in range(steps):
+            n = first + i
+            shift = weights[i, n - 1] / sigma
+            total = far[i, start:stop]
+            for k in range(first - 1, n - 1):
+                w = weights[i, k]
+                line = past[k, start:stop]
+                for m in range(stop - start):
+                    total[m] += w * line[m]
+            if known.shape[0]:
+                row = known[min(i, known.shape[0] - 1), start:stop]
+                for m in range(stop - start):
+                    total[m] -= row[m]
+            new, shown = past[n - 1, start:stop], out[i, start:stop]
+            for m in range(stop - start):
+                # shift u - total over shift - lam, less u.
+                change = (lam[m] * v[m] - total[m]) / ((shift - lam[m]) * sigma)
+                new[m] = change
+                v[m] += change
+                shown[m] = v[m]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def march_exponentials(
+    states: Array,
+    decay: Array,
+    p: Array,
+    q: Array,
+    g: Array,
+    alive: Array,
+    own: Array,
+    before: Array,
+    first: int,
+    total_steps: int,
+    symbol: Array,
+    known: Array,
+    sigma: float,
+    parabola: bool,
+    u: Array,
+    last: Array,
+    pending: Array,
+    out: Array,
+) -> None:
+    """The same with the past in exponentials: ``states`` (terms, modes), tables (steps, terms), one row a step."""
+    steps, modes = out.shape
+    terms = states.shape[0]
+    local = np.empty((terms, _MODES))
+    for start in range(0, modes, _MODES):
+        stop = min(modes, start + _MODES)
+        width = stop - start
+        for j in range(terms):
+            for m in range(width):
+                local[j, m] = states[j, start + m]
+        rhs = np.empty(_MODES)
+        change = np.empty(_MODES)
+        sums = np.empty(_MODES)
+        for i in range(steps):
+            n = first + i
+            shift = own[i] / sigma
+            for m in range(width):
+                rhs[m] = shift * u[start + m] - pending[start + m]
+            if parabola:
+                for m in range(width):
+                    rhs[m] -= before[i] * last[start + m]
+            if known.shape[0]:
+                row = known[min(i, known.shape[0] - 1)]
+                for m in range(width):
+                    rhs[m] += row[start + m]
+            for m in range(width):
+                star = rhs[m] / (shift - symbol[start + m])
+                change[m] = (star - u[start + m]) / sigma
+                u[start + m] += change[m]
+                out[i, start + m] = u[start + m]
+            if n < total_steps and (n >= 2 or not parabola):
+                for m in range(width):
+                    sums[m] = 0.0
+                if parabola:
+                    for j in range(alive[i]):
+                        a, b, c, d = decay[i, j], p[i, j], g[i, j], q[i, j]
+                        for m in range(width):
+                            s = a * local[j, m] + b * last[start + m] + d * change[m]
+                            local[j, m] = s
+                            sums[m] += c * s
+                else:
+                    for j in range(alive[i]):
+                        a, b, c = decay[i, j], p[i, j], g[i, j]
+                        for m in range(width):
+                            s = a * local[j, m] + b * change[m]
+                            local[j, m] = s
+                            sums[m] += c * s
+                for m in range(width):
+                    pending[start + m] = sums[m]
+            for m in range(width):
+                last[start + m] = change[m]
+        for j in range(terms):
+            for m in range(width):
+                states[j, start + m] = local[j, m]

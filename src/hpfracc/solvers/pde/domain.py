@@ -1,0 +1,67 @@
+"""Domains that are no boxes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["Disc"]
+
+Array = np.ndarray[Any, Any]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Disc:
+    """A disc around the origin, in place of a grid.
+
+    Parameters
+    ----------
+    radius : float
+        Its radius.
+    radial : int
+        Points along a radius.
+    angles : int
+        Points on each circle.
+    """
+
+    radius: float = 1.0
+    radial: int = 24
+    angles: int = 48
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.radius) and self.radius > 0.0):
+            raise InvalidInputError(f"Disc: radius={self.radius!r} has to be positive")
+        if self.radial < 2 or self.angles < 1:
+            raise InvalidInputError(f"Disc: radial={self.radial!r}, angles={self.angles!r}: use 2 or more, 1 or more")
+        if self.angles // 2 >= 2 * self.radial:
+            raise InvalidInputError(
+                f"Disc: {self.angles} angles with {self.radial} radial points; use at most {4 * self.radial - 1}, "
+                "whose waves the points along a radius can carry"
+            )
+
+    def grid(self, order: float) -> tuple[Array, Array]:
+        """The radii, the last of which is that of the disc, and the angles.
+
+        Parameters
+        ----------
+        order : float
+            That of the integral Laplacian, on whose functions the radii depend.
+        """
+        from scipy.special import roots_jacobi
+
+        if not 0.0 < order < 2.0:
+            raise InvalidInputError(f"Disc: order={order!r} has to be in (0, 2)")
+        inside = np.sqrt(0.5 * (1.0 + roots_jacobi(self.radial, 0.5 * order, 0.0)[0]))
+        radii = self.radius * np.append(inside, 1.0)
+        return radii, 2.0 * math.pi / self.angles * np.arange(self.angles)
+
+    def coordinates(self, order: float) -> tuple[Array, Array]:
+        """X and y of all points, of shape (radial + 1, angles)."""
+        r, theta = self.grid(order)
+        return r[:, None] * np.cos(theta), r[:, None] * np.sin(theta)

@@ -1,0 +1,239 @@
+"""Runs a method over a mesh, or over finer and finer ones until two solutions agree."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import device_of
+from hpfracc.engine.memory.budget import HOST, get_budget
+from hpfracc.errors import OutOfMemoryError
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.progress import progress_report
+from hpfracc.solvers.pde.forms import FrameBlock
+from hpfracc.solvers.pde.method import EvolutionMethod
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
+from hpfracc.solvers.pde.recording import FrameRecorder, Save
+
+__all__ = ["Run", "check_memory", "run_adaptive", "run_mesh"]
+
+Array = np.ndarray[Any, Any]
+
+#: Steps of the first solution, whose times are those at which solutions are compared.
+FIRST_STEPS = 32
+#: Doublings that may be taken at once.
+_MOST_AT_ONCE = 3
+#: Forecasts below this are not held against free memory.
+_NEGLIGIBLE = 16 * 2**20
+
+
+@dataclass(slots=True)
+class Run:
+    """A run over one mesh.
+
+    Attributes
+    ----------
+    recorder : FrameRecorder
+        What was kept.
+    success : bool
+        Whether the end, or a terminal event, was reached.
+    message : str
+        What ended it.
+    samples : list of arrays
+        The unknowns at the times of the first mesh, for comparisons.
+    steps : int
+        Steps that were made.
+    interrupted : bool
+        Whether the user did so.
+    """
+
+    recorder: FrameRecorder
+    success: bool
+    message: str
+    samples: list[Any] = field(default_factory=list)
+    steps: int = 0
+    interrupted: bool = False
+
+
+def check_memory(problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int) -> int:
+    """The forecast in bytes; an error where it does not fit into what is free."""
+    frame = problem.itemsize * math.prod(axis.size for axis in problem.space.grid) * (problem.components or 1)
+    if options.t_eval is not None:
+        kept = len(options.t_eval)
+    elif save == "all":
+        kept = steps + 1
+    else:
+        kept = steps // save + 2 if isinstance(save, int) else 1
+    # The frames, and the array they are joined in.
+    saved = 2 * kept * frame if not callable(save) else 0
+    dense = 2 * (steps + 1) * frame if options.dense_output else 0
+    need = int(method.forecast(problem, steps) + saved + dense)
+    if need < _NEGLIGIBLE:
+        return need
+    device = device_of(problem.u0)
+    free = get_budget().read(HOST) if device == HOST else get_budget().read(device, problem.xp.library)
+    if free is not None and need > free:
+        raise OutOfMemoryError(
+            f"solve_fpde: {steps:,} steps of {math.prod(problem.state_shape):,} unknowns need about {_mib(need)} ("
+            f"{_mib(saved + dense)} of it for saved frames), and {_mib(free)} are free on {device}; save every "
+            "k-th step (save=k), a functional (save=function) or the last frame (save='last'), take fewer steps or a "
+            "coarser grid, or a method with memory='exponentials'"
+        )
+    return need
+
+
+def run_mesh(
+    problem: EvolutionProblem,
+    method: EvolutionMethod,
+    options: Options,
+    save: Save,
+    mesh: Array,
+    args: tuple[Any, ...],
+    sample_every: int = 0,
+) -> Run:
+    """Advance over ``mesh``; ``sample_every``: how many steps lie between samples, 0 for none."""
+    recorder = FrameRecorder(problem, options, save, args)
+    total = len(mesh) - 1
+    run = Run(recorder, True, "The end of the interval was reached.")
+    if sample_every:
+        run.samples.append(problem.u0)
+    done = 0
+    try:
+        with progress_report(options.progress, problem.t0, problem.t1, f"solve_fpde ({method.name})") as report:
+            for made in method.advance(problem, mesh):
+                count = made.count if isinstance(made, FrameBlock) else 1
+                wanted = sample_every and (done + count) // sample_every > done // sample_every
+                if isinstance(made, FrameBlock):
+                    if not wanted and not callable(options.progress) and not recorder.needs(done + 1, count, total):
+                        recorder.skip(count)
+                        done += count
+                        report(float(mesh[done]), lambda: None)
+                        continue
+                    values = made.make()
+                    if recorder.takes_blocks():
+                        bad = recorder.take_block(mesh[done + 1 : done + 1 + count], values)
+                        if sample_every:
+                            places = range(sample_every - done % sample_every - 1, count, sample_every)
+                            run.samples += [np.array(values[place]) for place in places]
+                        done += count
+                        if bad is not None:
+                            run.success, run.message = False, bad
+                            return _ended(run, recorder.steps)
+                        report(float(mesh[done]), lambda: recorder.problem.space.embed(*reversed(recorder.newest)))
+                        continue
+                    states = list(values)
+                else:
+                    states = [made]
+                for state in states:
+                    done += 1
+                    t = float(mesh[done])
+                    bad = recorder.take(t, state, last=done == total)
+                    if bad is not None:
+                        run.success, run.message = False, bad
+                        return _ended(run, done - 1)
+                    if sample_every and done % sample_every == 0:
+                        run.samples.append(state)
+                    if recorder.ended is not None:
+                        run.message = f"A terminal event happened at t = {recorder.ended:g}."
+                        return _ended(run, done)
+                report(float(mesh[done]), lambda: recorder.problem.space.embed(*reversed(recorder.newest)))
+    except KeyboardInterrupt:
+        run.success, run.interrupted = False, True
+        run.message = f"Interrupted at t = {float(mesh[done]):g}: here is what was done until then."
+    except StepFailedError as error:
+        run.success, run.message = False, f"Stopped at t = {float(mesh[done]):g}: {error}."
+    return _ended(run, done)
+
+
+def _ended(run: Run, done: int) -> Run:
+    run.steps = done
+    return run
+
+
+def run_adaptive(
+    problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, args: tuple[Any, ...]
+) -> tuple[Run, float, float]:
+    """Refine the whole mesh until the error in time is within the tolerance.
+
+    Two solutions are compared at the times of the first mesh; with the order of the method, or the one that is seen
+    where that is less, their difference is the error of the finer one. Returns the run, its estimated error, and the
+    largest ratio of the error to the tolerance.
+    """
+    steps = FIRST_STEPS
+    previous = _attempt(problem, method, options, save, args, steps)
+    order, spent = method.convergence(problem), previous.steps
+    error, ratio, seen = math.nan, math.nan, order
+    if not previous.success or previous.recorder.ended is not None:
+        return previous, error, ratio
+    last_gap, last_jump, jump = math.nan, 0, 1
+    while True:
+        while jump > 1 and steps << jump > options.max_steps:
+            jump -= 1
+        finer = steps << jump
+        if finer > options.max_steps:
+            previous.success = False
+            told = "" if math.isnan(ratio) else f", with an error of {ratio:.2g} times the tolerance"
+            previous.message = (
+                f"Stopped at {steps:,} steps{told}: more than max_steps={options.max_steps:,} would be needed. Give "
+                "more, a larger tolerance, or a method of higher order."
+            )
+            return previous, error, ratio
+        run = _attempt(problem, method, options, save, args, finer)
+        spent += run.steps
+        problem.stats["steps_in_all"] = spent
+        if not run.success:
+            return run, error, ratio
+        gap = [_largest(problem, a - b) for a, b in zip(run.samples, previous.samples, strict=False)]
+        sizes = _sizes(problem, run.samples, method.mesh(problem, FIRST_STEPS))
+        biggest = max(gap)
+        if last_jump and biggest > 0.0 and last_gap > 0.0:
+            seen = min(order, max(0.25, math.log2(last_gap / biggest) / last_jump))
+        share = 1.0 / (2.0 ** (seen * jump) - 1.0)
+        error = biggest * share
+        ratio = max(
+            (one * share / (options.atol + options.rtol * size) for one, size in zip(gap, sizes, strict=False)),
+            default=0.0,
+        )
+        if ratio <= 1.0 or run.recorder.ended is not None:
+            return run, error, ratio
+        previous, steps = run, finer
+        last_gap, last_jump = biggest, jump
+        jump = min(_MOST_AT_ONCE, max(1, math.ceil(math.log2(ratio) / seen)))
+
+
+def _attempt(
+    problem: EvolutionProblem,
+    method: EvolutionMethod,
+    options: Options,
+    save: Save,
+    args: tuple[Any, ...],
+    steps: int,
+) -> Run:
+    problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, steps)
+    started = time.perf_counter()
+    run = run_mesh(problem, method, options, save, method.mesh(problem, steps), args, steps // FIRST_STEPS)
+    problem.stats["last_run_seconds"] = time.perf_counter() - started
+    return run
+
+
+def _sizes(problem: EvolutionProblem, samples: list[Any], times: Array) -> list[float]:
+    """The largest ``|u(s)| (s - t0) / (t - t0)`` up to each time, by which the error is measured."""
+    found, largest = [], 0.0
+    for u, t in zip(samples, times, strict=False):
+        gone = float(t - problem.t0)
+        size = _largest(problem, u)
+        largest = max(largest, size * gone)
+        found.append(size if gone == 0.0 else largest / gone)
+    return found
+
+
+def _largest(problem: EvolutionProblem, u: Any) -> float:
+    return float(problem.xp.abs(problem.xp.stop_gradient(u)).max())
+
+
+def _mib(size: float) -> str:
+    return f"{size / 2**20:,.1f} MiB"

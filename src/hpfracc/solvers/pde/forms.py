@@ -1,0 +1,106 @@
+"""What the unknowns of a step are: coefficients of eigenfunctions, or values at points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hpfracc.solvers.pde.problem import EvolutionProblem
+
+__all__ = ["FrameBlock", "ModalForm", "NodalForm", "StepForm", "choose_form"]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameBlock:
+    """Some consecutive steps, whose values are made when they are asked for.
+
+    Attributes
+    ----------
+    count : int
+        How many steps.
+    make : callable
+        The values at the unknown points, of shape (count, *state).
+    """
+
+    count: int
+    make: Callable[[], Any]
+
+
+class NodalForm:
+    """Values at points: for reactions, and where A is not diagonalised."""
+
+    modal = False
+
+    def __init__(self, problem: EvolutionProblem) -> None:
+        self.problem = problem
+
+    def encode(self, u: Any) -> Any:
+        """As they are."""
+        return u
+
+    def decode(self, c: Any) -> Any:
+        """As they are."""
+        return c
+
+    def known(self, t: Any) -> Any:
+        """Source and boundary data."""
+        return self.problem.known(t)
+
+    def apply(self, c: Any) -> Any:
+        """``A c``."""
+        return self.problem.space.apply(c)
+
+    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+        """``(shift - A)^-1 rhs``."""
+        self.problem.count("solves")
+        return self.problem.space.solve(shift, rhs, guess)
+
+
+class ModalForm:
+    """Coefficients: a linear equation falls apart into one for each eigenfunction."""
+
+    modal = True
+
+    def __init__(self, problem: EvolutionProblem) -> None:
+        self.problem, self.symbol = problem, problem.space.symbol
+        self._constant: Any = None
+
+    def encode(self, u: Any) -> Any:
+        """The coefficients."""
+        return self.problem.space.forward(u)
+
+    def decode(self, c: Any) -> Any:
+        """The values."""
+        return self.problem.space.backward(c)
+
+    def known(self, t: Any) -> Any:
+        """The coefficients of source and boundary data; made once where they do not change."""
+        if self._constant is not None:
+            return self._constant
+        values = self.problem.known(t)
+        if values is None:
+            return None
+        zero = self.problem.xp.zeros(self.problem.state_shape, "float64")
+        found = self.problem.space.forward(values + zero)
+        if not self.problem.varies:
+            self._constant = found
+        return found
+
+    def apply(self, c: Any) -> Any:
+        """A product with the eigenvalues."""
+        return self.symbol * c
+
+    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+        """A division."""
+        return rhs / (shift - self.symbol)
+
+
+StepForm = NodalForm | ModalForm
+
+
+def choose_form(problem: EvolutionProblem) -> StepForm:
+    """Coefficients where the equation is linear and diagonalised."""
+    if problem.linear and problem.space.symbol is not None:
+        return ModalForm(problem)
+    return NodalForm(problem)

@@ -1,0 +1,105 @@
+"""Sums over the past with every step kept: products of blocks of weights with blocks of increments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpfracc._xp import Namespace
+
+__all__ = ["DIRECT_BLOCK", "DirectHistory"]
+
+Array = np.ndarray[Any, Any]
+
+#: Steps whose sums over all earlier blocks are made together, as one product of matrices (benchmarks/pde.py --tuning).
+DIRECT_BLOCK = 32
+
+
+class DirectHistory:
+    """``h_n = sum_{k<n} A[n, k] x_k`` for n = 1, 2, ..., while the x become known.
+
+    Parameters
+    ----------
+    rows : callable
+        ``rows(first, stop)``: the weights ``A[n, k]`` of steps ``first`` to ``stop - 1``, k from 1 to ``stop - 1``.
+    steps : int
+        How many there are.
+    like : array
+        A state, whose shape, dtype and library the x have.
+    xp : Namespace
+        Its library.
+    """
+
+    name = "direct"
+
+    def __init__(self, rows: Callable[[int, int], Any], steps: int, like: Any, xp: Namespace) -> None:
+        self._rows, self._steps, self._xp = rows, steps, xp
+        self._shape = tuple(like.shape)
+        self._complex = xp.is_complex(like)
+        self._first = self._stop = 1
+        self._weights: Any = None
+        self._far: Any = None
+        self._kept: list[Any] = []
+        self._known = 0
+        self._past: Array | None = None
+        if xp.library == "numpy":
+            # Complex values as pairs of real ones: the weights are real.
+            width = math.prod(self._shape) * (2 if self._complex else 1)
+            self._past = np.empty((steps, width))
+
+    def begin(self, n: int) -> tuple[Any, Any]:
+        """The weight of the newest x, and the sum over the earlier ones; None for the first step."""
+        if n >= self._stop:
+            self._open(n)
+        place, before = n - self._first, self._first - 1
+        row = self._weights[place]
+        total = None if self._far is None else self._far[place]
+        if n - 1 > before:
+            if self._past is not None:
+                near = row[before : n - 1] @ self._past[before : n - 1]
+                total = near if total is None else total + near
+            else:
+                near = self._sum(row[None, before : n - 1], self._kept[before : n - 1])[0]
+                total = near if total is None else total + near
+        return row[n - 1], None if total is None else self._shaped(total)
+
+    def remember(self, x: Any) -> None:
+        """The newest x."""
+        if self._past is None:
+            self._kept.append(x)
+            return
+        flat = np.ascontiguousarray(x).reshape(-1)
+        self._past[self._known] = flat.view(np.float64) if self._complex else flat
+        self._known += 1
+
+    def _open(self, n: int) -> None:
+        """Weights of the next block, and what all before it adds to its sums."""
+        self._first, self._stop = n, min(n + DIRECT_BLOCK, self._steps + 1)
+        self._weights = self._rows(self._first, self._stop)
+        before = n - 1
+        if not before:
+            self._far = None
+        elif self._past is not None:
+            self._far = self._weights[:, :before] @ self._past[:before]
+        else:
+            self._far = self._sum(self._weights[:, :before], self._kept)
+
+    def _sum(self, weights: Any, kept: list[Any]) -> Any:
+        xp = self._xp
+        flat = xp.stack([x.reshape(-1) for x in kept])
+        if self._complex:
+            return xp.complex(xp.matmul(weights, flat.real), xp.matmul(weights, flat.imag))
+        return xp.matmul(weights, flat)
+
+    def _shaped(self, flat: Any) -> Any:
+        if self._past is not None and self._complex:
+            flat = flat.view(np.complex128)
+        return flat.reshape(self._shape)
+
+    @staticmethod
+    def forecast(steps: int, size: int) -> int:
+        """Bytes for a state of ``size`` bytes."""
+        return steps * size + DIRECT_BLOCK * (2 * size + 8 * 16 * steps)

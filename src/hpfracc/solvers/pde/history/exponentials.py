@@ -1,0 +1,298 @@
+r"""Sums over the past at constant cost a step: the kernel as a sum of exponentials.
+
+With :math:`\omega(t) \approx \sum_j w_j e^{-\lambda_j t}` for all distances that occur, the past of u' is in the states
+:math:`S_j(t) = \int_0^t e^{-\lambda_j (t-s)} u'(s)\,ds`, which a step multiplies and adds to. The weights of the newest
+intervals are exact. L1 keeps the states up to :math:`t_{n-1}`; L2-1sigma, whose parabola on the interval before the
+newest needs the newest value, up to :math:`t_{n-2}`.
+
+References
+----------
+S. Jiang, J. Zhang, Q. Zhang, Z. Zhang, Commun. Comput. Phys. 21 (2017) 650-678.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hpfracc.operators.core.exponentials import compress, exponential_nodes, exponential_sum, node_weights
+from hpfracc.solvers.pde.history.weights import IntervalWeights, interval_integrals
+from hpfracc.solvers.pde.problem import order_value
+
+__all__ = ["TABLE_STEPS", "ExponentialHistory", "count_exponentials"]
+
+Array = np.ndarray[Any, Any]
+
+#: An exponential that has decayed by this exponent counts no more.
+_DEAD = 40.0
+#: Steps whose tables are made together.
+TABLE_STEPS = 256
+#: Below this, the moment of an exponential about the middle of its interval is summed as a series.
+_SERIES = 0.5
+#: Orders for which nodes are made where the order is traced and has no value.
+_ANY_ORDER = (0.02, 0.99)
+
+
+def _distances(weights: IntervalWeights) -> Array:
+    """The distance at which the states are read at each step."""
+    sigma = order_value(weights.sigma)
+    if math.isnan(sigma):
+        sigma = 0.5
+    newest = sigma * weights.steps
+    if not weights.parabola:
+        return np.asarray(newest)
+    return np.asarray(newest + np.concatenate([[math.inf], weights.steps[:-1]]))
+
+
+def _kernel(weights: IntervalWeights, distances: Array, rtol: float) -> tuple[Array, Any]:
+    """Rates, rising, and weights of the kernel of all terms; the latter in the library of the orders."""
+    xp = weights.xp
+    shortest, longest = float(distances.min()), float(weights.mesh[-1] - weights.mesh[0])
+    shortest = min(shortest, longest)
+    terms = [(c, alpha) for c, alpha in weights.orders if not (isinstance(alpha, int | float) and alpha == 1)]
+    if not terms:  # of order 1 only, which has no memory
+        return np.zeros(1), xp.zeros((1,), "float64")
+    plain = all(isinstance(alpha, int | float) for _, alpha in terms) and xp.library == "numpy"
+    if plain and len(terms) == 1:
+        coefficient, alpha = terms[0]
+        found = exponential_sum(float(alpha), shortest, longest, rtol)
+        return found.rates, found.weights * (coefficient / math.gamma(1.0 - alpha))
+    values = [order_value(alpha) for _, alpha in terms]
+    known = not any(math.isnan(value) for value in values)
+    least, most = (min(values), max(values)) if known else _ANY_ORDER
+    nodes = exponential_nodes(least, most, shortest, longest, rtol)
+    total: Any = None
+    for coefficient, alpha in terms:
+        part = node_weights(xp, alpha, nodes) * (coefficient * xp.rgamma(xp.array(1.0 - alpha)))
+        total = part if total is None else total + part
+    if plain and all(float(c) > 0 for c, _ in terms):
+        least_value = sum(float(c) / math.gamma(1.0 - a) * longest**-a for c, a in terms)
+        few = compress(nodes.rates, np.asarray(total), longest, rtol * least_value)
+        return few.rates, few.weights
+    return nodes.rates, total
+
+
+def count_exponentials(weights: IntervalWeights, rtol: float) -> int:
+    """How many states a mesh needs."""
+    if len(weights.mesh) <= 2:
+        return 1
+    return len(_kernel(weights, _distances(weights)[1:], rtol)[0])
+
+
+class ExponentialHistory:
+    """The same sums as :class:`DirectHistory` for L1 and L2-1sigma, to a relative tolerance of the kernel.
+
+    Parameters
+    ----------
+    weights : IntervalWeights
+        The formula and its mesh.
+    like : array
+        A state.
+    rtol : float
+        Of the kernel.
+    update : callable or None
+        ``update(states, decay, p, q, g, x, y)``, compiled, for NumPy: see :func:`_update`.
+    """
+
+    name = "exponentials"
+
+    def __init__(self, weights: IntervalWeights, like: Any, rtol: float, update: Any = None) -> None:
+        self._weights, self._xp = weights, weights.xp
+        xp = self._xp
+        count = len(weights.steps)
+        self._read = _distances(weights)
+        self._alive: Array
+        if count > 1:
+            self.rates, self._w = _kernel(weights, self._read[1:], rtol)
+        else:
+            self.rates, self._w = np.zeros(1), xp.zeros((1,), "float64")
+        needed = np.searchsorted(self.rates, _DEAD / self._read, side="right")
+        needed[0] = 0
+        # A later, shorter step may need what this one does not.
+        self._alive = np.maximum.accumulate(needed[::-1])[::-1]
+        self._shape = tuple(like.shape)
+        self._complex = xp.is_complex(like)
+        #: The exact weights of the newest increment, and of the one before, at every step.
+        self.newest = self._newest_weights()
+        self._update = update
+        self._last: Any = None
+        self._pending: Any = None
+        self._table_first = -TABLE_STEPS
+        self._table: Any = None
+        self._done = 0
+        self._like = like
+        self._states: Any = None
+
+    def _empty(self) -> Any:
+        xp = self._xp
+        size = math.prod(self._shape) * (2 if self._complex and xp.library == "numpy" else 1)
+        if xp.library == "numpy":
+            return np.zeros((len(self.rates), size))
+        return xp.zeros((len(self.rates), size), "complex128" if self._complex else "float64", self._like)
+
+    def _newest_weights(self) -> tuple[Any, Any]:
+        """The exact weights of the newest increment, and of the one before, at every step."""
+        weights, xp = self._weights, self._xp
+        steps, sigma = weights.steps, weights.sigma
+        own: Any = 0.0
+        before: Any = 0.0
+        tau = xp.array(steps)
+        previous = xp.array(np.concatenate([[1.0], steps[:-1]]))
+        here = xp.array(np.concatenate([[0.0], np.ones(len(steps) - 1)]))
+        for coefficient, alpha in weights.orders:
+            if isinstance(alpha, int | float) and alpha == 1:
+                own = own + coefficient / tau
+                continue
+            a = interval_integrals(xp, alpha, xp.zeros_like(tau), sigma * tau, parabola=False)[0] * sigma
+            own = own + coefficient * a
+            if weights.parabola:
+                mean, moment = interval_integrals(xp, alpha, sigma * tau, previous, parabola=True)
+                b = moment * (2.0 * previous / (previous + tau)) * here
+                own = own + coefficient * b * (previous / tau)
+                before = before + coefficient * (mean * here - b)
+        return own, before
+
+    def begin(self, n: int) -> tuple[Any, Any]:
+        """The weight of the newest increment, and the sum over the earlier ones; None for the first step."""
+        own, before = self.newest
+        if n == 1:
+            return own[0], None
+        if self._weights.parabola:
+            total = before[n - 1] * self._last
+            if n > 2:
+                total = total + self._shaped(self._pending)
+            return own[n - 1], total
+        return own[n - 1], self._shaped(self._pending)
+
+    def remember(self, x: Any) -> None:
+        """The newest increment: moves the states over one interval, and reads them for the next step."""
+        n = self._done = self._done + 1
+        if self._weights.parabola:
+            if n >= 2:
+                self._move(n, n - 1, self._last, x)
+            self._last = x
+        else:
+            self._move(n, n, x, None)
+
+    def _move(self, n: int, interval: int, x: Any, y: Any) -> None:
+        """Over ``interval`` (from 1), before step ``n + 1`` reads."""
+        if n >= len(self._weights.steps):
+            return
+        alive = int(self._alive[n])
+        if self._states is None:
+            self._states = self._empty()
+        if n - self._table_first >= TABLE_STEPS or self._table is None:
+            self._make_table(n)
+        place = n - self._table_first
+        parts: list[Any] = [None if one is None else one[place][:alive] for one in self._table]
+        decay, p, q, g = parts
+        if self._xp.library == "numpy":
+            x, y = self._flat(x), None if y is None else self._flat(y)
+            if self._states.shape[0] > alive + 8:
+                self._states = np.ascontiguousarray(self._states[:alive])
+            run = _update if self._update is None else self._update
+            self._pending = run(self._states[:alive], decay, p, q, g, x, y)
+            return
+        states = self._states[:alive] * decay[:, None] + p[:, None] * x.reshape(1, -1)
+        if y is not None:
+            states = states + q[:, None] * y.reshape(1, -1)
+        self._states = states
+        xp = self._xp
+        if self._complex:
+            self._pending = xp.complex(xp.matmul(g, states.real), xp.matmul(g, states.imag))
+        else:
+            self._pending = xp.matmul(g, states)
+
+    def table(self, first: int, stop: int) -> tuple[Any, Any, Any, Any, Array]:
+        """For the moves after the steps ``first`` to ``stop - 1``: decay, p, q, g, and how many terms count.
+
+        A row of zeros after the last step, which moves nothing, and after the first one of a parabola.
+        """
+        count = len(self._weights.steps)
+        inner = np.arange(max(first, 2 if self._weights.parabola else 1), min(stop, count))
+        found = [np.zeros((stop - first, len(self.rates))) for _ in range(4)]
+        alive = np.zeros(stop - first, dtype=np.int64)
+        if inner.size:
+            rows = inner - first
+            for one, part in zip(found, self._rows(inner), strict=True):
+                if part is not None:
+                    one[rows] = part
+            alive[rows] = self._alive[inner]
+        return found[0], found[1], found[2], found[3], alive
+
+    def _make_table(self, n: int) -> None:
+        """The tables of the next steps."""
+        xp = self._xp
+        ns = np.arange(n, min(n + TABLE_STEPS, len(self._weights.steps)))
+        decay, p, q, g = self._rows(ns)
+        self._table_first = n
+        self._table = (*(None if one is None else xp.array(one) for one in (decay, p, q)), g)
+
+    def _rows(self, ns: Array) -> tuple[Any, Any, Any, Any]:
+        """Decay, what the increments add, and how the states are read, after each of these steps."""
+        weights, xp, rates = self._weights, self._xp, self.rates
+        intervals = ns - 1 if weights.parabola else ns
+        tau = weights.steps[intervals - 1][:, None]
+        z = tau * rates
+        decay = np.exp(-z)
+        mean = np.where(z > 1e-300, -np.expm1(-z) / np.maximum(z, 1e-300), 1.0)
+        reach = weights.steps[ns - 1][:, None] if weights.parabola else 0.0
+        if xp.library == "numpy":
+            g = np.exp(-(reach + weights.sigma * weights.steps[ns][:, None]) * rates) * np.asarray(self._w)
+        else:
+            distance = weights.sigma * xp.array(weights.steps[ns][:, None]) + xp.array(np.asarray(reach))
+            g = xp.exp(-distance * xp.array(rates)) * self._w
+        p, q = mean, None
+        if weights.parabola:
+            following = weights.steps[intervals][:, None]
+            lever = 2.0 * tau / (tau + following) * _middle_moment(z, mean, decay)
+            p, q = mean - lever, lever * (tau / following)
+        return decay, p, q, g
+
+    def _flat(self, x: Any) -> Array:
+        flat = np.ascontiguousarray(x).reshape(-1)
+        return flat.view(np.float64) if self._complex else flat
+
+    def _shaped(self, flat: Any) -> Any:
+        if self._complex and self._xp.library == "numpy":
+            flat = flat.view(np.complex128)
+        return flat.reshape(self._shape)
+
+    @staticmethod
+    def forecast(count: int, size: int) -> int:
+        """Bytes for ``count`` exponentials and a state of ``size`` bytes."""
+        return count * size + 4 * size + 4 * 8 * count * TABLE_STEPS
+
+
+def _middle_moment(z: Array, mean: Array, decay: Array) -> Array:
+    r""":math:`\int_0^1 (1/2 - x) e^{-zx} dx`."""
+    small = z < _SERIES
+    safe = np.where(small, z, 0.0)
+    # The series of e^{-z/2} times that of -int y sinh(z y) over [-1/2, 1/2]: only odd powers.
+    series, term, square = np.zeros_like(safe), safe * 0.5, 0.25 * safe * safe
+    for j in range(7):
+        # int_{-1/2}^{1/2} y (z y)^(2j+1) / (2j+1)! dy = (z/2)^(2j+1) / ((2j+1)! (2j+3) 2)
+        series += term / (2.0 * (2 * j + 3))
+        term = term * square / ((2 * j + 2) * (2 * j + 3))
+    series *= np.exp(-0.5 * safe)
+    large = np.where(small, 1.0, z)
+    direct = 0.5 * mean - (mean - decay) / large
+    return np.where(small, series, direct)
+
+
+def _update(states: Array, decay: Array, p: Array, q: Array | None, g: Array, x: Array, y: Array | None) -> Array:
+    """``states <- decay states + p x + q y``, and ``g . states``, a part of the points at a time."""
+    found = np.empty(states.shape[1])
+    part = max(256, (1 << 16) // max(1, len(decay)))
+    for start in range(0, states.shape[1], part):
+        here = slice(start, start + part)
+        block = states[:, here]
+        block *= decay[:, None]
+        block += p[:, None] * x[here]
+        if y is not None:
+            assert q is not None
+            block += q[:, None] * y[here]
+        found[here] = g @ block
+    return found

@@ -1,0 +1,177 @@
+r"""Weights of L1 and L2-1sigma on any mesh: :math:`D^\alpha u(t_n^*) \approx \sum_{k \le n} A_{n,k} (u_k - u_{k-1})`.
+
+With :math:`t_n^* = t_{n-1} + \sigma \tau_n` and :math:`\omega(t) = t^{-\alpha}/\Gamma(1-\alpha)` an interval k adds
+
+.. math:: a_{n,k} = \frac1{\tau_k} \int_{t_{k-1}}^{\min(t_k, t_n^*)} \omega(t_n^* - s)\,ds, \qquad
+    b_{n,k} = \frac{2}{\tau_k (\tau_k + \tau_{k+1})} \int_{t_{k-1}}^{t_k} (s - t_{k-1/2})\,\omega(t_n^* - s)\,ds.
+
+L1 takes u as linear on each interval (:math:`\sigma = 1`, only a); L2-1sigma as a parabola through
+:math:`t_{k-1}, t_k, t_{k+1}` on all but the last (:math:`\sigma = 1 - \alpha/2`).
+
+The integrals are small differences of powers where the interval is far away: there they are summed as series in half
+its length over the distance of its middle, which keep all digits.
+
+References
+----------
+M. Stynes, E. O'Riordan, J. L. Gracia, SIAM J. Numer. Anal. 55 (2017) 1057-1079 (L1 on graded meshes);
+A. A. Alikhanov, J. Comput. Phys. 280 (2015) 424-438; H. Liao, W. McLean, J. Zhang, Commun. Comput. Phys. 30 (2021)
+567-601 (L2-1sigma on nonuniform meshes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hpfracc._xp import NUMPY, Namespace
+
+__all__ = ["IntervalWeights", "interval_integrals"]
+
+Array = np.ndarray[Any, Any]
+
+#: Series are summed where half an interval over the distance of its middle is below this, and how many terms.
+_FAR = 0.25
+_TERMS = 14
+
+
+def interval_integrals(xp: Namespace, alpha: Any, near: Any, length: Any, *, parabola: bool) -> tuple[Any, Any]:
+    r"""The mean of :math:`\omega` over intervals, and its first moment about their middles over the squared length.
+
+    Parameters
+    ----------
+    xp : Namespace
+        The library of all arrays.
+    alpha : float or scalar array
+        Below 1.
+    near : array
+        Distance of the near end of each interval, 0 or more.
+    length : array
+        Its length.
+    parabola : bool
+        Whether the moments are wanted.
+
+    Returns
+    -------
+    mean, moment : arrays, array or None
+        :math:`\frac1\tau\int\omega` and :math:`\frac1{\tau^2}\int (s - s_{mid})\,\omega`, at least 0.
+    """
+    middle = near + 0.5 * length
+    q = 0.5 * length / middle
+    far = q < _FAR
+    scale = xp.rgamma(xp.array(1.0 - alpha))
+    # The series of (1 + q y)^-alpha, integrated over y in [-1, 1] alone and times y.
+    small = xp.where(far, q, 0.0)
+    squares = small * small
+    coefficients = [1.0]
+    for j in range(2 * _TERMS):
+        coefficients.append(coefficients[-1] * (alpha + j) / (j + 1.0))
+    power = xp.exp(-alpha * xp.log(middle)) * scale
+    mean = _horner(coefficients[0::2], 1, squares) * power
+    moment: Any = _horner(coefficients[1::2], 3, squares) * (0.5 * power) * small if parabola else None
+    if xp.library == "numpy":
+        close = np.nonzero(~far)
+        first, second = _closed(xp, alpha, near[close], length[close], scale)
+        mean[close] = first
+        if parabola:
+            moment[close] = second
+        return mean, moment
+    # Both everywhere: which one counts may be a traced value.
+    first, second = _closed(xp, alpha, xp.where(far, 0.25, near), xp.where(far, 1.0, length), scale)
+    mean = xp.where(far, mean, first)
+    return mean, xp.where(far, moment, second) if parabola else None
+
+
+def _horner(coefficients: Sequence[Any], first: int, squares: Any) -> Any:
+    """``sum_i c_i q^(2i) / (first + 2i)``."""
+    total: Any = 0.0
+    for place in range(_TERMS - 1, -1, -1):
+        total = total * squares + coefficients[place] / (first + 2.0 * place)
+    return total
+
+
+def _closed(xp: Namespace, alpha: Any, near: Any, length: Any, scale: Any) -> tuple[Any, Any]:
+    """By the powers themselves, for intervals that are not far."""
+    touches = near <= 0.0
+    inner = xp.log(xp.where(touches, 1.0, near))
+    outer = xp.log(near + length)
+    one, two = 1.0 - alpha, 2.0 - alpha
+    area = (xp.exp(one * outer) - xp.where(touches, 0.0, xp.exp(one * inner))) / one
+    lever = (xp.exp(two * outer) - xp.where(touches, 0.0, xp.exp(two * inner))) / two
+    return area * scale / length, ((near + 0.5 * length) * area - lever) * scale / length**2
+
+
+class IntervalWeights:
+    """The weights of the rows of a difference formula on a mesh, for a sum of derivatives.
+
+    Parameters
+    ----------
+    orders : sequence of (coefficient, order)
+        The derivatives, orders at most 1.
+    mesh : numpy.ndarray
+        Times from 0.
+    sigma : float or scalar array
+        Where in the newest interval the derivative is taken; 1 for L1.
+    parabola : bool
+        L2-1sigma.
+    xp : Namespace
+        The library of the orders.
+    """
+
+    def __init__(
+        self,
+        orders: Sequence[tuple[Any, Any]],
+        mesh: Array,
+        sigma: Any = 1.0,
+        *,
+        parabola: bool = False,
+        xp: Namespace = NUMPY,
+    ) -> None:
+        self.orders, self.mesh, self.sigma, self.parabola, self.xp = orders, mesh, sigma, parabola, xp
+        self.steps = np.diff(mesh)
+
+    def place(self, n: int) -> Any:
+        """The time at which the derivative of step n, from 1 up, is taken."""
+        return float(self.mesh[n - 1]) + self.sigma * float(self.steps[n - 1])
+
+    def rows(self, first: int, stop: int) -> Any:
+        """``A[n, k]`` for n from ``first`` to ``stop - 1`` and k from 1, of shape (stop - first, stop - 1)."""
+        xp, mesh, steps = self.xp, self.mesh, self.steps
+        ns = np.arange(first, stop)
+        columns = np.arange(stop - 1)
+        past = columns[None, :] < ns[:, None] - 1
+        own = columns[None, :] == ns[:, None] - 1
+        newest = self.sigma * xp.array(steps[ns - 1][:, None])
+        gaps = mesh[ns - 1][:, None] - mesh[None, columns + 1]
+        # The newest interval reaches only to the place itself, and those after it do not count.
+        here = xp.asarray(past)
+        near = xp.where(here, xp.array(np.where(past, gaps, 0.0)) + newest, 0.0)
+        length = xp.where(here, xp.array(np.broadcast_to(steps[None, columns], past.shape)), newest)
+        total: Any = None
+        for coefficient, alpha in self.orders:
+            part = self._rows_of(alpha, near, length, past, own, ns)
+            part = part if _is_one(coefficient) else part * coefficient
+            total = part if total is None else total + part
+        return total
+
+    def _rows_of(self, alpha: Any, near: Any, length: Any, past: Array, own: Array, ns: Array) -> Any:
+        xp, steps = self.xp, self.steps
+        if _is_one(alpha):
+            return xp.array(np.where(own, 1.0 / steps[ns - 1][:, None], 0.0))
+        mean, moment = interval_integrals(xp, alpha, near, length, parabola=self.parabola)
+        # Of the newest interval sigma tau is covered: the integral over tau is sigma times the mean.
+        a = mean * (xp.array(past.astype(float)) + self.sigma * xp.array(own.astype(float)))
+        if not self.parabola:
+            return a
+        count = past.shape[1]
+        current = steps[:count]
+        following = np.append(steps[1:], 1.0)[:count]
+        b = moment * xp.array(np.where(past, 2.0 * current / (current + following), 0.0))
+        # Interval k adds b_k (tau_k / tau_(k+1) du_(k+1) - du_k).
+        shifted = b * xp.array(current / following)
+        return a - b + xp.concatenate([xp.zeros_like(b[:, :1]), shifted[:, :-1]], 1)
+
+
+def _is_one(value: Any) -> bool:
+    return isinstance(value, int | float) and value == 1

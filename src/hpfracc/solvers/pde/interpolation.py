@@ -1,0 +1,132 @@
+"""The solution between its steps and between the points of its grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hpfracc._xp import NUMPY, Namespace
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.operators.core.grids import to_host
+
+__all__ = ["FrameSolution", "between_frames"]
+
+Array = np.ndarray[Any, Any]
+
+#: Frames that a cubic takes.
+_FRAMES = 4
+
+
+def between_frames(times: Array, frames: Sequence[Any], t: float, t0: float, power: float) -> Any:
+    """The cubic (or less, with fewer frames) in ``(t - t0)^power`` through the frames, at ``t``.
+
+    A fractional solution starts like a polynomial in ``(t - t0)^alpha``, and no polynomial in t follows it there.
+    """
+    nodes = (np.asarray(times) - t0) ** power
+    place = (t - t0) ** power
+    total: Any = None
+    for i, frame in enumerate(frames):
+        others = np.delete(nodes, i)
+        weight = float(np.prod((place - others) / (nodes[i] - others)))
+        total = frame * weight if total is None else total + frame * weight
+    return total
+
+
+class FrameSolution:
+    """``sol(t)`` on the grid, ``sol(t, x)`` anywhere in the box.
+
+    In time a cubic in ``(t - t0)^min(1, alpha)`` through the four nearest frames; in space cubic splines, periodic
+    along periodic axes.
+
+    Parameters
+    ----------
+    times : numpy.ndarray
+        Of the frames, rising.
+    frames : array, shape (len(times), ...)
+        The solution on the whole grid.
+    grid : tuple of numpy.ndarray
+        Its points.
+    periodic : tuple of bool
+        Whether each axis is.
+    power : float
+        The power of time that the solution is smooth in.
+    """
+
+    def __init__(
+        self,
+        times: Array,
+        frames: Any,
+        grid: tuple[Array, ...],
+        periodic: tuple[bool, ...],
+        power: float,
+        xp: Namespace = NUMPY,
+    ) -> None:
+        self.times, self.frames, self.grid, self.periodic, self.power = times, frames, grid, periodic, power
+        self._library = xp.library
+
+    def __call__(self, t: Any, x: Any = None) -> Any:
+        """The solution at ``t``, a number or an array of times, which becomes the first axis.
+
+        Parameters
+        ----------
+        t : float or array_like
+            Within the interval that was solved.
+        x : array_like or tuple of array_like, optional
+            Points: an array in one dimension, one for each axis in more, which broadcast. All of the grid by default.
+        """
+        given = np.asarray(t, dtype=np.float64)
+        if given.ndim > 1:
+            raise ShapeError(f"t has shape {given.shape}; give a number, or times along one axis")
+        low, high = float(self.times[0]), float(self.times[-1])
+        slack = 1e-12 * (high - low)
+        if np.any(given < low - slack) or np.any(given > high + slack):
+            raise InvalidInputError(f"sol(t) was asked for t={t!r}, and the solution runs from {low:g} to {high:g}")
+        found = [self._at(float(one), x) for one in np.clip(given.reshape(-1), low, high)]
+        if given.ndim == 0:
+            return found[0]
+        if x is None and self._library != "numpy":
+            from hpfracc._xp import namespace_of
+
+            return namespace_of(found[0]).stack(found)
+        return np.stack(found)
+
+    def _at(self, t: float, x: Any) -> Any:
+        count = min(_FRAMES, len(self.times))
+        after = int(np.searchsorted(self.times, t))
+        first = min(max(0, after - count // 2), len(self.times) - count)
+        chosen = slice(first, first + count)
+        values = between_frames(self.times[chosen], list(self.frames[chosen]), t, float(self.times[0]), self.power)
+        return values if x is None else self._in_space(np.asarray(to_host(values)), x)
+
+    def _in_space(self, values: Array, x: Any) -> Array:
+        from scipy.interpolate import CubicSpline, RegularGridInterpolator
+
+        ndim = len(self.grid)
+        given = x if isinstance(x, tuple | list) and ndim > 1 else (x,)
+        if len(given) != ndim:
+            raise ShapeError(f"x has {len(given)} axes, and space {ndim}; give one array for each")
+        axes, places = [], []
+        for axis, (points, wanted) in enumerate(zip(self.grid, given, strict=True)):
+            place = np.asarray(wanted, dtype=np.float64)
+            if self.periodic[axis]:
+                step = float((points[-1] - points[0]) / (points.size - 1))
+                period = points.size * step
+                points = np.append(points, points[0] + period)
+                place = points[0] + np.mod(place - points[0], period)
+                edge = np.take(values, [0], axis=axis - ndim)
+                values = np.concatenate([values, edge], axis=axis - ndim)
+            elif np.any(place < points[0]) or np.any(place > points[-1]):
+                raise InvalidInputError(f"x holds points outside the grid, from {points[0]:g} to {points[-1]:g}")
+            axes.append(points)
+            places.append(place)
+        if ndim == 1:
+            kind = "periodic" if self.periodic[0] else "not-a-knot"
+            return np.asarray(CubicSpline(axes[0], values, axis=-1, bc_type=kind)(places[0]))
+        spread = np.broadcast_arrays(*places)
+        rows = np.stack([one.reshape(-1) for one in spread], axis=-1)
+        lead = values.shape[:-ndim]
+        flat = values.reshape(-1, *values.shape[-ndim:])
+        found = [RegularGridInterpolator(tuple(axes), one, method="cubic")(rows) for one in flat]
+        return np.stack(found).reshape(*lead, *spread[0].shape)

@@ -1,0 +1,250 @@
+"""Convolution quadrature by backward differences, corrected at the first steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from hpfracc._xp import Namespace
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.pde.forms import FrameBlock, StepForm, choose_form
+from hpfracc.solvers.pde.history.direct import DIRECT_BLOCK, DirectHistory
+from hpfracc.solvers.pde.history.toeplitz import TRANSFORMS_FROM, ToeplitzHistory
+from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
+from hpfracc.solvers.pde.nonlinear import ReactionSolver
+from hpfracc.solvers.pde.problem import EvolutionProblem
+
+__all__ = ["CorrectedQuadrature"]
+
+Array = np.ndarray[Any, Any]
+
+#: By the order k: ``CORRECTIONS[k][l][n-1]`` is added at step n times ``tau^l F^(l)(0)``.
+CORRECTIONS: dict[int, tuple[tuple[Fraction, ...], ...]] = {
+    2: ((Fraction(1, 2),),),
+    3: ((Fraction(11, 12), Fraction(-5, 12)), (Fraction(1, 12),)),
+    4: ((Fraction(31, 24), Fraction(-7, 6), Fraction(3, 8)), (Fraction(1, 6), Fraction(-1, 12))),
+    5: (
+        (Fraction(1181, 720), Fraction(-177, 80), Fraction(341, 240), Fraction(-251, 720)),
+        (Fraction(59, 240), Fraction(-29, 120), Fraction(19, 240)),
+        (Fraction(1, 240), Fraction(-1, 240)),
+        (Fraction(-1, 720),),
+    ),
+}
+#: The largest order of the derivative for which BDFk is A(theta)-stable enough.
+LARGEST_ORDER = {2: 2.0, 3: 1.91, 4: 1.68, 5: 1.40}
+
+
+@final
+@register_evolution_method
+@dataclass(frozen=True, slots=True)
+class CorrectedQuadrature(EvolutionMethod):
+    r"""Corrected BDF2 to BDF5 on uniform steps: of that order for t > 0, whatever the data, for orders in (0, 2).
+
+    With :math:`w = u - u_0 - t u_0'` and the coefficients :math:`b_j` of :math:`(\delta(\zeta)/\tau)^\alpha`,
+    :math:`\delta(\zeta) = \sum_{j \le k} (1-\zeta)^j / j`,
+
+    .. math:: \sum_{j \le n} b_{n-j} w_j = A w_n + F(t_n) + \sum_\ell c_{\ell,n} \tau^\ell F^{(\ell)}(t_0), \qquad
+        F = A u_0 + (t - t_0) A u_0' + f.
+
+    Without the corrections at the first k - 1 steps each k has order 1. The constant grows as t goes to t0; near the
+    start a graded method is better. Reactions leave order :math:`\min(k, 1 + 2\alpha)`.
+
+    Parameters
+    ----------
+    k : {2, 3, 4, 5}
+        The order. Stable up to alpha = 2, 1.91, 1.68, 1.40.
+
+    References
+    ----------
+    C. Lubich, Numer. Math. 52 (1988) 129-145; B. Jin, B. Li, Z. Zhou, SIAM J. Sci. Comput. 39 (2017) A3129-A3152.
+    """
+
+    k: int = 2
+
+    name: ClassVar[str] = "convolution_quadrature"
+    order: ClassVar[str] = "k, for t > t0, on uniform steps"
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
+
+    def __post_init__(self) -> None:
+        if self.k not in CORRECTIONS:
+            raise InvalidInputError(f"CorrectedQuadrature: k={self.k!r}; use 2, 3, 4 or 5 (6 is erratic)")
+
+    def refuses(self, problem: EvolutionProblem) -> str | None:
+        """Needs an order for which BDFk is stable."""
+        alpha = problem.alpha_value
+        if alpha > LARGEST_ORDER[self.k] or alpha >= 2.0:
+            return (
+                f"BDF{self.k} is unstable at alpha={alpha:g}, above {LARGEST_ORDER[self.k]:g}; use a lower k, "
+                "CorrectedQuadrature(2)"
+            )
+        return None
+
+    def convergence(self, problem: EvolutionProblem) -> float:
+        """The order of the formula, for linear equations."""
+        alpha = problem.alpha_value
+        return float(self.k) if problem.linear or math.isnan(alpha) else min(float(self.k), 1.0 + 2.0 * alpha)
+
+    def history(self, problem: EvolutionProblem, steps: int) -> str:
+        """By transforms for many steps."""
+        return "fft" if problem.xp.library == "numpy" and steps >= TRANSFORMS_FROM else "direct"
+
+    def forecast(self, problem: EvolutionProblem, steps: int) -> int:
+        """All steps, and their sums where these are by transforms."""
+        size = problem.itemsize * math.prod(problem.state_shape)
+        if self.history(problem, steps) == "fft":
+            return ToeplitzHistory.forecast(steps, size) + 8 * size
+        return DirectHistory.forecast(steps, size) + (DIRECT_BLOCK + 8) * size + problem.space.step_bytes()
+
+    def reason(self, problem: EvolutionProblem) -> str:
+        """Diffusion-waves, and several derivatives."""
+        if problem.alpha_value > 1.0:
+            return "alpha is above 1, for which corrected BDF2 is stable and of order 2"
+        return "the equation has several derivatives in time, and corrected BDF2 has order 2 for t > t0"
+
+    def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
+        """One linear (or nonlinear) equation a step."""
+        xp, form = problem.xp, choose_form(problem)
+        steps, tau = len(mesh) - 1, float((mesh[-1] - mesh[0]) / (len(mesh) - 1))
+        weights = _weights(xp, problem.orders, self.k, tau, steps)
+        start = form.encode(problem.u0)
+        velocity = None if problem.du0 is None else form.encode(problem.du0)
+        corrections = self._corrections(problem, form, start, velocity, mesh, tau)
+        past: DirectHistory | ToeplitzHistory
+        if self.history(problem, steps) == "fft":
+            past = ToeplitzHistory(np.asarray(weights), steps, start)
+        else:
+            past = DirectHistory(_toeplitz_rows(xp, weights), steps, start, xp)
+        solver = None if problem.linear else ReactionSolver(problem)
+        lead = form.apply(start)
+        drift = None if velocity is None else form.apply(velocity)
+        u, before = start, None
+        block: list[Any] = []
+        for n in range(1, steps + 1):
+            t = float(mesh[n])
+            gone = t - float(mesh[0])
+            own, history = past.begin(n)
+            base = start if velocity is None else start + gone * velocity
+            rhs = lead if drift is None else lead + gone * drift
+            known = form.known(t)
+            for extra in (known, corrections.get(n)):
+                if extra is not None:
+                    rhs = rhs + extra
+            if history is not None:
+                rhs = rhs - history
+            if solver is None:
+                w = form.solve(own, rhs, u - base)
+                u = w + base
+            else:
+                # (own - A) u = own base - A base + rhs + R(u), and A base = lead + gone drift is in rhs already.
+                whole = own * base + rhs - (lead if drift is None else lead + gone * drift)
+                guess = u if before is None else u + u - before
+                before = u
+                u = solver.solve(t, own, whole, guess)
+                w = u - base
+            past.remember(w)
+            if not form.modal:
+                yield u
+                continue
+            block.append(u)
+            if len(block) == DIRECT_BLOCK or n == steps:
+                states, block = block, []
+                yield FrameBlock(len(states), lambda states=states: form.decode(xp.stack(states)))  # type: ignore[misc]
+
+    def _corrections(
+        self, problem: EvolutionProblem, form: StepForm, start: Any, velocity: Any, mesh: Array, tau: float
+    ) -> dict[int, Any]:
+        """What is added at the first steps."""
+        table = CORRECTIONS[self.k]
+        slopes = self._derivatives(problem, form, mesh, len(table))
+        first = form.apply(start)
+        if problem.reaction is not None:
+            first = first + problem.reaction(float(mesh[0]), problem.u0)
+        parts: list[Any] = [first if slopes[0] is None else first + slopes[0]]
+        for number in range(1, len(table)):
+            part = slopes[number]
+            if number == 1 and velocity is not None:
+                drift = tau * form.apply(velocity)
+                part = drift if part is None else part + drift
+            parts.append(part)
+        found: dict[int, Any] = {}
+        for numbers, part in zip(table, parts, strict=True):
+            if part is None:
+                continue
+            for n, factor in enumerate(numbers, 1):
+                found[n] = float(factor) * part if n not in found else found[n] + float(factor) * part
+        return found
+
+    def _derivatives(self, problem: EvolutionProblem, form: StepForm, mesh: Array, count: int) -> list[Any]:
+        """``tau^l f^(l)(t0)`` by differences of source and boundary data, of order k."""
+        first = form.known(float(mesh[0]))
+        found: list[Any] = [first, *(None,) * (count - 1)]
+        if count == 1 or not problem.varies:
+            return found
+        points = min(self.k + 1, len(mesh))
+        values = [first, *(form.known(float(mesh[j])) for j in range(1, points))]
+        powers = np.vander(np.arange(points, dtype=float), increasing=True)
+        inverse = np.linalg.inv(powers)
+        for number in range(1, min(count, points)):
+            scale = math.factorial(number) * inverse[number]
+            total = float(scale[0]) * values[0]
+            for factor, value in zip(scale[1:], values[1:], strict=True):
+                total = total + float(factor) * value
+            found[number] = total
+        return found
+
+
+def _weights(xp: Namespace, orders: tuple[tuple[Any, Any], ...], k: int, tau: float, steps: int) -> Any:
+    r"""The coefficients of :math:`\sum_i c_i (\delta(\zeta)/\tau)^{\alpha_i}`."""
+    polynomial = np.zeros(k + 1)
+    for j in range(1, k + 1):
+        power = np.array([1.0])
+        for _ in range(j):
+            power = np.convolve(power, [1.0, -1.0])
+        polynomial[: j + 1] += power / j
+    total: Any = None
+    for coefficient, alpha in orders:
+        plain = xp.library == "numpy"
+        part = _power_series(polynomial, float(alpha), steps + 1) if plain else _by_circle(xp, polynomial, alpha, steps)
+        scale = coefficient * tau**-alpha if plain else coefficient * xp.exp(-alpha * xp.array(math.log(tau)))
+        total = part * scale if total is None else total + part * scale
+    return total
+
+
+def _power_series(polynomial: Array, alpha: float, count: int) -> Array:
+    """The first coefficients of a power of a polynomial, by Miller's recurrence."""
+    found = np.empty(count)
+    found[0] = polynomial[0] ** alpha
+    degree = len(polynomial) - 1
+    for n in range(1, count):
+        i = np.arange(1, min(n, degree) + 1)
+        found[n] = np.sum((i * (alpha + 1.0) - n) * polynomial[i] * found[n - i]) / (n * polynomial[0])
+    return found
+
+
+def _by_circle(xp: Namespace, polynomial: Array, alpha: Any, steps: int) -> Any:
+    """The same by a transform on a circle, along which the order may carry a derivative; to some 12 digits."""
+    size = 1 << math.ceil(math.log2(4 * (steps + 1)))
+    radius = 1e-16 ** (1.0 / size)
+    values = np.polyval(polynomial[::-1], radius * np.exp(-2j * np.pi * np.arange(size) / size))
+    log = np.log(values)
+    real, imag = xp.array(log.real), xp.array(log.imag)
+    grown = xp.exp(alpha * real)
+    spectrum = xp.complex(grown * xp.cos(alpha * imag), grown * xp.sin(alpha * imag))
+    series = xp.ifftn(spectrum, [size], (0,)).real[: steps + 1]
+    return series * xp.array(radius ** -np.arange(steps + 1.0))
+
+
+def _toeplitz_rows(xp: Namespace, weights: Any) -> Any:
+    """``rows(first, stop)`` with ``A[n, k] = b[n - k]``."""
+
+    def rows(first: int, stop: int) -> Any:
+        lags = np.arange(first, stop)[:, None] - np.arange(1, stop)[None, :]
+        found = weights[xp.asarray(np.maximum(lags, 0))] if xp.library != "numpy" else weights[np.maximum(lags, 0)]
+        return found * xp.array((lags >= 0).astype(float))
+
+    return rows

@@ -1,0 +1,139 @@
+"""Exponential time differencing of order 4, for stiff linear terms with a reaction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+
+from hpfracc._xp import Namespace
+from hpfracc.solvers.pde.explicit import ExplicitPart, needs_order_one, time_steps
+from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
+from hpfracc.solvers.pde.problem import EvolutionProblem
+
+__all__ = ["ETDRK4", "phi_functions"]
+
+Array = np.ndarray[Any, Any]
+
+#: Terms of the series of phi_3, which serves up to this size of the argument: the next is 1e-17 there.
+_TERMS, _SMALL = 19, 1.0
+
+
+class _Factors(NamedTuple):
+    """Of a step: exp(z), exp(z/2), and the weights of the stages."""
+
+    whole: Any
+    half: Any
+    stage: Any
+    first: Any
+    middle: Any
+    last: Any
+
+
+def phi_functions(xp: Namespace, z: Any) -> tuple[Any, Any, Any]:
+    r""":math:`\varphi_1, \varphi_2, \varphi_3` of an array, without cancellation.
+
+    .. math:: \varphi_1 = \frac{e^z - 1}{z}, \quad \varphi_2 = \frac{e^z - 1 - z}{z^2}, \quad
+        \varphi_3 = \frac{e^z - 1 - z - z^2/2}{z^3}
+
+    For :math:`|z| \le 1` the series of :math:`\varphi_3`, and :math:`\varphi_2 = 1/2 + z \varphi_3`,
+    :math:`\varphi_1 = 1 + z \varphi_2`; elsewhere the quotients.
+    """
+    small = xp.abs(z) <= _SMALL
+    near = xp.where(small, z, xp.zeros_like(z))
+    series = 0.0 * near + 1.0 / math.factorial(_TERMS + 3)
+    for k in range(_TERMS - 1, -1, -1):
+        series = series * near + 1.0 / math.factorial(k + 3)
+    two = 0.5 + near * series
+    one = 1.0 + near * two
+    far = xp.where(small, xp.ones_like(z), z)
+    quotient_1 = (xp.exp(far) - 1.0) / far
+    quotient_2 = (quotient_1 - 1.0) / far
+    quotient_3 = (quotient_2 - 0.5) / far
+    return (
+        xp.where(small, one, quotient_1),
+        xp.where(small, two, quotient_2),
+        xp.where(small, series, quotient_3),
+    )
+
+
+@final
+@register_evolution_method
+@dataclass(frozen=True, slots=True)
+class ETDRK4(EvolutionMethod):
+    r"""Cox and Matthews' exponential Runge-Kutta method: the linear part exactly, the rest with order 4.
+
+    Needs a discretisation in space that is diagonalised, and a reaction that is not stiff. Four evaluations of the
+    reaction and as many pairs of transforms a step. Boundary data that change in time, or a reaction that does not
+    vanish where Dirichlet's conditions hold, leave order 2 to 3 at large steps.
+
+    References
+    ----------
+    1. S. M. Cox, P. C. Matthews, "Exponential time differencing for stiff systems", J. Comput. Phys. 176, 2002.
+    2. A.-K. Kassam, L. N. Trefethen, "Fourth-order time-stepping for stiff PDEs", SIAM J. Sci. Comput. 26, 2005.
+    """
+
+    name: ClassVar[str] = "etdrk4"
+    order: ClassVar[str] = "4; 2 to 3 with boundary data that change in time"
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
+
+    def refuses(self, problem: EvolutionProblem) -> str | None:
+        """Order 1, and a diagonalised operator."""
+        reason = needs_order_one(self.name, problem)
+        if reason is None and problem.space.symbol is None:
+            return f"method='etdrk4' needs a diagonalised operator, and {problem.space.name} is none; use 'imex_bdf2'"
+        return reason
+
+    def convergence(self, problem: EvolutionProblem) -> float:
+        """4."""
+        return 4.0
+
+    def forecast(self, problem: EvolutionProblem, steps: int) -> int:
+        """Six tables of factors, and twelve states."""
+        return 18 * 2 * problem.itemsize * math.prod(problem.state_shape)
+
+    def reason(self, problem: EvolutionProblem) -> str:
+        """The usual case at order 1."""
+        return "at alpha = 1 with a diagonalised operator the linear part is exact and the rest of order 4"
+
+    def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
+        """Coefficients from step to step; values for the reaction."""
+        space, xp = problem.space, problem.xp
+        explicit = ExplicitPart(problem)
+        u, c = problem.u0, space.forward(problem.u0)
+        factors: tuple[float, _Factors] | None = None
+
+        def rest(t: float, coefficients: Any) -> Any:
+            return space.forward(explicit(t, space.backward(coefficients)))
+
+        for t, h in time_steps(mesh):
+            if factors is None or factors[0] != h:
+                factors = (h, _factors(xp, space.symbol, h))
+            f = factors[1]
+            if explicit.empty:
+                c = f.whole * c
+            else:
+                n0 = space.forward(explicit(t, u))
+                a = f.half * c + f.stage * n0
+                na = rest(t + 0.5 * h, a)
+                nb = rest(t + 0.5 * h, f.half * c + f.stage * na)
+                nc = rest(t + h, f.half * a + f.stage * (2.0 * nb - n0))
+                c = f.whole * c + f.first * n0 + f.middle * (na + nb) + f.last * nc
+            u = space.backward(c)
+            yield u
+
+
+def _factors(xp: Namespace, symbol: Any, h: float) -> _Factors:
+    z = h * symbol
+    one, two, three = phi_functions(xp, z)
+    return _Factors(
+        whole=xp.exp(z),
+        half=xp.exp(0.5 * z),
+        stage=0.5 * h * phi_functions(xp, 0.5 * z)[0],
+        first=h * (one - 3.0 * two + 4.0 * three),
+        middle=h * (2.0 * two - 4.0 * three),
+        last=h * (4.0 * three - two),
+    )

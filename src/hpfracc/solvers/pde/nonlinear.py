@@ -1,0 +1,177 @@
+"""The nonlinear equation of an implicit step: ``(shift - A) v = rhs + R(t, v)``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, order_value
+
+__all__ = ["ReactionSolver"]
+
+#: Share of the tolerance to which the equation of a step is solved.
+_SHARE = 1e-2
+#: Iterations of the fixed point and of Newton's method, and vectors of GMRES, at most.
+_MOST_SIMPLE = 12
+_MOST_NEWTON = 15
+_MOST_KRYLOV = 30
+#: A fixed point that shrinks its change less than this an iteration is left for Newton's method.
+_SLOW = 0.35
+
+
+class ReactionSolver:
+    r"""Solves for v by a fixed point with the mean slope of the reaction on the left, then by Newton's method.
+
+    The fixed point is :math:`v \leftarrow (c - m - A)^{-1} (\text{rhs} + R(v) - m v)` with m the mean slope of R, a
+    number for each component. Where that contracts slowly, Newton's method, whose equations are solved by GMRES
+    preconditioned with the same operator; the Jacobian is the user's, pointwise, or enters by differences along the
+    vectors of GMRES.
+
+    Parameters
+    ----------
+    problem : EvolutionProblem
+        With a reaction.
+    """
+
+    def __init__(self, problem: EvolutionProblem) -> None:
+        self.problem, self.xp = problem, problem.xp
+        self._slope: Any = None
+        self._trusted = 0
+
+    def solve(self, t: Any, shift: Any, rhs: Any, guess: Any) -> Any:
+        """The v of this step."""
+        problem, reaction = self.problem, self.problem.reaction
+        assert reaction is not None
+        if self._slope is None or self._trusted <= 0:
+            self._slope = self._mean_slope(t, guess, shift)
+            self._trusted = 20
+        self._trusted -= 1
+        m, v, last = self._slope, guess, math.inf
+        for number in range(_MOST_SIMPLE):
+            new = problem.space.solve(shift - m, rhs + reaction(t, v) - m * v, v)
+            problem.count("solves")
+            change, size = self._largest(new - v), self._largest(new)
+            v = new
+            if not math.isfinite(change):
+                break
+            if change <= self._allowed(size):
+                return v
+            if number and change > _SLOW * last:
+                self._trusted = 0
+                break
+            # The error left is about change * rate / (1 - rate).
+            rate = change / last if number else 1.0
+            if number and change * rate / (1.0 - rate) <= self._allowed(size):
+                return v
+            last = change
+        return self._newton(t, shift, rhs, guess if not math.isfinite(self._largest(v)) else v)
+
+    def _newton(self, t: Any, shift: Any, rhs: Any, v: Any) -> Any:
+        problem, reaction = self.problem, self.problem.reaction
+        assert reaction is not None
+        m = self._slope
+        for _ in range(_MOST_NEWTON):
+            problem.count("newton_iterations")
+            value = reaction(t, v)
+            defect = problem.space.solve(shift - m, rhs + value - m * v, v) - v
+            problem.count("solves")
+            size = self._largest(v)
+            if not math.isfinite(self._largest(defect)):
+                break
+            target = self._allowed(size)
+            change = self._gmres(t, shift, v, value, defect, max(1e-3 * self._norm(defect), 1e-300))
+            v = v + change
+            if self._largest(change) <= target:
+                return v
+        raise StepFailedError(
+            f"the nonlinear equation of the step to t = {order_value(t):g} did not converge: take a smaller step, give "
+            "jac, or check that the reaction is smooth there"
+        )
+
+    def _gmres(self, t: Any, shift: Any, v: Any, value: Any, defect: Any, target: float) -> Any:
+        """``(1 - (shift - m - A)^-1 (J - m)) change = defect``."""
+        m, xp = self._slope, self.xp
+
+        def product(x: Any) -> Any:
+            self.problem.count("solves")
+            return x - self.problem.space.solve(shift - m, self._along(t, v, value, x) - m * x, None)
+
+        beta = self._norm(defect)
+        if beta == 0.0:
+            return defect
+        basis = [defect / beta]
+        hessenberg = np.zeros((_MOST_KRYLOV + 1, _MOST_KRYLOV), dtype=complex if xp.is_complex(defect) else float)
+        count = 0
+        for k in range(_MOST_KRYLOV):
+            w = product(basis[k])
+            for _ in range(2):
+                for i, q in enumerate(basis):
+                    h = self._inner(q, w)
+                    hessenberg[i, k] += h
+                    w = w - h * q
+            size = self._norm(w)
+            hessenberg[k + 1, k] = size
+            count = k + 1
+            start = np.zeros(count + 1)
+            start[0] = beta
+            y, *_ = np.linalg.lstsq(hessenberg[: count + 1, :count], start, rcond=None)
+            residual = float(np.linalg.norm(hessenberg[: count + 1, :count] @ y - start))
+            if residual <= target or size <= 1e-14 * beta:
+                break
+            basis.append(w / size)
+        total = basis[0] * y[0].item()
+        for factor, vector in zip(y[1:], basis[1:count], strict=False):
+            total = total + vector * factor.item()
+        return total
+
+    def _along(self, t: Any, v: Any, value: Any, x: Any) -> Any:
+        """``J x``: by the user's Jacobian, or a difference along x."""
+        problem, reaction = self.problem, self.problem.reaction
+        assert reaction is not None
+        if problem.jacobian is not None:
+            slopes = problem.jacobian(t, v)
+            if problem.components is None:
+                return slopes * x
+            return (slopes * x[None]).sum(1)
+        largest = self._largest(x)
+        step = 1e-7 * max(self._largest(v), 1e-3) / max(largest, 1e-300)
+        return (reaction(t, v + step * x) - value) / step
+
+    def _mean_slope(self, t: Any, v: Any, shift: Any) -> Any:
+        """The mean of dR/du, for each component; at most half of ``shift``, so that the operator stays definite."""
+        problem, reaction, xp = self.problem, self.problem.reaction, self.xp
+        assert reaction is not None
+        step = 1e-6 * max(self._largest(v), 1e-3)
+        value = reaction(t, v)
+        limit = 0.5 * abs(order_value(shift)) if math.isfinite(order_value(shift)) else 0.0
+        if problem.components is None:
+            return min(_number((reaction(t, v + step) - value).mean() / step), limit)
+        found = []
+        for component in range(problem.components):
+            mask = np.zeros((problem.components, *(1,) * len(problem.space.shape)))
+            mask[component] = step
+            moved = reaction(t, v + xp.array(mask))
+            found.append(min(_number((moved - value)[component].mean() / step), limit))
+        if problem.space.symbol is None:
+            return float(np.mean(found))  # a discretisation may take numbers only
+        return xp.array(np.array(found).reshape(-1, *(1,) * len(problem.space.shape)))
+
+    def _allowed(self, size: float) -> float:
+        return _SHARE * (float(np.max(self.problem.atol)) + self.problem.rtol * size)
+
+    def _largest(self, x: Any) -> float:
+        return float(self.xp.stop_gradient(self.xp.abs(x)).max())
+
+    def _norm(self, x: Any) -> float:
+        return math.sqrt(float((self.xp.abs(self.xp.stop_gradient(x)) ** 2).sum()))
+
+    def _inner(self, a: Any, b: Any) -> Any:
+        return (self.xp.stop_gradient(a).conj() * self.xp.stop_gradient(b)).sum().item()
+
+
+def _number(value: Any) -> float:
+    """The real part, as a number without a derivative."""
+    found = complex(value.item() if hasattr(value, "item") else value).real
+    return found if math.isfinite(found) else 0.0

@@ -1,0 +1,109 @@
+"""Orders in time: one, several with coefficients, or a distribution of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc._arrays import is_array, library_of
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.pde.problem import order_value
+
+__all__ = ["DistributedOrder", "read_orders"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DistributedOrder:
+    r""":math:`\int_a^b w(\beta)\,D^\beta u\,d\beta` in place of a derivative of one order.
+
+    Parameters
+    ----------
+    weight : callable or float
+        ``w(beta)``, at least 0.
+    low, high : float
+        a and b, in [0, 2] with b at most 1 or a at least 1.
+    nodes : int
+        Of Gauss and Legendre's rule in the order; the error falls exponentially where the weight is smooth.
+    """
+
+    weight: Callable[[float], float] | float = 1.0
+    low: float = 0.0
+    high: float = 1.0
+    nodes: int = 16
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.low < self.high <= 2.0:
+            raise InvalidInputError(
+                f"DistributedOrder: orders from {self.low!r} to {self.high!r}; use 0 <= low < high <= 2"
+            )
+        if self.low < 1.0 < self.high:
+            raise InvalidInputError("DistributedOrder: orders on both sides of 1; use one below or above, and terms=")
+        if isinstance(self.nodes, bool) or not isinstance(self.nodes, int) or not 1 <= self.nodes <= 200:
+            raise InvalidInputError(f"DistributedOrder: nodes={self.nodes!r}; use 8 to 16, at most 200")
+
+    def terms(self) -> tuple[tuple[float, float], ...]:
+        """Coefficients and orders of the rule, the largest order first."""
+        x, w = np.polynomial.legendre.leggauss(self.nodes)
+        orders = self.low + 0.5 * (self.high - self.low) * (1.0 + x)
+        scale = 0.5 * (self.high - self.low) * w
+        found = []
+        for order, part in zip(orders, scale, strict=True):
+            weight = float(self.weight(float(order))) if callable(self.weight) else float(self.weight)
+            if not (math.isfinite(weight) and weight >= 0.0):
+                raise InvalidInputError(f"DistributedOrder: weight({order:g}) = {weight!r} has to be 0 or more")
+            if weight > 0.0:
+                found.append((float(part) * weight, float(order)))
+        if not found:
+            raise InvalidInputError("DistributedOrder: the weight is zero at every node; give a positive one")
+        return tuple(sorted(found, key=lambda pair: -pair[1]))
+
+
+def read_orders(alpha: Any, terms: Sequence[Any]) -> tuple[tuple[Any, Any], ...]:
+    """The derivatives on the left, largest order first, as (coefficient, order)."""
+    if isinstance(alpha, DistributedOrder):
+        found = list(alpha.terms())
+        largest = found[0][1]
+    else:
+        found = [(1.0, _read_order("alpha", alpha))]
+        largest = order_value(found[0][1])
+    try:
+        pairs = [tuple(pair) for pair in terms]
+    except TypeError:
+        raise InvalidInputError(f"terms={terms!r}; give pairs (coefficient, order)") from None
+    for pair in pairs:
+        if len(pair) != 2:
+            raise InvalidInputError(f"terms holds {pair!r}; give pairs (coefficient, order)")
+        coefficient, order = pair[0], _read_order("an order of terms", pair[1])
+        if not is_array(coefficient) and not (
+            isinstance(coefficient, int | float) and math.isfinite(coefficient) and coefficient >= 0.0
+        ):
+            raise InvalidInputError(f"terms: coefficient {coefficient!r} has to be a number of 0 or more")
+        if order_value(order) >= largest:
+            raise InvalidInputError(
+                f"terms: order {order_value(order):g} is not below the leading one, {largest:g}; put the largest into "
+                "alpha="
+            )
+        found.append((coefficient, order))
+    return tuple(found)
+
+
+def _read_order(name: str, value: Any) -> Any:
+    if is_array(value) and library_of(value) != "numpy":
+        if tuple(value.shape) not in ((), (1,)):
+            raise InvalidInputError(f"{name} has shape {tuple(value.shape)}; give one number")
+        known = order_value(value)
+        if math.isnan(known):
+            return value
+    else:
+        try:
+            known = value = float(value)
+        except (TypeError, ValueError):
+            raise InvalidInputError(f"{name}={value!r} has to be a number, or a DistributedOrder") from None
+    if not 0.0 < known <= 2.0:
+        raise InvalidInputError(f"{name}={known:g} has to be in (0, 2]")
+    return value

@@ -1,0 +1,164 @@
+"""Drawing a solution: over space and time, at some times, and as an animation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpfracc._optional import import_optional
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["plot_evolution"]
+
+Array = np.ndarray[Any, Any]
+
+KINDS = ("auto", "kymograph", "profiles", "frames")
+
+
+def plot_evolution(
+    t: Array,
+    x: Any,
+    u: Array,
+    kind: str,
+    component: int,
+    times: Any,
+    ax: Any,
+    path: Any,
+    seconds: float,
+    style: dict[str, Any],
+) -> Any:
+    """See :meth:`FPDEResult.plot`."""
+    if kind not in KINDS:
+        raise InvalidInputError(f"kind={kind!r}: use {', '.join(map(repr, KINDS))}")
+    grid = x if isinstance(x, tuple) else (x,)
+    if u.ndim == len(grid) + 2:
+        if not -u.shape[1] <= component < u.shape[1]:
+            raise InvalidInputError(f"component={component!r}: the solution has {u.shape[1]}")
+        u = u[:, component]
+    label = "u"
+    if np.iscomplexobj(u):
+        u, label = np.abs(u), "|u|"
+    if kind == "auto":
+        kind = "kymograph" if len(grid) == 1 else "frames"
+    if path is not None and kind != "frames":
+        raise InvalidInputError("path= is for kind='frames', an animation; save a picture with ax.figure.savefig(path)")
+    if not len(t):
+        raise InvalidInputError("there are no frames to draw")
+    if kind == "kymograph":
+        if len(grid) != 1:
+            raise InvalidInputError(f"a kymograph needs one dimension, and there are {len(grid)}; use kind='frames'")
+        return _kymograph(t, grid[0], u, ax, style, label)
+    if kind == "profiles":
+        return _profiles(t, grid, u, times, ax, style, label)
+    if path is not None:
+        return _animate(t, grid, u, path, seconds, style, label)
+    return _frames(t, grid, u, times, style, label)
+
+
+def _kymograph(t: Array, x: Array, u: Array, ax: Any, style: dict[str, Any], label: str) -> Any:
+    pyplot = import_optional("matplotlib.pyplot")
+    if ax is None:
+        _, ax = pyplot.subplots(layout="constrained")
+    drawn = ax.pcolormesh(x, t, u, **{"shading": "gouraud" if len(t) > 1 else "nearest", "cmap": "viridis", **style})
+    ax.figure.colorbar(drawn, ax=ax, label=label)
+    ax.set_xlabel("x")
+    ax.set_ylabel("t")
+    return ax
+
+
+def _profiles(
+    t: Array, grid: tuple[Array, ...], u: Array, times: Any, ax: Any, style: dict[str, Any], label: str
+) -> Any:
+    pyplot = import_optional("matplotlib.pyplot")
+    if ax is None:
+        _, ax = pyplot.subplots(layout="constrained")
+    chosen = _chosen(t, times, 6, even=False)
+    middle = tuple(points.size // 2 for points in grid[1:])
+    colours = import_optional("matplotlib").colormaps["viridis"](np.linspace(0.0, 0.9, len(chosen)))
+    for colour, number in zip(colours, chosen, strict=True):
+        values = u[(number, slice(None), *middle)]
+        ax.plot(grid[0], values, **{"color": colour, "label": f"t = {t[number]:.3g}", **style})
+    ax.set_xlabel("x")
+    ax.set_ylabel(label)
+    ax.legend()
+    return ax
+
+
+def _picture(ax: Any, grid: tuple[Array, ...], values: Array, low: float, high: float, style: dict[str, Any]) -> Any:
+    """One frame: a line in one dimension, an image in two, the middle slice in three."""
+    if len(grid) == 1:
+        (line,) = ax.plot(grid[0], values, **style)
+        span = max(high - low, 1e-12)
+        ax.set_ylim(low - 0.05 * span, high + 0.05 * span)
+        return line
+    if len(grid) == 3:
+        values = values[:, :, grid[2].size // 2]
+    extent = (float(grid[0][0]), float(grid[0][-1]), float(grid[1][0]), float(grid[1][-1]))
+    settings = {"origin": "lower", "extent": extent, "vmin": low, "vmax": high, "cmap": "viridis", **style}
+    return ax.imshow(values.T, **settings)
+
+
+def _frames(t: Array, grid: tuple[Array, ...], u: Array, times: Any, style: dict[str, Any], label: str) -> Any:
+    pyplot = import_optional("matplotlib.pyplot")
+    chosen = _chosen(t, times, 4, even=True)
+    figure, axes = pyplot.subplots(
+        1, len(chosen), figsize=(3.2 * len(chosen), 3.2), layout="constrained", squeeze=False
+    )
+    low, high = float(np.nanmin(u[chosen])), float(np.nanmax(u[chosen]))
+    drawn: Any = None
+    for ax, number in zip(axes[0], chosen, strict=True):
+        drawn = _picture(ax, grid, u[number], low, high, style)
+        ax.set_title(f"t = {t[number]:.3g}")
+        ax.set_xlabel("x")
+    axes[0, 0].set_ylabel(label if len(grid) == 1 else "y")
+    if len(grid) > 1:
+        figure.colorbar(drawn, ax=list(axes[0]), label=label)
+    return axes[0]
+
+
+def _animate(
+    t: Array, grid: tuple[Array, ...], u: Array, path: Any, seconds: float, style: dict[str, Any], label: str
+) -> Any:
+    pyplot, animation = import_optional("matplotlib.pyplot"), import_optional("matplotlib.animation")
+    if not seconds > 0.0:
+        raise InvalidInputError(f"seconds={seconds!r} has to be above 0")
+    rate = 15
+    wanted = np.linspace(t[0], t[-1], max(2, int(rate * seconds)))
+    numbers = np.unique(np.abs(t[:, None] - wanted[None, :]).argmin(axis=0))
+    figure, ax = pyplot.subplots(layout="constrained")
+    low, high = float(np.nanmin(u)), float(np.nanmax(u))
+    drawn = _picture(ax, grid, u[0], low, high, style)
+    if len(grid) > 1:
+        figure.colorbar(drawn, ax=ax, label=label)
+    ax.set_xlabel("x")
+    ax.set_ylabel(label if len(grid) == 1 else "y")
+
+    def show(number: int) -> tuple[Any, ...]:
+        values = u[number]
+        if len(grid) == 1:
+            drawn.set_ydata(values)
+        else:
+            drawn.set_data((values[:, :, grid[2].size // 2] if len(grid) == 3 else values).T)
+        ax.set_title(f"t = {t[number]:.3g}")
+        return (drawn,)
+
+    made = animation.FuncAnimation(figure, show, frames=numbers.tolist())
+    writer = animation.PillowWriter(fps=rate) if str(path).lower().endswith(".gif") else None
+    made.save(str(path), writer=writer, fps=None if writer else rate)
+    pyplot.close(figure)
+    return path
+
+
+def _chosen(t: Array, times: Any, count: int, *, even: bool) -> Array:
+    """Indices of the frames nearest to the wanted times."""
+    if times is None:
+        span = t[-1] - t[0]
+        shares = np.linspace(0.0, 1.0, count) if even else np.linspace(0.0, 1.0, count) ** 2
+        wanted = t[0] + span * shares
+    else:
+        wanted = np.atleast_1d(np.asarray(times, dtype=np.float64))
+        slack = 1e-9 * max(1.0, abs(float(t[-1])))
+        if np.any(wanted < t[0] - slack) or np.any(wanted > t[-1] + slack):
+            raise InvalidInputError(f"times={times!r} lie outside the solution, from {t[0]:g} to {t[-1]:g}")
+    return np.unique(np.abs(t[:, None] - wanted[None, :]).argmin(axis=0))

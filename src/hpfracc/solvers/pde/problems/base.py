@@ -1,0 +1,119 @@
+"""What a partial equation with a known solution is taken to be."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from hpfracc.solvers.pde.result import FPDEResult
+
+__all__ = ["ModelEquation", "model_equation"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class ModelEquation:
+    r"""A partial equation, ready to be solved, with its solution where that is known.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    x : array or tuple of arrays
+        The grid.
+    space : SpaceTerm, TermSum or list
+        The terms in space.
+    boundary : str, condition or sequence
+        The conditions at its ends.
+    u0 : array
+        The state at the start, on the whole grid.
+    t_span : (float, float)
+        Where it is usually solved.
+    alpha : float or DistributedOrder
+        The order in time.
+    reaction, source, du0, terms
+        As for :func:`hpfracc.solve_fpde`.
+    method : str
+        The method it is usually solved by.
+    solution : callable or None
+        ``solution(t, x)`` (``solution(t, x, y)``), where it is known.
+    reference : str
+        Where it is from.
+    parameters : dict
+        What it was made with.
+    """
+
+    name: str
+    x: Any
+    space: Any
+    boundary: Any
+    u0: Any
+    t_span: tuple[float, float]
+    alpha: Any = 1.0
+    reaction: Callable[..., Any] | None = None
+    source: Callable[..., Any] | None = None
+    du0: Any = None
+    terms: tuple[tuple[float, float], ...] = ()
+    method: str = "auto"
+    solution: Callable[..., Array] | None = None
+    reference: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """One of the library's is made again by its function: its own functions are closures, which do not travel."""
+        made_by = self.__dict__.get("_made_by")
+        return super().__reduce_ex__(protocol) if made_by is None else (_rebuild, made_by)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The keywords of :func:`hpfracc.solve_fpde` that make it up."""
+        given = {
+            "reaction": self.reaction,
+            "t_span": self.t_span,
+            "u0": self.u0,
+            "x": self.x,
+            "space": self.space,
+            "boundary": self.boundary,
+            "alpha": self.alpha,
+            "source": self.source,
+            "terms": self.terms,
+            "method": self.method,
+        }
+        return given if self.du0 is None else {**given, "du0": self.du0}
+
+    def solve(self, **options: Any) -> FPDEResult:
+        """Solve it; ``options`` go to :func:`hpfracc.solve_fpde`, in place of its own where they have the same name."""
+        from hpfracc.solvers.pde.solve import solve_fpde
+
+        return solve_fpde(**{**self.arguments, **options})
+
+    def exact(self, t: float) -> Array:
+        """The solution on the grid, where it is known."""
+        if self.solution is None:
+            raise LookupError(f"no solution of {self.name!r} is known with the parameters {self.parameters}")
+        axes = self.x if isinstance(self.x, tuple) else (self.x,)
+        return np.asarray(self.solution(t, *np.meshgrid(*axes, indexing="ij", sparse=True)))
+
+
+Maker = TypeVar("Maker", bound=Callable[..., ModelEquation])
+
+
+def model_equation(make: Maker) -> Maker:
+    """Decorate a function that makes an equation: what it makes can be pickled and copied."""
+
+    @functools.wraps(make)
+    def made(*args: Any, **params: Any) -> ModelEquation:
+        found = make(*args, **params)
+        object.__setattr__(found, "_made_by", (made, args, params))
+        return found
+
+    return cast(Maker, made)
+
+
+def _rebuild(make: Callable[..., ModelEquation], args: tuple[Any, ...], params: dict[str, Any]) -> ModelEquation:
+    return make(*args, **params)

@@ -1,0 +1,341 @@
+"""Reads what a user gives to ``solve_fpde``, and checks it before anything is stepped."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import dtype_name, is_array, library_of, refuse_masked
+from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
+from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.operators.core.grids import to_host
+from hpfracc.solvers.pde.boundary import Dirichlet, Periodic, boundary_value, read_boundary
+from hpfracc.solvers.pde.domain import Disc
+from hpfracc.solvers.pde.orders import read_orders
+from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
+from hpfracc.solvers.pde.space.base import SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.space.components import discretise_components
+from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm, read_space
+
+__all__ = ["read_evolution", "read_grid", "read_span"]
+
+Array = np.ndarray[Any, Any]
+
+#: How far u0 may be from the boundary data, relative to its size, before that is worth a warning.
+_COMPATIBLE = 1e-6
+
+
+def read_span(t_span: Any) -> tuple[float, float]:
+    """Begin and end."""
+    try:
+        t0, t1 = (float(t) for t in t_span)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"t_span={t_span!r} has to be a pair of times") from None
+    if not (math.isfinite(t0) and math.isfinite(t1) and t0 < t1):
+        raise InvalidInputError(f"t_span={t_span!r}: the begin has to be before the end, and both finite")
+    return t0, t1
+
+
+def read_grid(x: Any) -> tuple[Array, ...]:
+    """The coordinates along each axis."""
+    given = list(x) if isinstance(x, tuple | list) and len(x) and np.ndim(x[0]) == 1 else [x]
+    if not 1 <= len(given) <= 3:
+        raise ShapeError(f"x has {len(given)} axes; give the points of one to three")
+    axes = []
+    for number, points in enumerate(given):
+        refuse_masked(points, f"x[{number}]")
+        try:
+            axis = np.asarray(to_host(points) if is_array(points) else points, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInputError(f"x[{number}]={points!r} has to be numbers along one axis") from None
+        if axis.ndim != 1 or axis.size < 3:
+            raise ShapeError(f"x[{number}] has shape {axis.shape}; give at least 3 points along one axis")
+        if not np.all(np.isfinite(axis)):
+            raise InvalidInputError(f"x[{number}] holds points that are not finite")
+        down = np.flatnonzero(np.diff(axis) <= 0.0)
+        if down.size:
+            at = int(down[0])
+            raise InvalidInputError(
+                f"x[{number}] does not increase: {axis[at]:g} is followed by {axis[at + 1]:g}; sort it, without repeats"
+            )
+        axes.append(axis)
+    return tuple(axes)
+
+
+def read_evolution(
+    reaction: Callable[..., Any] | None,
+    t_span: Sequence[float],
+    u0: Any,
+    *,
+    x: Any,
+    space: Any,
+    boundary: Any,
+    alpha: Any,
+    du0: Any,
+    source: Any,
+    args: Any,
+    jac: Callable[..., Any] | None,
+    terms: Sequence[Any],
+    backend: str,
+) -> EvolutionProblem:
+    """The whole question, discretised in space."""
+    t0, t1 = read_span(t_span)
+    disc = x if isinstance(x, Disc) else None
+    grid = read_grid(x) if disc is None else disc.grid(_disc_order(space))
+    shape = tuple(axis.size for axis in grid)
+    orders = read_orders(alpha, terms)
+    library, device = _library(u0, alpha, space, terms)
+    xp = NUMPY if library == "numpy" else namespace(library, device)
+    extra = tuple(args) if isinstance(args, tuple | list) else (args,)
+    with xp.scope():
+        if disc is not None and callable(u0) and not is_array(u0):
+            u0 = u0(*disc.coordinates(_disc_order(space))) + np.zeros(shape)
+        start = _read_state("u0", u0, grid, shape, xp)
+        components = None if start.ndim == len(shape) else int(start.shape[0])
+        sums = read_space(space, components)
+        complex_state = xp.is_complex(start) or _is_complex_space(sums)
+        if complex_state and not xp.is_complex(start):
+            start = xp.complex(start, xp.zeros_like(start))
+        ends = read_boundary(boundary, len(grid))
+        settings = [SpaceSetting(one, grid, ends, xp, complex_state, t0, backend, components, disc) for one in sums]
+        discretised = discretise_components(settings)
+        velocity = _read_velocity(du0, orders, grid, start, xp)
+        problem = EvolutionProblem(
+            discretised,
+            orders,
+            t0,
+            t1,
+            discretised.restrict(start),
+            None if velocity is None else discretised.restrict(velocity),
+            components,
+            periodic=tuple(isinstance(lower, Periodic) for lower, _ in ends),
+        )
+        problem.notes += discretised.notes
+        _read_source(problem, source, extra)
+        _read_reaction(problem, reaction, jac, extra, start)
+        problem.compatible = _check_compatible(settings[0], start, t0)
+    return problem
+
+
+def _disc_order(space: Any) -> float:
+    """The order of the integral Laplacian on a disc, which its radii depend on."""
+    first = space[0] if isinstance(space, list | tuple) and space else space
+    if not isinstance(first, FractionalDiffusion) or first.kind != "integral":
+        raise InvalidInputError(
+            f"space={space!r} on a Disc; a disc takes FractionalDiffusion(order, kind='integral') alone"
+        )
+    return order_value(first.order)
+
+
+def _library(u0: Any, alpha: Any, space: Any, terms: Any) -> tuple[str, Any]:
+    """The library and device of the arrays: that of u0, or of a coefficient that carries a derivative."""
+    found = library_of(u0)
+    if found in ("torch", "jax"):
+        return found, u0.device if found == "torch" else None
+    if found == "cupy":
+        raise UnsupportedDtypeError("u0 is a CuPy array; give a PyTorch tensor or a JAX array for a GPU")
+    for value in _coefficients(alpha, space, terms):
+        library = library_of(value)
+        if library in ("torch", "jax"):
+            return library, value.device if library == "torch" else None
+    return "numpy", None
+
+
+def _coefficients(alpha: Any, space: Any, terms: Any) -> list[Any]:
+    found = [alpha]
+    for one in space if isinstance(space, list | tuple) else (space,):
+        for term in getattr(one, "terms", (one,)):
+            for name in ("coefficient", "velocity", "order"):
+                value = getattr(term, name, None)
+                found += list(value) if isinstance(value, tuple | list) else [value]
+    for pair in terms if isinstance(terms, list | tuple) else ():
+        found += list(pair) if isinstance(pair, tuple | list) else []
+    return found
+
+
+def _is_complex_space(sums: tuple[tuple[SpaceTerm, ...], ...]) -> bool:
+    for terms in sums:
+        for term in terms:
+            if isinstance(term, Diffusion | FractionalDiffusion | OneSided):
+                given: Any = term.coefficient
+            elif isinstance(term, Advection):
+                given = term.velocity
+            else:
+                continue
+            for value in given if isinstance(given, tuple | list) else (given,):
+                if isinstance(value, numbers.Number) and isinstance(value, complex):
+                    return True
+                if is_array(value) and "complex" in dtype_name(value):
+                    return True
+    return False
+
+
+def _read_state(name: str, value: Any, grid: tuple[Array, ...], shape: tuple[int, ...], xp: Namespace) -> Any:
+    """As float64 or complex128 of ``xp``, on the whole grid, with an axis of components or without."""
+    if callable(value) and not is_array(value):
+        value = value(*(to_host(one) for one in broadcast_points(NUMPY, grid)))
+        value = np.broadcast_to(value, shape) if np.ndim(value) <= len(shape) else np.asarray(value)
+    refuse_masked(value, name)
+    found = value if is_array(value) else np.asarray(value)
+    if found.dtype == object or "str" in str(found.dtype):
+        raise UnsupportedDtypeError(f"{name} has dtype {found.dtype}; give numbers")
+    is_complex = "complex" in dtype_name(found)
+    if library_of(found) == xp.library:
+        found = xp.astype(xp.asarray(found), "complex128" if is_complex else "float64")
+    elif is_complex:
+        host = np.asarray(found)
+        found = xp.complex(xp.array(host.real), xp.array(host.imag))
+    else:
+        found = xp.array(np.asarray(found))
+    given = tuple(found.shape)
+    if given[-len(shape) :] != shape or len(given) not in (len(shape), len(shape) + 1) or 0 in given:
+        raise ShapeError(
+            f"{name} has shape {given}, and the grid {shape}; give that shape, boundary points included, or "
+            f"(components, {', '.join(map(str, shape))}) for a system"
+        )
+    if xp.library == "numpy" and not np.all(np.isfinite(found)):
+        place = np.argwhere(~np.isfinite(found))[0].tolist()
+        raise InvalidInputError(f"{name} is not finite at index {place}; give finite values")
+    return found
+
+
+def _read_velocity(
+    du0: Any, orders: tuple[tuple[Any, Any], ...], grid: tuple[Array, ...], start: Any, xp: Namespace
+) -> Any:
+    largest = order_value(orders[0][1])
+    if math.isnan(largest):
+        largest = 1.0 if du0 is None else 2.0
+    if largest <= 1.0:
+        if du0 is not None:
+            raise InvalidInputError(
+                f"du0 is given, and alpha={largest:g} needs none; leave it out, or use alpha above 1"
+            )
+        return None
+    if du0 is None:
+        raise InvalidInputError(
+            f"alpha={largest:g} is above 1 and needs du0, the derivative in time at t0; du0=0 starts from rest"
+        )
+    shape = tuple(axis.size for axis in grid)
+    if isinstance(du0, numbers.Number) or (is_array(du0) and tuple(du0.shape) == ()):
+        return xp.zeros_like(start) + du0
+    velocity = _read_state("du0", du0, grid, shape, xp)
+    if tuple(velocity.shape) != tuple(start.shape):
+        raise ShapeError(f"du0 has shape {tuple(velocity.shape)} and u0 {tuple(start.shape)}; give the same")
+    return velocity + xp.zeros_like(start)
+
+
+def _read_source(problem: EvolutionProblem, source: Any, args: tuple[Any, ...]) -> None:
+    if source is None:
+        return
+    xp, shape = problem.xp, problem.state_shape
+    whole = tuple(axis.size for axis in problem.space.grid)
+    if callable(source) and not is_array(source):
+        scope = user_scope()
+
+        def evaluate(t: Any) -> Any:
+            with scope():
+                value = source(t, *problem.space.points, *args)
+            return _fitted("source(t, x)", value, shape, xp)
+
+        problem.source = evaluate
+        evaluate(problem.t0)
+        return
+    value = source if is_array(source) else np.asarray(source)
+    if tuple(value.shape[-len(whole) :]) == whole and whole != problem.space.shape:
+        value = problem.space.restrict(value if library_of(value) == xp.library else xp.array(value))
+    steady = _fitted("source", value, shape, xp)
+    problem.source = lambda t: steady
+    problem.steady_source = True
+
+
+def _fitted(name: str, value: Any, shape: tuple[int, ...], xp: Namespace) -> Any:
+    """A value that broadcasts to the state, in its library."""
+    if not (is_array(value) and library_of(value) == xp.library):
+        host = np.asarray(value)
+        value = xp.complex(xp.array(host.real), xp.array(host.imag)) if host.dtype.kind == "c" else xp.array(host)
+    given = tuple(value.shape)
+    try:
+        fits = np.broadcast_shapes(given, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(f"{name} has shape {given}, and the unknown points {shape}; give values that broadcast to it")
+    return value
+
+
+def _read_reaction(
+    problem: EvolutionProblem,
+    reaction: Callable[..., Any] | None,
+    jac: Callable[..., Any] | None,
+    args: tuple[Any, ...],
+    start: Any,
+) -> None:
+    if reaction is None:
+        if jac is not None:
+            raise InvalidInputError("jac is given without a reaction; leave it out")
+        return
+    if not callable(reaction):
+        raise InvalidInputError(f"reaction={reaction!r} has to be a function reaction(t, u), or None")
+    space, xp, scope = problem.space, problem.xp, user_scope()
+    whole = tuple(start.shape)
+    bare = tuple(axis.size for axis in space.grid) == space.shape
+
+    def called(function: Callable[..., Any], name: str, shape: tuple[int, ...]) -> Callable[[Any, Any], Any]:
+        def evaluate(t: Any, u: Any) -> Any:
+            values = u if bare else space.embed(u, t)
+            with scope():
+                found = function(t, values, *args)
+            if not (is_array(found) and library_of(found) == xp.library):
+                found = xp.array(np.asarray(found)) if not np.iscomplexobj(found) else np.asarray(found)
+            if tuple(found.shape) != shape:
+                raise ShapeError(f"{name}(t, u) returned shape {tuple(found.shape)}; it has to return {shape}")
+            if xp.is_complex(found) and not xp.is_complex(u):
+                raise UnsupportedDtypeError(f"{name}(t, u) returned complex values for a real u; give u0 as complex")
+            problem.count(f"{name}s")
+            return found if bare else space.restrict(found)
+
+        return evaluate
+
+    problem.reaction = called(reaction, "reaction", whole)
+    problem.reaction(problem.t0, problem.u0)
+    if jac is not None:
+        if not callable(jac):
+            raise InvalidInputError(f"jac={jac!r} has to be a function jac(t, u)")
+        shape = whole if problem.components is None else (problem.components, *whole)
+        problem.jacobian = called(jac, "jac", shape)
+        problem.jacobian(problem.t0, problem.u0)
+
+
+def _check_compatible(setting: SpaceSetting, start: Any, t0: float) -> bool:
+    """Whether u0 has the values that Dirichlet conditions ask for; warns where it has not."""
+    if setting.xp.library != "numpy":
+        return True
+    size = float(np.max(np.abs(start)))
+    points = broadcast_points(NUMPY, setting.grid)
+    for axis, ends in enumerate(setting.boundary):
+        for end, condition in enumerate(ends):
+            if not isinstance(condition, Dirichlet):
+                continue
+            place = axis - setting.ndim
+            here = tuple(
+                np.full((1,) * setting.ndim, setting.grid[axis][-end]) if one == axis else each
+                for one, each in enumerate(points)
+            )
+            wanted = setting.face(boundary_value(condition, t0, here), axis, end, here)
+            edge = np.take(start, [-1 if end else 0], axis=place)
+            gap = float(np.max(np.abs(edge - wanted)))
+            if gap > _COMPATIBLE * max(size, float(np.max(np.abs(wanted)))):
+                warnings.warn(
+                    f"u0 differs by {gap:.3g} from the boundary data at the {'upper' if end else 'lower'} end of axis "
+                    f"{axis}: the solution starts with a layer there. The boundary data hold. L1 on a graded mesh "
+                    "(method='l1') resolves the start; or give u0 that has the boundary values",
+                    AccuracyWarning,
+                    stacklevel=5,
+                )
+                return False
+    return True

@@ -1,0 +1,214 @@
+"""What is kept of a run: frames, functionals of them, values at wanted times, events."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import is_tracer
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.grids import to_host
+from hpfracc.solvers.ode.events import EventWatch
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.pde.interpolation import between_frames
+from hpfracc.solvers.pde.problem import EvolutionProblem
+
+__all__ = ["FrameRecorder", "read_save", "smooth_power"]
+
+Array = np.ndarray[Any, Any]
+Save = str | int | Callable[..., Any]
+
+
+def read_save(save: Any, options: Options) -> Save:
+    """Which frames are kept."""
+    if callable(save):
+        return save  # type: ignore[no-any-return]
+    if isinstance(save, str) and save in ("all", "last"):
+        return save
+    if not isinstance(save, bool) and isinstance(save, int | np.integer) and save >= 1:
+        if options.t_eval is not None and save > 1:
+            raise InvalidInputError(f"save={save!r} counts steps, and t_eval names times; give one of them")
+        return int(save)
+    raise InvalidInputError(f"save={save!r}: use 'all', 'last', a number of steps, or a function save(t, u)")
+
+
+def smooth_power(problem: EvolutionProblem) -> float:
+    """The power of time in which a solution starts smoothly."""
+    alpha = problem.alpha_value
+    return 1.0 if math.isnan(alpha) else min(1.0, max(0.05, alpha))
+
+
+class FrameRecorder:
+    """Takes the steps of a run one by one.
+
+    Parameters
+    ----------
+    problem : EvolutionProblem
+        What is solved.
+    options : Options
+        With ``t_eval``, events and ``dense_output``.
+    save : str, int or callable
+        As read by :func:`read_save`.
+    args : tuple
+        For events.
+    """
+
+    def __init__(self, problem: EvolutionProblem, options: Options, save: Save, args: tuple[Any, ...]) -> None:
+        self.problem, self.options, self.save = problem, options, save
+        self.times: list[float] = []
+        self.kept: list[Any] = []
+        self.step_times: list[float] = []
+        self.step_frames: list[Any] = []
+        self.steps = 0
+        #: Many frames at once: where they begin among those that are kept, where None stands for them.
+        self.blocks: list[tuple[int, Any]] = []
+        self.newest: tuple[float, Any] = (problem.t0, problem.u0)
+        self._recent: deque[tuple[float, Any]] = deque(maxlen=4)
+        self._wanted = None if options.t_eval is None else list(options.t_eval)
+        self._power = smooth_power(problem)
+        self.watch = EventWatch(options.events, args) if options.events else None
+        self.ended: float | None = None
+        self._take(problem.t0, problem.u0, 0)
+
+    def needs(self, first: int, count: int, total: int) -> bool:
+        """Whether the values of the steps from ``first`` on are looked at."""
+        if self.save == "last" and not (self._wanted or self.watch or self.options.dense_output):
+            return first + count > total
+        if isinstance(self.save, int) and self.save > 1 and not (self.watch or self.options.dense_output):
+            return first + count > total or (first + count - 1) // self.save > (first - 1) // self.save
+        return True
+
+    def take(self, t: float, u: Any, *, last: bool = False) -> str | None:
+        """One step; a sentence where its values are not finite."""
+        bad = self._not_finite(t, u)
+        if bad is not None:
+            return bad
+        self.steps += 1
+        self.newest = (t, u)
+        self._take(t, u, self.steps, last=last)
+        return None
+
+    def takes_blocks(self) -> bool:
+        """Whether steps may come many at a time."""
+        plain = self.save == "all" and self._wanted is None and self.watch is None and not self.options.dense_output
+        return plain and self.problem.xp.library == "numpy" and not self.problem.space.forcing_varies
+
+    def take_block(self, times: Array, states: Array) -> str | None:
+        """Some steps at once; a sentence where values are not finite, up to which they are kept."""
+        count = len(times)
+        if not np.isfinite(np.abs(states).sum()):
+            good = np.isfinite(states.reshape(count, -1)).all(axis=1)
+            if not good.all():
+                first = int(np.argmin(good))
+                if first:
+                    self.take_block(times[:first], states[:first])
+                return self._not_finite(float(times[first]), states[first])
+        self.steps += count
+        self.newest = (float(times[-1]), states[-1])
+        self.times.extend(times.tolist())
+        self.blocks.append((len(self.kept), self.problem.space.embed(states, float(times[-1]))))
+        self.kept.extend([None] * count)
+        return None
+
+    def frames(self) -> Any:
+        """Everything that was kept, in one array."""
+        if not self.blocks:
+            return self.problem.xp.stack(self.kept)
+        shape = self.blocks[0][1].shape[1:]
+        found = np.empty((len(self.kept), *shape), self.blocks[0][1].dtype)
+        for number, frame in enumerate(self.kept):
+            if frame is not None:
+                found[number] = frame
+        for first, part in self.blocks:
+            found[first : first + len(part)] = part
+        return found
+
+    def skip(self, count: int) -> None:
+        """Steps that nobody looks at."""
+        self.steps += count
+
+    def _take(self, t: float, u: Any, number: int, *, last: bool = False) -> None:
+        frame = self._frame(t, u)
+        before = self._recent[-1] if self._recent else None
+        self._recent.append((t, frame))
+        if self.options.dense_output:
+            self.step_times.append(t)
+            self.step_frames.append(frame)
+        if self.watch is not None and before is not None:
+            end = self._look(before, (t, frame))
+            if end is not None:
+                self.ended = end
+                if self._wanted is None:
+                    self._keep(end, self._between(end))
+                else:
+                    self._wanted = [one for one in self._wanted if one <= end]
+                    self._deliver(math.inf)
+                return
+        if self._wanted is not None:
+            self._deliver(math.inf if last else (before[0] if before is not None else t))
+        elif self._chosen(number, last):
+            self._keep(t, frame)
+
+    def _chosen(self, number: int, last: bool) -> bool:
+        if self.save == "last":
+            return True  # replaces the one before
+        if isinstance(self.save, int):
+            return last or number % self.save == 0
+        return True
+
+    def _deliver(self, until: float) -> None:
+        """The wanted times up to ``until``; later ones have better neighbours after the next step."""
+        assert self._wanted is not None
+        while self._wanted and self._wanted[0] <= until:
+            t = float(self._wanted.pop(0))
+            self._keep(t, self._between(t))
+
+    def _between(self, t: float) -> Any:
+        times = np.array([time for time, _ in self._recent])
+        exact = np.flatnonzero(times == t)
+        if exact.size:
+            return self._recent[int(exact[0])][1]
+        return between_frames(times, [frame for _, frame in self._recent], t, self.problem.t0, self._power)
+
+    def _keep(self, t: float, frame: Any) -> None:
+        value = self.save(t, frame) if callable(self.save) else frame
+        if self.save == "last" and self.kept:
+            self.times[-1], self.kept[-1] = t, value
+            return
+        self.times.append(t)
+        self.kept.append(value)
+
+    def _look(self, before: tuple[float, Any], now: tuple[float, Any]) -> float | None:
+        assert self.watch is not None
+        states = np.stack([to_host(before[1]), to_host(now[1])], axis=-1)
+        return self.watch.watch(np.array([before[0], now[0]]), states, lambda t: np.asarray(to_host(self._between(t))))
+
+    def _frame(self, t: float, u: Any) -> Any:
+        return self.problem.space.embed(u, t)
+
+    def _not_finite(self, t: float, u: Any) -> str | None:
+        if is_tracer(u):
+            return None
+        xp = self.problem.xp
+        if bool(xp.isfinite(xp.abs(xp.stop_gradient(u)).sum())):
+            return None
+        bad = np.argwhere(~np.isfinite(np.asarray(to_host(xp.stop_gradient(u)))))
+        if not len(bad):
+            return None  # only the sum overflowed
+        if 2 * len(bad) > math.prod(self.problem.state_shape):
+            # A solve spreads them over the box in one step: where the solution was largest before.
+            before = np.abs(np.asarray(to_host(xp.stop_gradient(self.newest[1]))))
+            bad = np.array([np.unravel_index(int(before.argmax()), before.shape)])
+        place = bad[0][-len(self.problem.space.shape) :]
+        axes = [np.asarray(to_host(x)).reshape(-1) for x in self.problem.space.points]
+        points = [float(axis[i]) for axis, i in zip(axes, place, strict=True)]
+        which = "" if self.problem.components is None else f" in component {int(bad[0][0])}"
+        where = ", ".join(f"{one:g}" for one in points)
+        return (
+            f"The solution is not finite at t = {t:g}, x = ({where}){which}: take a smaller step, check the reaction "
+            "and the sign of the diffusion there, or whether the solution blows up."
+        )

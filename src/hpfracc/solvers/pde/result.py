@@ -1,0 +1,255 @@
+"""What a solve of a partial equation gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.grids import to_host
+
+__all__ = ["EvolutionDecision", "FPDEResult", "FrameTools", "SpaceTimeError"]
+
+Array = np.ndarray[Any, Any]
+
+#: Points of the rule in the state by which the potential of a reaction is integrated: exact to degree 31.
+_POTENTIAL_POINTS = 16
+
+
+class SpaceTimeError(NamedTuple):
+    """Estimates of the largest error that stems from the steps in time and from the grid; nan where there is none."""
+
+    time: float
+    space: float
+
+
+@dataclass(frozen=True, slots=True)
+class EvolutionDecision:
+    """How it was solved, and why so.
+
+    Attributes
+    ----------
+    method : str
+        The method in time.
+    reason : str
+        Why this one.
+    space : str
+        The discretisation in space.
+    accuracy : str
+        Its order.
+    history : str
+        How the memory was summed: ``"direct"``, ``"exponentials"``, ``"fft"``, or ``"none"``.
+    notes : tuple of str
+        What else happened.
+    """
+
+    method: str
+    reason: str
+    space: str
+    accuracy: str
+    history: str = "none"
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+@dataclass(slots=True, eq=False)
+class FPDEResult:
+    """The solution of a partial equation of fractional order.
+
+    Attributes
+    ----------
+    t : numpy.ndarray, shape (N,)
+        Times: the steps, those that ``save`` keeps, or ``t_eval``.
+    x : numpy.ndarray or tuple of numpy.ndarray
+        The grid: an array in one dimension, one for each axis in more.
+    u : array, shape (N, ..., *grid)
+        The solution, time first, boundary points included, after it the components of a system. With a function as
+        ``save`` what it returned, one row a time.
+    success : bool
+        Whether the end, or a terminal event, was reached (and, without a step, the tolerance).
+    message : str
+        What ended the solve, and what to do where that was not the end.
+    sol : callable or None
+        With ``dense_output``: ``sol(t)`` and ``sol(t, x)``.
+    error_estimate : SpaceTimeError
+        ``.time`` and ``.space``, the largest errors over the solution, in units of u. In time from two solutions with
+        different steps, where no ``step`` was given; in space from the highest third of the modes. nan where there is
+        none.
+    decision : EvolutionDecision
+        Which method ran, how, and why.
+    stats : dict
+        Figures: steps, solves, evaluations, seconds, the forecast of memory.
+    t_events, u_events : list of arrays or None
+        For each event the times at which it happened, and the solution then.
+    """
+
+    t: Array
+    x: Any
+    u: Any
+    success: bool
+    message: str
+    sol: Callable[..., Any] | None = None
+    error_estimate: SpaceTimeError = field(default_factory=lambda: SpaceTimeError(float("nan"), float("nan")))
+    decision: EvolutionDecision | None = None
+    stats: dict[str, Any] = field(default_factory=dict)
+    t_events: list[Any] | None = None
+    u_events: list[Any] | None = None
+    _tools: Any = field(default=None, repr=False)
+    _mass: Any = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the user's functions, which may not travel: the mass comes along, the energy does not."""
+        if self._tools is not None and self.stats.get("frames", True):
+            self._mass = self.mass
+        return {name: getattr(self, name) for name in self.__slots__ if name != "_tools"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._tools = None
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    @property
+    def mass(self) -> Any:
+        """The integral of u over the box at each time, of shape (N,), or (N, components)."""
+        if self._mass is None:
+            self._needs_frames("mass")
+            self._mass = self._tools.mass(self.u)
+        return self._mass
+
+    @property
+    def energy(self) -> Any:
+        r"""The energy :math:`-\frac12 \langle u, A u\rangle - \langle u, b\rangle + \int P(u)` at each time.
+
+        A is the sum of the terms in space, b the data of boundary and source, and P the potential of the reaction,
+        :math:`P(u) = -\int_0^1 R(\theta u) \cdot u\,d\theta`, by a Gauss rule in :math:`\theta`. It falls along
+        solutions of first order in time where A is symmetric and R a gradient.
+        """
+        self._needs_frames("energy")
+        return self._tools.energy(self.t, self.u)
+
+    def _needs_frames(self, name: str) -> None:
+        if not self.stats.get("frames", True):
+            raise InvalidInputError(f"{name} needs frames, and save= kept a functional of them; solve with save='all'")
+        if name == "energy" and self._tools is None:
+            raise InvalidInputError(
+                "a result from another process has no equation to make the energy from; solve again"
+            )
+
+    @property
+    def status(self) -> int:
+        """0: the end was reached; 1: a terminal event happened; -1: neither."""
+        if not self.success:
+            return -1
+        return 1 if self.stats.get("terminated") else 0
+
+    def plot(
+        self,
+        kind: str = "auto",
+        *,
+        component: int = 0,
+        times: Any = None,
+        ax: Any = None,
+        path: Any = None,
+        seconds: float = 6.0,
+        **style: Any,
+    ) -> Any:
+        """Draw the solution.
+
+        Parameters
+        ----------
+        kind : {"auto", "kymograph", "profiles", "frames"}
+            ``"kymograph"``: u over x and t, for one dimension. ``"profiles"``: u over x at some times (along the middle
+            of the other axes in more dimensions). ``"frames"``: u over the box at some times, as pictures side by side
+            in two dimensions; with ``path`` an animation. ``"auto"``: a kymograph in one dimension, frames in more.
+        component : int
+            Of a system.
+        times : sequence of float, optional
+            When, for profiles and frames; by default six (profiles) or four (frames) over the interval, those of
+            frames equally spaced.
+        ax : matplotlib axes, optional
+            Where to draw a kymograph or profiles.
+        path : str or path, optional
+            For frames: a file to write an animation to, ``.gif`` or what else Matplotlib's writers take.
+        seconds : float
+            How long the animation runs.
+        **style
+            Handed to ``pcolormesh``, ``plot`` or ``imshow``.
+
+        Returns
+        -------
+        matplotlib axes, an array of them, or the path of the animation
+        """
+        self._needs_frames("plot")
+        from hpfracc.solvers.pde.plot import plot_evolution
+
+        return plot_evolution(
+            self.t, self.x, np.asarray(to_host(self.u)), kind, component, times, ax, path, seconds, style
+        )
+
+    def __repr__(self) -> str:
+        name = self.decision.method if self.decision is not None else "unknown"
+        state = "success" if self.success else "stopped"
+        return f"FPDEResult({state}: {self.message} method={name!r}, u of shape {tuple(np.shape(self.u))})"
+
+
+class FrameTools:
+    """Integrals over frames, for results.
+
+    Parameters
+    ----------
+    problem : EvolutionProblem
+        What was solved.
+    """
+
+    def __init__(self, problem: Any) -> None:
+        self.problem = problem
+        self.components: int | None = problem.components
+
+    def mass(self, frames: Any) -> Any:
+        """Of each frame."""
+        return self.problem.space.integrate(frames)
+
+    def energy(self, times: Array, frames: Any) -> Array:
+        """Of each frame."""
+        problem = self.problem
+        space = problem.space
+        weights = self._weights()
+        nodes, parts = np.polynomial.legendre.leggauss(_POTENTIAL_POINTS)
+        found = []
+        with problem.xp.scope():
+            for t, frame in zip(times, frames, strict=True):
+                u = space.restrict(frame)
+                total = -0.5 * self._inner(weights, u, space.apply(u))
+                known = problem.known(float(t))
+                if known is not None:
+                    total -= self._inner(weights, u, known)
+                if problem.reaction is not None:
+                    for node, part in zip(0.5 * (nodes + 1.0), 0.5 * parts, strict=True):
+                        total -= part * self._inner(weights, u, problem.reaction(float(t), float(node) * u))
+                found.append(total)
+        return np.array(found)
+
+    def _weights(self) -> Array:
+        """The trapezoid rule at the unknown points."""
+        space = self.problem.space
+        total = np.ones(())
+        for axis, points in enumerate(space.grid):
+            periodic = self.problem.periodic[axis]
+            weight = np.gradient(points) if periodic else np.zeros(points.size)
+            if not periodic:
+                steps = np.diff(points)
+                weight[:-1] += 0.5 * steps
+                weight[1:] += 0.5 * steps
+            total = total[..., None] * weight
+        restricted = space.restrict(self.problem.xp.array(total))
+        return np.asarray(to_host(restricted))
+
+    def _inner(self, weights: Array, u: Any, v: Any) -> float:
+        a, b = np.asarray(to_host(u)), np.asarray(to_host(v))
+        return float((weights * np.conj(a) * b).sum().real)

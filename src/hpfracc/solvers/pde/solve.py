@@ -1,0 +1,338 @@
+"""``solve_fpde``: the function that users call."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import dtype_name, is_array, is_tracer, library_of
+from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.profiling.recorder import watched
+from hpfracc.solvers.ode.options import Options, read_options
+from hpfracc.solvers.pde.auto import choose_method, refusal
+from hpfracc.solvers.pde.driver import Run, check_memory, run_adaptive, run_mesh
+from hpfracc.solvers.pde.interpolation import FrameSolution
+from hpfracc.solvers.pde.method import EvolutionMethod, find_evolution_method
+from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.reading import read_evolution
+from hpfracc.solvers.pde.recording import Save, read_save, smooth_power
+from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, FrameTools, SpaceTimeError
+
+__all__ = ["MAX_FPDE_STEPS", "solve_fpde"]
+
+#: Steps a solve may take unless told otherwise.
+MAX_FPDE_STEPS = 1_000_000
+#: Output times of a method without an error in time, where neither a step nor times are given.
+_OUTPUTS = 100
+_BACKENDS = ("auto", "numpy", "numba")
+
+
+@watched
+def solve_fpde(
+    reaction: Callable[..., Any] | None,
+    t_span: Sequence[float],
+    u0: Any,
+    *,
+    x: Any,
+    space: Any,
+    boundary: Any,
+    alpha: Any = 1.0,
+    du0: Any = None,
+    source: Any = None,
+    method: str | EvolutionMethod = "auto",
+    rtol: float = 1e-6,
+    atol: float = 1e-9,
+    step: float | None = None,
+    t_eval: Any = None,
+    args: Any = (),
+    jac: Callable[..., Any] | None = None,
+    terms: Sequence[tuple[Any, Any]] = (),
+    events: Any = None,
+    dense_output: bool = False,
+    save: str | int | Callable[..., Any] = "all",
+    max_steps: int = MAX_FPDE_STEPS,
+    backend: Any = "auto",
+    compile: bool | str = "auto",
+    progress: bool | Callable[..., Any] = False,
+) -> FPDEResult:
+    r"""Solve a partial differential equation of fractional order in time or space, on a box of 1 to 3 dimensions.
+
+    .. math:: D_t^\alpha u = \mathcal{A} u + f(t, x) + R(t, u), \quad t_0 < t \le t_1
+
+    with Caputo's derivative in time and :math:`\mathcal{A}` a sum of terms in space.
+
+    Parameters
+    ----------
+    reaction : callable or None
+        ``reaction(t, u, *args)`` with u on the whole grid; returns an array of that shape. None for linear equations.
+    t_span : pair of float
+        ``(t0, t1)``.
+    u0 : array_like or callable
+        The solution at t0 on the whole grid, boundary points included, or ``u0(x)`` (``u0(x, y)``); real or complex.
+        Of shape (components, ...) for a system. A tensor or JAX array is solved in its library, on its device.
+    x : array_like or tuple of array_like
+        The grid: increasing points, one array for each axis. Transforms need equal distances. Or a
+        :class:`~hpfracc.pde.Disc`, for the integral Laplacian there; functions are then called with the coordinates x
+        and y, and results have the axes of radii and angles.
+    space : SpaceTerm, TermSum or list of these
+        A sum of :class:`~hpfracc.pde.Diffusion`, :class:`~hpfracc.pde.Advection`,
+        :class:`~hpfracc.pde.FractionalDiffusion` and :class:`~hpfracc.pde.OneSided`; for a system one for all
+        components, or a list with one for each.
+    boundary : str, condition or sequence
+        ``"periodic"``, ``"dirichlet"``, ``"neumann"`` (zero data), :class:`~hpfracc.pde.Dirichlet`,
+        :class:`~hpfracc.pde.Neumann`, :class:`~hpfracc.pde.Robin`, :class:`~hpfracc.pde.Exterior`, with numbers, f(t)
+        or f(t, x): one for all axes, or a sequence with one, or a pair for the two ends, for each axis.
+    alpha : float, scalar array or DistributedOrder
+        The order in time, in (0, 2].
+    du0 : array_like or callable, optional
+        The derivative in time at t0, for orders above 1; a number is the same everywhere.
+    source : callable or array_like, optional
+        ``source(t, x, *args)`` (``source(t, x, y, *args)``), with arrays of coordinates that broadcast against the
+        unknown points; or numbers, where it does not change in time.
+    method : str or EvolutionMethod
+        The method in time. ``"auto"`` chooses by the problem, and ``decision.reason`` says why. By name:
+        ``"exact_modes"``, ``"l1"``, ``"l2_1sigma"``, ``"convolution_quadrature"`` and what
+        :func:`hpfracc.solvers.pde.method.all_evolution_methods` lists besides.
+    rtol, atol : float
+        Where no ``step`` is given, the mesh is refined until the error in time is below ``atol + rtol max|u|``, at the
+        times of the first mesh, with the largest ``|u|`` over the box at that time. The error of the grid is estimated
+        apart, and is not controlled.
+    step : float, optional
+        A fixed mean step: as many steps as a uniform mesh with this step has, graded where the method does so.
+    t_eval : array_like, optional
+        Times at which to give the solution, instead of at the steps.
+    args : tuple, optional
+        Further arguments of ``reaction``, ``source``, ``jac`` and events.
+    jac : callable, optional
+        ``jac(t, u, *args)``: the derivative of the reaction at each point, of the shape of u, or (components,
+        components, ...) for a system; by differences where it is not given.
+    terms : sequence of (coefficient, order), optional
+        Further derivatives on the left, :math:`D^\alpha u + \sum_i c_i D^{\alpha_i} u`, of orders below alpha.
+    events : callable or list of callables, optional
+        ``event(t, u, *args)``, whose zeros are found; ``event.terminal`` and ``event.direction`` as in SciPy.
+    dense_output : bool
+        Whether the result has ``sol(t, x)``.
+    save : {"all", "last"}, int or callable
+        What is kept: every step, the last, every k-th step (an integer k), or ``save(t, u)`` of each.
+    max_steps : int
+        Where to give up, with ``success=False``.
+    backend : {"auto", "numpy", "numba"}
+        For NumPy problems, where loops over steps run; tensors and JAX arrays stay in their own library.
+    compile : bool or "auto"
+        Whether those loops are compiled with Numba; ``"auto"``: where it is installed and the problem is not small.
+    progress : bool or callable
+        A bar with the time left, or ``progress(t, u)``.
+
+    Returns
+    -------
+    FPDEResult
+        ``.t .x .u .sol .error_estimate .mass .energy .decision .stats .plot()``; ``u[n]`` is the solution at ``t[n]``.
+        What goes wrong on the way (values that are not finite, no convergence, too few steps, Ctrl-C) is
+        ``success=False`` and a message; a question that is wrong is an error.
+
+    Examples
+    --------
+    Subdiffusion of a sine, which decays like a Mittag-Leffler function:
+
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> from hpfracc.pde import Diffusion
+    >>> x = np.linspace(0.0, np.pi, 33)
+    >>> result = hf.solve_fpde(
+    ...     None, (0.0, 1.0), np.sin(x), x=x, space=Diffusion(1.0), boundary="dirichlet", alpha=0.5
+    ... )
+    >>> float(result.u[-1, 16])  # E_0.5(-1)
+    0.427583576155807
+    >>> result.decision.method
+    'exact_modes'
+    """
+    name = getattr(backend, "value", backend)
+    where = "auto" if name is None else str(name).casefold()
+    if where not in _BACKENDS:
+        raise InvalidInputError(f"backend={backend!r}: use {', '.join(map(repr, _BACKENDS))}")
+    problem = read_evolution(
+        reaction,
+        t_span,
+        u0,
+        x=x,
+        space=space,
+        boundary=boundary,
+        alpha=alpha,
+        du0=du0,
+        source=source,
+        args=args,
+        jac=jac,
+        terms=terms,
+        backend=where,
+    )
+    if np.ndim(atol):
+        raise InvalidInputError(f"atol has shape {np.shape(atol)}; give one number")
+    options = read_options(
+        problem.t0,
+        problem.t1,
+        problem.state_shape,
+        rtol=rtol,
+        atol=atol,
+        step=step,
+        t_eval=t_eval,
+        events=events,
+        dense_output=dense_output,
+        max_steps=max_steps,
+        backend=where,
+        compile=compile,
+        progress=progress,
+    )
+    kept = read_save(save, options)
+    if problem.xp.library != "numpy" and (where != "auto" or compile is True):
+        raise InvalidInputError(
+            f"backend={backend!r}, compile={compile!r}: u0 is of {problem.xp.library}, which stays in its own library; "
+            "leave both out"
+        )
+    problem.rtol, problem.atol = options.rtol, float(options.atol)
+    problem.backend, problem.compile = where, compile
+    extra = tuple(args) if isinstance(args, tuple | list) else (args,)
+    started = time.perf_counter()
+    with problem.xp.scope():
+        chosen, reason = _read_method(method, problem)
+        run, error, ratio = _solve(problem, chosen, options, kept, extra)
+        result = _result(problem, chosen, reason, options, kept, run, error, ratio, u0)
+    result.stats["seconds"] = time.perf_counter() - started
+    return result
+
+
+def _read_method(method: str | EvolutionMethod, problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
+    if isinstance(method, str) and method.casefold() == "auto":
+        return choose_method(problem)
+    found = find_evolution_method(method)
+    reason = refusal(found, problem)
+    if reason is not None:
+        raise InvalidInputError(reason)
+    return found, "it was asked for"
+
+
+def _solve(
+    problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, args: tuple[Any, ...]
+) -> tuple[Run, float, float]:
+    if method.exact:
+        if options.t_eval is not None:
+            mesh = np.unique(np.concatenate([[problem.t0], options.t_eval, [problem.t1]]))
+        else:
+            count = _OUTPUTS if options.step is None else _steps(problem, options)
+            mesh = np.linspace(problem.t0, problem.t1, count + 1)
+        problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, len(mesh) - 1)
+        return run_mesh(problem, method, options, save, mesh, args), 0.0, 0.0
+    if options.step is None:
+        if is_tracer(problem.u0) or math.isnan(problem.alpha_value):
+            raise InvalidInputError(
+                "a traced solve (jax.jit, vmap) cannot refine its steps until two solutions agree; give step="
+            )
+        return run_adaptive(problem, method, options, save, args)
+    steps = _steps(problem, options)
+    if steps > options.max_steps:
+        raise InvalidInputError(
+            f"step={options.step:g} takes {steps:,} steps, more than max_steps={options.max_steps:,}; give a larger "
+            "step, or more steps"
+        )
+    problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, steps)
+    return run_mesh(problem, method, options, save, method.mesh(problem, steps), args), math.nan, math.nan
+
+
+def _steps(problem: EvolutionProblem, options: Options) -> int:
+    assert options.step is not None
+    return max(1, math.ceil((problem.t1 - problem.t0) / options.step * (1.0 - 1e-12)))
+
+
+def _result(
+    problem: EvolutionProblem,
+    method: EvolutionMethod,
+    reason: str,
+    options: Options,
+    save: Save,
+    run: Run,
+    error: float,
+    ratio: float,
+    u0: Any,
+) -> FPDEResult:
+    recorder, xp, space = run.recorder, problem.xp, problem.space
+    times = np.array(recorder.times)
+    frames = not callable(save)
+    if frames:
+        u = recorder.frames() if recorder.kept else xp.zeros((0, *problem.state_shape), "float64")
+        u = _like(u, u0, xp)
+    else:
+        u = _stacked(recorder.kept)
+    sol = None
+    if options.dense_output:
+        dense = xp.stack(recorder.step_frames)
+        sol = FrameSolution(
+            np.array(recorder.step_times), dense, space.grid, problem.periodic, smooth_power(problem), xp
+        )
+    happened: tuple[Any, Any] = (None, None)
+    if recorder.watch is not None:
+        whole = tuple(axis.size for axis in space.grid)
+        shape = whole if problem.components is None else (problem.components, *whole)
+        happened = recorder.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
+    in_space = math.nan
+    if not is_tracer(recorder.newest[1]):
+        in_space = space.space_error(xp.stop_gradient(recorder.newest[1]))
+    steps = run.steps
+    stats = {
+        "steps": steps,
+        "frames": frames,
+        "interrupted": run.interrupted,
+        "terminated": recorder.ended is not None,
+        **problem.stats,
+    }
+    if not math.isnan(ratio):
+        stats["error_over_tolerance"] = ratio
+    size = float(np.abs(in_space))
+    if math.isfinite(size) and frames and len(recorder.kept) and not is_tracer(recorder.newest[1]):
+        largest = float(xp.abs(xp.stop_gradient(recorder.newest[1])).max())
+        if in_space > 0.05 * largest > 0.0:
+            warnings.warn(
+                f"the grid is too coarse: the highest third of the modes holds about {in_space:.2g} of a solution of "
+                f"size {largest:.2g}; take more points in x",
+                AccuracyWarning,
+                stacklevel=4,
+            )
+    decision = EvolutionDecision(
+        method.name, reason, space.name, space.accuracy, method.history(problem, max(1, steps)), tuple(problem.notes)
+    )
+    return FPDEResult(
+        times,
+        space.grid[0] if len(space.grid) == 1 else space.grid,
+        u,
+        run.success,
+        run.message,
+        sol,
+        SpaceTimeError(error, in_space),
+        decision,
+        stats,
+        *happened,
+        _tools=FrameTools(problem),
+    )
+
+
+def _like(u: Any, u0: Any, xp: Any) -> Any:
+    """In the precision of u0, where that is a float array."""
+    if (
+        is_array(u0)
+        and library_of(u0) == xp.library
+        and dtype_name(u0) in ("float32", "complex64", "float16", "bfloat16")
+    ):
+        return xp.astype(u, "complex64" if xp.is_complex(u) else dtype_name(u0))
+    return u
+
+
+def _stacked(values: list[Any]) -> Any:
+    """What a functional returned, one row a time."""
+    if values and is_array(values[0]) and library_of(values[0]) in ("torch", "jax"):
+        from hpfracc._xp import namespace_of
+
+        return namespace_of(values[0]).stack(values)
+    return np.array(values)

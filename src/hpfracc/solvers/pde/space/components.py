@@ -1,0 +1,121 @@
+"""Systems whose components have different terms in space: one discretisation each."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
+from hpfracc.solvers.pde.space.choose import discretise
+from hpfracc.solvers.pde.space.modes import BoxModes
+
+__all__ = ["ComponentSpaces", "discretise_components"]
+
+
+@final
+class ComponentSpaces(Semidiscretisation):
+    """A discretisation for each component of the state, all with the same unknown points.
+
+    Parameters
+    ----------
+    spaces : list of Semidiscretisation
+        One for each component.
+    """
+
+    name = "components"
+
+    def __init__(self, spaces: list[Semidiscretisation]) -> None:
+        first = spaces[0]
+        self.spaces = spaces
+        self.xp, self.shape, self.points, self.grid = first.xp, first.shape, first.points, first.grid
+        self.accuracy = " and ".join(dict.fromkeys(space.accuracy for space in spaces))
+        self.notes = tuple(dict.fromkeys(note for space in spaces for note in space.notes))
+        self.forced = any(space.forced for space in spaces)
+        self.forcing_varies = any(space.forcing_varies for space in spaces)
+        self._shared = all(isinstance(space, BoxModes) for space in spaces)
+        if self._shared:
+            self.symbol = self._stack([space.symbol for space in spaces])
+
+    @classmethod
+    def refuses(cls, setting: SpaceSetting) -> str | None:
+        """It is made of others, and not chosen by the terms."""
+        return "it is made of the discretisations of the components"
+
+    @classmethod
+    def make(cls, setting: SpaceSetting) -> ComponentSpaces:
+        """One component."""
+        return cls([discretise(setting)])
+
+    def _stack(self, parts: list[Any]) -> Any:
+        xp = self.xp
+        if len({xp.is_complex(part) for part in parts}) > 1:
+            parts = [part if xp.is_complex(part) else xp.complex(part, xp.zeros_like(part)) for part in parts]
+        return xp.stack(parts)
+
+    def forward(self, u: Any) -> Any:
+        """All components together: they have the same eigenfunctions."""
+        return self.spaces[0].forward(u)
+
+    def backward(self, c: Any) -> Any:
+        """All components together."""
+        return self.spaces[0].backward(c)
+
+    def _each(self, u: Any) -> list[Any]:
+        axis = -1 - len(self.shape)
+        return [self.xp.moveaxis(u, axis, 0)[number] for number in range(len(self.spaces))]
+
+    def _joined(self, parts: list[Any]) -> Any:
+        return self.xp.stack(parts, -1 - len(self.shape))
+
+    def apply(self, u: Any) -> Any:
+        """Each its own."""
+        if self._shared:
+            return self.backward(self.symbol * self.forward(u))
+        return self._joined([space.apply(part) for space, part in zip(self.spaces, self._each(u), strict=True)])
+
+    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+        """Each its own."""
+        if self._shared:
+            return self.backward(self.forward(rhs) / (shift - self.symbol))
+        guesses = [None] * len(self.spaces) if guess is None else self._each(guess)
+        parts = zip(self.spaces, self._each(rhs), guesses, strict=True)
+        return self._joined([space.solve(shift, part, start) for space, part, start in parts])
+
+    def forcing(self, t: float) -> Any:
+        """Each its own; zero where one has none."""
+        if not self.forced:
+            return None
+        zero = self.xp.zeros(self.shape, "float64")
+        parts = []
+        for number, space in enumerate(self.spaces):
+            part = space.forcing(t)
+            if part is not None and part.ndim > len(self.shape):
+                part = part[number]
+            parts.append(zero if part is None else part + zero)
+        return self.xp.stack(parts)
+
+    def embed(self, u: Any, t: float) -> Any:
+        """They share their boundary."""
+        return self.spaces[0].embed(u, t)
+
+    def restrict(self, values: Any) -> Any:
+        """They share their points."""
+        return self.spaces[0].restrict(values)
+
+    def integrate(self, values: Any) -> Any:
+        """The same rule for all."""
+        return self.spaces[0].integrate(values)
+
+    def space_error(self, u: Any) -> float:
+        """The largest of all."""
+        return max(space.space_error(part) for space, part in zip(self.spaces, self._each(u), strict=True))
+
+    def step_bytes(self) -> int:
+        """That of all."""
+        return sum(space.step_bytes() for space in self.spaces)
+
+
+def discretise_components(settings: list[SpaceSetting]) -> Semidiscretisation:
+    """One discretisation for all components, or one for each."""
+    if len(settings) == 1:
+        return discretise(settings[0])
+    return ComponentSpaces([discretise(setting) for setting in settings])

@@ -1,0 +1,165 @@
+r"""Symmetric stable motion between two known values.
+
+Over a step that is divided, the first part y of an increment r has a density proportional to :math:`f_a(y) f_b(r-y)`,
+with the stable densities of both parts. It is drawn by rejection: y or r - y is proposed from its own law, and kept
+with the probability :math:`f_a f_b / (M (f_a + f_b))`, where M is the largest value that the smaller of the two
+densities takes. That falls with r like the density of r itself, so that a few attempts are enough for any r.
+
+The density of the standard law is tabulated to some 1e-10 of its value: by its Fourier integral
+:math:`\pi f(x) = \int_0^\infty \cos(xu)\,e^{-u^\alpha} du` above index 1, by the same integral on the imaginary axis
+below, and by its series at infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from scipy import interpolate, special
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.sde.noise.source import RandomSource
+
+__all__ = ["LEAST_INDEX", "bridge", "standard_density"]
+
+#: Below, the density spans more magnitudes than the table holds.
+LEAST_INDEX = 0.3
+#: The table reaches from 0 to here, beyond it the series does; and has this number of nodes.
+_FAR, _NODES = 60.0, 3000
+_TERMS = 20
+#: Streams: one for each number of points, part of a step, and attempt.
+_STREAM, _MOST_PARTS, _MOST_ATTEMPTS = 1 << 61, 1 << 10, 1 << 12
+
+
+def standard_density(alpha: float, x: np.ndarray) -> np.ndarray:
+    """Density of the symmetric stable law with scale 1."""
+    size = np.abs(x)
+    if alpha == 1.0:
+        return np.asarray(1.0 / (math.pi * (1.0 + size * size)))
+    if alpha == 2.0:
+        return np.asarray(np.exp(-0.25 * size * size) / math.sqrt(4.0 * math.pi))
+    near = size < _FAR
+    result = np.empty(size.shape)
+    result[near] = np.exp(_table(alpha)(np.arcsinh(size[near] / _width(alpha))))
+    result[~near] = _series(alpha, size[~near])
+    return result
+
+
+def _width(alpha: float) -> float:
+    """From the second derivative at 0."""
+    return math.exp(0.5 * (math.lgamma(1.0 / alpha) - math.lgamma(3.0 / alpha)))
+
+
+@lru_cache(maxsize=8)
+def _table(alpha: float) -> interpolate.CubicSpline:
+    """Logarithm of the density over asinh(x / w), w its width at 0."""
+    width = _width(alpha)
+    places = np.linspace(0.0, math.asinh(_FAR / width), _NODES)
+    x = width * np.sinh(places)
+    values = _by_decay(alpha, x) if alpha < 1.0 else _by_waves(alpha, x)
+    return interpolate.CubicSpline(places, np.log(values), bc_type=((1, 0.0), "not-a-knot"))
+
+
+def _series(alpha: float, x: np.ndarray) -> np.ndarray:
+    """At infinity; terms are added as long as they fall."""
+    total, least = np.zeros(x.shape), math.inf
+    for k in range(1, _TERMS):
+        size = math.exp(math.lgamma(alpha * k + 1.0) - math.lgamma(k + 1.0) - (alpha * k) * math.log(_FAR))
+        if size > least:
+            break
+        least = size
+        factor = (-1.0) ** (k + 1) * math.exp(math.lgamma(alpha * k + 1.0) - math.lgamma(k + 1.0))
+        total += factor * math.sin(0.5 * math.pi * k * alpha) / math.pi * x ** (-alpha * k - 1.0)
+    return total
+
+
+def _by_decay(alpha: float, x: np.ndarray) -> np.ndarray:
+    """Below index 1: on the imaginary axis, where the integrand decays; the trapezoidal rule in the logarithm."""
+    logs = np.linspace(-45.0 / alpha, 5.0 / alpha + 5.0, 4001)
+    t = np.exp(logs)
+    power = t**alpha
+    weight = np.exp(-power * math.cos(0.5 * math.pi * alpha)) * np.sin(power * math.sin(0.5 * math.pi * alpha)) * t
+    weight *= (logs[1] - logs[0]) / math.pi
+    return np.array([np.exp(-t * place) @ weight for place in x])
+
+
+def _by_waves(alpha: float, x: np.ndarray) -> np.ndarray:
+    """Above index 1: Gauss's rule on short pieces, shorter towards 0, where the integrand is not smooth."""
+    end = 42.0 ** (1.0 / alpha)
+    edges = np.concatenate([[0.0], np.geomspace(1e-12, 0.5, 41), np.linspace(0.5, end, int(_FAR * end / 8.0))[1:]])
+    node, weight = special.roots_legendre(16)
+    half = 0.5 * np.diff(edges)
+    u = (edges[:-1, None] + half[:, None] * (node + 1.0)).ravel()
+    weights = (half[:, None] * weight).ravel() * np.exp(-(u**alpha)) / math.pi
+    return np.array([np.cos(place * u) @ weights for place in x])
+
+
+def bridge(
+    source: RandomSource, alpha: float, scale: float, increments: np.ndarray, steps: np.ndarray, parts: int, points: int
+) -> np.ndarray:
+    """Increments over the parts of each step, given those over the steps.
+
+    ``increments`` has shape ``(paths, n)``, the result ``(paths, n, parts)``; ``points`` names the stream.
+    """
+    if parts > _MOST_PARTS:
+        raise InvalidInputError(f"factor={parts}: use at most {_MOST_PARTS}, and refine twice")
+    left = increments.copy()
+    result = np.empty((*increments.shape, parts))
+    for part in range(parts - 1):
+        first = np.broadcast_to(scale * (steps / parts) ** (1.0 / alpha), left.shape)
+        rest = np.broadcast_to(scale * (steps * ((parts - part - 1) / parts)) ** (1.0 / alpha), left.shape)
+        stream = _STREAM + ((points * _MOST_PARTS + part) * _MOST_ATTEMPTS)
+        result[:, :, part] = _divide(source, alpha, left, first, rest, stream)
+        left -= result[:, :, part]
+    result[:, :, -1] = left
+    return result
+
+
+def _divide(
+    source: RandomSource, alpha: float, total: np.ndarray, first: np.ndarray, rest: np.ndarray, stream: int
+) -> np.ndarray:
+    """The first parts, of scale ``first``, of increments whose other parts have the scale ``rest``."""
+    bound = _largest_smaller(alpha, np.abs(total), first, rest)
+    found, waiting = np.empty(total.shape), np.ones(total.shape, bool)
+    n = total.shape[1]
+    for attempt in range(_MOST_ATTEMPTS):
+        rows = np.flatnonzero(waiting.any(-1))
+        if not rows.size:
+            return found
+        uniform = source.numbers_of(rows, 4 * n, kind="uniform", stream=stream + attempt)
+        drawn = _standard(alpha, uniform[:, :n], uniform[:, n : 2 * n])
+        a, b, whole = first[rows], rest[rows], total[rows]
+        y = np.where(uniform[:, 2 * n : 3 * n] < 0.5, a * drawn, whole - b * drawn)
+        one, two = standard_density(alpha, y / a) / a, standard_density(alpha, (whole - y) / b) / b
+        with np.errstate(invalid="ignore"):  # both vanish for a number beyond all magnitudes, which is not kept
+            kept = uniform[:, 3 * n :] * bound[rows] * (one + two) < one * two
+        take = waiting[rows] & kept
+        found[rows] = np.where(take, y, found[rows])
+        waiting[rows] &= ~take
+    raise InvalidInputError("an increment could not be divided: it lies beyond the magnitudes of double precision")
+
+
+def _standard(alpha: float, uniform: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Symmetric stable numbers from two uniform ones (Chambers, Mallows, Stuck)."""
+    angle = math.pi * (uniform - 0.5)
+    cosine = np.sin(math.pi * np.where(uniform < 0.5, uniform, 1.0 - uniform))
+    tail = (np.cos((1.0 - alpha) * angle) / -np.log(other)) ** ((1.0 - alpha) / alpha)
+    return np.asarray(np.sin(alpha * angle) / cosine ** (1.0 / alpha) * tail)
+
+
+def _largest_smaller(alpha: float, total: np.ndarray, first: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """The largest value of the smaller of two densities, one about 0 and one about ``total``: where they cross."""
+    low, high = np.zeros(total.shape), total.copy()
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        above = (
+            standard_density(alpha, middle / first) / first > standard_density(alpha, (total - middle) / rest) / rest
+        )
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    # Both ends enclose the crossing; the bound must not be too small.
+    one = np.maximum(standard_density(alpha, low / first), standard_density(alpha, high / first)) / first
+    two = (
+        np.maximum(standard_density(alpha, (total - low) / rest), standard_density(alpha, (total - high) / rest)) / rest
+    )
+    return np.asarray(np.minimum(one, two) * (1.0 + 1e-9))

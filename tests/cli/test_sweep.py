@@ -1,0 +1,101 @@
+"""``hpfracc sweep``: problem files, checked first; stores, continued, shown and exported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.cli import main
+from hpfracc.distributed.problems import parse_problem
+from hpfracc.errors import InvalidInputError
+
+PROBLEM = """
+[function]
+equation = "relaxation"
+options = { step = 0.5 }
+[grid]
+alpha = { start = 0.5, stop = 0.9, count = 3 }
+rate = [0.5, 1.0]
+[sweep]
+batch = 2
+"""
+
+
+def test_a_problem_is_run_shown_continued_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The values are those of the library's own calls."""
+    (tmp_path / "problem.toml").write_text(PROBLEM, encoding="utf-8")
+    store, table = str(tmp_path / "store"), str(tmp_path / "table.csv")
+    assert main(["sweep", str(tmp_path / "problem.toml"), "--store", store]) == 0
+    assert "6 of 6 done, 0 failed" in capsys.readouterr().out
+    assert main(["sweep", "status", store, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["complete"] is True
+    assert main(["sweep", "resume", store]) == 0
+    assert main(["sweep", "export", store, table]) == 0
+    found = np.loadtxt(table, delimiter=",", skiprows=1)
+    equation = hf.solvers.ode.problems.relaxation(alpha=0.7, rate=1.0)
+    right = hf.solve_fode(equation.fun, equation.t_span, equation.y0, equation.alpha, step=0.5).y[0, -1]
+    assert found.shape == (6, 3) and found[3].tolist() == [0.7, 1.0, right]
+    assert main(["sweep", "export", store, str(tmp_path / "all.npz")]) == 0
+    with np.load(tmp_path / "all.npz") as arrays:
+        assert sorted(arrays.files) == ["parameter_alpha", "parameter_rate", "value"]
+
+
+def test_functions_of_the_users_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """``module:function`` beside the problem file; a failed item is kept, and told by the exit status."""
+    (tmp_path / "half_life.py").write_text("def decay(k):\n    return 1.0 / k\n", encoding="utf-8")
+    text = '[function]\ncall = "half_life:decay"\n[points]\nk = [1, 0, 2]\n'
+    (tmp_path / "problem.toml").write_text(text, encoding="utf-8")
+    assert main(["sweep", str(tmp_path / "problem.toml"), "--store", str(tmp_path / "s"), "--json"]) == 1
+    (failure,) = json.loads(capsys.readouterr().out)["failed"]
+    assert failure["index"] == 1 and "ZeroDivisionError" in failure["error"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("[function]", "[function", "no TOML"),
+        ("[sweep]", "[sweeep]", "did you mean 'sweep'"),
+        ('equation = "relaxation"', "", "needs either equation"),
+        ('"relaxation"', '"relaxing"', "there are bagley_torvik"),
+        ("step = 0.5", "stepp = 0.5", "did you mean 'step'"),
+        ("[grid]", "[points]", "differ in length"),
+        ("rate = [0.5, 1.0]", "rat = [0.5]", "does not take the parameters"),
+        ("count = 3", "count = 0", "count=0"),
+        (", count = 3", "", "has no count"),
+        ("count = 3", "count = 3, log = true", None),
+        ("start = 0.5", "start = inf", "finite numbers"),
+        ("batch = 2", "bach = 2", "did you mean 'batch'"),
+        ('equation = "relaxation"\noptions = { step = 0.5 }', 'call = "nowhere_at_all:f"', "cannot be imported"),
+        ('equation = "relaxation"\noptions = { step = 0.5 }', 'call = "math"', "module:function"),
+    ],
+)
+def test_problem_files_are_checked_first(before: str, after: str, words: str | None):
+    """Each mistake is named before anything runs."""
+    text = PROBLEM.replace(before, after)
+    assert text != PROBLEM
+    if words is None:
+        assert parse_problem(text).params.values["alpha"][1] == pytest.approx(np.sqrt(0.45))
+        return
+    with pytest.raises(InvalidInputError, match=words):
+        parse_problem(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing.toml", "--store", "s"], "cannot be read"),
+        (["nothing.toml"], "needs --store"),
+        (["status"], "takes the store"),
+        (["status", "nowhere"], "no manifest"),
+        (["status", "a", "--store", "b"], "--store is for"),
+        (["export", "a"], "the file to write"),
+    ],
+)
+def test_wrong_commands(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]):
+    """Status 2 and a sentence."""
+    assert main(["sweep", *arguments]) == 2
+    assert words in capsys.readouterr().err

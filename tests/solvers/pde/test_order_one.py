@@ -1,0 +1,289 @@
+"""Methods for alpha = 1: orders, conservation, and agreement with a classical solver."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from hpfracc._xp import NUMPY
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.pde.boundary import Dirichlet, read_boundary
+from hpfracc.solvers.pde.method import find_evolution_method
+from hpfracc.solvers.pde.methods.crank_nicolson import CrankNicolson
+from hpfracc.solvers.pde.methods.etdrk4 import ETDRK4, phi_functions
+from hpfracc.solvers.pde.methods.imex_bdf2 import ImexBDF2
+from hpfracc.solvers.pde.methods.splitting import Strang, Yoshida4, turns_phases
+from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.space.base import SpaceSetting
+from hpfracc.solvers.pde.space.choose import discretise
+from hpfracc.solvers.pde.terms import Diffusion, FractionalDiffusion, OneSided
+
+
+def problem(x, terms, u0, boundary="periodic", t1=1.0, alpha=1.0, **more):
+    axes = x if isinstance(x, tuple) else (x,)
+    values = np.asarray(u0)
+    setting = SpaceSetting(terms, axes, read_boundary(boundary, len(axes)), complex_state=np.iscomplexobj(values))
+    space = discretise(setting)
+    return EvolutionProblem(space, ((1.0, alpha),), 0.0, t1, space.restrict(values), **more)
+
+
+def final(method, equation, steps, mesh=None):
+    states = list(method.advance(equation, np.linspace(0.0, equation.t1, steps + 1) if mesh is None else mesh))
+    return states[-1]
+
+
+def period(n, length=2.0 * math.pi):
+    return length / n * np.arange(n)
+
+
+@pytest.mark.parametrize("z", [-1e-9, -1e-3, 0.3, -0.999, -1.001, 1j, -0.9j, -2.5 + 0.5j, -40.0, -1e4, 6.283j, 1e-14j])
+def test_phi_functions_keep_their_digits(z):
+    """Against mpmath with 90 digits."""
+    import mpmath as mp
+
+    with mp.workdps(90):
+        w = mp.mpmathify(z)
+        exact = [
+            complex((mp.exp(w) - 1) / w),
+            complex((mp.exp(w) - 1 - w) / w**2),
+            complex((mp.exp(w) - 1 - w - w**2 / 2) / w**3),
+        ]
+    found = phi_functions(NUMPY, np.array([z], dtype=complex))
+    for one, other in zip(found, exact, strict=True):
+        assert abs(one[0] - other) <= 2e-15 * max(abs(other), 1e-3)
+
+
+def test_weights_of_etdrk4_agree_with_a_contour_integral():
+    """The combination of phi functions that is the first weight, by Kassam and Trefethen's mean over a circle."""
+    z = np.array([-1e-4, -0.1, -0.9, -1.1, -5.0, 0.7j])
+    circle = z[:, None] + np.exp(2j * math.pi * (np.arange(64) + 0.5) / 64)
+    exact = np.mean((-4.0 - circle + np.exp(circle) * (4.0 - 3.0 * circle + circle**2)) / circle**3, axis=1)
+    one, two, three = phi_functions(NUMPY, z)
+    np.testing.assert_allclose(one - 3.0 * two + 4.0 * three, exact, rtol=1e-12)
+
+
+def allen_cahn(n=64, order=1.6, epsilon=0.05, t1=2.0):
+    x = period(n)
+    return problem(
+        x,
+        (FractionalDiffusion(order, coefficient=epsilon),),
+        0.6 * np.sin(x) + 0.3 * np.cos(3.0 * x),
+        t1=t1,
+        reaction=lambda t, u: u - u**3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "order", "steps"),
+    [
+        (ETDRK4(), 4, (20, 40)),
+        (ImexBDF2(), 2, (80, 160)),
+        (ImexBDF2(0.0), 2, (80, 160)),
+        (CrankNicolson(), 2, (80, 160)),
+        (CrankNicolson(2), 2, (80, 160)),
+        (Strang(), 2, (40, 80)),
+    ],
+)
+def test_order_with_a_reaction(method, order, steps):
+    """Allen and Cahn's equation of order 1.6, against SciPy's solver of the same system."""
+    equation = allen_cahn()
+    space = equation.space
+    exact = solve_ivp(
+        lambda t, u: space.apply(u) + u - u**3, (0.0, 2.0), equation.u0, "DOP853", rtol=1e-11, atol=1e-12
+    ).y[:, -1]
+    errors = [np.abs(final(method, equation, count) - exact).max() for count in steps]
+    assert math.log2(errors[0] / errors[1]) > order - 0.15
+    assert errors[1] < 10.0 ** (-2.5 if order == 2 else -5)
+
+
+@pytest.mark.parametrize("method", [ImexBDF2(), CrankNicolson()])
+def test_order_on_unequal_steps(method):
+    """Meshes that are graded smoothly keep order 2."""
+    equation = allen_cahn()
+    exact = final(ETDRK4(), equation, 400)
+    errors = []
+    for count in (80, 160):
+        mesh = 2.0 * np.linspace(0.0, 1.0, count + 1) ** 1.5
+        errors.append(np.abs(final(method, equation, count, mesh) - exact).max())
+    assert math.log2(errors[0] / errors[1]) > 1.85
+
+
+@pytest.mark.parametrize("method", [ETDRK4(), ImexBDF2(), CrankNicolson()])
+def test_boundary_data_and_source_that_move(method):
+    """u = sin(t) + x^2 + cos(x) e^-t on (0, 1), with the source that makes it so."""
+    x = np.linspace(0.0, 1.0, 25)
+
+    def exact(t, x):
+        return math.sin(t) * (1.0 + x) + np.cos(x) * math.exp(-t)
+
+    def source(t):
+        return math.cos(t) * (1.0 + equation.space.points[0])
+
+    equation = problem(x, (Diffusion(1.0),), exact(0.0, x), boundary=Dirichlet(lambda t, x: exact(t, x)), source=source)
+    errors = [np.abs(equation.space.embed(final(method, equation, n), 1.0) - exact(1.0, x)).max() for n in (20, 40)]
+    grid = np.abs(equation.space.embed(final(method, equation, 320), 1.0) - exact(1.0, x)).max()
+    assert errors[1] < 3e-4 + 2.0 * grid
+    assert grid < 2e-3
+
+
+def test_rough_data_need_smoothing():
+    """A step function: Crank and Nicolson's largest error at t1 with smoothing is far below that without."""
+    x = np.linspace(0.0, 1.0, 401)
+    equation = problem(x, (Diffusion(1.0),), (x > 0.5).astype(float), boundary="dirichlet", t1=0.1)
+    k = np.arange(1, 200)
+    heat = (2.0 / (k * math.pi) * (np.cos(k * math.pi / 2) - np.cos(k * math.pi))) * np.exp(-((k * math.pi) ** 2) * 0.1)
+    exact = (heat[:, None] * np.sin(math.pi * k[:, None] * x[None, 1:-1])).sum(0)
+    rough = np.abs(final(CrankNicolson(), equation, 20) - exact).max()
+    smooth = np.abs(final(CrankNicolson(2), equation, 20) - exact).max()
+    assert smooth < 3e-3 < 0.1 * rough
+    assert np.abs(final(ImexBDF2(), equation, 40) - exact).max() < 5e-3
+
+
+def test_energy_never_grows():
+    """Allen and Cahn's, with the stabilised scheme, from noise, at steps up to 5; the solution reaches the wells."""
+    x = period(128)
+    rng = np.random.default_rng(0)
+    epsilon = 0.1
+    for step in (0.05, 0.5, 5.0):
+        equation = problem(
+            x,
+            (FractionalDiffusion(1.5, coefficient=epsilon**2),),
+            0.9 * rng.uniform(-1.0, 1.0, 128),
+            t1=40.0 * step,
+            reaction=lambda t, u: u - u**3,
+        )
+        space = equation.space
+
+        def energy(u, space=space):
+            return -0.5 * np.sum(u * space.apply(u)) + 0.25 * np.sum((1.0 - u**2) ** 2)
+
+        energies = [energy(equation.u0)]
+        for u in ImexBDF2().advance(equation, np.linspace(0.0, 40.0 * step, 41)):
+            energies.append(energy(u))
+            assert np.abs(u).max() < 1.01
+        assert np.diff(energies).max() <= 1e-12 * energies[0]
+        assert energies[-1] < 0.5 * energies[0]
+
+
+def schroedinger(n=128, potential=True, t1=1.0, order=1.5):
+    x = period(n, 20.0) - 10.0
+    trap = 0.5 * np.cos(2.0 * math.pi * x / 20.0)
+
+    def reaction(t, u):
+        return -1j * (trap * u + np.abs(u) ** 2 * u)
+
+    return problem(
+        x,
+        (FractionalDiffusion(order, coefficient=1j),),
+        (np.exp(-(x**2)) * np.exp(1j * x)).astype(complex),
+        t1=t1,
+        reaction=reaction if potential else None,
+    )
+
+
+@pytest.mark.parametrize(("method", "order", "steps"), [(Strang(), 2, (40, 80)), (Yoshida4(), 4, (20, 40))])
+def test_splitting_is_unitary(method, order, steps):
+    """The norm is kept to 1e-12, with the method's order in the phase."""
+    equation = schroedinger()
+    assert turns_phases(equation)
+    exact = final(Yoshida4(), equation, 640)
+    errors = []
+    for count in steps:
+        u = final(method, equation, count)
+        assert abs(np.linalg.norm(u) / np.linalg.norm(equation.u0) - 1.0) < 1e-12
+        errors.append(np.abs(u - exact).max())
+    assert math.log2(errors[0] / errors[1]) > order - 0.15
+
+
+def test_the_free_fractional_schroedinger_equation():
+    """i u_t = (-Delta)^0.75 u from exp(-x^2): the value at 0 at t = 1, to the size of the box."""
+    x = period(65_536, 6400.0) - 3200.0
+    equation = problem(x, (FractionalDiffusion(1.5, coefficient=1j),), np.exp(-(x**2)).astype(complex))
+    u = final(Strang(), equation, 1)
+    assert abs(u[32_768] - (0.3510208328 - 0.4049056606j)) < 1e-8
+
+
+def test_the_plane_wave_of_the_cubic_equation():
+    """A exp(i (k x - omega t)), omega = |k|^alpha + |A|^2."""
+    x, k, a = period(32), 3, 0.7
+    equation = problem(
+        x,
+        (FractionalDiffusion(1.3, coefficient=1j),),
+        a * np.exp(1j * k * x),
+        reaction=lambda t, u: -1j * np.abs(u) ** 2 * u,
+    )
+    exact = a * np.exp(1j * (k * x - (k**1.3 + a**2)))
+    np.testing.assert_allclose(final(Strang(), equation, 10), exact, atol=1e-12)
+    np.testing.assert_allclose(final(ETDRK4(), equation, 100), exact, atol=1e-7)
+
+
+def test_a_reaction_that_is_no_phase_takes_runge_kutta():
+    """Damping, and a phase that depends on the argument."""
+    equation = schroedinger()
+    for reaction in (lambda t, u: -0.1 * u, lambda t, u: 1j * u.real * u, lambda t, u: 1j * np.conj(u)):
+        equation.reaction = reaction
+        assert not turns_phases(equation)
+
+
+def test_the_riesz_kernel_on_the_line():
+    """From a delta, order 1.5, t = 1: the stable density at 0, 1, 5, for a box of 4,000."""
+    n, length = 16_384, 4000.0
+    x = period(n, length) - 0.5 * length
+    delta = np.zeros(n)
+    delta[n // 2] = n / length
+    equation = problem(x, (FractionalDiffusion(1.5),), delta)
+    u = final(ETDRK4(), equation, 1)
+    h = length / n
+    c = np.fft.rfft(u)
+    at = [float(np.fft.irfft(c * np.exp(2j * math.pi * np.arange(n // 2 + 1) / length * d))[n // 2]) for d in (0, 1, 5)]
+    assert h < 0.25
+    np.testing.assert_allclose(at, [0.2873527514521644, 0.2020381596078401, 0.0071117360476548], atol=1e-8)
+
+
+def test_the_published_errors_of_a_one_sided_equation():
+    """Crank and Nicolson's method on weighted differences, beside SciPy's solver of the same system."""
+    x = np.linspace(0.0, 1.0, 21)
+    inside = x[1:-1]
+    equation = problem(
+        x,
+        (OneSided(1.8, "left", lambda x: math.gamma(2.2) * x**2.8 / 6.0),),
+        x**3,
+        boundary=(Dirichlet(0.0), Dirichlet(lambda t: math.exp(-t))),
+        source=lambda t: -(1.0 + inside) * math.exp(-t) * inside**3,
+    )
+    matrix = equation.space.matrix()
+    classical = solve_ivp(
+        lambda t, u: matrix @ u + equation.known(t), (0.0, 1.0), equation.u0, "Radau", rtol=1e-8, atol=1e-10, jac=matrix
+    ).y[:, -1]
+    for method in (CrankNicolson(), ImexBDF2()):
+        np.testing.assert_allclose(final(method, equation, 200), classical, atol=1e-5)
+    assert np.abs(classical - math.exp(-1.0) * inside**3).max() < 2e-5
+
+
+def test_refusals():
+    """Other orders, operators that are not diagonal, diffusion back in time."""
+    subdiffusion = allen_cahn()
+    subdiffusion.orders = ((1.0, 0.5),)
+    for method in (ETDRK4(), ImexBDF2(), CrankNicolson(), Strang()):
+        assert "alpha = 1" in str(method.refuses(subdiffusion))
+    subdiffusion.orders = ((1.0, 1.0), (2.0, 0.5))
+    assert "one derivative" in str(ETDRK4().refuses(subdiffusion))
+    uneven = problem(np.linspace(0.0, 1.0, 9), (Diffusion(lambda x: 1.0 + x),), np.zeros(9), boundary="dirichlet")
+    assert "diagonal" in str(ETDRK4().refuses(uneven))
+    assert "diagonal" in str(Strang().refuses(uneven))
+    assert ImexBDF2().refuses(uneven) is None
+    assert "back in time" in str(Yoshida4().refuses(allen_cahn()))
+    assert Yoshida4().refuses(schroedinger()) is None
+    with pytest.raises(InvalidInputError, match="smoothing"):
+        CrankNicolson(-1)
+    with pytest.raises(InvalidInputError, match="stabilisation"):
+        ImexBDF2("much")
+
+
+@pytest.mark.parametrize("name", ["etdrk4", "imex_bdf2", "crank_nicolson", "strang", "yoshida4"])
+def test_names(name):
+    """Each is found by its name."""
+    assert find_evolution_method(name).name == name
