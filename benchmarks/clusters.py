@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import platform
 import statistics
@@ -65,6 +66,7 @@ async def farm(workers: int, tasks: int) -> None:
         ]
         await asyncio.gather(*made)
         async with Client(scheduler.address, asynchronous=True) as client:
+            await client.gather(client.map(float, range(4 * workers), pure=False))  # connections, imports
             begin = time.process_time()
             await client.gather(client.map(float, range(tasks), pure=False))
             seconds = (time.process_time() - begin) / tasks
@@ -96,10 +98,11 @@ def main() -> None:
     parser.add_argument("--memory", type=float, default=0.0, help="GiB to send through two workers of 600 MiB")
     given = parser.parse_args()
     print(time.strftime("%Y-%m-%d"), platform.platform(), f"{os.cpu_count()} cores")
+    logging.getLogger("distributed").setLevel(logging.ERROR)
     for milliseconds, count in ((60, 40), (250, 12)):
         overhead(milliseconds, count, given.rounds)
     for workers in filter(None, given.farm.split(",")):
-        asyncio.run(farm(int(workers), 20 * int(workers)))
+        asyncio.run(farm(int(workers), 5000))
     if given.memory:
         memory(given.memory)
 

@@ -179,7 +179,14 @@ def main() -> None:
                 print(f"\n{name}")
                 head = list(found[name][0])
                 print_table(head, [[_shown(row[key]) for key in head] for row in found[name]])
-    write_json("pde_space", found)
+    plain = {
+        name: [
+            {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in row.items()}
+            for row in rows
+        ]
+        for name, rows in found.items()
+    }
+    write_json("pde_space", plain)
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def test_the_report_is_written_and_named(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.usefixtures("small")
 def test_json_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """The JSON has the chosen arm, all times and the initial guess for each size, and no nan."""
-    monkeypatch.setattr(chapters, "CHAPTERS", ("convolution",))  # the report above has all of them
+    monkeypatch.setattr(chapters, "CHAPTERS", ("convolution", "noise"))  # the report above has all of them
     assert main(["demo", "--quick", "--out", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
     assert Path(found["report"]).is_file()

@@ -35,7 +35,11 @@ _MOST_LOSSES = 5
 
 
 def scheduler_cost(workers: int) -> float:
-    """Seconds of the scheduler for one task: 0.65 ms up to 200 workers, 1.6 ms at 1,000 (benchmarks/clusters.py)."""
+    """Seconds of the scheduler for one task: 0.65 ms up to 200 workers, 1.6 ms at 1,000.
+
+    Upper bounds from an early measurement with distributed 2026.8 on a quiet machine. ``benchmarks/clusters.py --farm``
+    gives scheduler, client and workers together, which is more.
+    """
     return 0.65e-3 if workers <= 200 else min(1.6e-3, 0.65e-3 + (workers - 200) * 1.2e-6)
 
 
