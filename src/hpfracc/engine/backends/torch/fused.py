@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["cut_and_taint", "fill_random", "first_bad", "is_available", "pad_and_clean"]
+__all__ = ["cut_and_taint", "fill_random", "first_bad", "is_available", "pad_and_clean", "scaled_normals", "sums_into"]
 
 #: Notes that are read together.
 _CHUNK = 1024
@@ -131,3 +131,30 @@ def fill_random(paths: Tensor, key: Tensor, kind: str, result: Tensor) -> None:
     grid = (rows, -(-n // (4 * block)))
     with torch.cuda.device(result.device):
         random_kernel.fill[grid](paths, key, result, n, NORMAL=kind == "normal", BITS=bits, BLOCK=block)
+
+
+def scaled_normals(paths: Tensor, key: Tensor, weights: Tensor) -> Tensor:
+    """Normal numbers of each path times ``weights``, in single precision throughout; shape ``(paths, weights)``.
+
+    As :func:`fill_random`, to 3e-7 of each number. All are on one GPU; there are fewer than 2^31 numbers.
+    """
+    from hpfracc.engine.backends.torch import random_kernel
+
+    rows, n = paths.numel(), weights.numel()
+    per_row = -(-n // 4)
+    block = 256
+    result = torch.empty((rows, n), dtype=torch.float32, device=weights.device)
+    grid = (-(-rows * per_row // block),)
+    with torch.cuda.device(weights.device):
+        random_kernel.fill_scaled[grid](paths, key, weights, result, rows, n, per_row, BLOCK=block)
+    return result
+
+
+def sums_into(steps: Tensor, n: int, result: Tensor) -> None:
+    """Sums from 0 on of the first ``n`` values of each row of ``steps`` into ``result``, both contiguous on a GPU."""
+    from hpfracc.engine.backends.torch import random_kernel
+
+    block = max(16, 1 << (n - 1).bit_length())
+    warps = 4 if block <= 2048 else 8
+    with torch.cuda.device(result.device):
+        random_kernel.sum_rows[(steps.shape[0],)](steps, result, n, steps.shape[-1], BLOCK=block, num_warps=warps)

@@ -19,7 +19,7 @@ from hpfracc.engine.numerics.counter_random import (
     WEYL,
 )
 
-__all__ = ["fill"]
+__all__ = ["fill", "fill_scaled", "sum_rows"]
 
 _M0, _M1 = (tl.constexpr(value) for value in MULTIPLIERS)
 _W0, _W1 = (tl.constexpr(value) for value in WEYL)
@@ -92,6 +92,99 @@ def _normals(radii, angles):
 
 
 @triton.jit
+def _single_normals(radii, angles):
+    """A pair of normal numbers in single precision throughout, to 3e-7 of their size.
+
+    The logarithm of numbers near 1 is taken from what they lack of 1, and the angle is reduced in integers, so that
+    nothing is lost to rounding.
+    """
+    k = ((radii >> 11) + 1).to(tl.int64)
+    bits = k.to(tl.float32).to(tl.int32, bitcast=True)
+    exponent = (bits >> 23) - 126
+    mantissa = ((bits & 0x7FFFFF) | 0x3F000000).to(tl.float32, bitcast=True)
+    below = mantissa < 0.70710678
+    power = tl.where(below, exponent - 54, exponent - 53)
+    mantissa = tl.where(below, mantissa + mantissa, mantissa)
+    lack = (9007199254740992 - k).to(tl.float32) * 1.1102230246251565e-16
+    top = tl.where(power == 0, -lack, mantissa - 1.0)
+    s = top / (top + 2.0)
+    square = s * s
+    total = square * 0.2222222222222222
+    total = (total + 0.2857142857142857) * square
+    total = (total + 0.4) * square
+    total = (total + 0.6666666666666666) * square * s
+    radius = tl.sqrt((power.to(tl.float32) * 0.6931471805599453 + (s + s + total)) * -2.0)
+    t = (angles >> 11).to(tl.int64)
+    quarter = (t + 1125899906842624) >> 51
+    x = (t - (quarter << 51)).to(tl.float32) * 6.975736996017264e-16
+    square = x * x
+    sine = square * 2.7557319223985893e-06
+    sine = (sine - 0.0001984126984126984) * square
+    sine = (sine + 0.008333333333333333) * square
+    sine = x + (sine - 0.16666666666666666) * square * x
+    cosine = square * -2.755731922398589e-07
+    cosine = (cosine + 2.48015873015873e-05) * square
+    cosine = (cosine - 0.001388888888888889) * square
+    cosine = (cosine + 0.041666666666666664) * square
+    cosine = (cosine - 0.5) * square + 1.0
+    odd = (quarter & 1) == 1
+    one = tl.where(odd, sine, cosine)
+    two = tl.where(odd, cosine, sine)
+    first = radius * tl.where((quarter == 1) | (quarter == 2), -one, one)
+    second = radius * tl.where((quarter == 2) | (quarter == 3), -two, two)
+    return first, second
+
+
+@triton.jit
+def _fill_scaled(paths, key, weights, result, rows, n, per_row, BLOCK: tl.constexpr):
+    """Normal numbers times the weight of their column; a program takes blocks of four from any rows."""
+    program = tl.program_id(0)
+    index = program * BLOCK + tl.arange(0, BLOCK)
+    row = index // per_row
+    a = (index - row * per_row + 1).to(tl.uint64)
+    b = tl.load(paths + row, mask=row < rows, other=0).to(tl.uint64)
+    c = tl.zeros_like(a) + tl.load(key + 2).to(tl.uint64)
+    d = tl.zeros_like(a)
+    x = tl.load(key).to(tl.uint64)
+    y = tl.load(key + 1).to(tl.uint64)
+    m0 = tl.full((BLOCK,), _M0, tl.uint64)
+    m1 = tl.full((BLOCK,), _M1, tl.uint64)
+    w0 = tl.full((), _W0, tl.uint64)
+    w1 = tl.full((), _W1, tl.uint64)
+    for _ in tl.static_range(_ROUNDS):
+        high_a = tl.umulhi(m0, a)
+        low_a = m0 * a
+        high_c = tl.umulhi(m1, c)
+        low_c = m1 * c
+        a = high_c ^ b ^ x
+        b = low_c
+        c = high_a ^ d ^ y
+        d = low_a
+        x = x + w0
+        y = y + w1
+    one, two = _single_normals(a, b)
+    three, four = _single_normals(c, d)
+    values = tl.interleave(tl.interleave(one, three), tl.interleave(two, four))
+    flat = program * (4 * BLOCK) + tl.arange(0, 4 * BLOCK)
+    line = flat // (4 * per_row)
+    column = flat - line * (4 * per_row)
+    mask = (column < n) & (line < rows)
+    weight = tl.load(weights + column, mask=mask, other=0.0)
+    tl.store(result + line.to(tl.int64) * n + column, values * weight, mask=mask)
+
+
+@triton.jit
+def _sum_rows(steps, result, n, stride, BLOCK: tl.constexpr):
+    """Sums from 0 on of the first ``n`` values of a row."""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    values = tl.load(steps + row * stride + column, mask=column < n, other=0.0)
+    start = result + row * (n + 1)
+    tl.store(start, 0.0)
+    tl.store(start + 1 + column, tl.cumsum(values, axis=0), mask=column < n)
+
+
+@triton.jit
 def _uniforms(words, BITS: tl.constexpr):
     return ((words >> (64 - BITS)).to(tl.float64) + 0.5) * _constant(1.0 / (1 << BITS))
 
@@ -138,3 +231,5 @@ def _fill(paths, key, result, n, NORMAL: tl.constexpr, BITS: tl.constexpr, BLOCK
 
 #: Triton's own way to launch: numbers differ from call to call, and one launch makes many.
 fill = _fill
+fill_scaled = _fill_scaled
+sum_rows = _sum_rows

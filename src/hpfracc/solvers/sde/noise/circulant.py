@@ -27,6 +27,8 @@ __all__ = ["eigenvalues", "multiply", "refuse_negative", "sample", "solve", "to_
 
 #: Steps of the conjugate gradients below which the residual must have settled; with the preconditioner 10 to 30 do.
 _MOST_STEPS = 200
+#: Points of a row that one program of a GPU sums.
+_LONGEST_ROW = 8192
 
 
 def eigenvalues(covariance: Any) -> Any:
@@ -103,19 +105,36 @@ def sample(source: RandomSource, weights: Any, n: int, count: int, *, stream: in
 
 
 def _sample_torch(source: RandomSource, weights: Any, n: int, count: int, stream: int, sums: bool) -> Any:
-    """Without a derivative: in place, and into one result."""
+    """Without a derivative: in place, and into one result; in single precision on a GPU by fused kernels."""
     torch = sys.modules["torch"]
     size = weights.shape[0]
-    result = weights.new_zeros((count, n + sums))
+    kernels = _fused_kernels() if weights.is_cuda and source.dtype == "float32" else None
+    result = weights.new_empty((count, n + 1)) if kernels and sums else weights.new_zeros((count, n + sums))
+    key = source.key_words(stream) if kernels else None
     for low, high in source.chunks(count, 2 * size):
-        normals = source.numbers(low, high - low, size, stream=stream).mul_(weights)
-        spectrum = torch.view_as_complex(normals.reshape(high - low, size // 2, 2))
-        steps = torch.fft.irfft(spectrum, n=size - 2, norm="forward")[:, :n]
-        if sums:
-            torch.cumsum(steps, -1, out=result[low:high, 1:])
+        if kernels is None:
+            normals = source.numbers(low, high - low, size, stream=stream).mul_(weights)
         else:
-            result[low:high] = steps
+            first = source.first + low
+            paths = torch.arange(first, first + high - low, device=weights.device)
+            normals = kernels.scaled_normals(paths, key, weights)
+        spectrum = torch.view_as_complex(normals.reshape(high - low, size // 2, 2))
+        steps = torch.fft.irfft(spectrum, n=size - 2, norm="forward")
+        if sums and kernels is not None and n <= _LONGEST_ROW:
+            kernels.sums_into(steps, n, result[low:high])
+        elif sums:
+            result[low:high, 0] = 0.0
+            torch.cumsum(steps[:, :n], -1, out=result[low:high, 1:])
+        else:
+            result[low:high] = steps[:, :n]
     return result
+
+
+def _fused_kernels() -> Any:
+    """The kernels for single precision on a GPU, or None without Triton."""
+    from hpfracc.engine.backends.torch import fused
+
+    return fused if fused.is_available() else None
 
 
 def _steps(source: RandomSource, weights: Any, normals: Any, n: int, xp: Any, sums: bool) -> Any:

@@ -79,6 +79,14 @@ class RandomSource:
                 paths = cupy.arange(low, high)
         return _random(paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype, backend=self.library)
 
+    def key_words(self, stream: int = 0) -> Any:
+        """The key as two signed 64-bit words and the stream, a tensor on the source's device."""
+        words = [int(word) & 0xFFFFFFFF for word in np.asarray(self.key)]
+        pair = words[0] | words[1] << 32, words[2] | words[3] << 32
+        signed = [word - 2**64 if word >= 2**63 else word for word in pair]
+        torch = sys.modules["torch"]
+        return torch.tensor([*signed, stream], dtype=torch.int64, device=self.device)
+
     def numbers_of(self, paths: np.ndarray, n: int, *, kind: str = "normal", stream: int = 0) -> np.ndarray:
         """``n`` numbers for each of some paths, counted from the first; on the host."""
         found: np.ndarray = _random(self.first + paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
