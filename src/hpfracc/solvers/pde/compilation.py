@@ -15,7 +15,7 @@ from hpfracc.solvers.pde.problem import EvolutionProblem
 __all__ = ["compiled_update", "wants_compiled"]
 
 #: Seconds that the ordinary way takes for an unknown and a step, and that compiling takes where it was not done before
-#: (benchmarks/pde.py): compiled is what takes longer than a fifth of that.
+#: (rough figures of one machine): compiled is what takes longer than a fifth of that.
 _SECONDS_A_STEP = 2.5e-5
 _SECONDS_AN_UNKNOWN = 4e-8
 _COMPILING = 2.0

@@ -22,8 +22,7 @@ __all__ = ["advance_differences", "check_choices", "chosen_history", "forecast_d
 
 Array = np.ndarray[Any, Any]
 
-#: Steps from which on a sum of exponentials is quicker than the direct sum (benchmarks/pde.py --tuning: between 400 and
-#: 1,000 for 400 to 65,536 points).
+#: Steps from which on a sum of exponentials is taken; the two cross somewhere between 400 and 1,000.
 EXPONENTIALS_FROM = 700
 #: Relative tolerance of the kernel.
 KERNEL_RTOL = 1e-11

@@ -138,6 +138,6 @@ class EvolutionProblem:
 def order_value(alpha: Any) -> float:
     """An order as a number; nan where it is traced and has none."""
     try:
-        return float(alpha)
+        return float(alpha.detach() if hasattr(alpha, "detach") else alpha)
     except Exception:  # a tracer of JAX refuses with an error of its own
         return math.nan

@@ -11,7 +11,7 @@ __all__ = ["update"]
 
 Array = np.ndarray[Any, Any]
 
-#: Points whose sums stay in the nearest cache while all exponentials pass (benchmarks/pde.py --tuning).
+#: Points whose sums stay in the nearest cache while all exponentials pass.
 _POINTS = 512
 
 

@@ -15,7 +15,7 @@ __all__ = ["march_direct", "march_exponentials", "weight_rows"]
 
 Array = np.ndarray[Any, Any]
 
-#: Modes that are taken together (benchmarks/pde.py --tuning: 16 to 64 are as quick).
+#: Modes that are taken together: their states fit the nearest cache.
 _MODES = 32
 #: The same for direct sums, which need a row of each step of a block.
 _WIDE = 512

@@ -14,7 +14,7 @@ __all__ = ["DIRECT_BLOCK", "DirectHistory"]
 
 Array = np.ndarray[Any, Any]
 
-#: Steps whose sums over all earlier blocks are made together, as one product of matrices (benchmarks/pde.py --tuning).
+#: Steps whose sums over all earlier blocks are made together, as one product of matrices; not tuned.
 DIRECT_BLOCK = 32
 
 
@@ -44,6 +44,8 @@ class DirectHistory:
         self._far: Any = None
         self._kept: list[Any] = []
         self._known = 0
+        self._own: list[Any] = []
+        self._columns: Any = None
         self._past: Array | None = None
         if xp.library == "numpy":
             # Complex values as pairs of real ones: the weights are real.
@@ -52,6 +54,8 @@ class DirectHistory:
 
     def begin(self, n: int) -> tuple[Any, Any]:
         """The weight of the newest x, and the sum over the earlier ones; None for the first step."""
+        if self._xp.library == "jax":
+            return self._of_one_shape(n)
         if n >= self._stop:
             self._open(n)
         place, before = n - self._first, self._first - 1
@@ -66,8 +70,30 @@ class DirectHistory:
                 total = near if total is None else total + near
         return row[n - 1], None if total is None else self._shaped(total)
 
+    def _of_one_shape(self, n: int) -> tuple[Any, Any]:
+        """With zero weights for what is not known yet: JAX compiles every operation for each shape it meets."""
+        xp = self._xp
+        if self._weights is None:
+            whole = self._rows(1, self._steps + 1)
+            self._own = [whole[k, k] for k in range(self._steps)]
+            self._weights = whole * xp.array(np.tri(self._steps, k=-1))
+            kind = "complex128" if self._complex else "float64"
+            self._columns = xp.zeros((self._steps, math.prod(self._shape)), kind)
+        if n == 1:
+            return self._own[0], None
+        self._columns = self._columns.at[n - 2].set(self._kept[-1].reshape(-1))
+        row, columns = self._weights[n - 1], self._columns
+        if self._complex:
+            total = xp.complex(xp.matmul(row, columns.real), xp.matmul(row, columns.imag))
+        else:
+            total = xp.matmul(row, columns)
+        return self._own[n - 1], total.reshape(self._shape)
+
     def remember(self, x: Any) -> None:
         """The newest x."""
+        if self._xp.library == "jax":
+            self._kept = [x]
+            return
         if self._past is None:
             self._kept.append(x)
             return

@@ -13,7 +13,7 @@ __all__ = ["TRANSFORMS_FROM", "ToeplitzHistory"]
 
 Array = np.ndarray[Any, Any]
 
-#: Steps from which on transforms are quicker than products of blocks (benchmarks/pde.py --tuning).
+#: Steps from which on transforms are quicker than products of blocks; a guess, not measured.
 TRANSFORMS_FROM = 2048
 #: Steps whose mutual influence is summed directly.
 _BLOCK = 128

@@ -1,0 +1,74 @@
+"""PyTorch and JAX: the same numbers, and derivatives in the initial state, a coefficient and the order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, ExactModes
+
+X = np.linspace(0.0, np.pi, 9)
+# The grading is given: it would otherwise follow the order, and so would differences.
+METHODS = [
+    ExactModes(),
+    DiffusionL1(grading=2.0, memory="direct"),
+    DiffusionL2Sigma(grading=3.0, memory="exponentials"),
+    DiffusionL2Sigma(grading=3.0, reaction="imex"),
+    CorrectedQuadrature(2),
+]
+
+
+def last(u0, k, alpha, method):
+    reaction = (lambda t, u: -(u**3)) if getattr(method, "reaction", "") == "imex" else None
+    given = {"x": X, "space": Diffusion(k), "boundary": "dirichlet", "alpha": alpha, "method": method}
+    return hf.solve_fpde(reaction, (0.0, 1.0), u0, step=1.0 / 8, **given).u[-1]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_torch(method):
+    """Values as NumPy's, derivatives as gradcheck has them."""
+    torch = pytest.importorskip("torch")
+    numbers = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (np.sin(X), 1.3, 0.6)]
+    value = last(*numbers, method)
+    assert np.allclose(value.detach().numpy(), last(np.sin(X), 1.3, 0.6, method), rtol=0, atol=1e-11)
+    inner = torch.tensor(np.sin(X)[1:-1], dtype=torch.float64, requires_grad=True)
+    edge = torch.zeros(1, dtype=torch.float64)
+
+    def function(inside, k, alpha):
+        return last(torch.cat([edge, inside, edge]), k, alpha, method)[1:-1]
+
+    assert torch.autograd.gradcheck(function, (inner, *numbers[1:]), atol=1e-6, rtol=1e-4)
+
+
+def test_an_inverse_problem_in_torch():
+    """A diffusion coefficient is found again from the last frame."""
+    torch = pytest.importorskip("torch")
+    method = DiffusionL2Sigma(grading=3.0)
+    u0 = torch.tensor(np.sin(X))
+    data = last(u0, torch.tensor(0.7, dtype=torch.float64), 0.6, method)
+    k = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    for _ in range(12):  # Newton's method for the middle value
+        gap = last(u0, k, 0.6, method)[4] - data[4]
+        (slope,) = torch.autograd.grad(gap, k)
+        k = (k - gap / slope).detach().clamp(0.05, 5.0).requires_grad_()
+    assert float(k.detach()) == pytest.approx(0.7, abs=1e-9)
+
+
+@pytest.mark.slow
+def test_jax():
+    """Values as NumPy's, and the gradient in coefficient and order against differences."""
+    jax = pytest.importorskip("jax")
+    method = CorrectedQuadrature(2)
+    with jax.enable_x64(True):
+        u0 = jax.numpy.asarray(np.sin(X))
+
+        def middle(k, alpha):
+            return last(u0, k, alpha, method)[4]
+
+        found = jax.grad(middle, (0, 1))(jax.numpy.asarray(1.3), jax.numpy.asarray(0.6))
+        assert float(middle(1.3, 0.6)) == pytest.approx(last(np.sin(X), 1.3, 0.6, method)[4], abs=1e-11)
+    plain = lambda k, alpha: last(np.sin(X), k, alpha, method)[4]  # noqa: E731 - of the same name as the traced one
+    step = 1e-5
+    assert float(found[0]) == pytest.approx((plain(1.3 + step, 0.6) - plain(1.3 - step, 0.6)) / (2 * step), rel=1e-6)
+    assert float(found[1]) == pytest.approx((plain(1.3, 0.6 + step) - plain(1.3, 0.6 - step)) / (2 * step), rel=1e-6)
