@@ -1,7 +1,7 @@
 """``fit_fode``: how often two standard errors hold the true value, for data with 1 % noise.
 
-Run with ``python benchmarks/fit.py [--seeds 100]``. Relaxation ``D^0.7 y = -1.5 y`` and absorption of a dose at 26
-times on [0, 5], order, rates and initial value unknown; data from closed forms with Mittag-Leffler functions.
+Run with ``python benchmarks/fit.py [--seeds 100] [--step 0.025]``. Relaxation ``D^0.7 y = -1.5 y`` and absorption of a
+dose at 26 times on [0, 5], order, rates and initial value unknown; data from closed forms.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ T = np.linspace(0.0, 5.0, 26)
 Array = np.ndarray[Any, Any]
 
 
-def relaxation(seed: int) -> tuple[hf.FODEFit, Array]:
+def relaxation(seed: int, options: dict[str, Any]) -> tuple[hf.FODEFit, Array]:
     """Rate, order and initial value."""
     exact = 2.0 * hf.mittag_leffler(-1.5 * T**0.7, 0.7)
     data = exact + 0.02 * np.random.default_rng(seed).standard_normal(T.size)
-    fit = hf.fit_fode(lambda t, y, rate: -rate * y, T, data, parameters={"rate": 1.0}, rtol=1e-5)
+    fit = hf.fit_fode(lambda t, y, rate: -rate * y, T, data, parameters={"rate": 1.0}, **options)
     return fit, np.array([1.5, 0.7, 2.0])
 
 
-def pharmacokinetics(seed: int) -> tuple[hf.FODEFit, Array]:
+def pharmacokinetics(seed: int, options: dict[str, Any]) -> tuple[hf.FODEFit, Array]:
     """Two rates, order and dose, from the amounts in gut and blood."""
     gut, blood = (hf.mittag_leffler(-k * T**0.8, 0.8) for k in (1.2, 0.4))
     exact = 10.0 * np.stack([gut, 1.2 / (0.4 - 1.2) * (gut - blood)])
@@ -38,7 +38,7 @@ def pharmacokinetics(seed: int) -> tuple[hf.FODEFit, Array]:
         return np.array([-ka * y[0], ka * y[0] - ke * y[1]])
 
     arguments: dict[str, Any] = {"parameters": {"ka": 1.0, "ke": 0.5}, "y0": ["free", 0.0]}
-    fit = hf.fit_fode(absorption, T, data, sigma=size, rtol=1e-5, **arguments)
+    fit = hf.fit_fode(absorption, T, data, sigma=size, **arguments, **options)
     return fit, np.array([1.2, 0.4, 0.8, 10.0])
 
 
@@ -46,12 +46,15 @@ def main() -> None:
     """Fit, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=100)
-    seeds = parser.parse_args().seeds
-    print(heading(f"fit_fode: {seeds} seeds, 1 % noise; processor seconds"))
+    parser.add_argument("--step", type=float, help="a fixed step; by default steps adapt to rtol=1e-5")
+    arguments = parser.parse_args()
+    seeds, step = arguments.seeds, arguments.step
+    options = {"rtol": 1e-5} if step is None else {"step": step, "halve": False}
+    print(heading(f"fit_fode: {seeds} seeds, 1 % noise, {options}; processor seconds"))
     rows = []
     for case in (relaxation, pharmacokinetics):
         started = time.process_time()
-        fits = [case(seed) for seed in range(seeds)]
+        fits = [case(seed, options) for seed in range(seeds)]
         seconds = (time.process_time() - started) / seeds
         truth = fits[0][1]
         estimates = np.array([fit.estimates for fit, _ in fits])

@@ -11,6 +11,7 @@ import dataclasses
 import enum
 import functools
 import importlib
+import importlib.util
 import inspect
 import multiprocessing
 import pickle
@@ -72,6 +73,8 @@ def plain_pickling(monkeypatch: pytest.MonkeyPatch) -> None:
 def public_names() -> Iterator[tuple[str, Any]]:
     """Public names of the package and of each of its public modules."""
     for module in ("hpfracc", *(f"hpfracc.{name}" for name in sorted(hf._MODULES)), "hpfracc.solvers.ode.problems"):
+        if module == "hpfracc.ml" and importlib.util.find_spec("torch") is None:
+            continue
         for name in getattr(importlib.import_module(module), "__all__", ()):
             yield f"{module}.{name}", getattr(importlib.import_module(module), name)
 
@@ -228,11 +231,25 @@ def _reference() -> problems.Reference:
     return problems.Reference(GRID, SIGNAL, 1e-9)
 
 
+def layer(kind: Any) -> Any:
+    """A layer of PyTorch's."""
+    torch = importlib.import_module("torch")
+    if kind.__name__ in ("FractionalConv1d", "FractionalConv2d"):
+        return kind(1, 1, 2, 0.4)
+    if kind.__name__ in ("FractionalRNN", "FractionalLSTM"):
+        return kind(1, 2)
+    if kind.__name__ in ("GraphDiffusion", "LaplacianPower"):
+        return kind(torch.tensor([[1.0, -1.0], [-1.0, 1.0]]), 0.4)
+    return kind(torch.linspace(0.0, 1.0, 4), 0.4) if kind.__name__ == "FractionalResidual" else kind(0.4)
+
+
 def example(kind: type) -> tuple[Any, Callable[[Any], Any]]:
     """An instance of a class, and a function of it that must be equal after the round trip."""
     if kind in EXAMPLES:
         make, look = EXAMPLES[kind]
         return make(), look
+    if kind.__module__.startswith("hpfracc.ml.torch."):
+        return layer(kind), lambda found: [repr(found), *(value.tolist() for value in found.state_dict().values())]
     if issubclass(kind, enum.Enum):
         return next(iter(kind)), lambda found: found
     if issubclass(kind, hf.FractionalOperator):

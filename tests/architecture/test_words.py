@@ -19,6 +19,7 @@ PARALLEL = re.compile(r"(engine\.backends|solvers\.ode\.tensors|ml)\.(on_)?(nump
 #: Pairs in which both names are public, or follow a public one.
 INTENDED_PAIRS = {
     "VariableOrder",  # hpfracc.VariableOrder and hpfracc.solvers.ode.VariableOrder: the operator and the method
+    "FractionalDerivative",  # hpfracc.core and hpfracc.ml: users' old base class, and the layer
     "FractionalDiffusion",  # hpfracc.lattice and hpfracc.pde: on a graph, and a term of an equation
 }
 

@@ -11,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+#: These train: with ``--quick`` they show in seconds that they run.
+LEARNING = sorted((ROOT / "examples" / "learning").glob("*.py"))
 
 
 def test_there_are_examples() -> None:
@@ -18,11 +20,13 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 3
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*EXAMPLES, *LEARNING], ids=lambda path: path.stem)
 def test_example_runs_and_says_something(path: Path, tmp_path: Path) -> None:
     """It exits with 0, prints, and warns about nothing."""
+    if path in LEARNING and "import torch" in path.read_text(encoding="utf-8"):
+        pytest.importorskip("torch")
     done = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", str(path)],
+        [sys.executable, "-W", "error::UserWarning", str(path), *(["--quick"] if path in LEARNING else [])],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,

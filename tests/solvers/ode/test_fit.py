@@ -69,11 +69,12 @@ def test_estimates_and_covariance_are_those_of_curve_fit():
 def _errors(seed: int) -> dict[str, Array]:
     """Errors of the estimates over their standard errors."""
     found = {}
-    relaxing = hf.fit_fode(decay, T, noisy(relaxed(T, 1.5, 0.7, 2.0), seed), parameters={"rate": 1.0}, rtol=1e-5)
+    options: dict[str, Any] = {"step": 0.025, "halve": False}
+    relaxing = hf.fit_fode(decay, T, noisy(relaxed(T, 1.5, 0.7, 2.0), seed), parameters={"rate": 1.0}, **options)
     found["relaxation"] = (relaxing.estimates - [1.5, 0.7, 2.0]) / relaxing.standard_errors
     data = noisy(dose_curves(T, 1.2, 0.4, 0.8, 10.0), seed)
     dosing = hf.fit_fode(
-        absorption, T, data, parameters={"ka": 1.0, "ke": 0.5}, y0=["free", 0.0], sigma=[[0.1], [0.05]], rtol=1e-5
+        absorption, T, data, parameters={"ka": 1.0, "ke": 0.5}, y0=["free", 0.0], sigma=[[0.1], [0.05]], **options
     )
     found["pharmacokinetics"] = (dosing.estimates - [1.2, 0.4, 0.8, 10.0]) / dosing.standard_errors
     return found
@@ -88,8 +89,8 @@ def test_errors_are_a_few_standard_errors(seed: int):
 
 @pytest.mark.slow
 def test_two_standard_errors_hold_nine_in_ten():
-    """Each unknown, in at least 90 of 100 seeds: about 95 are expected."""
-    found = [_errors(seed) for seed in range(100)]
+    """Each unknown, in at least 90 % of 500 seeds; 94 % are expected, and of 100 seeds 89 do happen."""
+    found = [_errors(seed) for seed in range(500)]
     for case in found[0]:
         inside = np.abs(np.array([each[case] for each in found])) <= 2.0
         assert np.all(inside.mean(axis=0) >= 0.9), (case, inside.mean(axis=0))

@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from hpfracc.engine.backends.base import Adapter, Arm, Kernel, KernelSpec
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.workers import available_cores
+from hpfracc.errors import BackendUnavailableError
 from hpfracc.profiling.clocks import DeviceClock
 from hpfracc.profiling.recorder import shared as spans
 
@@ -40,6 +41,7 @@ __all__ = [
     "kernel",
     "load_kernels",
     "mark_broken",
+    "plug_in_selection",
     "register_kernel",
     "reset",
     "source_hash",
@@ -409,6 +411,34 @@ class BackendManager:
     def is_available(self, backend: str | BackendType) -> bool:
         """Whether one backend can be used."""
         return BackendType(check_backend(backend)) in self.available_backends
+
+    @staticmethod
+    def select_optimal_backend(config: Any, input_shape: Iterable[int]) -> BackendType:
+        """The backend of a layer: the one that its ``config`` names, else the engine's for a derivative with gradients.
+
+        Parameters
+        ----------
+        config : LayerConfig
+            Or anything with a ``backend``.
+        input_shape : iterable of int
+            The shape of the samples.
+        """
+        named = BackendType(check_backend(config.backend, auto=True))
+        if named is not BackendType.AUTO:
+            return named
+        if _selection is None:
+            raise BackendUnavailableError("the selection is not loaded; import hpfracc.ml.backends first")
+        return _selection("fractional_derivative", input_shape, True)
+
+
+#: How a backend is chosen for an operation; plugged in by the selection, which lies above.
+_selection: Callable[[str, Iterable[int], bool], BackendType] | None = None
+
+
+def plug_in_selection(choose: Callable[[str, Iterable[int], bool], BackendType]) -> None:
+    """Say how a backend is chosen from an operation, a shape, and whether gradients are needed."""
+    global _selection
+    _selection = choose
 
 
 def get_backend() -> BackendType:

@@ -363,3 +363,6 @@ def select_optimal_backend(
     shape = as_shape(data_shape)
     workload = WorkloadCharacteristics(operation_type, math.prod(shape), shape, requires_gradient=requires_gradient)
     return get_shared_selector().select_backend(workload)
+
+
+registry.plug_in_selection(select_optimal_backend)

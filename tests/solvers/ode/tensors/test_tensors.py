@@ -143,7 +143,7 @@ def test_what_torch_keeps_for_the_backward_pass_grows_with_the_steps():
 @pytest.mark.parametrize("library", sorted(LIBRARIES))
 def test_long_histories_are_transformed(library: str, monkeypatch: pytest.MonkeyPatch):
     """With transforms instead of products the answer is the same to rounding."""
-    import hpfracc.solvers.ode.tensors.on_jax.blocks as on_jax
+    import hpfracc.solvers.ode.tensors.on_jax.sums as on_jax
     import hpfracc.solvers.ode.tensors.on_torch.history as on_torch
 
     _, array = LIBRARIES[library]

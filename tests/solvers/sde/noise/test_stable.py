@@ -192,7 +192,5 @@ def test_refuses() -> None:
         noise.Subordinated(noise.InverseSubordinator(0.5), 0.5)
     with pytest.raises(InvalidInputError, match="no finite covariance"):
         noise.StableLevy(1.5).covariance(0.5, 1.0)
-    with pytest.raises(InvalidInputError, match="no bridge"):
-        noise.StableLevy(1.5).refine(np.zeros(2), [0.0, 1.0])
     with pytest.raises(InvalidInputError, match="pieces"):
         noise.TemperedStable(0.5, 1e16).sample([0.0, 1.0])

@@ -13,6 +13,7 @@ __all__ = ["CHAPTERS", "DemoContext", "build"]
 #: The chapters in order. A new chapter is one module and one entry here.
 CHAPTERS: tuple[str, ...] = (
     "equations",
+    "fitting",
     "plumes",
     "patterns",
     "convolution",

@@ -14,7 +14,7 @@ from hpfracc.solvers.ode.method import Method, refuse_plain, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.tensors.rule import TensorRule
+from hpfracc.solvers.ode.tensors.rule import TensorRule, check_adjoint
 from hpfracc.solvers.ode.tensors.solve import refuse_tensors, solve_tensors
 
 __all__ = ["ExplicitRectangle"]
@@ -34,26 +34,38 @@ class ExplicitRectangle(Method):
     latter are off by :math:`O(h^{2\alpha})`. One evaluation a step. Not for stiff equations. For alpha = 1 it is
     Euler's method. PyTorch and JAX as for :class:`PECE`.
 
+    Parameters
+    ----------
+    adjoint : {"recomputed", "stored", "direct"}
+        As for :class:`PECE`.
+
     References
     ----------
     K. Diethelm, N. J. Ford, A. D. Freed, Nonlinear Dyn. 29 (2002) 3-22.
     """
+
+    adjoint: str = "recomputed"
 
     name: ClassVar[str] = "explicit_rectangle"
     aliases: ClassVar[tuple[str, ...]] = ("euler", "forward_euler")
     order: ClassVar[str] = "1"
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
 
+    def __post_init__(self) -> None:
+        check_adjoint(self.adjoint)
+
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Needs a finite start and constant orders."""
         if problem.library != "numpy":
             return refuse_tensors(problem, options, self.name)
+        if self.adjoint != "recomputed":
+            return f"adjoint={self.adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
         return refuse_plain(problem, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One sum over the past for each step."""
         if problem.library != "numpy":
-            return solve_tensors(problem, options, TensorRule(self.name))
+            return solve_tensors(problem, options, TensorRule(self.name, adjoint=self.adjoint))
         return solve_fixed(problem, options, Scheme("explicit", _weights, _start), self.name, "asked for")
 
 

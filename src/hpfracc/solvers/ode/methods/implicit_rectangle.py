@@ -15,7 +15,7 @@ from hpfracc.solvers.ode.method import Method, refuse_plain, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.tensors.rule import TensorRule
+from hpfracc.solvers.ode.tensors.rule import TensorRule, check_adjoint
 from hpfracc.solvers.ode.tensors.solve import refuse_tensors, solve_tensors
 
 __all__ = ["ImplicitRectangle"]
@@ -45,10 +45,17 @@ class ImplicitRectangle(Method):
 
     PyTorch and JAX as for :class:`ImplicitTrapezoid`.
 
+    Parameters
+    ----------
+    adjoint : {"recomputed", "stored", "direct"}
+        As for :class:`PECE`.
+
     References
     ----------
     R. Garrappa, Mathematics 6 (2018) 16.
     """
+
+    adjoint: str = "recomputed"
 
     name: ClassVar[str] = "implicit_rectangle"
     aliases: ClassVar[tuple[str, ...]] = ("backward_euler", "implicit_euler")
@@ -56,10 +63,15 @@ class ImplicitRectangle(Method):
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     implicit: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        check_adjoint(self.adjoint)
+
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Needs constant orders, and few enough negative powers of t."""
         if problem.library != "numpy":
             return refuse_tensors(problem, options, self.name)
+        if self.adjoint != "recomputed":
+            return f"adjoint={self.adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
         plain = refuse_plain(problem, self.name, infinite=True)
         if plain is None and starts_infinite(problem):
             return refuse_start(self.name, problem, options, _BOUND)
@@ -68,7 +80,7 @@ class ImplicitRectangle(Method):
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One sum over the past, and one system of equations, for each step."""
         if problem.library != "numpy":
-            return solve_tensors(problem, options, TensorRule(self.name))
+            return solve_tensors(problem, options, TensorRule(self.name, adjoint=self.adjoint))
         if starts_infinite(problem):
             return solve_multistep(self, problem, options, _BOUND)
         return solve_fixed(problem, options, Scheme("implicit", _weights, _start), self.name, "asked for")

@@ -14,7 +14,7 @@ from hpfracc.solvers.ode.method import Method, refuse_plain, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.tensors.rule import TensorRule
+from hpfracc.solvers.ode.tensors.rule import TensorRule, check_adjoint
 from hpfracc.solvers.ode.tensors.solve import refuse_tensors, solve_tensors
 
 __all__ = ["ImplicitTrapezoid"]
@@ -40,10 +40,17 @@ class ImplicitTrapezoid(Method):
     and ``success`` False. Derivatives are those of the discrete equations, not of the iteration: the first by autograd,
     up to the third by ``torch.func``, any in JAX.
 
+    Parameters
+    ----------
+    adjoint : {"recomputed", "stored", "direct"}
+        As for :class:`PECE`.
+
     References
     ----------
     R. Garrappa, Mathematics 6 (2018) 16; K. Diethelm, N. J. Ford, A. D. Freed, Numer. Algorithms 36 (2004) 31-52.
     """
+
+    adjoint: str = "recomputed"
 
     name: ClassVar[str] = "implicit_trapezoid"
     aliases: ClassVar[tuple[str, ...]] = ("trapezoid", "trapezoidal")
@@ -51,16 +58,21 @@ class ImplicitTrapezoid(Method):
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     implicit: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        check_adjoint(self.adjoint)
+
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Needs a finite start and constant orders."""
         if problem.library != "numpy":
             return refuse_tensors(problem, options, self.name)
+        if self.adjoint != "recomputed":
+            return f"adjoint={self.adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
         return refuse_plain(problem, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One sum over the past, and one system of equations, for each step."""
         if problem.library != "numpy":
-            return solve_tensors(problem, options, TensorRule(self.name))
+            return solve_tensors(problem, options, TensorRule(self.name, adjoint=self.adjoint))
         return solve_fixed(problem, options, Scheme("implicit", _weights, _start), self.name, "asked for")
 
 

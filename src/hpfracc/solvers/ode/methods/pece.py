@@ -15,7 +15,7 @@ from hpfracc.solvers.ode.method import Method, refuse_plain, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.tensors.rule import TensorRule
+from hpfracc.solvers.ode.tensors.rule import TensorRule, check_adjoint
 from hpfracc.solvers.ode.tensors.solve import refuse_tensors, solve_tensors
 
 __all__ = ["PECE"]
@@ -50,6 +50,9 @@ class PECE(Method):
     ----------
     corrections : int, default 1
         How often the corrector is applied.
+    adjoint : {"recomputed", "stored", "direct"}
+        How gradients of tensors and JAX arrays are found: by running blocks of steps again, by the transpose of the
+        steps from stored states, or by the library alone. All are gradients of the discrete solution.
 
     References
     ----------
@@ -57,6 +60,7 @@ class PECE(Method):
     """
 
     corrections: int = 1
+    adjoint: str = "recomputed"
 
     name: ClassVar[str] = "pece"
     aliases: ClassVar[tuple[str, ...]] = ("predictor_corrector", "adams", "abm")
@@ -66,11 +70,14 @@ class PECE(Method):
     def __post_init__(self) -> None:
         if isinstance(self.corrections, bool) or not isinstance(self.corrections, int) or self.corrections < 1:
             raise InvalidInputError(f"corrections={self.corrections!r} has to be a whole number of 1 or more")
+        check_adjoint(self.adjoint)
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Needs a finite start and constant orders."""
         if problem.library != "numpy":
             return refuse_tensors(problem, options, self.name)
+        if self.adjoint != "recomputed":
+            return f"adjoint={self.adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
         return refuse_plain(problem, self.name)
 
     def solve(
@@ -78,7 +85,7 @@ class PECE(Method):
     ) -> FODEResult:
         """Two sums over the past for each step, which share the transforms of ``f``."""
         if problem.library != "numpy":
-            return solve_tensors(problem, options, TensorRule(self.name, self.corrections))
+            return solve_tensors(problem, options, TensorRule(self.name, self.corrections, self.adjoint))
         scheme = Scheme("corrected", _weights, _start, self.corrections)
         return solve_fixed(problem, options, scheme, self.name, reason, guard=guard)
 

@@ -14,9 +14,21 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc._xp import NUMPY, Namespace, namespace_of
+from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.sequences import power_difference, second_difference
 
-__all__ = ["Sums", "TensorRule", "Weights", "convert", "make_weights"]
+__all__ = ["ADJOINTS", "Sums", "TensorRule", "Weights", "check_adjoint", "convert", "make_weights"]
+
+
+#: ``"recomputed"``: blocks are run again in the backward pass. ``"stored"``: the steps are transposed, from stored
+#: states. ``"direct"``: autograd keeps everything.
+ADJOINTS = ("recomputed", "stored", "direct")
+
+
+def check_adjoint(adjoint: str) -> None:
+    """Refuse an unknown way to find the gradient."""
+    if adjoint not in ADJOINTS:
+        raise InvalidInputError(f"adjoint={adjoint!r} is not known; use one of {', '.join(ADJOINTS)}")
 
 
 class Weights(NamedTuple):
@@ -65,10 +77,13 @@ class TensorRule:
         ``"explicit_rectangle"``, ``"pece"``, ``"implicit_rectangle"`` or ``"implicit_trapezoid"``.
     corrections : int
         Of PECE.
+    adjoint : str
+        How the gradient is found: one of ``ADJOINTS``.
     """
 
     name: str
     corrections: int = 1
+    adjoint: str = "recomputed"
 
     @property
     def implicit(self) -> bool:

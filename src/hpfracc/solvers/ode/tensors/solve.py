@@ -124,11 +124,21 @@ def _run(problem: Problem, grid: UniformGrid, sums: Sums, rule: TensorRule, repo
         from hpfracc.solvers.ode.tensors.on_torch.blocks import solve_blocks as on_torch
 
         fun, slopes = torch_functions(problem, calls)
-        return on_torch(fun, slopes, rule, grid.t0, grid.step, grid.steps, initial, sums, report)
+        known = _tensors_in(problem.args)
+        return on_torch(fun, slopes, rule, grid.t0, grid.step, grid.steps, initial, sums, report, known)
     from hpfracc.solvers.ode.tensors.on_jax.blocks import solve_blocks as on_jax
 
     check_jax_functions(problem)
     return on_jax(problem.fun, problem.jac, rule, grid.t0, grid.step, grid.steps, initial, sums, problem.args)
+
+
+def _tensors_in(values: Any) -> list[Any]:
+    """Tensors in nested tuples, lists and dictionaries."""
+    if library_of(values) == "torch":
+        return [values]
+    if isinstance(values, dict):
+        values = tuple(values.values())
+    return [one for each in values for one in _tensors_in(each)] if isinstance(values, list | tuple) else []
 
 
 def torch_functions(

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 
 from hpfracc.solvers.ode.tensors.on_jax.newton import solve_step
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
+from hpfracc.solvers.ode.tensors.on_jax.stored import Recorded, transposed
+from hpfracc.solvers.ode.tensors.on_jax.sums import GROUP, padded, past_rows, segment_sums, weighted, window
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
 __all__ = ["solve_blocks"]
@@ -19,10 +21,6 @@ __all__ = ["solve_blocks"]
 #: Fewest steps of a block, and most blocks: each is a scan of its own in the program, which takes time to compile.
 FEWEST = 64
 MOST_BLOCKS = 16
-#: Steps of a group within a block. The backward pass keeps the values of a block once for each of its groups.
-GROUP = 16
-#: Segments longer than this are transformed.
-LONGEST_PRODUCT = 2048
 
 
 def solve_blocks(
@@ -50,42 +48,77 @@ def _solve(
     sums: Sums,
     args: tuple[Any, ...],
 ) -> Any:
+    if rule.adjoint != "stored":
+        return _forward(functions, steps, rule, t0, step, initial, sums, args)[0]
     fun, jacobian = functions
-    block = GROUP * -(-max(FEWEST, -(-(steps + 1) // MOST_BLOCKS)) // GROUP)
+
+    def plain(t0: Any, step: Any, initial: tuple[Any, ...], sums: Sums, args: tuple[Any, ...]) -> Any:
+        return _forward(functions, steps, rule, t0, step, initial, sums, args)[0]
+
+    def forward(
+        t0: Any, step: Any, initial: tuple[Any, ...], sums: Sums, args: tuple[Any, ...]
+    ) -> tuple[Any, Recorded]:
+        states, points = _forward(functions, steps, rule, t0, step, initial, sums, args, keep=True)
+        return states, Recorded(t0, step, initial, sums, args, states, points)
+
+    def backward(recorded: Recorded, grad: Any) -> tuple[Any, ...]:
+        return transposed(fun, jacobian, rule, steps, _block_length(steps), recorded, grad)
+
+    solve = jax.custom_vjp(plain)
+    solve.defvjp(forward, backward)
+    real = initial[0].real.dtype
+    return solve(jnp.asarray(t0, real), jnp.asarray(step, real), initial, sums, args)
+
+
+def _block_length(steps: int) -> int:
+    return GROUP * -(-max(FEWEST, -(-(steps + 1) // MOST_BLOCKS)) // GROUP)
+
+
+def _forward(
+    functions: tuple[Callable[..., Any], Callable[..., Any] | None],
+    steps: int,
+    rule: TensorRule,
+    t0: Any,
+    step: Any,
+    initial: tuple[Any, ...],
+    sums: Sums,
+    args: tuple[Any, ...],
+    keep: bool = False,
+) -> tuple[Any, tuple[Any, ...]]:
+    """All states; with ``keep`` also the points at which corrections evaluate."""
+    fun, jacobian = functions
+    block = _block_length(steps)
     count = -(-(steps + 1) // block)
-    run = jax.checkpoint(partial(_block, fun, jacobian, rule, block))
+    remember = jax.checkpoint if rule.adjoint == "recomputed" else _plain
+    run = remember(partial(_block, fun, jacobian, rule, block, keep))
     if rule.starts_blind:
         f0 = jnp.zeros_like(initial[0])
     else:
         f0 = fun(jnp.asarray(t0, initial[0].real.dtype), initial[0], *args)
     shape, kinds = f0.shape, len(sums.sequences)
     pending: list[Any] = [jnp.zeros((kinds, block, *shape), f0.dtype)] * count
-    states, values = [], []
-    sequences = tuple(_padded(each, count * block + 1) for each in sums.sequences)
-    first = None if sums.first is None else _padded(sums.first, count * block + 1)
-    padded = Sums(sequences, first, sums.newest)
+    states, values, points = [], [], []
+    sequences = tuple(padded(each, count * block + 1) for each in sums.sequences)
+    first = None if sums.first is None else padded(sums.first, count * block + 1)
+    longer = Sums(sequences, first, sums.newest)
     before = initial[0].astype(f0.dtype)
     for number in range(count):
-        y, f = run(number * block, pending[number], f0, before, t0, step, initial, padded, args)
+        y, f, z = run(number * block, pending[number], f0, before, t0, step, initial, longer, args)
         states.append(y)
         values.append(f)
+        points.append(z)
         before = y[-1]
         done = number + 1
         if done == count:
             break
         width = done & -done
         reach = min(width, count - done)
-        add = jax.checkpoint(partial(_segment_sums, reach * block))
+        add = remember(partial(segment_sums, reach * block))
         added = add(sequences, *values[done - width : done])
         for offset in range(reach):
             pending[done + offset] = pending[done + offset] + added[:, offset * block : (offset + 1) * block]
-    return jnp.concatenate(states)[: steps + 1]
-
-
-def _padded(weights: Any, length: int) -> Any:
-    """Zeros after the end, so that the last block may go beyond it."""
-    missing = max(length - weights.shape[0], 0)
-    return jnp.concatenate([weights, jnp.zeros((missing, *weights.shape[1:]), weights.dtype)])
+    kept = tuple(jnp.concatenate(each)[: steps + 1] for each in zip(*points, strict=True))
+    return jnp.concatenate(states)[: steps + 1], kept
 
 
 def _block(
@@ -93,6 +126,7 @@ def _block(
     jacobian: Callable[..., Any] | None,
     rule: TensorRule,
     block: int,
+    keep: bool,
     begin: Any,
     given: Any,
     f0: Any,
@@ -102,13 +136,13 @@ def _block(
     initial: tuple[Any, ...],
     sums: Sums,
     args: tuple[Any, ...],
-) -> tuple[Any, Any]:
+) -> tuple[Any, Any, tuple[Any, ...]]:
     """The steps of a block, a scan over groups of steps, each of which is a scan over steps."""
     real = initial[0].real.dtype
-    short = [_window(each, GROUP) for each in sums.sequences]
-    long = [_window(each, block) for each in sums.sequences]
+    short = [window(each, GROUP) for each in sums.sequences]
+    long = [window(each, block) for each in sums.sequences]
 
-    def one(carried: tuple[Any, Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any, Any], tuple[Any, Any]]:
+    def one(carried: tuple[Any, Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any, Any], tuple[Any, ...]]:
         recent, n, last = carried
         at, extra = inputs
         index = (n - begin) % GROUP
@@ -118,11 +152,12 @@ def _block(
             initial[0],
         )
         rows = [jax.lax.dynamic_slice_in_dim(window, GROUP - index, GROUP) for window in short]
-        known = [base + at[k] + _weighted(row, recent) for k, row in enumerate(rows)]
+        known = [base + at[k] + weighted(row, recent) for k, row in enumerate(rows)]
         if extra is not None:
             known[-1] = known[-1] + extra * f0
         start = n == 0  # nothing to step from
         y = known[0]
+        kept: list[Any] = []
         if rule.implicit:
             slopes = None if jacobian is None else lambda y: jacobian(t0 + tau, y, *args)
             # At the origin an equation that is solved already, so that no iteration runs there.
@@ -130,20 +165,21 @@ def _block(
             y = solve_step(lambda y: fun(t0 + tau, y, *args), slopes, y, weight, jnp.where(start, y, last))
         elif sums.newest is not None:
             for _ in range(rule.corrections):
+                kept.append(y)
                 y = known[-1] + sums.newest * fun(t0 + tau, y, *args)
         f = fun(t0 + tau, y, *args)
         y, f = jnp.where(start, initial[0].astype(y.dtype), y), jnp.where(start, f0, f)
-        return (recent.at[index].set(f), n + 1, y), (y, f)
+        return (recent.at[index].set(f), n + 1, y), (y, f, tuple(kept) if keep else ())
 
-    def group(carried: tuple[Any, Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any, Any], tuple[Any, Any]]:
+    def group(carried: tuple[Any, Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any, Any], tuple[Any, ...]]:
         past, first, last = carried
         at, extras = inputs
         # What the groups before add, for every step of this one at once.
-        added = jnp.stack([_rows(window, past, first, block) for window in long], axis=1)
+        added = jnp.stack([past_rows(window, past, first, block) for window in long], axis=1)
         nothing = jnp.zeros((GROUP, *f0.shape), f0.dtype)
-        (values, _, last), (y, f) = jax.lax.scan(one, (nothing, begin + first, last), (at + added, extras))
+        (values, _, last), found = jax.lax.scan(one, (nothing, begin + first, last), (at + added, extras))
         past = jax.lax.dynamic_update_slice_in_dim(past, values, first, 0)
-        return (past, first + GROUP, last), (y, f)
+        return (past, first + GROUP, last), found
 
     groups, kinds = block // GROUP, len(sums.sequences)
     extras = None
@@ -152,50 +188,12 @@ def _block(
         extras = extras.reshape(groups, GROUP, *extras.shape[1:])
     inputs = (jnp.moveaxis(given, 1, 0).reshape(groups, GROUP, kinds, *f0.shape), extras)
     nothing = jnp.zeros((block, *f0.shape), f0.dtype)
-    _, (states, values) = jax.lax.scan(jax.checkpoint(group), (nothing, 0, before), inputs)
-    return states.reshape(block, *f0.shape), values.reshape(block, *f0.shape)
+    remember = jax.checkpoint if rule.adjoint == "recomputed" else _plain
+    _, found = jax.lax.scan(remember(group), (nothing, 0, before), inputs)
+    whole: tuple[Any, Any, tuple[Any, ...]] = jax.tree.map(lambda each: each.reshape(block, *f0.shape), found)
+    return whole
 
 
-def _window(weights: Any, length: int) -> Any:
-    """Weights reversed, after zeros: a slice is ``w[index - j]`` for j = 0 .. length - 1, and 0 from j = index on."""
-    zeros = jnp.zeros((length, *weights.shape[1:]), weights.dtype)
-    return jnp.concatenate([zeros, weights[1 : length + 1]])[::-1]
-
-
-def _rows(window: Any, past: Any, first: Any, block: int) -> Any:
-    """``sum_j w[first + i - j] past[j]`` for the steps i of a group; ``past`` is zero from ``first`` on."""
-    if window.ndim == 1:
-        place = block - first - jnp.arange(GROUP)[:, None] + jnp.arange(block)[None, :]
-        return jnp.tensordot(window[place].astype(past.dtype), past, axes=1, precision="highest")
-    # One step after the other: all weights of a group at once would take GROUP times the memory of the past.
-    return jax.lax.map(
-        lambda i: _weighted(jax.lax.dynamic_slice_in_dim(window, block - first - i, block), past), jnp.arange(GROUP)
-    )
-
-
-def _weighted(row: Any, past: Any) -> Any:
-    if row.ndim == 1:
-        return jnp.tensordot(row.astype(past.dtype), past, axes=1, precision="highest")
-    return (row.reshape(row.shape[0], *(1,) * (past.ndim - row.ndim), *row.shape[1:]) * past).sum(0)
-
-
-def _segment_sums(reach: int, weights: tuple[Any, ...], *segment: Any) -> Any:
-    """``out[i] = sum_j w[L + i - j] f[j]`` for each of K sequences and the next ``reach`` sums, (K, reach, ...)."""
-    values = jnp.concatenate(segment)
-    length = values.shape[0]
-    kernels = [_padded(each[1 : length + reach], length + reach - 1) for each in weights]
-    if kernels[0].ndim == 1 and min(length, reach) <= LONGEST_PRODUCT and length * reach <= LONGEST_PRODUCT**2:
-        place = length - 1 + jnp.arange(reach)[:, None] - jnp.arange(length)[None, :]
-        matrix = jnp.concatenate([kernel[place] for kernel in kernels]).astype(values.dtype)
-        product = jnp.matmul(matrix, values.reshape(length, -1), precision="highest")
-        return product.reshape(len(kernels), reach, *values.shape[1:])
-    return jnp.stack([_transformed(kernel, values, reach) for kernel in kernels])
-
-
-def _transformed(kernel: Any, values: Any, reach: int) -> Any:
-    length = values.shape[0]
-    kernel = kernel.reshape(kernel.shape[0], *(1,) * (values.ndim - kernel.ndim), *kernel.shape[1:])
-    size = 1 << (length + reach - 2).bit_length()  # what wraps around falls on sums that are not asked for
-    forward, back = (jnp.fft.fft, jnp.fft.ifft) if jnp.iscomplexobj(values) else (jnp.fft.rfft, jnp.fft.irfft)
-    product = forward(kernel, size, axis=0) * forward(values, size, axis=0)
-    return back(product, size, axis=0)[length - 1 : length - 1 + reach]
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Nothing is run again in the backward pass."""
+    return function

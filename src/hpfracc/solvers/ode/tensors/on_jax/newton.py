@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["solve_step"]
+__all__ = ["solve_step", "solve_transposed"]
 
 #: Iterations after which the members that are left are given up.
 MOST = 25
@@ -52,6 +52,15 @@ def solve_step(fun: Function, jacobian: Function | None, known: Any, weight: Any
         return jnp.linalg.solve(_columns(linear, right), right[..., None])[..., 0]
 
     return jax.lax.custom_root(residual, guess, solve, solve_linear)
+
+
+def solve_transposed(fun: Function, slopes: Any, y: Any, weight: Any, value_bar: Any, state_bar: Any) -> Any:
+    """The gradient in ``known`` of ``y = known + weight f(y)``, from those in the value ``f(y)`` and in y."""
+    if slopes is None:
+        slopes = _columns(lambda change: jax.jvp(fun, (y,), (change,))[1], y)
+    matrix = jnp.eye(y.shape[-1]) - jnp.broadcast_to(weight, y.shape)[..., None] * slopes
+    right = state_bar + jnp.einsum("...ij,...i->...j", slopes, value_bar, precision="highest")
+    return jnp.linalg.solve(jnp.swapaxes(matrix, -1, -2), right[..., None])[..., 0]
 
 
 def _columns(linear: Function, like: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -13,6 +13,7 @@ from hpfracc._arrays import tracks_gradient
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums
 from hpfracc.solvers.ode.tensors.on_torch.newton import solve_step
+from hpfracc.solvers.ode.tensors.on_torch.stored import StoredSolve, find_leaves, solve_stored
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
 __all__ = ["solve_blocks"]
@@ -31,12 +32,16 @@ def solve_blocks(
     initial: list[torch.Tensor],
     sums: Sums,
     report: Report,
+    known: Sequence[torch.Tensor] = (),
 ) -> torch.Tensor:
     """All states, shape (steps + 1, ..., d), or fewer where the user broke it off.
 
     Where autograd records, each block is run again during the backward pass (checkpointing) from what it was given:
     nothing but states and values of the right-hand side is kept between. ``torch.func`` and forward mode go through
-    the same steps without that.
+    the same steps without that. ``rule.adjoint`` ``"stored"`` has the steps transposed instead, ``"direct"`` leaves
+    everything to autograd.
+
+    ``known`` are tensors that ``fun`` was given by name.
     """
     # The function may return the same tensor each time.
     f0 = torch.zeros_like(initial[0]) if rule.starts_blind else fun(t0, initial[0]).clone()
@@ -46,6 +51,17 @@ def solve_blocks(
     wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in seen)
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
     apart = any(map(tracks_gradient, seen))
+    if tracked and rule.adjoint == "stored":
+        leaves = find_leaves(fun, t0 + step if rule.starts_blind else t0, initial[0], list(known))
+
+        def forward(initial: list[torch.Tensor], sums: Sums, points: torch.Tensor | None) -> torch.Tensor:
+            first = torch.zeros_like(initial[0]) if rule.starts_blind else fun(t0, initial[0]).clone()
+            plain = _Block(fun, jacobian, rule, t0, step, initial, sums, False, False, points)
+            return _in_place(plain, SegmentSums(list(sums.sequences)), steps, first, report, False)
+
+        plan = StoredSolve(fun, jacobian, rule, t0, step, steps, BLOCK, forward, leaves)
+        return solve_stored(plan, initial, sums)
+    tracked = tracked and rule.adjoint == "recomputed"
     block = _Block(fun, jacobian, rule, t0, step, initial, sums, apart, wrapped)
     segments = SegmentSums(list(sums.sequences))
     run = _with_derivatives if apart else _in_place
@@ -144,7 +160,9 @@ class _Block:
         sums: Sums,
         apart: bool,
         wrapped: bool,
+        points: torch.Tensor | None = None,
     ) -> None:
+        self.points = points  # where the predictions are kept, of shape (corrections, N + 1, ...)
         self.fun, self.jacobian, self.rule, self.t0, self.step = fun, jacobian, rule, t0, step
         self.initial, self.sums, self.apart, self.wrapped = initial, sums, apart, wrapped
         self.reversed = torch.stack([each[1 : BLOCK + 1].flip(0) for each in sums.sequences])
@@ -177,13 +195,62 @@ class _Block:
         states: torch.Tensor,
         values: torch.Tensor,
     ) -> None:
-        """The same, written to ``states`` and ``values``."""
-        for index in range(states.shape[0]):
-            y, f = self.initial[0], f0
-            if begin + index:
-                y, f = self._step(begin + index, index, given, f0, values[:index] if index else None, before)
-            states[index], values[index] = y, f
-            before = states[index]
+        """The same, written to ``states`` and ``values``, with few kernels a step."""
+        count, shape = states.shape[0], f0.shape
+        known = self._known(begin, count, given, f0)
+        kinds, columns = known.shape[0], f0.numel()
+        flat, past = known.view(kinds, count, columns), values.view(count, columns)
+        shared = self.reversed.ndim == 2
+        rows = self.reversed.to(f0.dtype) if shared else self.reversed
+        for index in range(count):
+            n = begin + index
+            if not n:
+                states[0], values[0] = self.initial[0], f0
+                before = states[0]
+                continue
+            if not index:
+                sums = known[:, 0]
+            elif shared:
+                sums = torch.addmm(flat[:, index], rows[:, rows.shape[1] - index :], past[:index]).view(kinds, *shape)
+            else:
+                sums = known[:, index] + self._recent(index, values[:index])
+            state = self._advance(n, sums, before, states[index])
+            values[index] = self.fun(self.time(n), state)
+            before = state
+
+    def _known(self, begin: int, count: int, given: torch.Tensor | None, f0: torch.Tensor) -> torch.Tensor:
+        """What is known of each sum before the block starts, shape (K, count, ...)."""
+        kinds = len(self.sums.sequences)
+        base = self.initial[0].expand(count, *f0.shape)
+        if len(self.initial) > 1:
+            taus = self.step * torch.arange(begin, begin + count, dtype=f0.real.dtype, device=f0.device)
+            for number, value in enumerate(self.initial[1:], start=1):
+                factors = (taus**number / math.factorial(number)).reshape(-1, *(1,) * f0.ndim)
+                base = base + value * factors
+        known = f0.new_empty((kinds, count, *f0.shape))
+        known[:] = base if given is None else given + base
+        if self.sums.first is not None:
+            first = self.sums.first[begin : begin + count]
+            known[-1] += first.reshape(count, *(1,) * (f0.ndim + 1 - first.ndim), *first.shape[1:]) * f0
+        return known
+
+    def _advance(self, n: int, sums: torch.Tensor, before: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        """The state at step n, written to ``out``."""
+        t = self.time(n)
+        if self.rule.implicit:
+            slopes = None if self.jacobian is None else partial(self.jacobian, t)
+            out.copy_(solve_step(partial(self.fun, t), slopes, sums[0], self.sums.newest, before, False, self.wrapped))
+        elif self.sums.newest is None:
+            out.copy_(sums[0])
+        else:
+            y = sums[0]
+            for number in range(self.rule.corrections):
+                if self.points is not None:
+                    self.points[number, n] = y
+                last = number == self.rule.corrections - 1
+                value = self.fun(t, y)
+                y = torch.addcmul(sums[-1], self.sums.newest.to(value.dtype), value, out=out if last else None)
+        return out
 
     def _step(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-__all__ = ["solve_step"]
+__all__ = ["solve_step", "solve_transposed"]
 
 #: Iterations after which the members that are left are given up.
 MOST = 25
@@ -46,6 +46,20 @@ def solve_step(
         return y
     image: torch.Tensor = _OfTheEquation.apply(known + weight * fun(y), y, _matrix(weight.detach(), slopes(y)))
     return image
+
+
+def solve_transposed(
+    fun: Function,
+    jacobian: Function | None,
+    y: torch.Tensor,
+    weight: torch.Tensor,
+    value_bar: torch.Tensor,
+    state_bar: torch.Tensor,
+) -> torch.Tensor:
+    """The gradient in ``known`` of ``y = known + weight f(y)``, from those in the value ``f(y)`` and in y."""
+    slopes = _slopes_of(fun, jacobian, False)(y)
+    whole = state_bar + (slopes.mH @ value_bar[..., None])[..., 0]
+    return _solved(_matrix(weight, slopes).mH, whole)
 
 
 class _OfTheEquation(torch.autograd.Function):  # type: ignore[misc]

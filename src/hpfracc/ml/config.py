@@ -1,0 +1,57 @@
+"""Settings of a layer: where the engine does its work, and how."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, final
+
+from hpfracc._config import check_backend, config
+from hpfracc.engine.backends.registry import BackendType
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["PERFORMANCE_MODES", "LayerConfig"]
+
+#: What ``performance_mode`` may be.
+PERFORMANCE_MODES = ("balanced", "deterministic", "memory")
+
+
+@final
+@dataclass(frozen=True)
+class LayerConfig:
+    """Where and how a layer runs.
+
+    Parameters
+    ----------
+    backend : str or BackendType, default "auto"
+        Handed to the engine, which obeys it or refuses it: tensors that carry a gradient stay in their own library.
+    performance_mode : {"balanced", "deterministic", "memory"}
+        ``"balanced"``: the engine chooses by what it has measured. ``"deterministic"``: it chooses the same arms in
+        every run, as under ``hf.config(deterministic=True)``. ``"memory"``: the derivative is computed again in the
+        backward pass instead of keeping its transforms.
+
+    Examples
+    --------
+    >>> from hpfracc.ml import LayerConfig
+    >>> LayerConfig(backend="torch").performance_mode
+    'balanced'
+    """
+
+    backend: Any = "auto"
+    performance_mode: str = "balanced"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backend", BackendType(check_backend(self.backend, auto=True)))
+        if self.performance_mode not in PERFORMANCE_MODES:
+            raise InvalidInputError(
+                f"performance_mode={self.performance_mode!r} is unknown; use one of {', '.join(PERFORMANCE_MODES)}"
+            )
+
+    @property
+    def engine_backend(self) -> str | None:
+        """The ``backend=`` of an engine call."""
+        return None if self.backend is BackendType.AUTO else str(self.backend.value)
+
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
+        """The settings of the engine during a call."""
+        return config(deterministic=True) if self.performance_mode == "deterministic" else contextlib.nullcontext()

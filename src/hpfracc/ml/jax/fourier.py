@@ -1,0 +1,44 @@
+"""The fractional Fourier transform as a layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.ml.jax.order import OrderLike, as_order
+from hpfracc.ml.jax.pytrees import as_samples, pytree
+from hpfracc.operators._frft import frft
+
+__all__ = ["FractionalFourier"]
+
+
+@final
+@pytree("order")
+@dataclass(init=False, frozen=True)
+class FractionalFourier:
+    """A rotation of time and frequency by an order that may be learned; as :class:`hpfracc.ml.FractionalFourier`.
+
+    Parameters
+    ----------
+    order : float, array or LearnableOrder
+        Quarter turns.
+    axis : int
+        The axis of the samples.
+    method : {"chirp", "eigen"}
+        As for :func:`hpfracc.frft`.
+    """
+
+    order: Any
+    axis: int
+    method: str
+
+    def __init__(self, order: OrderLike = 0.5, *, axis: int = -1, method: str = "chirp") -> None:
+        if method not in ("chirp", "eigen"):
+            raise InvalidInputError(f"method={method!r} of a fractional Fourier layer; use 'chirp' or 'eigen'")
+        for name, value in (("order", as_order(order)), ("axis", axis), ("method", method)):
+            object.__setattr__(self, name, value)
+
+    def __call__(self, x: Any) -> Any:
+        """Complex, of the shape of ``x``."""
+        return frft(as_samples(x), self.order(), self.axis, method=self.method)

@@ -1,0 +1,130 @@
+"""A network as the right-hand side of a fractional differential equation, for JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from hpfracc._arrays import library_of
+from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
+from hpfracc.ml.fode_methods import read_method
+from hpfracc.solvers.ode._fdeint import fdeint
+
+__all__ = ["NeuralFODE"]
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclass(frozen=True, eq=False)
+class NeuralFODE:
+    r"""The solution of :math:`D^\alpha y = f_\theta(t, y)`, with the gradient of its discrete steps; a pytree.
+
+    See :class:`hpfracc.ml.torch.neural_fode.NeuralFODE` for the parameters; here ``func`` is a function, or a pytree
+    that can be called, such as an Equinox module: its arrays are leaves of this one, and so is ``alpha``.
+
+    Notes
+    -----
+    With ``adjoint="stored"`` gradients go to the arrays of ``func``, to ``alpha``, the initial values and ``args``.
+    What a plain function sees around it gets none (JAX says so): give it as ``args``, or use ``"recomputed"``. Put
+    ``jax.jit`` around a training step: outside it an object is compiled at each call.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from hpfracc.ml.jax.neural_fode import NeuralFODE
+    >>> model = NeuralFODE(lambda t, y: -y, 0.6, step=0.05)
+    >>> model(jax.numpy.ones((4, 1)), jax.numpy.linspace(0.0, 1.0, 3)).shape
+    (3, 4, 1)
+    """
+
+    func: Callable[..., Any]
+    alpha: Any
+    method: Any = "pece"
+    step: float | None = None
+    adjoint: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not callable(self.func) and type(self.func) is not object:
+            raise InvalidInputError(f"func={self.func!r} cannot be called; give a function func(t, y)")
+        read_method(self.method, self.step, self.adjoint)
+        _refuse_foreign("alpha", self.alpha)
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any], tuple[Any, ...]]:
+        """Arrays of the function and the order; the rest is static."""
+        leaves, tree = jax.tree_util.tree_flatten(self.func)
+        if len(leaves) == 1 and leaves[0] is self.func:  # a plain function is its own leaf
+            return ((), self.alpha), (self.func, None, self.method, self.step, self.adjoint, _frozen(self.options))
+        return (leaves, self.alpha), (None, tree, self.method, self.step, self.adjoint, _frozen(self.options))
+
+    @classmethod
+    def tree_unflatten(cls, static: tuple[Any, ...], children: tuple[Any, Any]) -> NeuralFODE:
+        """From leaves and static parts, without checks: leaves may be anything."""
+        leaves, alpha = children
+        plain, tree, method, step, adjoint, options = static
+        made = object.__new__(cls)
+        func = plain if tree is None else jax.tree_util.tree_unflatten(tree, leaves)
+        values = (func, alpha, method, step, adjoint, dict(options))
+        for name, value in zip(("func", "alpha", "method", "step", "adjoint", "options"), values, strict=True):
+            object.__setattr__(made, name, value)
+        return made
+
+    def __call__(self, y0: Any, t: Any, args: Sequence[Any] = (), dy0: Any = None) -> Any:
+        """The solution at the times ``t``, shape (N, ..., d); for a tuple of states, a tuple."""
+        method = read_method(self.method, self.step, self.adjoint)
+        options = dict(self.options)
+        (leaves, _), (plain, tree, *_) = self.tree_flatten()
+        count = len(args)
+
+        def call(time: Any, y: Any, *given: Any) -> Any:
+            func = plain if tree is None else jax.tree_util.tree_unflatten(tree, given[count])
+            return func(time, y, *given[:count])
+
+        rest = tuple(args) if tree is None else (*args, leaves)
+        if not isinstance(y0, tuple):
+            _refuse_foreign("y0", y0)
+            if isinstance(self.alpha, tuple):
+                raise ShapeError(f"alpha has {len(self.alpha)} orders for a tuple of states, and y0 is one array")
+            if dy0 is not None:
+                options["dy0"] = dy0
+            fun = plain if tree is None else call
+            return fdeint(fun, y0, t, self.alpha, method=method, step=self.step, args=rest, **options)
+        for place, each in enumerate(y0):
+            _refuse_foreign(f"y0[{place}]", each)
+            if each.ndim < 1 or each.shape[:-1] != y0[0].shape[:-1]:
+                shapes = f"y0[{place}] has shape {each.shape} and y0[0] {y0[0].shape}"
+                raise ShapeError(f"{shapes}: all axes but the last are shared")
+        ends: list[int] = []
+        for each in y0:
+            ends.append((ends[-1] if ends else 0) + each.shape[-1])
+        order = self.alpha
+        if isinstance(order, tuple):
+            if len(order) != len(y0):
+                raise ShapeError(f"alpha has {len(order)} orders and y0 {len(y0)} states")
+            pairs = zip(order, y0, strict=True)
+            order = jnp.concatenate([jnp.broadcast_to(jnp.asarray(a), (each.shape[-1],)) for a, each in pairs])
+        if dy0 is not None:
+            options["dy0"] = [jnp.concatenate(tuple(each), -1) for each in dy0]
+
+        def joined(time: Any, y: Any, *given: Any) -> Any:
+            values = call(time, tuple(jnp.split(y, ends[:-1], -1)), *given)
+            if not isinstance(values, tuple) or len(values) != len(ends):
+                raise ShapeError(f"func(t, y) has to return a tuple of {len(ends)} arrays, like y0")
+            return jnp.concatenate(values, -1)
+
+        found = fdeint(joined, jnp.concatenate(y0, -1), t, order, method=method, step=self.step, args=rest, **options)
+        return tuple(jnp.split(found, ends[:-1], -1))
+
+
+def _frozen(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(options.items()))
+
+
+def _refuse_foreign(name: str, value: Any) -> None:
+    if library_of(value) == "torch":
+        raise PinnedBackendError(f"{name} is a tensor of PyTorch; use hpfracc.ml.torch.neural_fode, or a JAX array")
+    if name.startswith("y0") and library_of(value) != "jax":
+        raise InvalidInputError(f"{name} is no array of JAX; give one of shape (..., d)")

@@ -1,0 +1,128 @@
+"""An order that is learned, and what every layer does with its order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpfracc._arrays import is_array
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.ml.jax.pytrees import pytree
+
+__all__ = ["LearnableOrder", "OrderLike", "as_order"]
+
+#: What a layer takes for its order.
+OrderLike = Any
+
+
+@final
+@pytree("rho")
+@dataclass(init=False, frozen=True)
+class LearnableOrder:
+    r"""A fractional order within bounds: :math:`\alpha = lo + (hi - lo)\,\sigma(\rho)`.
+
+    As :class:`hpfracc.ml.LearnableOrder`. Its leaf ``rho`` is what optimisers see; the slope of the sigmoid fades near
+    both bounds.
+
+    Parameters
+    ----------
+    alpha : float or sequence of float
+        Where it starts, strictly between the bounds; several are one for each channel.
+    bounds : (float, float)
+        Lower and upper bound.
+
+    Examples
+    --------
+    >>> from hpfracc.ml.jax.order import LearnableOrder
+    >>> round(float(LearnableOrder(0.5)()), 6)
+    0.5
+    """
+
+    rho: Any
+    bounds: tuple[float, float]
+
+    def __init__(self, alpha: Any = 0.5, bounds: tuple[float, float] = (0.0, 1.0)) -> None:
+        start = np.asarray(alpha, dtype=np.float64)
+        low, high = (float(bound) for bound in bounds)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise InvalidInputError(f"bounds={bounds!r} are not a lower and a higher number; use such as (0, 1)")
+        if start.ndim > 1:
+            raise ShapeError(f"alpha has shape {start.shape}; use one number, or one for each channel")
+        if not ((start > low) & (start < high)).all():
+            raise InvalidInputError(
+                f"alpha={start.tolist()} is not strictly between the bounds {low:g} and {high:g}; start inside them"
+            )
+        share = (start - low) / (high - low)
+        object.__setattr__(self, "rho", jnp.asarray(np.log(share) - np.log1p(-share)))
+        object.__setattr__(self, "bounds", (low, high))
+
+    @property
+    def ceiling(self) -> int | None:
+        """The integer n with ``n - 1 < alpha <= n`` for every alpha within the bounds, if there is one."""
+        low, high = self.bounds
+        return math.ceil(high) if math.ceil(high) - 1 <= low else None
+
+    @property
+    def channels(self) -> int | None:
+        """How many orders there are, or None for a single one."""
+        return None if self.rho.ndim == 0 else int(self.rho.shape[0])
+
+    def __call__(self) -> Any:
+        """The order."""
+        low, high = self.bounds
+        return low + (high - low) * jax.nn.sigmoid(self.rho)
+
+
+@final
+@pytree()
+@dataclass(frozen=True)
+class _FixedOrder:
+    """An order that stays what it is."""
+
+    value: Any
+
+    ceiling = None
+
+    @property
+    def channels(self) -> int | None:
+        return None if isinstance(self.value, float) else len(self.value)
+
+    def __call__(self) -> Any:
+        return self.value
+
+
+@final
+@pytree("value")
+@dataclass(frozen=True)
+class _GivenOrder:
+    """An array of the user's own, which may be traced."""
+
+    value: Any
+
+    ceiling = None
+
+    @property
+    def channels(self) -> int | None:
+        return None if self.value.ndim == 0 else int(self.value.shape[0])
+
+    def __call__(self) -> Any:
+        return self.value
+
+
+def as_order(alpha: OrderLike) -> Any:
+    """What gives the order: of a number (fixed), an array, or a :class:`LearnableOrder`."""
+    if isinstance(alpha, LearnableOrder | _FixedOrder | _GivenOrder):
+        return alpha
+    if isinstance(alpha, bool | str) or alpha is None:
+        raise InvalidInputError(f"alpha={alpha!r} is not a number; use one such as 0.5, or LearnableOrder(0.5)")
+    if is_array(alpha) and not isinstance(alpha, np.ndarray):
+        return _GivenOrder(alpha)
+    values = np.asarray(alpha, dtype=np.float64)
+    if values.ndim > 1 or not np.isfinite(values).all():
+        raise InvalidInputError(f"alpha={alpha!r} is not a real number, nor one for each channel; use such as 0.5")
+    return _FixedOrder(float(values) if values.ndim == 0 else tuple(values.tolist()))

@@ -1,0 +1,58 @@
+"""Layers as pytrees: parameters are leaves, everything else belongs to the structure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+
+from hpfracc._arrays import library_of
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["as_samples", "initial", "pytree"]
+
+T = TypeVar("T")
+
+
+def pytree(*leaves: str) -> Callable[[type[T]], type[T]]:
+    """Register a dataclass whose fields in ``leaves`` are arrays or further layers; the others are compared by value.
+
+    Such a layer goes through ``jax.jit``, ``jax.grad`` and ``jax.tree.map``, and into Equinox modules, as any pytree.
+    """
+
+    def register(kind: type[T]) -> type[T]:
+        names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+        rest = tuple(name for name in names if name not in leaves)
+
+        def flatten_with_keys(layer: T) -> tuple[Any, Any]:
+            children = [(jax.tree_util.GetAttrKey(name), getattr(layer, name)) for name in leaves]
+            return children, tuple(getattr(layer, name) for name in rest)
+
+        def unflatten(kept: Any, children: Any) -> T:
+            made = object.__new__(kind)
+            for name, value in (*zip(leaves, children, strict=True), *zip(rest, kept, strict=True)):
+                object.__setattr__(made, name, value)
+            return made
+
+        jax.tree_util.register_pytree_with_keys(kind, flatten_with_keys, unflatten)
+        return kind
+
+    return register
+
+
+def initial(key: Any, shape: tuple[int, ...], fan: int) -> Any:
+    """Uniform within ``1 / sqrt(fan)``, as PyTorch's linear maps and convolutions begin."""
+    if key is None:
+        raise InvalidInputError("this layer has random parameters; give key=jax.random.key(0), or another seed")
+    bound = fan**-0.5
+    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+
+
+def as_samples(x: Any) -> Any:
+    """``x`` as an array of JAX's; tensors are refused."""
+    library = library_of(x)
+    if library not in ("jax", "numpy", "python"):
+        raise InvalidInputError(f"this layer takes arrays of JAX's, not of {library}; convert them, or use hpfracc.ml")
+    return jax.numpy.asarray(x)

@@ -1,0 +1,178 @@
+r"""Long memory: fractional filters, and recurrent cells whose memory falls like a power of time.
+
+As :mod:`hpfracc.ml.torch.recurrent`: with :math:`w_k(d) = (-1)^k \binom{d}{k}`, all of which is kept.
+
+References
+----------
+J. Zhao, F. Huang, J. Lv, Y. Duan, Z. Qin, G. Li, G. Tian, "Do RNN and LSTM have long memory?", ICML 2020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+
+from hpfracc._xp import Namespace
+from hpfracc.errors import ShapeError
+from hpfracc.ml.jax.fractional_layer import FractionalDerivative
+from hpfracc.ml.jax.order import LearnableOrder, OrderLike, as_order
+from hpfracc.ml.jax.pytrees import as_samples, initial, pytree
+from hpfracc.operators.core.order import read_order
+from hpfracc.operators.core.sequences import binomials
+from hpfracc.operators.core.weights import weights_of
+
+__all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN"]
+
+
+def _make_weights(xp: Namespace, d: Any, n: int) -> tuple[Any]:
+    return (binomials(xp, d, n),)
+
+
+def _memory_weights(order: Any, n: int, dtype: Any) -> Any:
+    """``w_0 .. w_{n-1}``; a row for each order where there are several."""
+    d = order()
+
+    def row(one: Any) -> Any:
+        read = read_order(one, ceiling=order.ceiling, name="d")
+        (weights,) = weights_of("memory", _make_weights, read, n)
+        with jax.enable_x64(True):
+            return jnp.asarray(weights).astype(dtype)
+
+    return row(d) if order.channels is None else jnp.stack([row(d[i]) for i in range(order.channels)])
+
+
+def _check_sequences(x: Any, features: int) -> None:
+    if x.ndim != 3 or x.shape[-1] != features or not x.shape[1]:
+        raise ShapeError(f"sequences of shape {x.shape}; give (batch, time, {features})")
+
+
+def _product(x: Any, weight: Any) -> Any:
+    return jnp.matmul(x, weight.T, precision="highest")
+
+
+@final
+@pytree("derivative")
+@dataclass(init=False, frozen=True)
+class FractionalFilter:
+    r"""The fractional difference of a sequence: :math:`F_t = \sum_{k=0}^{t} w_k(d)\, x_{t-k}`.
+
+    Parameters
+    ----------
+    d : float, sequence of float, array or LearnableOrder
+        The order; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default. Several are one for each feature.
+    """
+
+    derivative: FractionalDerivative
+
+    def __init__(self, d: OrderLike = None) -> None:
+        order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
+        object.__setattr__(self, "derivative", FractionalDerivative(order, axis=-2, channel_axis=-1))
+
+    def __call__(self, x: Any) -> Any:
+        """Of sequences of shape (..., time, features)."""
+        return self.derivative(x)
+
+
+@final
+@pytree("filter", "input_weight", "input_bias", "recurrent_weight")
+@dataclass(init=False, frozen=True)
+class FractionalRNN:
+    r"""A recurrent layer that also sees a fractional filter of its input; as :class:`hpfracc.ml.FractionalRNN`.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input and of the state.
+    d : float, sequence of float, array or LearnableOrder
+        The order, one for all features or one for each.
+    key : jax.random.key
+        For the parameters.
+    """
+
+    filter: FractionalFilter
+    input_weight: Any
+    input_bias: Any
+    recurrent_weight: Any
+
+    def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None, *, key: Any = None) -> None:
+        object.__setattr__(self, "filter", FractionalFilter(d))
+        object.__setattr__(self, "input_weight", initial(key, (hidden_size, 2 * input_size), hidden_size))
+        object.__setattr__(self, "input_bias", initial(jax.random.fold_in(key, 1), (hidden_size,), hidden_size))
+        recurrent = initial(jax.random.fold_in(key, 2), (hidden_size, hidden_size), hidden_size)
+        object.__setattr__(self, "recurrent_weight", recurrent)
+
+    def __call__(self, x: Any, state: Any = None) -> tuple[Any, Any]:
+        """Outputs of shape (batch, time, hidden), and the last state."""
+        x = as_samples(x)
+        _check_sequences(x, self.input_weight.shape[1] // 2)
+        driven = _product(jnp.concatenate([x, self.filter(x)], -1), self.input_weight) + self.input_bias
+        start = jnp.zeros((x.shape[0], self.recurrent_weight.shape[0]), driven.dtype) if state is None else state
+
+        def step(h: Any, one: Any) -> tuple[Any, Any]:
+            h = jnp.tanh(one + _product(h, self.recurrent_weight))
+            return h, h
+
+        last, outputs = jax.lax.scan(step, start, jnp.moveaxis(driven, 1, 0))
+        return jnp.moveaxis(outputs, 0, 1), last
+
+
+@final
+@pytree("order", "input_weight", "input_bias", "recurrent_weight")
+@dataclass(init=False, frozen=True)
+class FractionalLSTM:
+    r"""An LSTM whose cell remembers by a power law instead of a forget gate; as :class:`hpfracc.ml.FractionalLSTM`.
+
+    All lags are summed at every step, one product with the cells so far: the work grows with the square of the time.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input and of the state.
+    d : float, sequence of float, array or LearnableOrder
+        The order, one for all cells or one for each.
+    key : jax.random.key
+        For the parameters.
+    """
+
+    order: Any
+    input_weight: Any
+    input_bias: Any
+    recurrent_weight: Any
+
+    def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None, *, key: Any = None) -> None:
+        order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
+        if order.channels not in (None, hidden_size):
+            raise ShapeError(f"{order.channels} orders for {hidden_size} cells; give one, or one for each")
+        object.__setattr__(self, "order", order)
+        object.__setattr__(self, "input_weight", initial(key, (3 * hidden_size, input_size), hidden_size))
+        object.__setattr__(self, "input_bias", initial(jax.random.fold_in(key, 1), (3 * hidden_size,), hidden_size))
+        recurrent = initial(jax.random.fold_in(key, 2), (3 * hidden_size, hidden_size), hidden_size)
+        object.__setattr__(self, "recurrent_weight", recurrent)
+
+    def __call__(self, x: Any) -> tuple[Any, tuple[Any, Any]]:
+        """Outputs of shape (batch, time, hidden), and the last state and cell."""
+        x = as_samples(x)
+        _check_sequences(x, self.input_weight.shape[1])
+        steps, hidden = x.shape[1], self.recurrent_weight.shape[1]
+        driven = _product(x, self.input_weight) + self.input_bias
+        weights = -_memory_weights(self.order, steps, driven.dtype)
+        # lags[t, s] = -w_{t-s} for s < t, else 0; a third axis where each cell has its order.
+        apart = jnp.arange(steps)[:, None] - jnp.arange(steps)[None, :]
+        lags = jnp.where(apart > 0, weights[..., jnp.maximum(apart, 0)], 0.0)
+        lags = jnp.moveaxis(lags, 0, -1) if lags.ndim == 3 else lags[..., None]
+        cells = jnp.zeros((steps, x.shape[0], hidden), driven.dtype)
+        state = jnp.zeros((x.shape[0], hidden), driven.dtype)
+
+        def step(carry: tuple[Any, Any], one: tuple[Any, Any, Any]) -> tuple[tuple[Any, Any], Any]:
+            h, cells = carry
+            gates, row, t = one
+            enter, leave, candidate = jnp.split(gates + _product(h, self.recurrent_weight), 3, -1)
+            c = jax.nn.sigmoid(enter) * jnp.tanh(candidate) + (row[:, None, :] * cells).sum(0)
+            h = jax.nn.sigmoid(leave) * jnp.tanh(c)
+            return (h, jax.lax.dynamic_update_index_in_dim(cells, c, t, 0)), h
+
+        (h, cells), outputs = jax.lax.scan(step, (state, cells), (jnp.moveaxis(driven, 1, 0), lags, jnp.arange(steps)))
+        return jnp.moveaxis(outputs, 0, 1), (h, cells[-1])

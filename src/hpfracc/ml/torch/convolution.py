@@ -1,0 +1,148 @@
+"""Convolutions of fractional derivatives."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from torch import Tensor, nn
+
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.ml.config import LayerConfig
+from hpfracc.ml.torch.fractional_layer import FractionalDerivative
+from hpfracc.ml.torch.order import OrderLike
+
+__all__ = ["FractionalConv1d", "FractionalConv2d"]
+
+
+def _check_kernel(conv: nn.Conv1d | nn.Conv2d, x: Tensor, axes: int) -> None:
+    """Refuse a kernel that is larger than the padded signal."""
+    if x.ndim not in (axes + 1, axes + 2):
+        raise ShapeError(f"samples of shape {tuple(x.shape)}; give (batch, channels, ...) with {axes} further axes")
+    if isinstance(conv.padding, str):
+        return
+    for axis in range(axes):
+        points = x.shape[x.ndim - axes + axis] + 2 * int(conv.padding[axis])
+        reach = int(conv.dilation[axis]) * (int(conv.kernel_size[axis]) - 1) + 1
+        if reach > points:
+            raise ShapeError(
+                f"a kernel that reaches over {reach} points is larger than the {points} of samples of shape "
+                f"{tuple(x.shape)}, padding included; use a smaller kernel or more padding"
+            )
+
+
+@final
+class FractionalConv1d(nn.Module):
+    r"""An ordinary convolution of the fractional derivative: ``Conv1d(D^alpha x)``.
+
+    Order 0 is :class:`torch.nn.Conv1d`. The derivative is causal: a sample that is not finite affects no output whose
+    window ends before it.
+
+    Parameters
+    ----------
+    in_channels, out_channels, kernel_size
+        As for :class:`torch.nn.Conv1d`.
+    alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
+        One order, or one for each input channel.
+    step : float
+        The distance of samples.
+    definition, method, config
+        As for :class:`FractionalDerivative`.
+    **options
+        ``stride``, ``padding``, ``dilation``, ``groups``, ``bias``, ``padding_mode``, ``device`` and ``dtype`` of
+        :class:`torch.nn.Conv1d`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalConv1d
+    >>> FractionalConv1d(3, 8, 5, alpha=0.4, padding=2)(torch.randn(2, 3, 50)).shape
+    torch.Size([2, 8, 50])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        alpha: OrderLike = 0.5,
+        *,
+        step: float = 1.0,
+        definition: str = "grunwald_letnikov",
+        method: str = "auto",
+        config: LayerConfig | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(in_channels, out_channels, kernel_size, **options)
+        self.derivative = FractionalDerivative(
+            alpha, definition=definition, method=method, step=step, axis=-1, channel_axis=-2, config=config
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of samples of shape (batch, channels, points), or without the batch."""
+        _check_kernel(self.conv, x, 1)
+        y: Tensor = self.conv(self.derivative(x))
+        return y
+
+
+@final
+class FractionalConv2d(nn.Module):
+    r"""An ordinary convolution of fractional derivatives along the chosen axes: ``Conv2d(D_y^alpha D_x^alpha x)``.
+
+    Order 0 is :class:`torch.nn.Conv2d`. Each derivative starts at the first row or column.
+
+    Parameters
+    ----------
+    in_channels, out_channels, kernel_size
+        As for :class:`torch.nn.Conv2d`.
+    alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
+        One order for all axes and channels, or one for each input channel.
+    axes : tuple of int
+        The axes to differentiate along, of -2 and -1.
+    step, definition, method, config
+        As for :class:`FractionalDerivative`.
+    **options
+        Those of :class:`torch.nn.Conv2d`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalConv2d
+    >>> FractionalConv2d(1, 4, 3, alpha=0.6, axes=(-1,))(torch.randn(2, 1, 20, 20)).shape
+    torch.Size([2, 4, 18, 18])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int],
+        alpha: OrderLike = 0.5,
+        *,
+        axes: tuple[int, ...] = (-2, -1),
+        step: float = 1.0,
+        definition: str = "grunwald_letnikov",
+        method: str = "auto",
+        config: LayerConfig | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if not axes or len(set(axes)) != len(axes) or not set(axes) <= {-2, -1}:
+            raise InvalidInputError(f"axes={axes!r} of an image; use (-1,), (-2,) or (-2, -1)")
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, **options)
+        first = FractionalDerivative(
+            alpha, definition=definition, method=method, step=step, axis=axes[0], channel_axis=-3, config=config
+        )
+        rest = [
+            FractionalDerivative(
+                first.order, definition=definition, method=method, step=step, axis=axis, channel_axis=-3, config=config
+            )
+            for axis in axes[1:]
+        ]
+        self.derivatives = nn.Sequential(first, *rest)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of images of shape (batch, channels, height, width), or without the batch."""
+        _check_kernel(self.conv, x, 2)
+        y: Tensor = self.conv(self.derivatives(x))
+        return y

@@ -1,0 +1,209 @@
+r"""The fractional derivative as a layer, alone and before a linear map."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.ml.config import LayerConfig
+from hpfracc.ml.torch.order import OrderLike, as_order, shown_order, uncompiled
+from hpfracc.operators.core.registry import find_definition
+
+__all__ = ["FractionalDerivative", "FractionalLayer"]
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+@final
+class FractionalDerivative(nn.Module):
+    r"""The fractional derivative of order alpha along one axis.
+
+    .. math:: y_n = h^{-\alpha} \sum_{k=0}^{n} (-1)^k \binom{\alpha}{k}\, x_{n-k}
+
+    by default: Grünwald and Letnikov's, so that order 0 is the identity and order 1 the first difference (Caputo's
+    tends to :math:`f - f(0)` as alpha tends to 0). It has no parameters but its order.
+
+    Parameters
+    ----------
+    alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
+        The order; a number is fixed. Several are one for each channel, along ``channel_axis``.
+    definition : str
+        Any derivative of hpfracc, such as ``"caputo"`` or ``"riemann_liouville"``.
+    method : str
+        The rule of that definition.
+    step : float
+        The distance of samples along the axis. The derivative scales with ``step**-alpha``: give the step of resampled
+        sequences.
+    axis : int
+        The axis along which to differentiate.
+    channel_axis : int
+        That of the channels, where each has its own order.
+    config : LayerConfig, optional
+        Where and how the engine works.
+
+    Notes
+    -----
+    Weights are made in float64 on the device of the samples, outside autocast, and then cast. Samples of half precision
+    are differentiated in float32.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalDerivative
+    >>> FractionalDerivative(1.0)(torch.tensor([1.0, 3.0, 6.0]))
+    tensor([1., 2., 3.])
+    """
+
+    def __init__(
+        self,
+        alpha: OrderLike = 0.5,
+        *,
+        definition: str = "grunwald_letnikov",
+        method: str = "auto",
+        step: float = 1.0,
+        axis: int = -1,
+        channel_axis: int = 1,
+        config: LayerConfig | None = None,
+    ) -> None:
+        super().__init__()
+        self.order = as_order(alpha)
+        self.definition = find_definition(definition, "derivative").definition
+        self.method = method
+        if not float(step) > 0.0:
+            raise InvalidInputError(f"step={step!r} is not a positive number; give the distance of the samples")
+        self.step = float(step)
+        self.axis = axis
+        self.channel_axis = channel_axis
+        self.config = _checked(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The derivative, of the shape and dtype of ``x``."""
+        return _differentiate(self, x)
+
+    def apply_order(self, x: Tensor, alpha: Any, ceiling: int | None) -> Tensor:
+        """The derivative of one order, for samples of float32 or float64."""
+        kind: Any = find_definition(self.definition, "derivative")
+        options: dict[str, Any] = {"method": self.method}
+        if ceiling is not None and "ceiling" in inspect.signature(kind).parameters:
+            options["ceiling"] = ceiling
+        found: Tensor = kind(alpha, **options)(x, step=self.step, axis=self.axis, backend=self.config.engine_backend)
+        return found
+
+    def extra_repr(self) -> str:
+        """Order, definition, step and axis."""
+        return f"alpha={shown_order(self.order)}, definition={self.definition!r}, step={self.step:g}, axis={self.axis}"
+
+
+def _checked(config: Any) -> LayerConfig:
+    if config is None:
+        return LayerConfig()
+    if not isinstance(config, LayerConfig):
+        raise InvalidInputError(
+            f"config={config!r} is no LayerConfig; use LayerConfig(backend=..., performance_mode=...)"
+        )
+    return config
+
+
+@uncompiled
+def _differentiate(layer: FractionalDerivative, x: Tensor) -> Tensor:
+    """Apply a layer's operator: outside autocast, and not compiled, since the engine chooses while it runs."""
+    if not isinstance(x, Tensor):
+        raise InvalidInputError(
+            f"this layer takes a torch tensor, not {type(x).__name__}; convert it, or use hpfracc.ml.jax"
+        )
+    kind = x.dtype
+    with torch.autocast(x.device.type, enabled=False), layer.config.scope():
+        wide = x.float() if kind in _HALF else x
+        if layer.config.performance_mode == "memory" and torch.is_grad_enabled():
+            result: Tensor = checkpoint(_of_orders, layer, wide, use_reentrant=False)
+        else:
+            result = _of_orders(layer, wide)
+    return result.to(kind) if kind in _HALF else result
+
+
+def _of_orders(layer: FractionalDerivative, x: Tensor) -> Tensor:
+    """With the one order, or with that of each channel."""
+    alpha, ceiling = layer.order(), layer.order.ceiling
+    count = layer.order.channels
+    if count is None:
+        return layer.apply_order(x, alpha, ceiling)
+    axis = layer.channel_axis
+    if not -x.ndim <= axis < x.ndim or x.shape[axis] != count or axis % x.ndim == layer.axis % x.ndim:
+        raise ShapeError(
+            f"{count} orders for samples of shape {tuple(x.shape)} whose channels lie along axis {axis}; give as many "
+            "orders as channels, along another axis than that of the derivative"
+        )
+    rows = [layer.apply_order(x.narrow(axis, i, 1), alpha[i], ceiling) for i in range(count)]
+    return torch.cat(rows, axis)
+
+
+@final
+class FractionalLayer(nn.Module):
+    r"""A fractional derivative along one axis, then a linear map of the last axis: :math:`y = W (D^\alpha x) + b`.
+
+    Parameters
+    ----------
+    alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
+        The order. A number is fixed; ``LearnableOrder(0.5)`` learns.
+    config : LayerConfig, optional
+        Where and how the engine works.
+    input_dim, output_dim : int, optional
+        Features along the last axis; without them there is no linear map, only the derivative.
+    axis : int
+        The axis of the derivative: the last one by default; that of time for sequences.
+    bias : bool
+        Whether the linear map has one.
+    **options
+        ``definition``, ``method``, ``step`` and ``channel_axis`` of :class:`FractionalDerivative`.
+
+    Notes
+    -----
+    Along an axis with an order (time, a coordinate) this is a filter with long memory. On features that have no order
+    it is a structured linear map and nothing more.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalLayer
+    >>> model = torch.nn.Sequential(FractionalLayer(alpha=0.5, input_dim=64, output_dim=32), torch.nn.ReLU())
+    >>> model(torch.randn(8, 64)).shape
+    torch.Size([8, 32])
+    """
+
+    def __init__(
+        self,
+        alpha: OrderLike = 0.5,
+        config: LayerConfig | None = None,
+        *,
+        input_dim: int | None = None,
+        output_dim: int | None = None,
+        axis: int = -1,
+        bias: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.derivative = FractionalDerivative(alpha, axis=axis, config=config, **options)
+        if input_dim is None and output_dim is not None:
+            raise InvalidInputError(f"output_dim={output_dim} without input_dim; give both, or neither")
+        self.linear: nn.Linear | None = None
+        if input_dim is not None:
+            self.linear = nn.Linear(input_dim, input_dim if output_dim is None else output_dim, bias=bias)
+
+    @property
+    def alpha(self) -> Any:
+        """The order: a number, or a tensor where it learns."""
+        return self.derivative.order()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The linear map of the derivative."""
+        y: Tensor = self.derivative(x)
+        return y if self.linear is None else self.linear(y)
+
+    def extra_repr(self) -> str:
+        """Order and definition."""
+        return f"alpha={shown_order(self.derivative.order)}, definition={self.derivative.definition!r}"

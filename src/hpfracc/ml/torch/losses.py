@@ -1,0 +1,70 @@
+r"""Losses that weigh a prediction's error by a fractional derivative."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from torch import Tensor, nn
+
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.ml.torch.fractional_layer import FractionalDerivative
+from hpfracc.ml.torch.order import OrderLike
+
+__all__ = ["FractionalLoss"]
+
+
+@final
+class FractionalLoss(nn.Module):
+    r"""The mean square of an error and of its fractional derivative.
+
+    .. math:: \overline{|e|^2} + \lambda\, \overline{|D^\alpha e|^2}, \qquad e = \text{prediction} - \text{target}.
+
+    The *difference* is differentiated, so that the minimum is where the prediction equals the target; differentiating
+    the prediction alone has another one. A negative alpha weighs slow errors, a positive one quick ones.
+
+    Parameters
+    ----------
+    alpha : float, Tensor, Parameter or LearnableOrder
+        The order. One that is learned by this loss goes where the loss is smallest, which is seldom meant: fix it.
+    weight : float
+        The factor lambda, not negative.
+    reduction : {"mean", "sum", "none"}
+        Of the elements.
+    **options
+        ``definition``, ``method``, ``step`` and ``axis`` of :class:`FractionalDerivative`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalLoss
+    >>> loss = FractionalLoss(1.0, weight=1.0)
+    >>> float(loss(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0])))
+    1.0
+    """
+
+    def __init__(self, alpha: OrderLike = 0.5, weight: float = 1.0, *, reduction: str = "mean", **options: Any) -> None:
+        super().__init__()
+        if not float(weight) >= 0.0:
+            raise InvalidInputError(f"weight={weight!r} is negative; use a factor from 0 on")
+        if reduction not in ("mean", "sum", "none"):
+            raise InvalidInputError(f"reduction={reduction!r} is unknown; use 'mean', 'sum' or 'none'")
+        self.derivative = FractionalDerivative(alpha, **options)
+        self.weight = float(weight)
+        self.reduction = reduction
+
+    def forward(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """The loss; nan where an error is not finite."""
+        if prediction.shape != target.shape:
+            raise ShapeError(
+                f"a prediction of shape {tuple(prediction.shape)} for a target of shape {tuple(target.shape)}; "
+                "give both the same shape"
+            )
+        error = prediction - target
+        squares = error.abs() ** 2 + self.weight * self.derivative(error).abs() ** 2
+        if self.reduction == "none":
+            return squares
+        return squares.mean() if self.reduction == "mean" else squares.sum()
+
+    def extra_repr(self) -> str:
+        """Weight and reduction."""
+        return f"weight={self.weight:g}, reduction={self.reduction!r}"

@@ -1,0 +1,173 @@
+"""A network as the right-hand side of a fractional differential equation, for PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from hpfracc._arrays import library_of
+from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
+from hpfracc.ml.fode_methods import read_method
+from hpfracc.solvers.ode._fdeint import fdeint
+
+__all__ = ["NeuralFODE"]
+
+
+class NeuralFODE(nn.Module):  # type: ignore[misc]
+    r"""The solution of :math:`D^\alpha y = f_\theta(t, y)` as a layer, with the gradient of its discrete steps.
+
+    Parameters
+    ----------
+    func : nn.Module or callable
+        ``func(t, y)``, of the shape of y; for a tuple of states, a tuple of their shapes.
+    alpha : float, tensor, nn.Parameter, nn.Module, or tuple
+        The order in Caputo's sense: one, or one for each component (anything that broadcasts to the state). A parameter
+        learns; so does a module that gives the order when it is called. For a tuple of states, a tuple of orders.
+    method : str, default "pece"
+        ``"pece"``, ``"explicit_rectangle"``, ``"implicit_trapezoid"`` or ``"implicit_rectangle"`` with a ``step``;
+        ``"adaptive"``, ``"l1"`` or ``"l2_1sigma"`` besides.
+    step : float, optional
+        The step; without it steps adapt to ``rtol`` and ``atol`` (``method="adaptive"``).
+    adjoint : {"stored", "recomputed", "direct"}, optional
+        How the gradient is found, for the four methods first named. ``"stored"``, the default, keeps the states and
+        transposes the steps: the memory of a few solutions and of the activations of one block, first derivatives.
+        ``"recomputed"`` runs blocks of steps again. ``"direct"`` leaves everything to autograd, with all activations
+        in memory. All three give the same gradient.
+    **options
+        Of :func:`hpfracc.fdeint`, such as ``rtol``.
+
+    Notes
+    -----
+    An order is identified only where ``func`` is constrained: a free network can imitate another order. With
+    ``"stored"``, ``func`` has to give the same values when it is called again (no Dropout), and tensors that it needs
+    beside its parameters and that carry a gradient go through ``args``. An adjoint equation with a Caputo derivative
+    that starts at the gradient in y(T) is *not* the gradient: the true one is of Riemann and Liouville's kind.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml.torch.neural_fode import NeuralFODE
+    >>> model = NeuralFODE(lambda t, y: -y, alpha=nn.Parameter(torch.tensor(0.6)), step=0.05)
+    >>> y = model(torch.ones(4, 1), torch.linspace(0.0, 1.0, 3))
+    >>> y.shape
+    torch.Size([3, 4, 1])
+    >>> y.sum().backward()
+    >>> bool(model.alpha.grad.isfinite())
+    True
+    """
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        alpha: Any,
+        method: str = "pece",
+        step: float | None = None,
+        *,
+        adjoint: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if not callable(func):
+            raise InvalidInputError(f"func={func!r} cannot be called; give a module or a function func(t, y)")
+        self.method = read_method(method, step, adjoint)
+        self.step, self.options = step, options
+        self.func = func
+        self.parts = len(alpha) if isinstance(alpha, tuple) else 0
+        if self.parts:
+            self.alphas = nn.ModuleList([_Order(each) for each in alpha])
+        elif isinstance(alpha, nn.Module | nn.Parameter):
+            self.alpha = alpha
+        else:
+            _refuse_foreign("alpha", alpha)
+            self.register_buffer("alpha", torch.as_tensor(alpha, dtype=torch.float64), persistent=True)
+
+    def order(self) -> Any:
+        """The order as a tensor, or a tuple of them."""
+        if self.parts:
+            return tuple(each() for each in self.alphas)
+        return self.alpha() if isinstance(self.alpha, nn.Module) else self.alpha
+
+    def forward(self, y0: Any, t: Any, args: Sequence[Any] = (), dy0: Any = None) -> Any:
+        """The solution at the times ``t``, shape (N, ..., d); for a tuple of states, a tuple.
+
+        Parameters
+        ----------
+        y0 : tensor of shape (..., d), or tuple of tensors
+            At ``t[0]``. States of a tuple have the same axes but for the last.
+        t : tensor or array, shape (N,)
+            Rising times; the first is the start.
+        args : sequence
+            Further arguments of ``func``.
+        dy0 : list, optional
+            y'(t0), ..., each like ``y0``, for orders above 1.
+        """
+        options = dict(self.options)
+        if not isinstance(y0, tuple):
+            _refuse_foreign("y0", y0)
+            if dy0 is not None:
+                options["dy0"] = dy0
+            if self.parts:
+                raise ShapeError(f"alpha has {self.parts} orders for a tuple of states, and y0 is one tensor")
+            return fdeint(
+                self.func, y0, t, self.order(), method=self.method, step=self.step, args=tuple(args), **options
+            )
+        sizes = [_size(place, each, y0[0]) for place, each in enumerate(y0)]
+        order = self.order()
+        if self.parts:
+            if self.parts != len(sizes):
+                raise ShapeError(f"alpha has {self.parts} orders and y0 {len(sizes)} states")
+            order = torch.cat([each.reshape(-1).expand(size) for each, size in zip(order, sizes, strict=True)])
+        if dy0 is not None:
+            options["dy0"] = [torch.cat(tuple(each), -1) for each in dy0]
+
+        def joined(time: Any, y: torch.Tensor, *rest: Any) -> torch.Tensor:
+            values = self.func(time, torch.split(y, sizes, -1), *rest)
+            if not isinstance(values, tuple) or len(values) != len(sizes):
+                raise ShapeError(f"func(t, y) has to return a tuple of {len(sizes)} tensors, like y0")
+            return torch.cat(values, -1)
+
+        found = fdeint(
+            joined, torch.cat(y0, -1), t, order, method=self.method, step=self.step, args=tuple(args), **options
+        )
+        return torch.split(found, sizes, -1)
+
+    def extra_repr(self) -> str:
+        """Order, method and step."""
+        order = "learnable" if self.parts or not isinstance(self.alpha, torch.Tensor) else self.alpha.tolist()
+        name = self.method if isinstance(self.method, str) else self.method.name
+        return f"alpha={order}, derivative=Caputo, method={name!r}, step={self.step}"
+
+
+class _Order(nn.Module):  # type: ignore[misc]
+    """One order of a tuple."""
+
+    def __init__(self, alpha: Any) -> None:
+        super().__init__()
+        if isinstance(alpha, nn.Module | nn.Parameter):
+            self.alpha = alpha
+        else:
+            _refuse_foreign("alpha", alpha)
+            self.register_buffer("alpha", torch.as_tensor(alpha, dtype=torch.float64))
+
+    def forward(self) -> torch.Tensor:
+        """The order."""
+        found: torch.Tensor = self.alpha() if isinstance(self.alpha, nn.Module) else self.alpha
+        return found
+
+
+def _size(place: int, state: Any, first: Any) -> int:
+    _refuse_foreign(f"y0[{place}]", state)
+    if state.ndim < 1 or state.shape[:-1] != first.shape[:-1]:
+        shapes = f"y0[{place}] has shape {tuple(state.shape)} and y0[0] {tuple(first.shape)}"
+        raise ShapeError(f"{shapes}: all axes but the last are shared")
+    return int(state.shape[-1])
+
+
+def _refuse_foreign(name: str, value: Any) -> None:
+    if library_of(value) == "jax":
+        raise PinnedBackendError(f"{name} is an array of JAX; use hpfracc.ml.jax.neural_fode, or give a tensor")
+    if name.startswith("y0") and library_of(value) != "torch":
+        raise InvalidInputError(f"{name} is no tensor of PyTorch; give one of shape (..., d)")

@@ -1,0 +1,210 @@
+r"""An order that is learned, and what every layer does with its order."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar, final
+
+import torch
+from torch import Tensor, nn
+
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["LearnableOrder", "OrderLike", "as_order", "parameter_groups", "shown_order", "uncompiled"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: What a layer takes for its order.
+OrderLike = Any
+
+
+@final
+class LearnableOrder(nn.Module):
+    r"""A fractional order within bounds, learned by gradient descent.
+
+    .. math:: \alpha = lo + (hi - lo)\,\sigma(\rho).
+
+    The parameter is :math:`\rho`; it is float64, and no value is clamped. Near both bounds the slope of the sigmoid
+    fades, :math:`d\alpha/d\rho = (\alpha - lo)(hi - \alpha)/(hi - lo)`, so that an order that starts there learns
+    slowly: start away from them.
+
+    Parameters
+    ----------
+    alpha : float or sequence of float
+        Where it starts, strictly between the bounds; several are one for each channel.
+    bounds : (float, float)
+        Lower and upper bound.
+
+    Notes
+    -----
+    Bounds within one unit interval, such as (0, 1) or (1, 2), let layers on a GPU run without waiting for the value.
+    :func:`parameter_groups` gives orders a learning rate of their own and no weight decay.
+
+    Examples
+    --------
+    >>> from hpfracc.ml import LearnableOrder
+    >>> order = LearnableOrder(0.5, bounds=(0.0, 1.0))
+    >>> round(float(order().detach()), 12)
+    0.5
+    """
+
+    def __init__(self, alpha: Any = 0.5, bounds: tuple[float, float] = (0.0, 1.0)) -> None:
+        super().__init__()
+        start = torch.as_tensor(alpha, dtype=torch.float64).detach().clone()
+        low, high = (float(bound) for bound in bounds)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise InvalidInputError(f"bounds={bounds!r} are not a lower and a higher number; use such as (0, 1)")
+        if start.ndim > 1:
+            raise ShapeError(f"alpha has shape {tuple(start.shape)}; use one number, or one for each channel")
+        if not bool(((start > low) & (start < high)).all()):
+            raise InvalidInputError(
+                f"alpha={start.tolist()} is not strictly between the bounds {low:g} and {high:g}; start inside them"
+            )
+        self.bounds = (low, high)
+        share = (start - low) / (high - low)
+        self.rho = nn.Parameter(torch.log(share) - torch.log1p(-share))
+
+    @property
+    def ceiling(self) -> int | None:
+        """The integer n with ``n - 1 < alpha <= n`` for every alpha within the bounds, if there is one."""
+        low, high = self.bounds
+        return math.ceil(high) if math.ceil(high) - 1 <= low else None
+
+    @property
+    def channels(self) -> int | None:
+        """How many orders there are, or None for a single one."""
+        return None if self.rho.ndim == 0 else int(self.rho.shape[0])
+
+    def forward(self) -> Tensor:
+        """The order, float64, on the device of the parameter."""
+        low, high = self.bounds
+        return low + (high - low) * torch.sigmoid(self.rho.double())
+
+    def extra_repr(self) -> str:
+        """The order and its bounds."""
+        return f"alpha={shown_order(self)}, bounds={self.bounds}"
+
+
+class _FixedOrder(nn.Module):
+    """An order that stays what it is: a number, or one for each channel."""
+
+    def __init__(self, alpha: Any) -> None:
+        super().__init__()
+        values = torch.as_tensor(alpha, dtype=torch.float64)
+        if values.ndim > 1 or not bool(torch.isfinite(values).all()):
+            raise InvalidInputError(f"alpha={alpha!r} is not a real number, nor one for each channel; use such as 0.5")
+        self.value: Any = float(values) if values.ndim == 0 else tuple(values.tolist())
+
+    @property
+    def ceiling(self) -> int | None:
+        return None
+
+    @property
+    def channels(self) -> int | None:
+        return None if isinstance(self.value, float) else len(self.value)
+
+    def forward(self) -> Any:
+        return self.value
+
+    def extra_repr(self) -> str:
+        return f"alpha={shown_order(self)}"
+
+
+class _GivenOrder(nn.Module):
+    """A parameter or tensor of the user's own."""
+
+    def __init__(self, alpha: Tensor) -> None:
+        super().__init__()
+        if alpha.ndim > 1:
+            raise ShapeError(f"alpha has shape {tuple(alpha.shape)}; use one number, or one for each channel")
+        if isinstance(alpha, nn.Parameter):
+            self.alpha = alpha
+        else:
+            self.register_buffer("alpha", alpha)
+
+    @property
+    def ceiling(self) -> int | None:
+        return None
+
+    @property
+    def channels(self) -> int | None:
+        return None if self.alpha.ndim == 0 else int(self.alpha.shape[0])
+
+    def forward(self) -> Tensor:
+        return self.alpha.double()
+
+    def extra_repr(self) -> str:
+        return f"alpha={shown_order(self)}"
+
+
+def as_order(alpha: OrderLike) -> Any:
+    """A module that gives the order: of a number (fixed), a tensor or parameter, or a :class:`LearnableOrder`."""
+    if isinstance(alpha, LearnableOrder | _FixedOrder | _GivenOrder):
+        return alpha
+    if isinstance(alpha, Tensor):
+        return _GivenOrder(alpha)
+    if isinstance(alpha, bool | str) or alpha is None:
+        raise InvalidInputError(f"alpha={alpha!r} is not a number; use one such as 0.5, or LearnableOrder(0.5)")
+    return _FixedOrder(alpha)
+
+
+def uncompiled(function: Callable[P, T]) -> Callable[P, T]:
+    """``function``, which ``torch.compile`` leaves as it is: the engine chooses while it runs.
+
+    As ``torch.compiler.disable``, which takes seconds to import what only compiled code needs.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if torch.compiler.is_compiling():
+            skipped: Callable[P, T] = torch.compiler.disable(function)
+            return skipped(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def shown_order(order: Any) -> str:
+    """The order as it is printed."""
+    with torch.no_grad():
+        value = order()
+    if isinstance(value, Tensor):
+        value = value.tolist()
+    several = isinstance(value, list | tuple)
+    return "[" + ", ".join(f"{one:.6g}" for one in value) + "]" if several else f"{value:.6g}"
+
+
+def parameter_groups(module: nn.Module, *, order_lr: float | None = None, **options: Any) -> list[dict[str, Any]]:
+    """Parameters for an optimiser in two groups: all others with ``options``, and orders without weight decay.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Whose parameters.
+    order_lr : float, optional
+        The learning rate of the orders; the optimiser's own by default.
+    **options
+        Of the first group, such as ``weight_decay=0.01``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalLayer, LearnableOrder, parameter_groups
+    >>> model = FractionalLayer(LearnableOrder(0.5), input_dim=8, output_dim=2)
+    >>> optimiser = torch.optim.AdamW(parameter_groups(model, order_lr=0.05, weight_decay=0.01), lr=1e-3)
+    >>> [len(group["params"]) for group in optimiser.param_groups]
+    [2, 1]
+    """
+    orders: list[nn.Parameter] = []
+    for part in module.modules():
+        if isinstance(part, LearnableOrder | _GivenOrder):
+            orders.extend(part.parameters(recurse=False))
+    known = {id(parameter) for parameter in orders}
+    others: Iterable[nn.Parameter] = [one for one in module.parameters() if id(one) not in known]
+    group: dict[str, Any] = {"params": list({id(one): one for one in orders}.values()), "weight_decay": 0.0}
+    if order_lr is not None:
+        group["lr"] = order_lr
+    return [{"params": list(others), **options}, group]

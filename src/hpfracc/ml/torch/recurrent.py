@@ -1,0 +1,235 @@
+r"""Long memory: fractional filters, and recurrent cells whose memory falls like a power of time.
+
+With :math:`w_k(d) = (-1)^k \binom{d}{k}`, which falls like :math:`k^{-d-1}`; the recurrent layers keep all of it.
+
+References
+----------
+J. Zhao, F. Huang, J. Lv, Y. Duan, Z. Qin, G. Li, G. Tian, "Do RNN and LSTM have long memory?", ICML 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from hpfracc._xp import Namespace
+from hpfracc.engine.execution.api import causal_convolution
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.ml.torch.fractional_layer import FractionalDerivative
+from hpfracc.ml.torch.order import LearnableOrder, OrderLike, as_order, shown_order, uncompiled
+from hpfracc.operators.core.lags import Lags
+from hpfracc.operators.core.order import read_order
+from hpfracc.operators.core.sequences import binomials
+from hpfracc.operators.core.weights import weights_of
+
+__all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN", "memory_weights"]
+
+#: Steps that are summed one by one; what came before them is summed at once, by FFT.
+_BLOCK = 32
+
+
+def _make_weights(xp: Namespace, d: Any, n: int | Lags) -> tuple[Any]:
+    return (binomials(xp, d, n),)
+
+
+def memory_weights(order: Any, n: int, like: Tensor) -> Tensor:
+    """``w_0 .. w_{n-1}`` in the dtype of ``like``; a row for each order where there are several."""
+    d, ceiling = order(), order.ceiling
+
+    def row(one: Any) -> Tensor:
+        if isinstance(one, Tensor) and one.device != like.device:
+            one = one.to(like.device)
+        read = read_order(one, ceiling=ceiling if isinstance(one, Tensor) else None, name="d")
+        (weights,) = weights_of("memory", _make_weights, read, n, few=True)
+        return torch.as_tensor(weights.copy() if read.plain else weights, device=like.device).to(like.dtype)
+
+    return row(d) if order.channels is None else torch.stack([row(d[i]) for i in range(order.channels)])
+
+
+@final
+class FractionalFilter(nn.Module):
+    r"""The fractional difference of a sequence: :math:`F_t = \sum_{k=0}^{t} w_k(d)\, x_{t-k}`.
+
+    Parameters
+    ----------
+    d : float, sequence of float, Tensor, Parameter or LearnableOrder
+        The order; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default. Several are one for each feature.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalFilter
+    >>> FractionalFilter(1.0)(torch.tensor([[[1.0], [3.0], [6.0]]])).flatten()
+    tensor([1., 2., 3.])
+    """
+
+    def __init__(self, d: OrderLike = None) -> None:
+        super().__init__()
+        order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
+        self.derivative = FractionalDerivative(order, axis=-2, channel_axis=-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of sequences of shape (..., time, features)."""
+        if x.ndim < 2:
+            raise ShapeError(f"sequences of shape {tuple(x.shape)}; give (..., time, features)")
+        y: Tensor = self.derivative(x)
+        return y
+
+    def extra_repr(self) -> str:
+        """The order."""
+        return f"d={shown_order(self.derivative.order)}"
+
+
+def _check_sequences(x: Tensor, features: int) -> None:
+    if x.ndim != 3 or x.shape[-1] != features or not x.shape[1]:
+        raise ShapeError(f"sequences of shape {tuple(x.shape)}; give (batch, time, {features})")
+
+
+def _initialised(module: nn.Module, hidden: int) -> None:
+    bound = 1.0 / math.sqrt(hidden)
+    for linear in module.modules():
+        if isinstance(linear, nn.Linear):
+            for parameter in linear.parameters():
+                nn.init.uniform_(parameter, -bound, bound)
+
+
+def _sizes(input_size: int, hidden_size: int) -> None:
+    for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise InvalidInputError(f"{name}={size!r} is not a positive whole number; give the number of features")
+
+
+@final
+class FractionalRNN(nn.Module):
+    r"""A recurrent layer that also sees a fractional filter of its input.
+
+    .. math:: h_t = \tanh(W x_t + V F_t + U h_{t-1} + b), \quad F_t = \sum_{k=0}^{t} w_k(d)\, x_{t-k}.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input and of the state.
+    d : float, sequence of float, Tensor, Parameter or LearnableOrder
+        The order, one for all features or one for each; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalRNN
+    >>> outputs, last = FractionalRNN(3, 5)(torch.randn(2, 20, 3))
+    >>> outputs.shape, last.shape
+    (torch.Size([2, 20, 5]), torch.Size([2, 5]))
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None) -> None:
+        super().__init__()
+        _sizes(input_size, hidden_size)
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.filter = FractionalFilter(d)
+        self.input = nn.Linear(2 * input_size, hidden_size)
+        self.recurrent = nn.Linear(hidden_size, hidden_size, bias=False)
+        _initialised(self, hidden_size)
+
+    def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Outputs of shape (batch, time, hidden), and the last state."""
+        _check_sequences(x, self.input_size)
+        driven = self.input(torch.cat([x, self.filter(x)], -1))
+        h = x.new_zeros(x.shape[0], self.hidden_size) if state is None else state
+        outputs = []
+        for t in range(x.shape[1]):
+            h = torch.tanh(driven[:, t] + self.recurrent(h))
+            outputs.append(h)
+        return torch.stack(outputs, 1), h
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        return f"{self.input_size}, {self.hidden_size}"
+
+
+@final
+class FractionalLSTM(nn.Module):
+    r"""An LSTM whose cell remembers by a power law instead of a forget gate.
+
+    .. math:: c_t = -\sum_{k=1}^{t} w_k(d)\, c_{t-k} + i_t \tilde c_t, \qquad h_t = o_t \tanh c_t,
+
+    with input gate, output gate and candidate of an LSTM. Order 0 forgets at once, order 1 is an LSTM whose forget gate
+    is 1; between 0 and 1/2 the memory is long and stationary. All of it is kept: lags beyond a block are summed by
+    the engine, none is cut off.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input and of the state.
+    d : float, sequence of float, Tensor, Parameter or LearnableOrder
+        The order, one for all cells or one for each; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalLSTM
+    >>> outputs, (h, c) = FractionalLSTM(3, 5)(torch.randn(2, 40, 3))
+    >>> outputs.shape, c.shape
+    (torch.Size([2, 40, 5]), torch.Size([2, 5]))
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None) -> None:
+        super().__init__()
+        _sizes(input_size, hidden_size)
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
+        if self.order.channels not in (None, hidden_size):
+            raise ShapeError(f"{self.order.channels} orders for {hidden_size} cells; give one, or one for each")
+        self.input = nn.Linear(input_size, 3 * hidden_size)
+        self.recurrent = nn.Linear(hidden_size, 3 * hidden_size, bias=False)
+        _initialised(self, hidden_size)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Outputs of shape (batch, time, hidden), and the last state and cell."""
+        _check_sequences(x, self.input_size)
+        steps = x.shape[1]
+        driven = self.input(x)
+        weights = -_weights(self.order, steps, driven)
+        h = driven.new_zeros(x.shape[0], self.hidden_size)
+        outputs: list[Tensor] = []
+        cells: Tensor | None = None
+        for begin in range(0, steps, _BLOCK):
+            count = min(_BLOCK, steps - begin)
+            history = None if cells is None else _history(weights, cells, count)
+            block: list[Tensor] = []
+            for j in range(count):
+                gates = driven[:, begin + j] + self.recurrent(h)
+                enter, leave, candidate = gates.chunk(3, -1)
+                c = torch.sigmoid(enter) * torch.tanh(candidate)
+                if history is not None:
+                    c = c + history[..., j]
+                if block:
+                    c = c + (torch.stack(block, -1) * weights[..., 1 : j + 1].flip(-1)).sum(-1)
+                block.append(c)
+                h = torch.sigmoid(leave) * torch.tanh(c)
+                outputs.append(h)
+            made = torch.stack(block, -1)
+            cells = made if cells is None else torch.cat([cells, made], -1)
+        assert cells is not None
+        return torch.stack(outputs, 1), (h, cells[..., -1])
+
+    def extra_repr(self) -> str:
+        """Sizes and order."""
+        return f"{self.input_size}, {self.hidden_size}, d={shown_order(self.order)}"
+
+
+@uncompiled
+def _weights(order: Any, steps: int, like: Tensor) -> Tensor:
+    return memory_weights(order, steps, like.float() if like.dtype in (torch.float16, torch.bfloat16) else like)
+
+
+@uncompiled
+def _history(weights: Tensor, cells: Tensor, count: int) -> Tensor:
+    """What all earlier cells give to the next ``count`` ones."""
+    before = cells.shape[-1]
+    with torch.autocast(cells.device.type, enabled=False):
+        padded = nn.functional.pad(cells.to(weights.dtype), (0, count))
+        found: Tensor = causal_convolution(weights[..., : before + count], padded)[..., before:]
+    return found

@@ -1,0 +1,173 @@
+r"""Residuals of fractional equations for physics-informed training."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.ml.torch.order import OrderLike, as_order, shown_order, uncompiled
+from hpfracc.operators._fractional_laplacian import fractional_laplacian
+from hpfracc.operators.core.registry import find_definition
+
+__all__ = ["FractionalResidual", "LaplacianResidual", "graded_points", "whole_derivative"]
+
+
+def graded_points(n: int, end: float, grading: float = 2.0, *, dtype: torch.dtype = torch.float64) -> Tensor:
+    """``n`` points ``end (j/(n-1))^grading`` from 0 on: dense where a fractional equation's solution is not smooth.
+
+    Parameters
+    ----------
+    n : int
+        At least 2.
+    end : float
+        The last point, positive.
+    grading : float
+        1 for uniform points; ``2 / alpha`` suits Caputo's derivative of order alpha by linear pieces.
+    dtype : torch.dtype
+        Of the points.
+
+    Examples
+    --------
+    >>> from hpfracc.ml import graded_points
+    >>> graded_points(3, 1.0, 2.0).tolist()
+    [0.0, 0.25, 1.0]
+    """
+    if n < 2 or not end > 0.0 or not grading >= 1.0:
+        raise InvalidInputError(
+            f"n={n}, end={end}, grading={grading}: use at least 2 points, a positive end and a grading from 1 on"
+        )
+    return (end * torch.linspace(0.0, 1.0, n, dtype=torch.float64) ** grading).to(dtype)
+
+
+def whole_derivative(u: Tensor, x: Tensor, order: int = 1) -> Tensor:
+    """The derivative of whole order of ``u``, elementwise a function of ``x``, by autograd.
+
+    Parameters
+    ----------
+    u : Tensor
+        Computed from ``x``, each element from its own element of ``x``.
+    x : Tensor
+        Requires a gradient.
+    order : int
+        At least 1.
+    """
+    if order < 1:
+        raise InvalidInputError(f"order={order} of a derivative by autograd; use a whole number from 1 on")
+    for _ in range(order):
+        (u,) = torch.autograd.grad(u.sum(), x, create_graph=True)
+    return u
+
+
+@final
+class FractionalResidual(nn.Module):
+    r"""The residual :math:`D^\alpha u - r` of an equation, at given points of time.
+
+    ``u`` are values of a network at all points; the derivative is by hpfracc's rules for any grid, through which
+    gradients flow to the values and to the order. Derivatives of whole order in other variables are
+    :func:`whole_derivative`'s.
+
+    Parameters
+    ----------
+    points : Tensor, shape (n,)
+        Increasing; see :func:`graded_points`.
+    alpha : float, Tensor, Parameter or LearnableOrder
+        The order.
+    definition : {"caputo", "riemann_liouville"}
+        Of the derivative.
+    axis : int
+        The axis of ``u`` along which the points lie.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalResidual, graded_points
+    >>> t = graded_points(65, 1.0, 3.0)
+    >>> residual = FractionalResidual(t, alpha=0.5)(t, 2 * torch.sqrt(t / torch.pi))  # D^0.5 t = 2 sqrt(t / pi)
+    >>> bool(residual.abs().max() < 1e-12)
+    True
+    """
+
+    points: Tensor
+
+    def __init__(self, points: Tensor, alpha: OrderLike = 0.5, *, definition: str = "caputo", axis: int = -1) -> None:
+        super().__init__()
+        if points.ndim != 1 or points.shape[0] < 2 or not bool((points[1:] > points[:-1]).all()):
+            raise InvalidInputError("the points of a residual are not increasing along one axis; sort them")
+        if definition not in ("caputo", "riemann_liouville"):
+            raise InvalidInputError(f"definition={definition!r} on any points; use 'caputo' or 'riemann_liouville'")
+        self.order = as_order(alpha)
+        if self.order.channels is not None:
+            raise ShapeError("a residual has one order; give a single number")
+        self.definition = definition
+        self.axis = axis
+        self.register_buffer("points", points.detach().double())
+
+    def forward(self, u: Tensor, right: Tensor | float = 0.0) -> Tensor:
+        """The residual at every point, the first included."""
+        return _derivative(self, u) - right
+
+    def extra_repr(self) -> str:
+        """Order, definition and number of points."""
+        return (
+            f"alpha={shown_order(self.order)}, definition={self.definition!r}, points={self.points.shape[0]}, "
+            f"axis={self.axis}"
+        )
+
+
+@uncompiled
+def _derivative(residual: FractionalResidual, u: Tensor) -> Tensor:
+    if u.shape[residual.axis] != residual.points.shape[0]:
+        raise ShapeError(
+            f"values of shape {tuple(u.shape)} at {residual.points.shape[0]} points along axis {residual.axis}; give "
+            "one value for each point"
+        )
+    kind: Any = find_definition(residual.definition, "derivative")
+    options: dict[str, Any] = {}
+    if residual.order.ceiling is not None:
+        options["ceiling"] = residual.order.ceiling
+    with torch.autocast(u.device.type, enabled=False):
+        found: Tensor = kind(residual.order(), **options)(u, residual.points.cpu().numpy(), axis=residual.axis)
+    return found
+
+
+@final
+class LaplacianResidual(nn.Module):
+    r"""The residual :math:`(-\Delta)^{\alpha/2} u - r` in space, on a uniform grid.
+
+    By :func:`hpfracc.fractional_laplacian`, with its constants.
+
+    Parameters
+    ----------
+    alpha : float, Tensor, Parameter or LearnableOrder
+        The order, in (0, 2].
+    step : float
+        The distance of points.
+    **options
+        Those of :func:`hpfracc.fractional_laplacian`, such as ``boundary`` and ``axes``.
+    """
+
+    def __init__(self, alpha: OrderLike = 1.0, *, step: float = 1.0, **options: Any) -> None:
+        super().__init__()
+        self.order = as_order(alpha)
+        if self.order.channels is not None:
+            raise ShapeError("a residual has one order; give a single number")
+        self.step = float(step)
+        self.options = options
+
+    def forward(self, u: Tensor, right: Tensor | float = 0.0) -> Tensor:
+        """The residual at every point."""
+        return _laplacian(self, u) - right
+
+    def extra_repr(self) -> str:
+        """Order and step."""
+        return f"alpha={shown_order(self.order)}, step={self.step:g}"
+
+
+@uncompiled
+def _laplacian(residual: LaplacianResidual, u: Tensor) -> Tensor:
+    with torch.autocast(u.device.type, enabled=False):
+        found: Tensor = fractional_laplacian(u, alpha=residual.order(), step=residual.step, **residual.options)
+    return found

@@ -1,0 +1,415 @@
+r"""The gradient of a fixed-step solve as the exact transpose of its steps, from stored states.
+
+For PECE the steps are :math:`p_n = T_n + \sum_{j<n} b_{n-j} f_j` and
+:math:`y_n = T_n + c_n f_0 + \sum_{j<n} a_{n-j} f_j + a_0 f(p_n)`. Backwards in n, with g the gradient in the solution,
+
+.. math::
+    \bar f_n &= \sum_{m>n} (a_{m-n} \bar y_m + b_{m-n} \bar p_m), \\
+    \bar y_n &= g_n + f_y(y_n)^T \bar f_n, \quad \bar p_n = a_0 f_y(p_n)^T \bar y_n,
+
+which are sums over the past on reversed time. The other rules are the same with fewer or other terms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode.tensors.on_torch.history import WORKSPACE, SegmentSums
+from hpfracc.solvers.ode.tensors.on_torch.newton import solve_transposed
+from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
+
+__all__ = ["StoredSolve", "find_leaves", "solve_stored"]
+
+Function = Callable[[Any, torch.Tensor], torch.Tensor]
+#: ``forward(initial, sums, points)`` gives all states, and fills ``points`` with those of the predictors.
+Forward = Callable[[list[torch.Tensor], Sums, torch.Tensor | None], torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredSolve:
+    """What the forward and the backward pass share.
+
+    Attributes
+    ----------
+    fun, jacobian : callables
+        ``f(t, y)`` and its derivative in y, or None.
+    rule : TensorRule
+        How to step.
+    t0, step, steps
+        The grid.
+    block : int
+        Steps of a block.
+    forward : callable
+        Runs the steps without derivatives.
+    leaves : list of tensors
+        What ``fun`` depends on besides y.
+    """
+
+    fun: Function
+    jacobian: Function | None
+    rule: TensorRule
+    t0: float
+    step: float
+    steps: int
+    block: int
+    forward: Forward
+    leaves: list[torch.Tensor]
+
+    def time(self, n: int) -> float:
+        """Of step n."""
+        return self.t0 + n * self.step
+
+    @property
+    def predictions(self) -> int:
+        """Points besides y_n at which a step evaluates."""
+        return self.rule.corrections if self.rule.name == "pece" else 0
+
+
+def solve_stored(plan: StoredSolve, initial: list[torch.Tensor], sums: Sums) -> torch.Tensor:
+    """All states, with a gradient in the initial values, the weights and ``plan.leaves``."""
+    if initial[0].is_complex():
+        raise InvalidInputError("adjoint='stored' takes real states; use adjoint='recomputed' for complex ones")
+    given = [*initial, *sums.sequences, *(each for each in (sums.first, sums.newest) if each is not None)]
+    states: torch.Tensor = _Stored.apply(plan, len(initial), *given, *plan.leaves)
+    return states
+
+
+class _Stored(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, plan: StoredSolve, count: int, *given: torch.Tensor) -> torch.Tensor:
+        initial, sums = _unpacked(plan, count, given)
+        points = None
+        if plan.predictions:
+            points = initial[0].new_empty((plan.predictions, plan.steps + 1, *initial[0].shape))
+        states = plan.forward(initial, sums, points)
+        ctx.plan, ctx.count = plan, count
+        ctx.save_for_backward(states, points, *given)
+        return states
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        states, points, *given = ctx.saved_tensors
+        initial, sums = _unpacked(ctx.plan, ctx.count, given)
+        wanted = any(ctx.needs_input_grad[2 + ctx.count : 2 + len(given) - len(ctx.plan.leaves)])
+        transpose = _Transpose(ctx.plan, initial, sums, states, points, wanted)
+        return (None, None, *transpose.run(grad))
+
+
+def _unpacked(plan: StoredSolve, count: int, given: Iterable[torch.Tensor]) -> tuple[list[torch.Tensor], Sums]:
+    tensors = list(given)
+    kinds = 2 if plan.rule.name == "pece" else 1
+    rest = tensors[count + kinds : len(tensors) - len(plan.leaves)]
+    first = newest = None
+    if plan.rule.name in ("pece", "implicit_trapezoid"):
+        first, newest = rest
+    elif rest:
+        (newest,) = rest
+    return tensors[:count], Sums(tuple(tensors[count : count + kinds]), first, newest)
+
+
+class _Transpose:
+    """One backward pass. Time is reversed: place r belongs to step n = N - r."""
+
+    def __init__(
+        self,
+        plan: StoredSolve,
+        initial: list[torch.Tensor],
+        sums: Sums,
+        states: torch.Tensor,
+        points: torch.Tensor | None,
+        weights_wanted: bool,
+    ) -> None:
+        self.plan, self.initial, self.sums, self.states, self.points = plan, initial, sums, states, points
+        self.wanted = weights_wanted
+        self.kinds = len(sums.sequences)
+        self.values = torch.zeros_like(states) if weights_wanted else None
+        self.newest_bar = None if sums.newest is None else torch.zeros_like(sums.newest)
+        self.leaves_bar: list[torch.Tensor | None] = [None] * len(plan.leaves)
+        self.mapped = bool(plan.leaves) and self._can_be_mapped()
+        # What is left for one evaluation of a whole block: times, points and gradients in the values there.
+        self.later: list[tuple[float, torch.Tensor, torch.Tensor]] = []
+
+    def run(self, grad: torch.Tensor) -> list[torch.Tensor | None]:
+        """Gradients in the initial values, the weights and the leaves."""
+        plan, count, shape = self.plan, self.plan.steps + 1, self.states.shape[1:]
+        columns = self.states[0].numel()
+        sums_bar = self.states.new_zeros((count, self.kinds, *shape))  # by r
+        flat = sums_bar.view(count * self.kinds, columns)
+        segments = [SegmentSums([each]) for each in self.sums.sequences]
+        rows = _rows(self.sums.sequences, plan.block)
+        pending: dict[int, torch.Tensor] = {}
+        blocks = -(-count // plan.block)
+        value_bar = torch.zeros_like(self.states[0])
+        for number in range(blocks):
+            begin, end = number * plan.block, min((number + 1) * plan.block, count)
+            given = pending.pop(number, None)
+            for r in range(begin, end):
+                value_bar = self._value_bar(rows, flat, sums_bar, given, begin, r)
+                if r < plan.steps:
+                    self._step(plan.steps - r, value_bar, grad, sums_bar[r])
+            self._settle()
+            if end == count:
+                break
+            width = (number + 1) & -(number + 1)
+            stop = min(number + 1 + width, blocks)
+            for later in range(number + 1, stop):
+                if later not in pending:
+                    length = min(plan.block, count - later * plan.block)
+                    pending[later] = self.states.new_zeros((1, length, *shape))
+            pieces = [pending[later] for later in range(number + 1, stop)]
+            for kind, each in enumerate(segments):
+                each.add_to(pieces, sums_bar[end - width * plan.block : end, kind].contiguous())
+        return self._finish(grad, value_bar, sums_bar)
+
+    def _value_bar(
+        self,
+        rows: torch.Tensor,
+        flat: torch.Tensor,
+        sums_bar: torch.Tensor,
+        given: torch.Tensor | None,
+        begin: int,
+        r: int,
+    ) -> torch.Tensor:
+        """The gradient in f_n: what later blocks add, and the steps of this one."""
+        index, shape = r - begin, self.states.shape[1:]
+        total = None if given is None else given[0, index]
+        if not index:
+            return torch.zeros_like(self.states[0]) if total is None else total
+        row = rows[(rows.shape[0] - index * self.kinds) :]
+        if rows.ndim == 1:
+            past = flat[begin * self.kinds : r * self.kinds]
+            if total is None:
+                return (row[None] @ past).view(shape)
+            return torch.addmm(total.reshape(1, -1), row[None], past).view(shape)
+        past = sums_bar[begin:r].reshape(index * self.kinds, *shape)
+        row = row.reshape(row.shape[0], *(1,) * (past.ndim - row.ndim), *row.shape[1:])
+        recent = (row * past).sum(0)
+        return recent if total is None else recent + total
+
+    def _step(self, n: int, value_bar: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> None:
+        plan, rule, t = self.plan, self.plan.rule, self.plan.time(n)
+        newest, state = self.sums.newest, self.states[n]
+        if rule.implicit:
+            evaluate = partial(plan.fun, t)
+            slopes = None if plan.jacobian is None else partial(plan.jacobian, t)
+            found = solve_transposed(evaluate, slopes, state, newest, value_bar, grad[n])
+            out[0] = found
+            value = self._vjp(t, state, value_bar + newest * found, only_leaves=True)[0]
+            self._note(n, value, found)
+            return
+        bar = grad[n]
+        if n < plan.steps:  # the value at the last step has no use
+            value, back = self._vjp(t, state, value_bar)
+            if self.values is not None:
+                self.values[n] = value
+            bar = bar + back if back is not None else bar
+        if rule.name == "explicit_rectangle":
+            out[0] = bar
+            return
+        assert self.points is not None and newest is not None
+        total: torch.Tensor | None = None
+        for i in range(plan.predictions - 1, -1, -1):
+            total = bar if total is None else total + bar
+            value, back = self._vjp(t, self.points[i, n], newest * bar)
+            if self.wanted:
+                self._add_newest(bar * value)
+            bar = torch.zeros_like(bar) if back is None else back
+        out[0], out[1] = bar, total
+
+    def _note(self, n: int, value: torch.Tensor, bar: torch.Tensor) -> None:
+        if self.wanted:
+            assert self.values is not None
+            self.values[n] = value
+            self._add_newest(bar * value)
+
+    def _add_newest(self, product: torch.Tensor) -> None:
+        assert self.newest_bar is not None
+        self.newest_bar += product.sum_to_size(self.newest_bar.shape)
+
+    def _vjp(
+        self, t: float, point: torch.Tensor, bar: torch.Tensor, only_leaves: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The value at a point, and the gradient in the point; that in the leaves is added, now or with the block."""
+        now = bool(self.plan.leaves) and not self.mapped
+        if self.mapped:
+            self.later.append((t, point, bar))
+        if only_leaves and not now:
+            with torch.no_grad():
+                return self.plan.fun(t, point), None
+        with torch.enable_grad():
+            place = point.detach().requires_grad_()
+            value = self.plan.fun(t, place)
+        if not value.requires_grad:
+            return value.detach(), None
+        wanted = [place, *self.plan.leaves] if now else [place]
+        back, *rest = torch.autograd.grad(value, wanted, bar, allow_unused=True)
+        if now:
+            self._add_leaves(rest)
+        return value.detach(), back
+
+    def _add_leaves(self, found: Iterable[torch.Tensor | None]) -> None:
+        for place, each in enumerate(found):
+            if each is not None:
+                earlier = self.leaves_bar[place]
+                self.leaves_bar[place] = each if earlier is None else earlier + each
+
+    def _settle(self) -> None:
+        """Gradients in the leaves of a whole block, by one evaluation of all its points."""
+        if not self.later:
+            return
+        times = self.states.new_tensor([each[0] for each in self.later])
+        points = torch.stack([each[1] for each in self.later])
+        bars = torch.stack([each[2] for each in self.later])
+        self.later.clear()
+        with torch.enable_grad():
+            values = torch.func.vmap(self.plan.fun)(times, points)
+        if values.requires_grad:
+            self._add_leaves(torch.autograd.grad(values, self.plan.leaves, bars, allow_unused=True))
+
+    def _can_be_mapped(self) -> bool:
+        """Whether ``fun`` of several points at once is what it is of each."""
+        plan = self.plan
+        places = [1, (plan.steps + 1) // 2, plan.steps]
+        try:
+            with torch.no_grad():
+                times = self.states.new_tensor([plan.time(n) for n in places])
+                together = torch.func.vmap(plan.fun)(times, self.states[places])
+                apart = torch.stack([plan.fun(plan.time(n), self.states[n]) for n in places])
+        except Exception:
+            # Whatever the user's function raises there: step by step it ran before.
+            return False
+        tolerance = 1e3 * torch.finfo(apart.dtype).eps
+        return bool(torch.allclose(together, apart, rtol=tolerance, atol=tolerance * float(apart.abs().max())))
+
+    def _finish(self, grad: torch.Tensor, value_bar: torch.Tensor, sums_bar: torch.Tensor) -> list[torch.Tensor | None]:
+        """The start: ``value_bar`` is what the convolutions give to f_0."""
+        plan, sums, steps = self.plan, self.sums, self.plan.steps
+        last = sums_bar[:steps, -1].flip(0)  # of steps 1 .. N
+        first_bar = None
+        start_bar = grad[0].clone()
+        if not plan.rule.starts_blind:
+            if sums.first is not None:
+                weights = sums.first[1:]
+                weights = weights.reshape(steps, *(1,) * (last.ndim - weights.ndim), *weights.shape[1:])
+                value_bar = value_bar + (weights * last).sum(0)
+            value, back = self._vjp(plan.t0, self.initial[0], value_bar)
+            self._settle()
+            if back is not None:
+                start_bar += back
+            if self.values is not None:
+                self.values[0] = value
+                if sums.first is not None:
+                    first_bar = torch.zeros_like(sums.first)
+                    first_bar[1:] = _summed(last * value, sums.first.shape[1:])
+        both = sums_bar[:steps].sum(1).flip(0)
+        initial_bar: list[torch.Tensor | None] = [start_bar + both.sum(0)]
+        times = plan.step * torch.arange(1, steps + 1, dtype=both.dtype, device=both.device)
+        for number in range(1, len(self.initial)):
+            factors = (times**number / math.factorial(number)).reshape(-1, *(1,) * (both.ndim - 1))
+            initial_bar.append((factors * both).sum(0))
+        weights_bar: list[torch.Tensor | None] = [None] * self.kinds
+        if self.values is not None:
+            weights_bar = [
+                _correlation(sums_bar[:, kind], self.values, each) for kind, each in enumerate(sums.sequences)
+            ]
+        rest: list[torch.Tensor | None] = []
+        if sums.first is not None:
+            rest.append(first_bar)
+        if sums.newest is not None:
+            rest.append(self.newest_bar if self.wanted else None)
+        return [*initial_bar, *weights_bar, *rest, *self.leaves_bar]
+
+
+def _rows(sequences: tuple[torch.Tensor, ...], block: int) -> torch.Tensor:
+    """Weights w_k[d], the largest distance first and the kinds side by side, shape (block * K, ...)."""
+    stacked = torch.stack([each[1 : block + 1] for each in sequences], 1).flip(0)
+    return stacked.reshape(-1, *stacked.shape[2:])
+
+
+def _summed(product: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """Over all axes behind the first that the order does not have."""
+    return product.sum_to_size((product.shape[0], *(1,) * (product.ndim - 1 - len(shape)), *shape)).reshape(
+        (product.shape[0], *shape)
+    )
+
+
+def _correlation(reversed_bar: torch.Tensor, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """``out[l] = sum_n bar[n] f[n - l]`` by transforms, over columns in stretches; summed to the shape of the order."""
+    count = values.shape[0]
+    size = 1 << (2 * count - 1).bit_length()
+    shape = values.shape[1:]
+    bar, f = reversed_bar.reshape(count, -1), values.reshape(count, -1)
+    width = max(1, WORKSPACE // (32 * size))
+    places = torch.arange(max(like[0].numel(), 1), device=f.device).reshape(like.shape[1:]).expand(shape).reshape(-1)
+    total = like.new_zeros((size // 2 + 1, max(like[0].numel(), 1)), dtype=torch.complex(f[0, 0], f[0, 0]).dtype)
+    for begin in range(0, f.shape[1], width):
+        part = slice(begin, begin + width)
+        # Reversed in time it is a convolution: sum over r of bar[N - n] f[n - l] has place N - l.
+        spectrum = torch.fft.rfft(bar[:, part], size, dim=0) * torch.fft.rfft(f[:, part], size, dim=0)
+        total.index_add_(1, places[part], spectrum)
+    found = torch.fft.irfft(total, size, dim=0)[:count].flip(0)
+    found[0] = 0.0  # the newest value has a weight of its own
+    return found.reshape(like.shape)
+
+
+def find_leaves(fun: Function, t0: float, y0: torch.Tensor, known: list[torch.Tensor]) -> list[torch.Tensor]:
+    """What the gradient of ``fun`` reaches besides y: ``known``, and parameters that it sees.
+
+    Raises
+    ------
+    InvalidInputError
+        Where it sees a tensor that was computed outside it, or draws random numbers.
+    """
+    generator = torch.get_rng_state()
+    with torch.enable_grad():
+        place = y0.detach().requires_grad_()
+        values = [fun(t0, place) for _ in range(2)]
+    if not torch.equal(generator, torch.get_rng_state()) or not _same(values):
+        raise InvalidInputError(
+            "func gives other values when it is called a second time (Dropout?), and adjoint='stored' evaluates it in "
+            "the backward pass too; use adjoint='recomputed', or func.eval()"
+        )
+    ends = [each.grad_fn for each in known if each.grad_fn is not None]  # held, so that their ids stay theirs
+    stops = {id(each) for each in ends}
+    found: list[torch.Tensor] = [each for each in known if each.requires_grad]
+    graphs = [_graph(value, stops) for value in values]
+    shared = {id(node): node for node in graphs[0]}.keys() & {id(node) for node in graphs[1]}
+    for node in graphs[0]:
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            if variable is not place and not any(variable is each for each in found):
+                found.append(variable)
+        elif id(node) in shared and id(node) not in stops:
+            raise InvalidInputError(
+                f"func sees a tensor that was computed outside it ({type(node).__name__}); give it through args, or "
+                "use adjoint='recomputed'"
+            )
+    return found
+
+
+def _same(values: list[torch.Tensor]) -> bool:
+    one, two = (each.detach() for each in values)
+    return bool(torch.allclose(one, two, rtol=1e-6, atol=1e-6 * float(one.abs().max() + 1e-30), equal_nan=True))
+
+
+def _graph(value: torch.Tensor, stops: set[int]) -> list[Any]:
+    """The nodes of the graph of a value, not beyond ``stops``."""
+    todo, seen, nodes = [value.grad_fn], set[int](), list[Any]()
+    while todo:
+        node = todo.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        nodes.append(node)
+        if id(node) not in stops:
+            todo += [each for each, _ in node.next_functions]
+    return nodes

@@ -1,0 +1,180 @@
+"""Layers of JAX: pytrees, the same answers and gradients as PyTorch's with the same parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpfracc import ml
+from hpfracc.errors import InvalidInputError, ShapeError
+from tests.helpers.thinned import thinned
+
+torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+
+F64 = torch.float64
+PATH = np.array([[1.0, -1, 0, 0], [-1, 2, -1, 0], [0, -1, 2, -1], [0, 0, -1, 1]])
+RING = np.array([[1.0, -1, 0], [0, 1, -1], [-1, 0, 1]])
+POINTS = ml.graded_points(7, 1.0) if torch is not None else None
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def modules() -> Any:
+    from hpfracc.ml.jax import convolution, fourier, fractional_layer, graph, losses, order, recurrent, residuals
+
+    return {
+        name: getattr(module, name)
+        for module in (convolution, fourier, fractional_layer, graph, losses, order, recurrent, residuals)
+        for name in module.__all__
+    }
+
+
+def linear(layer: Any) -> dict[str, Any]:
+    return {"weight": layer.weight, "bias": layer.bias}
+
+
+#: By name: layers of both libraries from their names and orders, parameters of the first, and the shape of the input.
+PAIRS: dict[
+    str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any], Callable[[Any], dict[str, Any]], tuple[int, ...]]
+] = {
+    "layer": (
+        lambda a: ml.FractionalLayer(a, input_dim=3, output_dim=2, axis=-2),
+        lambda j, a: j["FractionalLayer"](a, input_dim=3, output_dim=2, axis=-2, key=jax.random.key(0)),
+        lambda m: linear(m.linear),
+        (2, 5, 3),
+    ),
+    "conv1d": (
+        lambda a: ml.FractionalConv1d(2, 4, 3, a, stride=2, padding=1, groups=2),
+        lambda j, a: j["FractionalConv1d"](2, 4, 3, a, stride=2, padding=1, groups=2, key=jax.random.key(0)),
+        lambda m: linear(m.conv),
+        (1, 2, 9),
+    ),
+    "conv2d": (
+        lambda a: ml.FractionalConv2d(1, 2, 2, a),
+        lambda j, a: j["FractionalConv2d"](1, 2, 2, a, key=jax.random.key(0)),
+        lambda m: linear(m.conv),
+        (1, 1, 4, 4),
+    ),
+    "rnn": (
+        lambda a: ml.FractionalRNN(2, 2, a),
+        lambda j, a: j["FractionalRNN"](2, 2, a, key=jax.random.key(0)),
+        lambda m: {"input_weight": m.input.weight, "input_bias": m.input.bias, "recurrent_weight": m.recurrent.weight},
+        (2, 4, 2),
+    ),
+    "lstm": (
+        lambda a: ml.FractionalLSTM(2, 2, a),
+        lambda j, a: j["FractionalLSTM"](2, 2, a, key=jax.random.key(0)),
+        lambda m: {"input_weight": m.input.weight, "input_bias": m.input.bias, "recurrent_weight": m.recurrent.weight},
+        (2, 40, 2),
+    ),
+    "diffusion": (
+        lambda a: ml.GraphDiffusion(torch.tensor(PATH), a, 0.7),
+        lambda j, a: j["GraphDiffusion"](PATH, a, 0.7),
+        lambda m: {},
+        (4, 2),
+    ),
+    "power": (
+        lambda a: ml.LaplacianPower(torch.tensor(RING), a),
+        lambda j, a: j["LaplacianPower"](RING, a),
+        lambda m: {},
+        (3, 2),
+    ),
+    "fourier": (lambda a: ml.FractionalFourier(a), lambda j, a: j["FractionalFourier"](a), lambda m: {}, (2, 8)),
+    "residual": (
+        lambda a: ml.FractionalResidual(POINTS, a),
+        lambda j, a: j["FractionalResidual"](POINTS.numpy(), a),
+        lambda m: {},
+        (7,),
+    ),
+    "laplacian": (
+        lambda a: ml.LaplacianResidual(a, step=0.3),
+        lambda j, a: j["LaplacianResidual"](a, step=0.3),
+        lambda m: {},
+        (7,),
+    ),
+}
+
+
+def replaced(layer: Any, values: dict[str, Any]) -> Any:
+    """The layer with other leaves."""
+    paths, structure = jax.tree_util.tree_flatten_with_path(layer)
+    leaves = [values.get(path[0].name, leaf) if len(path) == 1 else leaf for path, leaf in paths]
+    return jax.tree_util.tree_unflatten(structure, leaves)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@thinned(lambda name: name in ("layer", "conv1d", "diffusion"))
+def test_layers_equal_those_of_torch(name: str):
+    """To 1e-12: the answer, and the gradients in the order and in the input."""
+    torch.manual_seed(4)
+    make, make_jax, parameters, shape = PAIRS[name]
+    theirs = make(ml.LearnableOrder(0.4)).double()
+    x = torch.randn(shape, dtype=F64, requires_grad=True)
+    known = modules()
+    values = {key: jax.numpy.asarray(value.detach().numpy()) for key, value in parameters(theirs).items()}
+    ours = replaced(make_jax(known, known["LearnableOrder"](0.4)), values)
+
+    def total(layer: Any, x: Any) -> tuple[Any, Any]:
+        found = layer(x)
+        found = found[0] if isinstance(found, tuple) else found
+        return (abs(found) ** 2).sum(), found
+
+    right = theirs(x)
+    right = right[0] if isinstance(right, tuple) else right
+    rho = next(value for key, value in theirs.named_parameters() if key.endswith("rho"))
+    by_input, by_order = torch.autograd.grad((right.abs() ** 2).sum(), (x, rho))
+    (_, found), (slopes, slope) = jax.value_and_grad(total, argnums=(0, 1), has_aux=True)(ours, x.detach().numpy())
+    np.testing.assert_allclose(found, right.detach().numpy(), atol=1e-12)
+    np.testing.assert_allclose(slope, by_input.numpy(), atol=1e-11)
+    leaves = jax.tree_util.tree_flatten_with_path(slopes)[0]
+    (ours_rho,) = [leaf for path, leaf in leaves if path[-1].name == "rho"]
+    np.testing.assert_allclose(ours_rho, by_order.numpy(), atol=1e-11, rtol=1e-11)
+
+
+def test_layers_are_pytrees_under_jit():
+    """jit, tree.map and a step of descent keep the kind of layer; single precision stays single."""
+    known = modules()
+    layer = known["FractionalLayer"](known["LearnableOrder"](0.3), input_dim=4, output_dim=2, key=jax.random.key(1))
+    x = np.linspace(0.0, 1.0, 12).reshape(3, 4)
+    step = jax.jit(
+        lambda layer: jax.tree.map(lambda p, g: p - 0.1 * g, layer, jax.grad(lambda one: (one(x) ** 2).sum())(layer))
+    )
+    moved = step(layer)
+    assert type(moved) is type(layer) and float(moved.derivative.order.rho) != float(layer.derivative.order.rho)
+    assert float((moved(x) ** 2).sum()) < float((layer(x) ** 2).sum())
+    with jax.enable_x64(False):
+        single = known["FractionalDerivative"](known["LearnableOrder"](0.3))
+        assert single(np.ones(5, np.float32)).dtype == np.float32
+
+
+def test_limits_channels_and_losses():
+    """Order 0 is the identity; each channel has its order; the loss is PyTorch's."""
+    known = modules()
+    x = np.random.default_rng(0).standard_normal((2, 2, 9))
+    np.testing.assert_allclose(known["FractionalDerivative"](0.0)(x), x)
+    found = known["FractionalDerivative"](known["LearnableOrder"]([0.2, 0.7]))(x)
+    right = ml.FractionalDerivative([0.2, 0.7])(torch.tensor(x))
+    np.testing.assert_allclose(found, right.numpy(), atol=1e-12)
+    ours = known["FractionalLoss"](0.4, 2.0)(x, np.zeros_like(x))
+    theirs = ml.FractionalLoss(0.4, 2.0)(torch.tensor(x), torch.zeros(x.shape, dtype=F64))
+    assert float(ours) == pytest.approx(float(theirs), rel=1e-12)
+
+
+def test_bad_input():
+    """Tensors of PyTorch's, a missing key, reversed bounds and a large kernel are refused."""
+    known = modules()
+    with pytest.raises(InvalidInputError, match="not of torch"):
+        known["FractionalDerivative"](0.5)(torch.ones(4))
+    with pytest.raises(InvalidInputError, match="key="):
+        known["FractionalLayer"](0.5, input_dim=3)
+    with pytest.raises(InvalidInputError, match="lower and a higher"):
+        known["LearnableOrder"](0.5, bounds=(1.0, 0.0))
+    with pytest.raises(ShapeError, match="larger than the 5"):
+        known["FractionalConv1d"](1, 1, 9, key=jax.random.key(0))(np.ones((1, 1, 5)))

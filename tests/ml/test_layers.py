@@ -1,0 +1,346 @@
+"""Layers of PyTorch: derivatives of every kind, both limits of the order, and an order that is not ignored."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import binom, erfcx
+
+import hpfracc as hf
+from hpfracc import ml
+from hpfracc._config import get_settings
+from hpfracc.errors import ConfigurationError, InvalidInputError, PinnedBackendError, ShapeError
+
+torch = pytest.importorskip("torch")
+
+F64 = torch.float64
+PATH = torch.tensor([[1.0, -1, 0, 0], [-1, 2, -1, 0], [0, -1, 2, -1], [0, 0, -1, 1]], dtype=F64)
+RING = torch.tensor([[1.0, -1, 0], [0, 1, -1], [-1, 0, 1]], dtype=F64)  # directed
+
+
+def learned(alpha: Any, *bounds: float) -> Any:
+    return ml.LearnableOrder(alpha, bounds or (0.0, 1.0))
+
+
+#: By name: how to make a layer from an order, and the shape of its input.
+LAYERS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
+    "layer": (lambda a: ml.FractionalLayer(a, input_dim=3, output_dim=2, axis=-2), (2, 5, 3)),
+    "derivative": (lambda a: ml.FractionalDerivative(a, step=0.5), (2, 6)),
+    "caputo": (lambda a: ml.FractionalDerivative(a, definition="caputo"), (6,)),
+    "conv1d": (lambda a: ml.FractionalConv1d(2, 3, 3, a), (1, 2, 6)),
+    "conv2d": (lambda a: ml.FractionalConv2d(1, 2, 2, a), (1, 1, 4, 4)),
+    "filter": (lambda a: ml.FractionalFilter(a), (2, 5, 2)),
+    "rnn": (lambda a: ml.FractionalRNN(2, 2, a), (2, 4, 2)),
+    "lstm": (lambda a: ml.FractionalLSTM(2, 2, a), (1, 4, 2)),
+    "diffusion": (lambda a: ml.GraphDiffusion(PATH, a, 0.7), (4, 2)),
+    "power": (lambda a: ml.LaplacianPower(PATH, a), (4, 2)),
+    "directed power": (lambda a: ml.LaplacianPower(RING, a), (3, 2)),
+    "fourier": (lambda a: ml.FractionalFourier(a), (2, 8)),
+    "residual": (lambda a: ml.FractionalResidual(ml.graded_points(7, 1.0), a), (7,)),
+    "laplacian": (lambda a: ml.LaplacianResidual(a, step=0.3), (7,)),
+}
+
+
+def made(name: str, alpha: Any) -> tuple[Any, Any]:
+    torch.manual_seed(3)
+    make, shape = LAYERS[name]
+    return make(alpha).double(), torch.randn(shape, dtype=F64)
+
+
+def output(layer: Any, x: Any) -> Any:
+    found = layer(x)
+    return found[0] if isinstance(found, tuple) else found
+
+
+def descend(parameters: Any, loss: Callable[[], Any]) -> None:
+    """A dozen steps of a quasi-Newton method."""
+    optimiser = torch.optim.LBFGS(parameters, max_iter=12, line_search_fn="strong_wolfe")
+
+    def closure() -> Any:
+        optimiser.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    optimiser.step(closure)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_gradients_in_inputs_parameters_and_order(name: str):
+    """gradcheck and gradgradcheck of every layer."""
+    layer, x = made(name, learned(0.4))
+    names = [key for key, _ in layer.named_parameters()]
+
+    def call(x: Any, *parameters: Any) -> Any:
+        return torch.func.functional_call(layer, dict(zip(names, parameters, strict=True)), (x,))
+
+    def first(*inputs: Any) -> Any:
+        found = call(*inputs)
+        return found[0] if isinstance(found, tuple) else found
+
+    inputs = (x.requires_grad_(), *layer.parameters())
+    assert any(key.endswith("rho") for key in names)
+    assert torch.autograd.gradcheck(first, inputs, fast_mode=True)
+    assert torch.autograd.gradgradcheck(first, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_order_is_not_ignored(name: str):
+    """Two orders give two answers, and a learned order the answer of the number."""
+    one, x = made(name, 0.3)
+    two, _ = made(name, 0.6)
+    three, _ = made(name, learned(0.6))
+    found = [output(layer, x) for layer in (one, two, three)]
+    assert float((found[0] - found[1]).detach().abs().max()) > 1e-3
+    torch.testing.assert_close(found[1], found[2], atol=1e-11, rtol=0)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_travel_and_say_their_order(name: str):
+    """pickle, deepcopy and state_dict keep the answer; repr shows the order."""
+    layer, x = made(name, learned(0.4))
+    right = output(layer, x)
+    for other in (pickle.loads(pickle.dumps(layer)), copy.deepcopy(layer)):
+        torch.testing.assert_close(output(other, x), right, atol=1e-12, rtol=0)
+    fresh, _ = made(name, learned(0.7))
+    buffer = io.BytesIO()
+    torch.save(layer.state_dict(), buffer)
+    buffer.seek(0)
+    fresh.load_state_dict(torch.load(buffer, weights_only=True))
+    torch.testing.assert_close(output(fresh, x), right, atol=1e-12, rtol=0)
+    assert "0.4" in repr(layer)
+
+
+def test_limits_of_the_order():
+    """Order 0 is the identity (or the ordinary layer), order 1 the first difference or the ordinary equation."""
+    x = torch.randn(2, 3, 9, dtype=F64)
+    for zero in (0.0, torch.tensor(0.0, dtype=F64)):
+        torch.testing.assert_close(ml.FractionalDerivative(zero)(x), x)
+        layer = ml.FractionalConv1d(3, 2, 3, zero).double()
+        torch.testing.assert_close(layer(x), layer.conv(x))
+        image = ml.FractionalConv2d(1, 2, 3, zero).double()
+        torch.testing.assert_close(
+            image(x[:1, None, 0, None].expand(1, 1, 9, 9)), image.conv(x[:1, None, 0, None].expand(1, 1, 9, 9))
+        )
+    difference = torch.cat([x[..., :1], x[..., 1:] - x[..., :-1]], -1)
+    torch.testing.assert_close(ml.FractionalDerivative(1.0)(x), difference)
+    features = torch.randn(4, 2, dtype=F64)
+    torch.testing.assert_close(ml.GraphDiffusion(PATH, 1.0, 0.3)(features), torch.matrix_exp(-0.3 * PATH) @ features)
+    torch.testing.assert_close(ml.LaplacianPower(PATH, 1.0)(features), PATH @ features)
+    torch.testing.assert_close(ml.LaplacianPower(RING, 1.0)(features[:3]), RING @ features[:3])
+    signal = torch.randn(8, dtype=F64)
+    torch.testing.assert_close(ml.FractionalFourier(0.0)(signal).real, signal)
+    right = np.fft.fftshift(np.fft.fft(np.fft.ifftshift(signal.numpy()), norm="ortho"))
+    np.testing.assert_allclose(ml.FractionalFourier(1.0)(signal).numpy(), right, atol=1e-12)
+
+
+def test_memory_of_cells():
+    """d = 0 forgets, d = 1 is an LSTM with a forget gate of 1, and beyond a block the whole history counts."""
+    torch.manual_seed(1)
+    x = torch.randn(2, 70, 2, dtype=F64)
+    for d in (0.0, 0.3, 1.0):
+        layer = ml.FractionalLSTM(2, 3, d).double()
+        found, (_, last) = layer(x)
+        weights = [(-1) ** k * binom(d, k) for k in range(70)]
+        cells: list[Any] = []
+        h = torch.zeros(2, 3, dtype=F64)
+        for t in range(70):
+            enter, leave, candidate = (layer.input(x[:, t]) + layer.recurrent(h)).chunk(3, -1)
+            c = torch.sigmoid(enter) * torch.tanh(candidate)
+            c = c - sum(weights[k] * cells[t - k] for k in range(1, t + 1))
+            cells.append(c)
+            h = torch.sigmoid(leave) * torch.tanh(c)
+        torch.testing.assert_close(found[:, -1], h, atol=1e-12, rtol=0)
+        torch.testing.assert_close(last, cells[-1], atol=1e-12, rtol=0)
+
+
+def test_orders_by_channel():
+    """Each channel has its own order."""
+    x = torch.randn(2, 2, 9, dtype=F64)
+    found = ml.FractionalDerivative(learned([0.2, 0.7]))(x)
+    for i, alpha in enumerate((0.2, 0.7)):
+        torch.testing.assert_close(found[:, i], ml.FractionalDerivative(alpha)(x[:, i]), atol=1e-12, rtol=0)
+    with pytest.raises(ShapeError, match="3 orders for samples of shape"):
+        ml.FractionalDerivative([0.1, 0.2, 0.3])(x)
+
+
+def test_large_graphs_by_lanczos():
+    """Without a decomposition: the same values and first derivatives, of a sparse Laplacian."""
+    generator = torch.Generator().manual_seed(2)
+    edges = (torch.rand(150, 150, generator=generator) < 0.05).double()
+    edges = ((edges + edges.T) > 0).double().fill_diagonal_(0.0)
+    laplacian = torch.diag(edges.sum(1)) - edges
+    x = torch.randn(150, 2, dtype=F64, generator=generator, requires_grad=True)
+    slope = torch.randn(150, 2, dtype=F64, generator=generator)
+    for make in (ml.GraphDiffusion, ml.LaplacianPower):
+        exact = make(laplacian, learned(0.6), method="eigen")
+        krylov = make(laplacian.to_sparse(), learned(0.6), method="lanczos")
+        one, two = exact(x), krylov(x)
+        torch.testing.assert_close(two, one, atol=1e-8, rtol=0)
+        for a, b in zip(
+            torch.autograd.grad(two, (x, krylov.order.rho), slope),
+            torch.autograd.grad(one, (x, exact.order.rho), slope),
+            strict=True,
+        ):
+            torch.testing.assert_close(a, b, atol=1e-8, rtol=1e-8)
+
+
+def test_diffusion_has_its_closed_form():
+    """Order 1/2 on two nodes: the difference decays like exp(4 t) erfc(2 sqrt(t))."""
+    two = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=F64)
+    found = ml.GraphDiffusion(two, 0.5, 0.8)(torch.tensor([[1.0], [-1.0]], dtype=F64))
+    assert float(found[0, 0]) == pytest.approx(erfcx(2.0 * np.sqrt(0.8)), rel=1e-12)
+
+
+def test_the_order_learns_within_its_bounds():
+    """alpha = lo + (hi - lo) sigmoid(rho), its slope there, groups of parameters, and descent to the right order."""
+    order = ml.LearnableOrder(1.3, bounds=(1.0, 2.0))
+    assert float(order().detach()) == pytest.approx(1.3, abs=1e-15)
+    assert order.ceiling == 2 and ml.LearnableOrder(0.9, bounds=(0.5, 1.5)).ceiling is None
+    (slope,) = torch.autograd.grad(order(), order.rho)
+    assert float(slope) == pytest.approx(0.3 * 0.7)
+    x = torch.linspace(0.0, 1.0, 40, dtype=F64) ** 2
+    target = torch.as_tensor(hf.grunwald_letnikov(x.numpy(), step=1.0, alpha=0.62))
+    layer = ml.FractionalDerivative(learned(0.3))
+    optimiser = torch.optim.Adam(ml.parameter_groups(layer, order_lr=0.2), lr=1e-3)
+    assert optimiser.param_groups[1]["weight_decay"] == 0.0 and optimiser.param_groups[1]["lr"] == 0.2
+    descend(layer.parameters(), lambda: (1e3 * (layer(x) - target) ** 2).mean())
+    assert float(layer.order().detach()) == pytest.approx(0.62, abs=1e-6)
+
+
+def test_half_precision_and_autocast():
+    """Weights stay in float64: under autocast the derivative is that of float32, and half samples come back half."""
+    x = torch.randn(4, 300)
+    layer = ml.FractionalDerivative(learned(0.7))
+    right = layer(x).detach()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(layer(x).detach(), right, atol=1e-5, rtol=0)
+        assert ml.FractionalLayer(0.7, input_dim=300, output_dim=2)(x).dtype == torch.bfloat16
+    low = layer(x.bfloat16())
+    assert low.dtype == torch.bfloat16
+    torch.testing.assert_close(low.float().detach(), layer(x.bfloat16().float()).detach(), atol=0.02, rtol=0.01)
+
+
+def test_causality_of_convolutions():
+    """A sample that is not finite affects no window that ends before it."""
+    x = torch.randn(1, 2, 12, dtype=F64)
+    x[0, 0, 7] = torch.nan
+    found = ml.FractionalConv1d(2, 1, 3, 0.4).double()(x)
+    assert torch.isfinite(found[..., :5]).all() and torch.isnan(found[..., 5:]).all()
+
+
+def test_settings():
+    """Each setting does something: pinned backends are refused, memory is saved, names are checked."""
+    x = torch.randn(3, 64, requires_grad=True)
+    with pytest.raises(PinnedBackendError):
+        ml.FractionalLayer(0.5, ml.LayerConfig(backend="jax"))(x)
+    plain, saving = (
+        ml.FractionalLayer(learned(0.5), ml.LayerConfig(performance_mode=mode)) for mode in ("balanced", "memory")
+    )
+    kept: dict[str, int] = {}
+    for name, layer in (("balanced", plain), ("memory", saving)):
+        sizes: list[int] = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: s.append(t.numel()) or t, lambda t: t):
+            found = layer(x)
+        kept[name] = sum(sizes)
+        (slope,) = torch.autograd.grad(found.sum(), layer.derivative.order.rho)
+        assert torch.isfinite(slope)
+    assert kept["memory"] <= kept["balanced"]
+    with pytest.raises(InvalidInputError, match="performance_mode='quick'"):
+        ml.LayerConfig(performance_mode="quick")
+    with pytest.raises(ConfigurationError, match="fortran"):
+        ml.LayerConfig(backend="fortran")
+    seen: list[bool] = []
+    layer = ml.FractionalDerivative(0.5, config=ml.LayerConfig(performance_mode="deterministic"))
+    layer.apply_order = lambda x, a, c: seen.append(get_settings().deterministic) or x  # type: ignore[attr-defined]
+    layer(x)
+    assert seen == [True]
+
+
+def test_existing_code_runs_as_written():
+    """The calls that users' code already makes."""
+    from hpfracc.ml.layers import BackendManager, FractionalLayer, LayerConfig
+
+    assert FractionalLayer is ml.FractionalLayer
+    assert FractionalLayer(alpha=0.5)(torch.randn(4, 16)).shape == (4, 16)
+    config = LayerConfig(backend="auto", performance_mode="balanced")
+    assert FractionalLayer(0.5, config)(torch.randn(4, 16)).shape == (4, 16)
+    model = torch.nn.Sequential(FractionalLayer(alpha=0.5, input_dim=64, output_dim=32), torch.nn.Linear(32, 1))
+    model(torch.randn(8, 64)).sum().backward()
+    assert BackendManager.select_optimal_backend(config, (32, 64)).value in ("numpy", "numba", "torch", "jax", "cupy")
+    assert BackendManager.select_optimal_backend(LayerConfig(backend="torch"), (32, 64)).value == "torch"
+
+
+def test_losses_differentiate_the_difference():
+    """The minimum is at the target, whose own derivative is not 0."""
+    target = torch.cumsum(torch.ones(20, dtype=F64), 0)
+    prediction = target.clone().requires_grad_()
+    loss = ml.FractionalLoss(0.5, weight=2.0)
+    (slope,) = torch.autograd.grad(loss(prediction, target), prediction)
+    assert float(loss(prediction, target).detach()) == 0.0 and float(slope.abs().max()) == 0.0
+    error = (prediction.detach() + 1.0) - target
+    right = (error**2 + 2.0 * ml.FractionalDerivative(0.5)(error) ** 2).mean()
+    assert float(loss(prediction.detach() + 1.0, target)) == pytest.approx(float(right), rel=1e-12)
+    assert loss.forward(prediction, target).shape == () and ml.FractionalLoss(reduction="none")(
+        target, target
+    ).shape == (20,)
+
+
+def test_a_residual_learns_the_order_of_an_equation():
+    """Values of t^2 at graded points: the residual of its Caputo derivative vanishes at the right order."""
+    t = ml.graded_points(129, 1.0, 3.0)
+    values, right = t**2, torch.as_tensor(hf.caputo(lambda s: s**2, t.numpy(), 0.6))
+    residual = ml.FractionalResidual(t, learned(0.4))
+    descend(residual.parameters(), lambda: (residual(values, right) ** 2).mean())
+    assert float(residual.order().detach()) == pytest.approx(0.6, abs=5e-3)
+    x = torch.linspace(0.0, 1.0, 5, dtype=F64, requires_grad=True)
+    torch.testing.assert_close(ml.whole_derivative(x**3, x, 2), 6.0 * x)
+
+
+BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: ml.LearnableOrder(0.5, bounds=(1.0, 0.0)), InvalidInputError, "lower and a higher"),
+    (lambda: ml.LearnableOrder(1.5), InvalidInputError, "strictly between the bounds"),
+    (lambda: ml.FractionalLayer("half"), InvalidInputError, "not a number"),
+    (lambda: ml.FractionalLayer(0.5, output_dim=3), InvalidInputError, "without input_dim"),
+    (lambda: ml.FractionalLayer(0.5, "fast"), InvalidInputError, "no LayerConfig"),
+    (lambda: ml.FractionalDerivative(0.5, step=0.0), InvalidInputError, "not a positive number"),
+    (lambda: ml.FractionalDerivative(0.5, definition="nobody"), InvalidInputError, "nobody"),
+    (lambda: ml.FractionalDerivative(1.5, definition="caputo_fabrizio")(torch.ones(5)), InvalidInputError, "1.5"),
+    (lambda: ml.FractionalConv1d(1, 1, 9)(torch.ones(1, 1, 5)), ShapeError, "larger than the 5"),
+    (lambda: ml.FractionalConv2d(1, 1, 3, axes=(0,)), InvalidInputError, "axes"),
+    (lambda: ml.FractionalLSTM(2, 3)(torch.ones(4, 2)), ShapeError, r"give \(batch, time, 2\)"),
+    (lambda: ml.FractionalRNN(0, 3), InvalidInputError, "input_size=0"),
+    (lambda: ml.GraphDiffusion(RING), InvalidInputError, "not symmetric"),
+    (lambda: ml.GraphDiffusion(-PATH), InvalidInputError, "eigenvalue"),
+    (lambda: ml.GraphDiffusion(PATH, 1.5)(torch.ones(4, 1)), InvalidInputError, "outside"),
+    (lambda: ml.LaplacianPower(PATH, -1.0)(torch.ones(4, 1)), InvalidInputError, "not positive"),
+    (lambda: ml.LaplacianPower(PATH)(torch.ones(3, 1)), ShapeError, "4 nodes"),
+    (lambda: ml.FractionalResidual(torch.tensor([0.0, 2.0, 1.0])), InvalidInputError, "not increasing"),
+    (lambda: ml.FractionalLoss()(torch.ones(3), torch.ones(4)), ShapeError, "same shape"),
+    (lambda: ml.FractionalLayer(0.5)(np.ones(4)), InvalidInputError, "takes a torch tensor"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "text"), BAD)
+def test_bad_input(call: Callable[[], Any], error: type[Exception], text: str):
+    """A typed error with the value and what to do."""
+    with pytest.raises(error, match=text):
+        call()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_layers_compile():
+    """``torch.compile`` gives the same answers and gradients."""
+    layer = ml.FractionalLayer(learned(0.5), input_dim=6, output_dim=2)
+    x = torch.randn(3, 6)
+    compiled = torch.compile(layer, backend="eager")
+    torch.testing.assert_close(compiled(x), layer(x))
+    compiled(x).sum().backward()
+    assert layer.derivative.order.rho.grad is not None

@@ -1,0 +1,178 @@
+"""Neural fractional equations: three gradients that are one, tuple states, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import hpfracc as hf
+from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError, SolveError
+
+torch = pytest.importorskip("torch")
+from hpfracc.ml.torch.neural_fode import NeuralFODE  # noqa: E402
+
+ADJOINTS = ("direct", "recomputed", "stored")
+
+
+def network(seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(3, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3)).double()
+
+
+def gradients(adjoint: str, method: str, alpha: Any, steps: int, above: bool = False) -> list[Any]:
+    """In initial values, order, an argument, and the parameters of a network, of a loss at several times."""
+    net = network()
+    y0 = torch.tensor([[0.3, -0.2, 0.5], [1.0, 0.1, -0.4]], dtype=torch.float64, requires_grad=True)
+    order = torch.nn.Parameter(torch.tensor(alpha, dtype=torch.float64))
+    raw = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    dy0 = [torch.full((2, 3), 0.2, dtype=torch.float64, requires_grad=True)] if above else None
+    model = NeuralFODE(
+        lambda t, y, scale: net(y) * scale + torch.sin(torch.as_tensor(t)), order, method, 1.5 / steps, adjoint=adjoint
+    )
+    t = torch.linspace(0.0, 1.5, 4, dtype=torch.float64)
+    y = model(y0, t, args=(raw * 1.0,), dy0=dy0)
+    loss = (y**2 * torch.arange(1, 5).reshape(4, 1, 1)).sum()
+    return list(torch.autograd.grad(loss, [y0, order, raw, *(dy0 or []), *net.parameters()]))
+
+
+@pytest.mark.parametrize("method", ["pece", "explicit_rectangle", "implicit_trapezoid", "implicit_rectangle"])
+@pytest.mark.parametrize(
+    ("alpha", "above"), [(0.6, False), ([0.5, 0.7, 0.9], False), (1.5, True)], ids=["one", "each", "above 1"]
+)
+def test_three_adjoints_are_one(method: str, alpha: Any, above: bool):
+    """Stored, recomputed and plain autograd to 1e-10; some with more steps than a block has."""
+    steps = 66 if method == "pece" or (method == "implicit_trapezoid" and alpha == 0.6) else 12
+    found = {each: gradients(each, method, alpha, steps, above) for each in ADJOINTS}
+    for each in ("recomputed", "stored"):
+        for one, other in zip(found["direct"], found[each], strict=True):
+            assert float((one - other).abs().max()) <= 1e-10 * max(1.0, float(one.abs().max())), each
+
+
+def test_long_segments_and_transforms_are_transposed(monkeypatch: pytest.MonkeyPatch):
+    """With transforms in place of products from short segments on."""
+    from hpfracc.solvers.ode.tensors.on_torch import history
+
+    monkeypatch.setattr(history, "LONGEST_PRODUCT", 8)
+    for alpha in (0.6, [0.5, 0.7, 0.9]):
+        one, other = (gradients(each, "pece", alpha, 140) for each in ("recomputed", "stored"))
+        for a, b in zip(one, other, strict=True):
+            assert float((a - b).abs().max()) <= 1e-10 * max(1.0, float(a.abs().max()))
+
+
+def test_the_gradient_tends_to_the_exact_one():
+    """D^0.6 y = -theta y: dy(1)/dtheta = -0.285170472307, which an adjoint of Caputo's kind misses by 8 % and more."""
+    errors = []
+    for steps in (100, 200, 400):
+        theta = torch.nn.Parameter(torch.tensor(1.0, dtype=torch.float64))
+        model = NeuralFODE(lambda t, y, theta=theta: -theta * y, 0.6, step=1.0 / steps)
+        model(torch.ones(1, dtype=torch.float64), [0.0, 1.0])[-1].sum().backward()
+        errors.append(abs(float(theta.grad) + 0.285170472307))
+    assert errors[2] < 3e-4
+    assert errors[1] / errors[2] > 2.2  # order 1 + alpha in the limit
+
+
+def test_a_network_that_cannot_be_mapped_gets_the_same_gradient():
+    """A function that reads the time as a number is evaluated step by step."""
+    found = []
+    for read in (float, lambda t: t):
+        net = network(1)
+        model = NeuralFODE(lambda t, y, net=net, read=read: net(y) * (1.0 + read(t)), 0.7, step=0.025)
+        model(torch.ones(2, 3, dtype=torch.float64), [0.0, 0.5, 1.5]).square().sum().backward()
+        found.append([each.grad for each in net.parameters()])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
+
+
+def test_the_order_is_not_ignored():
+    """The same network with another order gives another solution; both are those of ``fdeint``."""
+    net = network()
+    y0, t = torch.ones(2, 3, dtype=torch.float64), torch.linspace(0.0, 1.0, 3)
+    with torch.no_grad():
+        low, high = (NeuralFODE(lambda t, y: net(y), a, step=0.05)(y0, t) for a in (0.4, 0.9))
+        assert float((low - high).abs().max()) > 1e-2
+        torch.testing.assert_close(low, hf.fdeint(lambda t, y: net(y), y0, t, 0.4, step=0.05, method="pece"))
+
+
+def test_tuple_states_have_their_own_orders():
+    """As one state with an order for each component."""
+    t = torch.linspace(0.0, 1.0, 3)
+    y0 = (torch.ones(2, 1, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64))
+    order = torch.nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+
+    def func(t: Any, y: Any) -> Any:
+        return -y[0], y[0] - y[1]
+
+    model = NeuralFODE(func, (order, 0.9), step=0.02)
+    first, second = model(y0, t)
+    assert first.shape == (3, 2, 1)
+    assert second.shape == (3, 2, 2)
+    whole = hf.fdeint(
+        lambda t, y: torch.cat([-y[..., :1], y[..., :1] - y[..., 1:]], -1),
+        torch.cat(y0, -1), t, [0.5, 0.9, 0.9], step=0.02, method="pece",
+    )  # fmt: skip
+    torch.testing.assert_close(torch.cat([first, second], -1).detach(), whole)
+    second.sum().backward()
+    assert float(order.grad.abs()) > 0.0
+
+
+def test_state_dict_and_repr():
+    """Parameters of network and order travel; the repr says order, derivative, method and step."""
+    model = NeuralFODE(network(), torch.nn.Parameter(torch.tensor(0.6)), step=0.1)
+    other = NeuralFODE(network(5), torch.nn.Parameter(torch.tensor(0.9)), step=0.1)
+    other.load_state_dict(model.state_dict())
+    assert float(other.alpha.detach()) == pytest.approx(0.6)
+    for word in ("alpha=0.6", "Caputo", "pece", "0.1"):
+        assert word in repr(model)
+
+
+def test_adaptive_steps_without_a_step():
+    """Relaxation to the tolerance, with a gradient in the order."""
+    order = torch.nn.Parameter(torch.tensor(0.6, dtype=torch.float64))
+    model = NeuralFODE(lambda t, y: -y, order, rtol=1e-4)
+    y = model(torch.ones(1, dtype=torch.float64), [0.0, 1.0])
+    assert abs(float(y[-1].detach()) - float(hf.mittag_leffler(-1.0, 0.6))) < 1e-4
+    y[-1].sum().backward()
+    exact = (float(hf.mittag_leffler(-1.0, 0.6001)) - float(hf.mittag_leffler(-1.0, 0.5999))) / 2e-4
+    assert abs(float(order.grad) - exact) < 1e-3
+
+
+class _Dropping(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(1, 1)
+        self.drop = torch.nn.Dropout(0.5)
+
+    def forward(self, t: Any, y: Any) -> Any:
+        return self.drop(self.linear(y))
+
+
+def test_bad_input():
+    """Typed errors with the remedy."""
+    y0, t = torch.ones(1), [0.0, 1.0]
+    outside = torch.tensor(1.0, requires_grad=True) * 2.0
+    cases: list[tuple[type[Exception], str, Any]] = [
+        (InvalidInputError, "adjoint", lambda: NeuralFODE(lambda t, y: -y, 0.5, step=0.1, adjoint="continuous")),
+        (InvalidInputError, "adjoint", lambda: NeuralFODE(lambda t, y: -y, 0.5, adjoint="stored")),
+        (InvalidInputError, "give step", lambda: NeuralFODE(lambda t, y: -y, 0.5, "implicit_trapezoid")),
+        (InvalidInputError, "cannot be called", lambda: NeuralFODE(3, 0.5)),
+        (InvalidInputError, "rise", lambda: NeuralFODE(lambda t, y: -y, 0.5, step=0.1)(y0, [0.0, 1.0, 0.5])),
+        (InvalidInputError, "above 0", lambda: NeuralFODE(lambda t, y: -y, -0.5, step=0.1)(y0, t)),
+        (ShapeError, "returned", lambda: NeuralFODE(lambda t, y: y[:0], 0.5, step=0.1)(y0, t)),
+        (ShapeError, "shared", lambda: NeuralFODE(lambda t, y: y, 0.5, step=0.1)((torch.ones(2, 1), y0), t)),
+        (SolveError, "not finite at t", lambda: NeuralFODE(lambda t, y: y / 0.0, 0.5, step=0.1)(y0, t)),
+        (InvalidInputError, "through args", lambda: NeuralFODE(lambda t, y: -outside * y, 0.5, step=0.1)(y0, t)),
+        (InvalidInputError, "Dropout", lambda: NeuralFODE(_Dropping(), 0.5, step=0.1)(y0, t)),
+        (InvalidInputError, "no tensor", lambda: NeuralFODE(lambda t, y: -y, 0.5, step=0.1)([1.0], t)),
+        (ShapeError, "orders", lambda: NeuralFODE(lambda t, y: -y, (0.5, 0.6), step=0.1)(y0, t)),
+    ]
+    for error, says, call in cases:
+        with pytest.raises(error, match=says):
+            call()
+
+
+def test_arrays_of_jax_are_refused():
+    """Each library has its own class."""
+    jax = pytest.importorskip("jax")
+    with pytest.raises(PinnedBackendError, match="JAX"):
+        NeuralFODE(lambda t, y: -y, 0.5, step=0.1)(jax.numpy.ones(1), [0.0, 1.0])
