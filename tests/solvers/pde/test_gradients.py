@@ -41,6 +41,24 @@ def test_torch(method):
     assert torch.autograd.gradcheck(function, (inner, *numbers[1:]), atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_torch_with_plain_numbers(method):
+    """Order and coefficients as Python numbers, a periodic plane, several derivatives: NumPy's values."""
+    torch = pytest.importorskip("torch")
+    x = np.linspace(0.0, 2.0 * np.pi, 8, endpoint=False)
+    u0 = np.exp(np.sin(x))[:, None] * np.cos(x)
+    given = {"x": (x, x), "space": Diffusion(0.7), "boundary": "periodic", "alpha": 0.6, "step": 0.1, "method": method}
+    reaction = (lambda t, u: -u) if getattr(method, "reaction", "") == "imex" else None
+    if isinstance(method, DiffusionL1 | CorrectedQuadrature):
+        given["terms"] = [(0.5, 0.3)]
+    plain = hf.solve_fpde(reaction, (0.0, 1.0), u0, **given)
+    found = hf.solve_fpde(reaction, (0.0, 1.0), torch.as_tensor(u0), **given)
+    assert np.allclose(found.u.numpy(), plain.u, rtol=0, atol=1e-10)
+    assert np.allclose(found.mass.numpy(), plain.mass, rtol=0, atol=1e-10)
+    single = hf.solve_fpde(reaction, (0.0, 1.0), torch.as_tensor(u0, dtype=torch.float32), **given)
+    assert single.u.dtype == torch.float32
+
+
 def test_an_inverse_problem_in_torch():
     """A diffusion coefficient is found again from the last frame."""
     torch = pytest.importorskip("torch")

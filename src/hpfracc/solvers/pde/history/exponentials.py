@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import tracks_gradient
+from hpfracc._xp import NUMPY
 from hpfracc.operators.core.exponentials import compress, exponential_nodes, exponential_sum, node_weights
 from hpfracc.solvers.pde.history.weights import IntervalWeights, interval_integrals
 from hpfracc.solvers.pde.problem import order_value
@@ -54,24 +56,36 @@ def _kernel(weights: IntervalWeights, distances: Array, rtol: float) -> tuple[Ar
     terms = [(c, alpha) for c, alpha in weights.orders if not (isinstance(alpha, int | float) and alpha == 1)]
     if not terms:  # of order 1 only, which has no memory
         return np.zeros(1), xp.zeros((1,), "float64")
-    plain = all(isinstance(alpha, int | float) for _, alpha in terms) and xp.library == "numpy"
-    if plain and len(terms) == 1:
-        coefficient, alpha = terms[0]
-        found = exponential_sum(float(alpha), shortest, longest, rtol)
-        return found.rates, found.weights * (coefficient / math.gamma(1.0 - alpha))
+    if all(isinstance(number, int | float) for pair in terms for number in pair):
+        rates, found = _plain_kernel(terms, shortest, longest, rtol)
+        return rates, xp.array(found)
     values = [order_value(alpha) for _, alpha in terms]
     known = not any(math.isnan(value) for value in values)
     least, most = (min(values), max(values)) if known else _ANY_ORDER
     nodes = exponential_nodes(least, most, shortest, longest, rtol)
     total: Any = None
     for coefficient, alpha in terms:
-        part = node_weights(xp, alpha, nodes) * (coefficient * xp.rgamma(xp.array(1.0 - alpha)))
+        order = xp.array(alpha)
+        part = node_weights(xp, order, nodes) * (coefficient * xp.rgamma(1.0 - order))
         total = part if total is None else total + part
-    if plain and all(float(c) > 0 for c, _ in terms):
-        least_value = sum(float(c) / math.gamma(1.0 - a) * longest**-a for c, a in terms)
-        few = compress(nodes.rates, np.asarray(total), longest, rtol * least_value)
-        return few.rates, few.weights
     return nodes.rates, total
+
+
+def _plain_kernel(terms: list[tuple[Any, Any]], shortest: float, longest: float, rtol: float) -> tuple[Array, Array]:
+    """For orders that carry no derivative, by few terms."""
+    if len(terms) == 1:
+        coefficient, alpha = terms[0]
+        found = exponential_sum(float(alpha), shortest, longest, rtol)
+        return found.rates, found.weights * (coefficient / math.gamma(1.0 - alpha))
+    orders = [float(alpha) for _, alpha in terms]
+    nodes = exponential_nodes(min(orders), max(orders), shortest, longest, rtol)
+    scales = [float(c) / math.gamma(1.0 - alpha) for (c, _), alpha in zip(terms, orders, strict=True)]
+    weights = sum(
+        scale * np.asarray(node_weights(NUMPY, alpha, nodes)) for scale, alpha in zip(scales, orders, strict=True)
+    )
+    least = sum(scale * longest**-alpha for scale, alpha in zip(scales, orders, strict=True))
+    few = compress(nodes.rates, np.asarray(weights), longest, rtol * least)
+    return few.rates, few.weights
 
 
 def count_exponentials(weights: IntervalWeights, rtol: float) -> int:
@@ -195,9 +209,16 @@ class ExponentialHistory:
             run = _update if self._update is None else self._update
             self._pending = run(self._states[:alive], decay, p, q, g, x, y)
             return
-        states = self._states[:alive] * decay[:, None] + p[:, None] * x.reshape(1, -1)
-        if y is not None:
-            states = states + q[:, None] * y.reshape(1, -1)
+        free = not any(tracks_gradient(one) for one in (x, g, self._states))
+        if self._xp.library == "torch" and free and not self._complex:
+            # In place: one pass for the decay, one for each input.
+            states = self._states[:alive].mul_(decay[:, None]).addr_(p, x.reshape(-1))
+            if y is not None:
+                states.addr_(q, y.reshape(-1))
+        else:
+            states = self._states[:alive] * decay[:, None] + p[:, None] * x.reshape(1, -1)
+            if y is not None:
+                states = states + q[:, None] * y.reshape(1, -1)
         self._states = states
         xp = self._xp
         if self._complex:
