@@ -102,9 +102,7 @@ def main() -> None:
         found = np.array([run(name, seed, iterations) for seed in range(seeds)])
         mean, spread = found.mean(0), found.std(0)
         print(f"{name:<28} {mean[0]:>12.4f} +- {spread[0]:<8.4f} {mean[1]:>8.3f} +- {spread[1]:.3f}")
-    print(
-        "Where the law is known, the two-parameter fit is as good and far quicker; a free network finds no exact order."
-    )
+    print("Where the law is known, the two-parameter fit is as good; a free network finds no exact order.")
 
 
 if __name__ == "__main__":

@@ -89,7 +89,11 @@ def test_errors_are_a_few_standard_errors(seed: int):
 
 @pytest.mark.slow
 def test_two_standard_errors_hold_nine_in_ten():
-    """Each unknown, in at least 90 % of 500 seeds; 94 % are expected, and of 100 seeds 89 do happen."""
+    """Each unknown, in at least 90 % of 500 seeds.
+
+    The bar was set for 100 seeds, of which the order of relaxation reaches 89; the number of seeds was raised after
+    that was seen (benchmarks/results/fit.txt has both runs).
+    """
     found = [_errors(seed) for seed in range(500)]
     for case in found[0]:
         inside = np.abs(np.array([each[case] for each in found])) <= 2.0
