@@ -7,8 +7,8 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
+from hpfracc.engine.backends.torch.tracking import is_only_recorded
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.config import LayerConfig
 from hpfracc.ml.torch.order import OrderLike, as_order, shown_order, uncompiled
@@ -119,16 +119,43 @@ def _differentiate(layer: FractionalDerivative, x: Tensor) -> Tensor:
     kind = x.dtype
     with torch.autocast(x.device.type, enabled=False), layer.config.scope():
         wide = x.float() if kind in _HALF else x
-        if layer.config.performance_mode == "memory" and torch.is_grad_enabled():
-            result: Tensor = checkpoint(_of_orders, layer, wide, use_reentrant=False)
+        alpha = layer.order()
+        if layer.config.performance_mode == "memory" and is_only_recorded(wide):
+            result: Tensor = _Recomputed.apply(wide, alpha, layer)
         else:
-            result = _of_orders(layer, wide)
+            result = _of_orders(layer, wide, alpha)
     return result.to(kind) if kind in _HALF else result
 
 
-def _of_orders(layer: FractionalDerivative, x: Tensor) -> Tensor:
+class _Recomputed(torch.autograd.Function):
+    """A layer's derivative that keeps its samples alone and is computed again in the backward pass.
+
+    PyTorch's own checkpoint compares what the two passes keep. Here the engine may take one algorithm in the first and
+    another in the second: the numbers agree to rounding, but what they keep differs.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, alpha: Any, layer: FractionalDerivative) -> Tensor:
+        ctx.learned = isinstance(alpha, Tensor)
+        ctx.save_for_backward(x, *((alpha,) if ctx.learned else ()))
+        ctx.alpha, ctx.layer = None if ctx.learned else alpha, layer
+        return _of_orders(layer, x, alpha)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, *order = ctx.saved_tensors
+        again = torch.is_grad_enabled()
+        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False), ctx.layer.config.scope():
+            result = _of_orders(ctx.layer, x, order[0] if order else ctx.alpha)
+            wanted = [tensor for tensor in (x, *order) if tensor.requires_grad]
+            found = iter(torch.autograd.grad(result, wanted, slope, create_graph=again))
+        by_x = next(found) if x.requires_grad else None
+        return by_x, next(found) if order and order[0].requires_grad else None, None
+
+
+def _of_orders(layer: FractionalDerivative, x: Tensor, alpha: Any) -> Tensor:
     """With the one order, or with that of each channel."""
-    alpha, ceiling = layer.order(), layer.order.ceiling
+    ceiling = layer.order.ceiling
     count = layer.order.channels
     if count is None:
         return layer.apply_order(x, alpha, ceiling)
