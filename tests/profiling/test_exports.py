@@ -122,18 +122,18 @@ def test_speedscope(tmp_path: Path):
     assert len(profile["events"]) == 2 * 50
 
 
-def test_a_million_spans(schema: Any, tmp_path: Path):
+def test_many_spans(schema: Any, tmp_path: Path):
     """All are counted; the export is valid and holds those that the ring kept."""
     profiler = Profiler(capacity=20_000)
     span = profiler.profile
-    for _ in range(1000):
+    for _ in range(100):
         with span("outer"):
             for _ in range(999):
                 with span("inner"):
                     pass
     document = load_profile(profiler.export_json(tmp_path / "run.json"))
     assert document["recorded"] == len(document["spans"]) == 20_000
-    assert document["dropped"] == 980_000
+    assert document["dropped"] == 80_000
     ids = {row["id"] for row in document["spans"]}
     assert all(row["parent"] is None or row["parent"] in ids for row in document["spans"])
     document["spans"] = document["spans"][:200] + document["spans"][-200:]

@@ -26,14 +26,14 @@ def test_turns_against_exact_fractions(rate: float, largest: int):
     assert np.abs(distance - np.rint(distance)).max() < 4e-16 * (1 + 1e-25 * largest**2)
 
 
-def test_a_million_points_against_the_sum():
-    """Sampled outputs of a million points agree with the sum, its phases exact: 1e-15 of the norm of x."""
-    n, rate = 10**6, 0.000123456789012345
+def test_many_points_against_the_sum():
+    """Sampled outputs of many points agree with the sum, its phases exact: 1e-15 of the norm of x."""
+    n, rate = 3 * 10**5, 0.000123456789012345
     x = np.random.default_rng(0).standard_normal(n)
     found = KERNELS["fft"].run(x, np.array([0.0, rate, 0.0]))
     exact = Fraction(rate)
     period = exact.denominator
-    for k in (777_777, n - 1):
+    for k in (233_333, n - 1):
         step = exact.numerator * k % period
         # In integers: the fraction of n k rate, its first 60 bits.
         phases = np.array([((step * m % period) << 60) // period for m in range(n)], dtype=np.float64) / 2.0**60

@@ -101,7 +101,7 @@ def diffusion_jacobian(t: float, y: Any) -> Any:
 START = np.sin(np.pi * np.arange(1, N + 1) / (N + 1))
 
 
-@pytest.mark.parametrize("method", ["implicit_trapezoid", "bdf2", "adaptive"])
+@pytest.mark.parametrize("method", ["implicit_trapezoid", "bdf2", pytest.param("adaptive", marks=pytest.mark.slow)])
 def test_jacobians_are_kept_and_may_be_sparse(method: str):
     """200 linear unknowns: few Jacobians, and few evaluations for each where the pattern is known."""
     options: dict[str, Any] = {"method": method, "step": None if method == "adaptive" else 0.01}

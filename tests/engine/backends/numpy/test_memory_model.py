@@ -14,6 +14,7 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.selection.candidates import modelled_bytes
+from tests.helpers.thinned import thinned
 
 FORMULA = {"expression": "x*y + sin(x)", "names": ("x", "y")}
 CASES: list[tuple[str, str, list[tuple[int, ...]], str, dict[str, Any]]] = [
@@ -125,6 +126,7 @@ def test_every_primitive_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize(("name", "algorithm", "shapes", "dtype", "params"), CASES)
+@thinned(one_in=2)
 def test_prediction_is_within_a_factor_of_2(
     name: str, algorithm: str, shapes: list[tuple[int, ...]], dtype: str, params: dict[str, Any]
 ) -> None:

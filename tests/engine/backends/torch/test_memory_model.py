@@ -24,6 +24,7 @@ from hpfracc.engine.numerics.mittag_leffler_sum import values_together  # noqa: 
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
 from hpfracc.engine.primitives.base import ArraySpec, Call  # noqa: E402
 from hpfracc.engine.selection.candidates import modelled_bytes  # noqa: E402
+from tests.helpers.thinned import thinned  # noqa: E402
 
 Shapes = list[tuple[int, ...]]
 WAVES = {"axes": (0, 1)}
@@ -122,6 +123,7 @@ def _predicted(name: str, algorithm: str, call: Call) -> int:
 
 
 @pytest.mark.parametrize(("name", "algorithm", "shapes", "dtype", "params"), CASES)
+@thinned(one_in=2)
 def test_prediction_is_within_a_factor_of_2(
     monkeypatch: pytest.MonkeyPatch, name: str, algorithm: str, shapes: Shapes, dtype: str, params: dict[str, Any]
 ) -> None:

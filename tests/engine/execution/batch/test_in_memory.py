@@ -169,12 +169,12 @@ def test_a_slow_way_is_logged_and_a_very_slow_one_refused(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where only the sum itself fits, the log has the figures; above a minute they are those of an error."""
-    w, x = np.ones(40_000), np.ones(40_000)
-    with memory.limit("cpu", "2200KiB"), hf.config(wisdom="off"):
+    w, x = np.ones(24_000), np.ones(24_000)
+    with memory.limit("cpu", "1320KiB"), hf.config(wisdom="off"):
         with caplog.at_level("INFO", logger="hpfracc.engine"):
             found = hf.toeplitz_apply(w, x)
-        np.testing.assert_allclose(found, 40_000.0)
-        assert "toeplitz_apply (40000,): only a slower arm fits into memory" in caplog.text and "MiB" in caplog.text
+        np.testing.assert_allclose(found, 24_000.0)
+        assert "toeplitz_apply (24000,): only a slower arm fits into memory" in caplog.text and "MiB" in caplog.text
 
         monkeypatch.setattr(chunk_plans, "REFUSED_SECONDS", 1e-3)
         with pytest.raises(OutOfMemoryError, match=r"take .* m?s; .*fft@cpu.* would take .* needs .*MiB"):
@@ -182,8 +182,8 @@ def test_a_slow_way_is_logged_and_a_very_slow_one_refused(
         with pytest.raises(OutOfMemoryError, match=r"use smaller arrays .*hpfracc\.config\(allow_slow=True\)"):
             hf.toeplitz_apply(w, x)
         with hf.config(allow_slow=True):
-            np.testing.assert_allclose(hf.toeplitz_apply(w, x), 40_000.0)
-        np.testing.assert_allclose(hf.toeplitz_apply(w, x, backend="numba"), 40_000.0)
+            np.testing.assert_allclose(hf.toeplitz_apply(w, x), 24_000.0)
+        np.testing.assert_allclose(hf.toeplitz_apply(w, x, backend="numba"), 24_000.0)
 
 
 def test_memory_that_is_short_imports_no_library(monkeypatch: pytest.MonkeyPatch) -> None:

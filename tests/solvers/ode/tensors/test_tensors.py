@@ -101,6 +101,7 @@ def jax_solution(alpha: Any, y0: Any, p: Any) -> Any:
     return hf.solve_fode(ON_JAX, (0.0, 1.0), y0, alpha, step=1.0 / 70, args=(p,)).y[..., 35::35].sum()
 
 
+@pytest.mark.slow
 def test_derivatives_of_jax_are_those_of_differences_and_of_torch():
     """grad, mapped over orders, under jit, in order, start and parameters: that of differences and of PyTorch."""
     rest = ([1.2, 2.8], [1.0, 3.0])
