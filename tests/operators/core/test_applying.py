@@ -19,7 +19,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.decision_log import composite
 from hpfracc.engine.selection.decision import Decision
-from hpfracc.operators.core import applying
+from hpfracc.operators.core import applying, grids
 from hpfracc.operators.core.applying import CachedApplication, cached_applications
 from hpfracc.operators.core.grids import cached_grid
 from hpfracc.profiling.recorder import shared as spans
@@ -194,6 +194,30 @@ def test_grids_are_known_by_their_points_and_bounded() -> None:
     for n in range(2, 300):
         hf.caputo(np.ones(n), np.arange(float(n)), 0.4)
     assert sum(cached_grid(np.arange(float(n))) is not None for n in range(2, 300)) <= 64
+
+
+@pytest.mark.parametrize("library", ["torch", "jax.numpy"])
+def test_points_of_other_libraries_are_read_once(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known by identity; those that can change are compared, and read anew after a change in place."""
+    xp = pytest.importorskip(library)
+    t, f = xp.linspace(0.0, 2.0, N), xp.ones(N)
+    first = hf.caputo(f, t, 0.4)
+    kept = cached_grid(t)
+    assert kept is not None and kept.n == N and cached_grid(xp.linspace(0.0, 2.0, N)) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(grids, "read_points", lambda t: pytest.fail("the points were read again"))
+        np.testing.assert_array_equal(hf.caputo(f, t, 0.4), first)
+        hf.riemann_liouville(f, t, 0.3)
+    if library != "torch":
+        return
+    t[N // 2] += 1e-3
+    assert cached_grid(t) is None
+    t.requires_grad_(True)
+    hf.riemann_liouville(f, t, 0.3).sum().backward()
+    assert t.grad is not None and cached_grid(t) is None
+    for n in range(2, 60):
+        hf.caputo(xp.ones(n), xp.arange(n), 0.4)
+    assert len(grids._array_grids) <= 8
 
 
 def test_what_is_cached_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

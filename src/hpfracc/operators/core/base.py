@@ -150,7 +150,7 @@ class FractionalOperator(ABC):
             if t is None:
                 if type(step) is float and 0.0 < step < math.inf:
                     return cached(f, step, None, backend)
-            elif type(t) is np.ndarray and step is None:
+            elif step is None:
                 grid = cached_grid(t)
                 if grid is not None and grid.n == f.shape[-1]:
                     return cached(f, grid.step, grid, backend)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_array, is_tracer, library_of, refuse_masked, tracks_gradient
+from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
@@ -127,6 +128,9 @@ def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False)
         raise InvalidInputError(
             "t is being traced by jax, so that its points cannot be looked at; give step= (it may be traced) instead"
         )
+    kept = cached_grid(t) if start is None and not from_end else None
+    if kept is not None and kept.n == n:
+        return kept
     points = read_points(t)
     if points.ndim == 0:
         raise ShapeError(
@@ -171,12 +175,20 @@ _constant_grids: dict[int, tuple[weakref.ref[Any], Grid]] = {}
 _MOST_GRIDS, _MOST_CACHED_POINTS, _MOST_CACHED_BYTES = 64, 2**20, 64 * 2**20
 
 
-def cached_grid(t: np.ndarray[Any, Any]) -> Grid | None:
+#: Grids given as points of other libraries, by identity: the points, a copy of them where they can change, the grid.
+_array_grids: dict[int, tuple[weakref.ref[Any], Any, Grid]] = {}
+_MOST_ARRAY_GRIDS = 8
+
+
+def cached_grid(t: Any) -> Grid | None:
     """The uniform grid whose points these are, if it was read before; else None.
 
-    The points are compared, for an array may have been changed in place since: that is one pass over them. Only a
-    read-only array that owns its memory is known by its identity.
+    The points are compared, for an array may have been changed in place since: that is one pass over them, on their own
+    device. Only an array that nobody can write to (JAX's, or a read-only one that owns its memory) is known by its
+    identity.
     """
+    if type(t) is not np.ndarray:
+        return _cached_by_identity(t)
     if t.ndim != 1 or not t.size:
         return None
     if not t.flags.writeable:
@@ -191,21 +203,50 @@ def cached_grid(t: np.ndarray[Any, Any]) -> Grid | None:
     return grid if same else None
 
 
+def _cached_by_identity(t: Any) -> Grid | None:
+    found = _array_grids.get(id(t))
+    if found is None:
+        return None
+    reference, copy, grid = found
+    if reference() is not t or tracks_gradient(t):
+        return None
+    if copy is not None and not (t.shape == copy.shape and bool((t == copy).all())):
+        return None
+    return grid
+
+
 def _cache_grid(t: Any, grid: Grid) -> None:
     """Keep a uniform grid of at least two points, with a copy of them that nobody changes."""
     n = grid.n
-    if type(t) is not np.ndarray or not isinstance(grid.step, float) or not 2 <= n <= _MOST_CACHED_POINTS:
+    if not isinstance(grid.step, float) or not 2 <= n <= _MOST_CACHED_POINTS:
+        return
+    if type(t) is not np.ndarray:
+        _cache_by_identity(t, grid)
         return
     if len(_grids) >= _MOST_GRIDS or 8 * (n + sum(kept.n for kept, _ in list(_grids.values()))) > _MOST_CACHED_BYTES:
         _grids.clear()
-    points = np.array(grid.points)
-    points.setflags(write=False)
-    kept = replace(grid, points=points)
+    kept = _with_own_points(grid)
     _grids[t.dtype, n, t.item(0), t.item(-1)] = kept, t.tobytes() if n <= _BLOCK else None
     if not t.flags.writeable and t.base is None:
         if len(_constant_grids) >= _MOST_GRIDS:
             _constant_grids.clear()
         _constant_grids[id(t)] = weakref.ref(t), kept
+
+
+def _cache_by_identity(t: Any, grid: Grid) -> None:
+    library = library_of(t)
+    if library not in ("torch", "jax", "cupy") or tracks_gradient(t):
+        return
+    if len(_array_grids) >= _MOST_ARRAY_GRIDS:
+        _array_grids.clear()
+    copy = None if library == "jax" else namespace_of(t).copy(t)
+    _array_grids[id(t)] = weakref.ref(t), copy, _with_own_points(grid)
+
+
+def _with_own_points(grid: Grid) -> Grid:
+    points = np.array(grid.points)
+    points.setflags(write=False)
+    return replace(grid, points=points)
 
 
 def rounding_of(t: Any) -> float:
