@@ -208,7 +208,8 @@ def _cached_by_identity(t: Any) -> Grid | None:
     if found is None:
         return None
     reference, copy, grid = found
-    if reference() is not t or tracks_gradient(t):
+    known = reference()
+    if known is None or known is not t or tracks_gradient(t):
         return None
     if copy is not None and not (t.shape == copy.shape and bool((t == copy).all())):
         return None
