@@ -21,7 +21,7 @@ from hpfracc.solvers.sde.placement import StatePlacement
 from hpfracc.solvers.sde.problem import NoisyProblem
 from hpfracc.solvers.sde.result import FSDEResult, Moments
 from hpfracc.solvers.sde.stepping import integrate
-from hpfracc.solvers.sde.stiffness import refuse_infinite, warn_of_stiffness
+from hpfracc.solvers.sde.stiffness import Divergence, find_divergence, refuse_infinite, warn_of_stiffness
 
 __all__ = ["Forecast", "Simulation"]
 
@@ -164,18 +164,22 @@ class Simulation:
             try:
                 for low in range(0, self.count, forecast.rows):
                     high = min(self.count, low + forecast.rows)
-                    kept.add(*self._chunk(low, high, forecast.rows), high)
+                    values, noise, diverged = self._chunk(low, high, forecast.rows)
+                    kept.add(values, noise, high, diverged)
                     if self.progress:
                         report(high, *kept.summary())
             except KeyboardInterrupt:
                 interrupted = True
-        message = "All paths were finished."
+        messages = []
         if interrupted:
-            message = f"Interrupted after {kept.done:,} of {self.count:,} paths: here is what they gave."
+            messages.append(f"Interrupted after {kept.done:,} of {self.count:,} paths: here is what they gave.")
+        if kept.diverged is not None:
+            messages.append(kept.diverged.describe(kept.done, self.h, _number(self.alpha)))
         stats = {
             "steps": self.t.size - 1,
             "step": self.h,
             "chunks": forecast.chunks,
+            "diverged": 0 if kept.diverged is None else kept.diverged.paths,
             "seconds": time.perf_counter() - begun,
         }
         values, noise = kept.joined()
@@ -186,14 +190,14 @@ class Simulation:
             self.method.name,
             kept.done,
             self.driving.antithetic,
-            not interrupted,
-            message,
+            not messages,
+            " ".join(messages) or "All paths were finished.",
             stats,
             kept.moments,
         )
 
-    def _chunk(self, low: int, high: int, rows: int) -> tuple[Any, Any]:
-        """What is kept of the paths ``low`` to ``high``, and their noise."""
+    def _chunk(self, low: int, high: int, rows: int) -> tuple[Any, Any, Divergence | None]:
+        """What is kept of the paths ``low`` to ``high``, their noise, and how many of them diverged."""
         # JAX compiles for a shape: the last chunk is made as long as the others, and cut.
         drawn = low + rows if self.placement.library == "jax" else high
         start, xp = self.start, self.placement.xp
@@ -208,14 +212,18 @@ class Simulation:
         y = integrate(self.problem, self.method, self.alpha, self.t, self.h, begin, driving, keep=keep)
         y = self._masked(y)
         if drawn > high:
-            y, driving = y[: high - low], driving[: high - low]
+            y, driving, begin = y[: high - low], driving[: high - low], begin[: high - low]
         refuse_infinite(self.t, y)
-        if low == 0 and "implicit" not in self.method.name:
-            warn_of_stiffness(self.problem, _number(self.alpha), self.t, self.h, y)
+        diverged = None
+        if "implicit" not in self.method.name:
+            order = _number(self.alpha)
+            diverged = find_divergence(self.problem, order, self.t, self.h, begin, y, driving)
+            if low == 0:
+                warn_of_stiffness(self.problem, order, self.t, self.h, y)
         if self.save == "all":
             parts = self.method.parts(self.problem.traits, self.t.size - 1)
-            return y, driving[:, : self.problem.traits.noises, ::parts]
-        return (_functional(self.save, self.t, y) if callable(self.save) else y), None
+            return y, driving[:, : self.problem.traits.noises, ::parts], diverged
+        return (_functional(self.save, self.t, y) if callable(self.save) else y), None, diverged
 
     def _masked(self, y: Any) -> Any:
         """Nan where H is traced and turns out to be one at which the method does not converge."""
@@ -256,9 +264,10 @@ class _Kept:
         self._noise: np.ndarray | None = None
         self._summary = Moments()
         self.moments = Moments() if simulation.moments else None
+        self.diverged: Divergence | None = None
         self.done = 0
 
-    def add(self, values: Any, noise: Any, high: int) -> None:
+    def add(self, values: Any, noise: Any, high: int, diverged: Divergence | None) -> None:
         """What the paths up to ``high`` gave."""
         antithetic = self._simulation.driving.antithetic
         if self.moments is not None:
@@ -270,6 +279,8 @@ class _Kept:
             self._noises.append(noise)
         if self._simulation.progress and not is_transformed(values):
             self._summary.add(_first_number(values), antithetic)
+        if diverged is not None:
+            self.diverged = diverged if self.diverged is None else self.diverged.joined(diverged)
         self.done = high
 
     def _store(self, values: np.ndarray, noise: Any, high: int) -> None:

@@ -106,7 +106,8 @@ def solve_fsde(
     -------
     FSDEResult
         ``.t``, ``.y``, ``.mean()``, ``.standard_error``, ``.quantile(q)``, ``.noise``, ``.plot()``. After Ctrl-C it has
-        the paths that were finished, and ``success=False``.
+        the paths that were finished, and ``success=False``. Where explicit steps do not follow the drift and paths
+        grow of it, ``success=False`` too, and ``.message`` says how many, since when, and which step would do.
 
     Notes
     -----
