@@ -103,8 +103,8 @@ class Simulation:
         item = 4 if traits.dtype == "float32" else 8
         steps = self.t.size - 1
         fine = steps * method.parts(traits, steps) + 1
-        row = item * (_FULL_ARRAYS * fine * traits.noises * method.sets + 2 * self.t.size * traits.dimension)
-        if method.sets > 1:
+        row = item * (_FULL_ARRAYS * fine * traits.noises * method.sets(traits) + 2 * self.t.size * traits.dimension)
+        if method.remembers:
             row += 3 * item * count_rates(fine) * traits.dimension
         least = 2 if self.driving.antithetic else 1
         kept = 0
@@ -209,7 +209,9 @@ class Simulation:
                 begin = xp.concatenate([begin, xp.module.broadcast_to(begin[-1:], (drawn - high, begin.shape[1]))])
         driving = self.driving.paths(self.placement, low, drawn)
         keep = self.save != "last"
-        y = integrate(self.problem, self.method, self.alpha, self.t, self.h, begin, driving, keep=keep)
+        y = integrate(
+            self.problem, self.method, self.alpha, self.t, self.h, begin, driving, keep=keep, hurst=self._hurst
+        )
         y = self._masked(y)
         if drawn > high:
             y, driving, begin = y[: high - low], driving[: high - low], begin[: high - low]
@@ -225,6 +227,12 @@ class Simulation:
             return y, driving[:, : self.problem.traits.noises, ::parts], diverged
         return (_functional(self.save, self.t, y) if callable(self.save) else y), None, diverged
 
+    @property
+    def _hurst(self) -> Any:
+        """H as it was given, where it may be a tensor."""
+        given = self.driving.noise._parameters()
+        return given[0] if given else None
+
     def _masked(self, y: Any) -> Any:
         """Nan where H is traced and turns out to be one at which the method does not converge."""
         traits = self.problem.traits
@@ -233,8 +241,9 @@ class Simulation:
         lowest = self.method.lowest_hurst(traits)
         if traits.interpretation == "young":
             lowest = max(lowest, 0.5)
-        (hurst,) = self.driving.noise._parameters()
-        return self.placement.xp.where(hurst > lowest, y, float("nan"))
+        if self.method.remembers:
+            lowest = 1.0 - self.alpha
+        return self.placement.xp.where(self._hurst > lowest, y, float("nan"))
 
 
 def _number(alpha: Any) -> float:
