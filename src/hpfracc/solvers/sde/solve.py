@@ -274,8 +274,8 @@ def _least_order(process: Noise) -> tuple[float, str]:
     if isinstance(process, FractionalBrownian) and plain_hurst(process.H) != 0.5:
         hurst = plain_hurst(process.H)
         return 1.0 - hurst, (
-            f"H={hurst:.6g} the order must be above 1 - H, {1.0 - hurst:.6g}, for the noise to have an integral against "
-            "the kernel"
+            f"H={hurst:.6g} the order must be above 1 - H, {1.0 - hurst:.6g}, for the noise to have an integral "
+            "against the kernel"
         )
     if isinstance(process, StableLevy | TemperedStable):
         least = max(0.0, 1.0 - 1.0 / process.alpha)
