@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ from hpfracc.solvers.sde.methods import PathMethod
 from hpfracc.solvers.sde.methods.exponentials import count_rates
 from hpfracc.solvers.sde.placement import StatePlacement
 from hpfracc.solvers.sde.problem import NoisyProblem
+from hpfracc.solvers.sde.progress import LEAST_REPORTS, progress_bar
 from hpfracc.solvers.sde.result import FSDEResult, Moments
 from hpfracc.solvers.sde.stepping import integrate
 from hpfracc.solvers.sde.stiffness import Divergence, find_divergence, refuse_infinite, warn_of_stiffness
@@ -29,8 +29,6 @@ __all__ = ["Forecast", "Simulation"]
 _CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 25, 1 << 33
 #: Share of free memory that a chunk may take.
 _CHUNK_SHARE = 0.25
-#: Least number of chunks where progress is shown.
-_REPORTS = 20
 #: Arrays of a chunk with every time of every path: noise, its increments, the states, and copies on the way.
 _FULL_ARRAYS = 3
 #: Below this nothing is asked about free memory.
@@ -121,7 +119,7 @@ class Simulation:
                 size = size if free is None else min(size, int(_CHUNK_SHARE * free))
             rows = min(self.count, max(least, size // row))
             if self.progress:
-                rows = min(rows, -(-self.count // _REPORTS))
+                rows = min(rows, -(-self.count // LEAST_REPORTS))
         rows = max(least, rows // least * least)
         return Forecast(rows, -(-self.count // rows), kept, rows * row)
 
@@ -160,7 +158,7 @@ class Simulation:
         self.check_memory(forecast, forecast.kept_bytes)
         kept = _Kept(self, forecast)
         interrupted = False
-        with _progress_bar(self.progress, self.count, self.method.name) as report:
+        with progress_bar(self.progress, self.count, self.method.name) as report:
             try:
                 for low in range(0, self.count, forecast.rows):
                     high = min(self.count, low + forecast.rows)
@@ -342,33 +340,3 @@ def _first_number(values: Any) -> np.ndarray:
     if rows.ndim == 3:
         rows = rows[:, :, -1]
     return rows.reshape(rows.shape[0], -1)[:, 0]
-
-
-@contextmanager
-def _progress_bar(
-    wish: bool | Callable[..., Any], count: int, title: str
-) -> Iterator[Callable[[int, float, float], None]]:
-    """Reports the paths that are done, and the mean so far with its standard error, while the block runs."""
-    if callable(wish):
-        yield lambda done, mean, error: wish(done, count, mean, error)
-        return
-    if not wish:
-        yield lambda done, mean, error: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(bar_width=28),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[found]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=count, found="")
-
-        def report(done: int, mean: float, error: float) -> None:
-            bar.update(task, completed=done, found=f"mean {mean:.5g} +- {error:.2g}")
-
-        yield report

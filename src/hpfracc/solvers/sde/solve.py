@@ -17,6 +17,7 @@ from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, Noise, Stabl
 from hpfracc.solvers.sde.noise.process import plain_hurst
 from hpfracc.solvers.sde.placement import StatePlacement, move_noise, place
 from hpfracc.solvers.sde.problem import Traits, read_problem
+from hpfracc.solvers.sde.progress import read_progress
 from hpfracc.solvers.sde.result import FSDEResult
 from hpfracc.solvers.sde.simulation import Simulation
 
@@ -192,8 +193,7 @@ def read_simulation(
         raise InvalidInputError(f"save={save!r}: use 'all', 'last', or a function of (t, y)")
     if keep not in ("values", "moments"):
         raise InvalidInputError(f"keep={keep!r}: use 'values' or 'moments'")
-    if not (isinstance(progress, bool) or callable(progress)):
-        raise InvalidInputError(f"progress={progress!r}: use True, False, or a function")
+    read_progress(progress)
     process = Brownian() if noise is None else noise
     owned = process._parameters() if isinstance(process, Noise) else ()
     given = () if callable(diffusion) else (diffusion,)
