@@ -229,9 +229,9 @@ def fgn(
     (5, 1000)
     """
     if _is_plain(n, H, step, size, rng, key, first_path, dtype, method):
-        result = np.empty((1, n))
+        result = np.empty(n)
         circulant.transform(first_normals(rng, 2 * n + 2), noise_weights(H, n, step=step), n, False, result)
-        return result[0]
+        return result
     source, shape, count, n = _read(n, H, size, rng, key, first_path, dtype, method, step)
     if method == "cholesky":
         paths = _by_cholesky(source, H, n, count)
@@ -289,9 +289,9 @@ def fbm(
     True
     """
     if _is_plain(n, H, T, size, rng, key, first_path, dtype, method):
-        result = np.empty((1, n + 1))
+        result = np.empty(n + 1)
         circulant.transform(first_normals(rng, 2 * n + 2), noise_weights(H, n, step=T / n), n, True, result)
-        return result[0]
+        return result
     source, shape, count, n = _read(n, H, size, rng, key, first_path, dtype, method, T)
     if method == "cholesky":
         return (_by_cholesky(source, H, n, count) * (T / n) ** read_hurst(H)).reshape(*shape, n + 1)

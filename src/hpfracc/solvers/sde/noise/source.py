@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import device_of, dtype_name, is_tracer, library_of
+from hpfracc._config import current_context, state
 from hpfracc.engine.execution.operation import get_operation
+from hpfracc.engine.execution.plan import Plan
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["RandomSource", "first_normals", "make_source", "read_size"]
@@ -27,17 +29,32 @@ _CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 17, 1 << 28
 
 
 _FIRST_PATH = np.zeros(1, np.int64)
+#: Plans of the engine's calls for one path, by its numbers and the settings: finding one takes as long as 300 numbers.
+_plans_of_one: dict[Any, tuple[Plan, dict[str, int]]] = {}
+_MOST_PLANS = 64
 
 
 def first_normals(generator: np.random.Generator, n: int) -> np.ndarray:
-    """The ``n`` normal numbers of the first path of a new key, which the generator gives; shape ``(1, n)``."""
-    numbers: np.ndarray = _random(_FIRST_PATH, _new_key(generator), n=n)
+    """The ``n`` normal numbers of the first path of a new key, which the generator gives; shape ``(n,)``."""
+    operands = (_FIRST_PATH, _new_key(generator))
+    where = n, current_context()
+    kept = _plans_of_one.get(where)
+    if kept is not None and kept[0].version == state.version:
+        numbers: np.ndarray = _random.run(kept[0], operands, None, kept[1])[0]
+        return numbers
+    options = {"n": n}
+    numbers = _random(*operands, **options)[0]
+    if len(_plans_of_one) >= _MOST_PLANS:
+        _plans_of_one.clear()
+    _plans_of_one[where] = _random.plan_for(operands, None, None, options), options
     return numbers
 
 
 def _new_key(generator: np.random.Generator) -> np.ndarray:
     """Four 32-bit words; Generator.bytes would take ten times as long."""
-    return np.asarray(generator.bit_generator.random_raw(4)).astype(np.uint32)
+    words: Any = generator.bit_generator.random_raw(4)
+    key: np.ndarray = words.astype(np.uint32)
+    return key
 
 
 @dataclass(frozen=True, slots=True)
