@@ -104,6 +104,26 @@ def test_euler_would_be_wrong_for_rough_multiplicative_noise() -> None:
         hf.solve_fsde(linear, multiple, (0, 1), 1.0, step=0.1, noise=process, method="euler")
 
 
+def test_the_second_order_method_would_be_wrong_below_one_quarter() -> None:
+    """Forced at H = 0.15, its error grows with the number of steps; at H = 0.4 it shrinks: the first is refused."""
+    medians = {}
+    for index in (0.15, 0.4):
+        process = noise.FractionalBrownian(index)
+        problem = read_problem(linear, multiple, 0.0, np.ones((1, 1)), process, None)
+        for n in (64, 2048):
+            t = np.linspace(0, 1, n + 1)
+            driving = process.sample(t, (40, 1), rng=4)
+            found = integrate(problem, METHODS["second_order"], 1.0, t, 1 / n, np.ones((40, 1)), driving)[:, 0, -1]
+            exact = np.exp(RATE + SIZE * driving[:, 0, -1])
+            medians[index, n] = float(np.median(np.abs(np.log(np.abs(found) / exact))))
+    assert medians[0.15, 2048] > 2 * medians[0.15, 64] > 1
+    assert medians[0.4, 2048] < 0.5 * medians[0.4, 64]
+    with pytest.raises(InvalidInputError, match="H > 1/4"):
+        hf.solve_fsde(
+            linear, multiple, (0, 1), 1.0, step=0.1, noise=noise.FractionalBrownian(0.15), method="second_order"
+        )
+
+
 def test_several_noises_that_commute() -> None:
     """Two components and two shared noises in a diagonal matrix are the two scalar equations."""
     process = noise.FractionalBrownian(0.7)

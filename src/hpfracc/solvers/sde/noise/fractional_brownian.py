@@ -30,6 +30,11 @@ from hpfracc.solvers.sde.noise.volterra import sample_hybrid
 
 __all__ = ["FractionalBrownian", "fbm", "fgn"]
 
+#: Numbers that are held for each step besides the paths: eigenvalues, normal numbers and their transform.
+_NUMBERS_A_STEP = 12
+#: Steps from which memory is asked about.
+_LONG = 1 << 20
+
 _METHODS = ("auto", "circulant", "cholesky")
 
 
@@ -313,7 +318,7 @@ def _is_plain(
         and not first_path
         and dtype is None
         and method == "auto"
-        and n > 0
+        and 0 < n < _LONG
         and 0.0 < hurst < 1.0
         and 0.0 < length < math.inf
     )
@@ -336,6 +341,7 @@ def _read(
     shape = read_size(size)
     count = math.prod(shape)
     source = make_source(rng, key, hurst, length, dtype=dtype, first_path=first_path, count=count)
+    source.check_room("fractional Brownian motion", count, steps + 1, more=_NUMBERS_A_STEP * steps)
     return source, shape, count, steps
 
 

@@ -154,6 +154,7 @@ class Noise(ABC):
         shape = read_size(size)
         count = math.prod(shape)
         source = make_source(rng, key, t, *self._parameters(), dtype=dtype, first_path=first_path, count=count)
+        source.check_room(f"{type(self).__name__}.sample", count, grid.times.size)
         return self._sample(source, grid, count).reshape(*shape, grid.times.size)
 
     @abstractmethod
@@ -182,6 +183,11 @@ class LevyNoise(Noise):
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         steps = np.diff(grid.times, prepend=0.0)
+        if source.library == "numpy":  # into one array, so that nothing is held twice
+            result = np.empty((count, steps.size), source.dtype)
+            for low, high in source.chunks(count, 8 * steps.size):
+                np.cumsum(self._increments(source, steps, low, high, 0), -1, out=result[low:high])
+            return result
         ranges = list(source.chunks(count, 8 * steps.size)) or [(0, 0)]
         return source.join([self._increments(source, steps, low, high, 0).cumsum(-1) for low, high in ranges])
 

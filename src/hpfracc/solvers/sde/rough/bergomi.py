@@ -195,6 +195,7 @@ class Bergomi(VolatilityModel):
         shape = read_size(size)
         count = math.prod(shape)
         source = make_source(rng, None, first_path=first_path, count=count)
+        source.check_room("Bergomi.sample", count, 4 * times.size)
         scheme = _Scheme(self, float(times[-1]), times.size - 1)
         chunks = []
         for low, high in source.chunks(count, 4 * times.size):

@@ -299,6 +299,7 @@ def first_passage(
         until = read_positive("until", until)
     read_progress(progress)
     source = make_source(rng, key, first_path=first_path, count=count).on_host()
+    source.check_room("first_passage", count, 2)
     follow, method, infinite = _read_process(process, ends, start, until, step)
     rows = _TOGETHER if not progress else min(_TOGETHER, -(-count // LEAST_REPORTS))
     times, places = np.empty(count), np.empty(count)
