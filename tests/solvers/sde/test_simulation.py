@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc import noise
+from hpfracc import noise, transport
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError
 from hpfracc.solvers.sde import simulation
@@ -121,6 +122,30 @@ def test_a_forecast_above_the_budget_is_refused() -> None:
             solve(paths=1_000_000, step=0.5, save=lambda t, y: np.zeros((len(y), 50)))
         explained = hf.explain(hf.solve_fsde, drift, 1.0, (0, 1), 0.0, step=0.01, paths=1_000_000)
         assert explained.kept_bytes == 1_616_000_000
+    finally:
+        budget.cap(HOST, before)
+
+
+def test_samples_above_the_budget_are_refused() -> None:
+    """Before anything is drawn: noise, walks, passages and rough models, with bytes and remedies."""
+    walk = transport.ContinuousTimeRandomWalk(transport.ExponentialWaiting(), transport.GaussianJumps())
+    t = np.linspace(0.0, 1.0, 101)
+    calls: list[Callable[[], Any]] = [
+        lambda: hf.fbm(100, 0.3, size=10**6, rng=1),
+        lambda: hf.fgn(10**9, 0.3, rng=np.random.default_rng(1)),
+        lambda: noise.FractionalBrownian(0.3).sample(t, 10**6, rng=1),
+        lambda: noise.StableLevy(1.5).sample(t, 10**6, rng=1),
+        lambda: walk.sample(t, 10**6, rng=1),
+        lambda: transport.first_passage(noise.Brownian(), (-1, 1), paths=10**8),
+        lambda: hf.rough.Bergomi(H=0.1, eta=1.0, rho=-0.5, xi=0.04).sample(t, 10**6, rng=1),
+        lambda: hf.rough.Heston(H=0.1, kappa=0.3, theta=0.04, sigma=0.4, rho=-0.7, v0=0.04).sample(t, 10**6, rng=1),
+    ]
+    budget = get_budget()
+    before = budget.cap(HOST, 100 * 2**20)
+    try:
+        for call in calls:
+            with pytest.raises(OutOfMemoryError, match=r"bytes, and [\d,]+ are free; draw fewer at a time"):
+                call()
     finally:
         budget.cap(HOST, before)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gamma
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.sde.methods import METHODS
 from hpfracc.solvers.sde.problem import read_problem
 from hpfracc.solvers.sde.stepping import integrate
+from hpfracc.solvers.sde.stiffness import stability_limit
 from tests.helpers.law import mean_error
 from tests.helpers.thinned import thinned
 
@@ -100,6 +102,26 @@ def test_euler_would_be_wrong_for_rough_multiplicative_noise() -> None:
     assert ratios[0] > 3 * ratios[1] > 9 * ratios[2]
     with pytest.raises(InvalidInputError, match="does not converge"):
         hf.solve_fsde(linear, multiple, (0, 1), 1.0, step=0.1, noise=process, method="euler")
+
+
+def test_the_second_order_method_would_be_wrong_below_one_quarter() -> None:
+    """Forced at H = 0.15, its error grows with the number of steps; at H = 0.4 it shrinks: the first is refused."""
+    medians = {}
+    for index in (0.15, 0.4):
+        process = noise.FractionalBrownian(index)
+        problem = read_problem(linear, multiple, 0.0, np.ones((1, 1)), process, None)
+        for n in (64, 2048):
+            t = np.linspace(0, 1, n + 1)
+            driving = process.sample(t, (40, 1), rng=4)
+            found = integrate(problem, METHODS["second_order"], 1.0, t, 1 / n, np.ones((40, 1)), driving)[:, 0, -1]
+            exact = np.exp(RATE + SIZE * driving[:, 0, -1])
+            medians[index, n] = float(np.median(np.abs(np.log(np.abs(found) / exact))))
+    assert medians[0.15, 2048] > 2 * medians[0.15, 64] > 1
+    assert medians[0.4, 2048] < 0.5 * medians[0.4, 64]
+    with pytest.raises(InvalidInputError, match="H > 1/4"):
+        hf.solve_fsde(
+            linear, multiple, (0, 1), 1.0, step=0.1, noise=noise.FractionalBrownian(0.15), method="second_order"
+        )
 
 
 def test_several_noises_that_commute() -> None:
@@ -231,6 +253,32 @@ def test_non_commuting_noises_are_refused_where_they_do_not_converge() -> None:
 
 @pytest.mark.parametrize("alpha", [1.0, 0.7])
 def test_a_stiff_drift_is_told(alpha: float) -> None:
-    """Explicit steps of a drift that decays too fast grow: a warning names a step that follows it."""
-    with pytest.warns(hf.errors.AccuracyWarning, match="use method='implicit_euler', or step="):
-        hf.solve_fsde(lambda t, y: -2000.0 * y, 0.1, (0, 0.1), 1.0, step=0.01, rng=1, paths=3, alpha=alpha)
+    """Explicit steps of a drift that decays too fast grow: a warning, and a result that is no success."""
+    options: dict[str, Any] = {"rng": 1, "paths": 3, "alpha": alpha}
+    for save, since in (("all", "t=0.02"), ("last", "t=1"), (lambda t, y: y[:, 0, -1], "t=0.02")):
+        with pytest.warns(hf.errors.AccuracyWarning, match="use method='implicit_euler', or step="):
+            wild = hf.solve_fsde(lambda t, y: -2000.0 * y, 0.1, (0, 1), 1.0, step=0.02, save=save, **options)
+        assert not wild.success and wild.stats["diverged"] == 3 and "diverged" in repr(wild)
+        assert f"3 of 3 paths diverged, the first by {since}:" in wild.message
+        assert "or less, or method='implicit_euler'" in wild.message
+        assert np.abs(wild.y).max() > 1e50
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.9, 0.6])
+@pytest.mark.parametrize("over", [0.95, 1.05])
+@pytest.mark.filterwarnings("ignore::hpfracc.errors.AccuracyWarning")
+def test_the_limit_of_explicit_steps_is_that_of_the_linear_equation(alpha: float, over: float) -> None:
+    """Just below it solutions decay, and just above they grow, for orders below 1 too."""
+    h = 0.01
+    rate = over * stability_limit(alpha) * gamma(alpha + 1) / h**alpha
+    found = hf.solve_fsde(lambda t, y: -rate * y, 0.0, (0, 5), 1.0, step=h, rng=1, alpha=alpha)
+    assert (np.abs(found.y[0, 0, -1]) > 10) == (not found.success) == (over > 1)
+
+
+def test_growth_is_no_divergence() -> None:
+    """Solutions that grow, noise that is large against its start, and jumps of any size."""
+    grows = hf.solve_fsde(lambda t, y: 50.0 * y, 0.1, (0, 1), 1.0, step=0.01, rng=1, paths=5)
+    assert grows.success and np.all(np.abs(grows.y[:, 0, -1]) > 1e15)
+    for process in (noise.Brownian(), noise.FractionalBrownian(0.2), noise.StableLevy(0.5)):
+        found = hf.solve_fsde(lambda t, y: -150.0 * y, 1.0, (0, 1), 0.0, step=0.01, rng=1, paths=2000, noise=process)
+        assert found.success and found.stats["diverged"] == 0

@@ -38,6 +38,24 @@ def test_torch_paths_are_those_of_the_host(options: dict[str, Any]) -> None:
     np.testing.assert_allclose(found.y.cpu().numpy(), solve([1.0, 2.0], **options).y, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("process", [noise.FractionalBrownian(0.7), noise.StableLevy(1.5)], ids=["fBm", "stable"])
+def test_caputo_equations_with_additive_noise(process: noise.Noise) -> None:
+    """In both libraries, the paths of the host; growth is counted on the device."""
+    jax = pytest.importorskip("jax")
+
+    def forced(y0: Any, rate: float = 1.0) -> hf.FSDEResult:
+        given: dict[str, Any] = {"step": 0.125, "paths": 4, "rng": 3, "alpha": 0.6, "noise": process}
+        return hf.solve_fsde(lambda t, y: -rate * y, 1.0, (0, 1), y0, **given)
+
+    plain = forced([1.0, 2.0]).y
+    start = torch.tensor([1.0, 2.0], dtype=torch.float64, device="cuda")
+    np.testing.assert_allclose(forced(start).y.cpu().numpy(), plain, rtol=1e-10, atol=1e-12)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(forced(jax.numpy.array([1.0, 2.0])).y, plain, rtol=1e-9, atol=1e-12)
+    with pytest.warns(hf.errors.AccuracyWarning):
+        assert forced(start, 2000.0).stats["diverged"] == 4
+
+
 def test_torch_derivatives_on_the_device() -> None:
     """In the initial value and, from the host, in the order and in H."""
     start = torch.tensor([1.0], dtype=torch.float64, device="cuda", requires_grad=True)

@@ -233,6 +233,25 @@ def test_chunks_of_jax() -> None:
     np.testing.assert_allclose(parts.y, whole.y, rtol=1e-6)
 
 
+@pytest.mark.parametrize("library", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
+@pytest.mark.filterwarnings("ignore::hpfracc.errors.AccuracyWarning")
+def test_divergence_is_told_of_tensors(library: str) -> None:
+    """The drift of the first of two paths is stiff."""
+    module = pytest.importorskip(library)
+    start, first = [[1.0, 1.0], [1.0, -1.0]], [1.0, 0.0]
+    if library == "torch":
+        y0, first = module.tensor(start, requires_grad=True), module.tensor(first)
+    else:
+        y0, first = module.numpy.asarray(start), module.numpy.asarray(first)
+
+    def fast(t: Any, y: Any) -> Any:
+        return -2000.0 * y * (y[:, 1:] > 0) * first
+
+    found = hf.solve_fsde(fast, [0.0, 0.0], (0, 0.1), y0, step=0.02, paths=2, rng=1)
+    assert not found.success and found.stats["diverged"] == 1
+    assert "1 of 2 paths diverged" in found.message
+
+
 def test_who_owns_the_arrays() -> None:
     """Arrays stay in their library; another backend is refused, and so are two libraries."""
     torch = pytest.importorskip("torch")

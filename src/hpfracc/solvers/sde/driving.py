@@ -17,6 +17,8 @@ from hpfracc.solvers.sde.placement import StatePlacement
 
 __all__ = ["Driving", "increments_of", "read_correlation", "refuse_antithetic"]
 
+#: Stream of the normal numbers of a second set; the processes that have one take theirs from stream 0.
+_APART = 1
 #: Largest difference of a correlation matrix from its transpose, and of its diagonal from 1.
 _ROUNDING = 1e-10
 
@@ -93,6 +95,8 @@ class Driving:
         Of the correlation.
     antithetic : bool
         Whether every second path has the opposite noise of the one before.
+    apart : bool
+        Whether the second set has independent normal increments of variance 1, whatever the process of the first is.
     """
 
     noise: Noise
@@ -101,19 +105,25 @@ class Driving:
     sets: int
     factor: Any
     antithetic: bool
+    apart: bool = False
 
     def paths(self, placement: StatePlacement, low: int, high: int) -> Any:
         """The paths ``low`` to ``high``, shape ``(paths, sets * m, n)``."""
         share, number = 2 if self.antithetic else 1, self.sets * self.noises
+        drawn = self.noises if self.apart else number
         source, xp = placement.source, placement.xp
         count = (high - low) // share
-        first = (source.first + low) // share * number
-        last = first + count * number
+        first = (source.first + low) // share * drawn
+        last = first + count * drawn
         if source.library == "jax" and last >= 2**31 and not sys.modules["jax"].config.jax_enable_x64:
             raise InvalidInputError(f"process {last:,} needs 64-bit integers; set jax_enable_x64")
         own = dataclasses.replace(source, first=first)
-        found = self.noise._sample(own, read_grid(self.times), count * number)
-        found = xp.astype(found, source.dtype).reshape(count, number, self.times.size)
+        found = self.noise._sample(own, read_grid(self.times), count * drawn)
+        found = xp.astype(found, source.dtype).reshape(count, drawn, self.times.size)
+        if self.apart:
+            normals = own.numbers(0, count * drawn, self.times.size - 1, stream=_APART).cumsum(-1)
+            normals = xp.concatenate([xp.zeros_like(normals[:, :1]), normals], -1)
+            found = xp.concatenate([found, normals.reshape(found.shape)], 1)
         if self.factor is not None:
             found = self._mixed(xp, found)
         if not self.antithetic:

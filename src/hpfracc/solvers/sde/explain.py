@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpfracc._arrays import library_of
-from hpfracc.solvers.sde.methods import CAPUTO_METHODS, METHODS
+from hpfracc.solvers.sde.methods import methods_for
 from hpfracc.solvers.sde.solve import read_simulation
 
 __all__ = ["SimulationExplanation", "explain_simulation"]
@@ -83,7 +83,7 @@ def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
     simulation = read_simulation(*args, **kwargs)
     method, traits = simulation.method, simulation.problem.traits
     ordinary = library_of(simulation.alpha) == "python" and simulation.alpha == 1.0
-    known = METHODS if ordinary else CAPUTO_METHODS
+    known = methods_for(traits, ordinary=ordinary)
     reasons = {name: each.refuses(traits) for name, each in known.items()}
     refused = {name: why for name, why in reasons.items() if why is not None}
     if kwargs.get("method", "auto") != "auto":

@@ -13,7 +13,7 @@ import numpy as np
 from hpfracc._arrays import is_tracer, library_of
 from hpfracc._xp import Namespace, namespace
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, LevyNoise
+from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, LevyNoise, StableLevy
 from hpfracc.solvers.sde.noise.process import plain_hurst
 
 __all__ = ["Functions", "NoisyProblem", "Traits", "read_problem"]
@@ -41,6 +41,8 @@ class Traits:
         How many noises drive a path; how many components it has.
     hurst : float or None
         1/2 for Brownian motion, nan for processes with jumps, None where H is being traced.
+    index : float
+        The stable index, above 1, of stable noise; nan for all other noise.
     interpretation : str or None
         Of the integral.
     """
@@ -53,6 +55,7 @@ class Traits:
     dimension: int
     hurst: float | None
     interpretation: str | None
+    index: float = math.nan
 
     @property
     def scalar(self) -> bool:
@@ -172,7 +175,8 @@ def read_problem(
         )
     general = len(first) == 3
     noises = first[2] if general else dimension
-    traits = Traits(library, dtype, constant is not None, general, noises, dimension, hurst, interpretation)
+    index = _stable_index(noise)
+    traits = Traits(library, dtype, constant is not None, general, noises, dimension, hurst, interpretation, index)
     _refuse_interpretation(traits)
     return NoisyProblem(functions, constant, args, traits)
 
@@ -190,6 +194,11 @@ def _read_noise(noise: Any) -> float | None:
     if noise.kind != "fbm":
         raise InvalidInputError("noise of kind='volterra' does not drive equations here; use kind='fbm'")
     return None if is_tracer(noise.H) else plain_hurst(noise.H)
+
+
+def _stable_index(noise: Any) -> float:
+    """Of noise whose independent copies add up to the same law."""
+    return float(noise.alpha) if isinstance(noise, StableLevy) and noise.alpha > 1.0 else math.nan
 
 
 def _read_constant(diffusion: Any, dimension: int, y0: Any) -> Any:

@@ -82,11 +82,12 @@ class FSDEResult:
     antithetic : bool
         Whether neighbouring paths have opposite noise.
     success : bool
-        Whether all paths were finished; False after Ctrl-C.
+        Whether all paths were finished and none diverged; False after Ctrl-C, or where explicit steps made paths grow.
     message : str
         How the simulation ended.
     stats : dict
-        ``steps``, ``step``, ``chunks``, ``seconds``.
+        ``steps``, ``step``, ``chunks``, ``seconds``, and ``diverged``, the number of paths that explicit steps made
+        grow.
     moments : object or None
         With ``keep="moments"``: ``count``, ``mean`` and ``standard_error`` of the saved values.
     """
@@ -168,5 +169,5 @@ class FSDEResult:
 
     def __repr__(self) -> str:
         kept = "moments" if self.y is None else tuple(self.y.shape)
-        state = "" if self.success else ", stopped"
+        state = ", diverged" if self.stats.get("diverged") else "" if self.success else ", stopped"
         return f"FSDEResult(method={self.method!r}, paths={self.paths:,}, steps={self.t.size - 1:,}, y={kept}{state})"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +18,10 @@ from hpfracc.solvers.sde.methods import PathMethod
 from hpfracc.solvers.sde.methods.exponentials import count_rates
 from hpfracc.solvers.sde.placement import StatePlacement
 from hpfracc.solvers.sde.problem import NoisyProblem
+from hpfracc.solvers.sde.progress import LEAST_REPORTS, progress_bar
 from hpfracc.solvers.sde.result import FSDEResult, Moments
 from hpfracc.solvers.sde.stepping import integrate
-from hpfracc.solvers.sde.stiffness import refuse_infinite, warn_of_stiffness
+from hpfracc.solvers.sde.stiffness import Divergence, find_divergence, refuse_infinite, warn_of_stiffness
 
 __all__ = ["Forecast", "Simulation"]
 
@@ -29,8 +29,6 @@ __all__ = ["Forecast", "Simulation"]
 _CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 25, 1 << 33
 #: Share of free memory that a chunk may take.
 _CHUNK_SHARE = 0.25
-#: Least number of chunks where progress is shown.
-_REPORTS = 20
 #: Arrays of a chunk with every time of every path: noise, its increments, the states, and copies on the way.
 _FULL_ARRAYS = 3
 #: Below this nothing is asked about free memory.
@@ -103,8 +101,8 @@ class Simulation:
         item = 4 if traits.dtype == "float32" else 8
         steps = self.t.size - 1
         fine = steps * method.parts(traits, steps) + 1
-        row = item * (_FULL_ARRAYS * fine * traits.noises * method.sets + 2 * self.t.size * traits.dimension)
-        if method.sets > 1:
+        row = item * (_FULL_ARRAYS * fine * traits.noises * method.sets(traits) + 2 * self.t.size * traits.dimension)
+        if method.remembers:
             row += 3 * item * count_rates(fine) * traits.dimension
         least = 2 if self.driving.antithetic else 1
         kept = 0
@@ -121,7 +119,7 @@ class Simulation:
                 size = size if free is None else min(size, int(_CHUNK_SHARE * free))
             rows = min(self.count, max(least, size // row))
             if self.progress:
-                rows = min(rows, -(-self.count // _REPORTS))
+                rows = min(rows, -(-self.count // LEAST_REPORTS))
         rows = max(least, rows // least * least)
         return Forecast(rows, -(-self.count // rows), kept, rows * row)
 
@@ -160,22 +158,26 @@ class Simulation:
         self.check_memory(forecast, forecast.kept_bytes)
         kept = _Kept(self, forecast)
         interrupted = False
-        with _progress_bar(self.progress, self.count, self.method.name) as report:
+        with progress_bar(self.progress, self.count, self.method.name) as report:
             try:
                 for low in range(0, self.count, forecast.rows):
                     high = min(self.count, low + forecast.rows)
-                    kept.add(*self._chunk(low, high, forecast.rows), high)
+                    values, noise, diverged = self._chunk(low, high, forecast.rows)
+                    kept.add(values, noise, high, diverged)
                     if self.progress:
                         report(high, *kept.summary())
             except KeyboardInterrupt:
                 interrupted = True
-        message = "All paths were finished."
+        messages = []
         if interrupted:
-            message = f"Interrupted after {kept.done:,} of {self.count:,} paths: here is what they gave."
+            messages.append(f"Interrupted after {kept.done:,} of {self.count:,} paths: here is what they gave.")
+        if kept.diverged is not None:
+            messages.append(kept.diverged.describe(kept.done, self.h, _number(self.alpha)))
         stats = {
             "steps": self.t.size - 1,
             "step": self.h,
             "chunks": forecast.chunks,
+            "diverged": 0 if kept.diverged is None else kept.diverged.paths,
             "seconds": time.perf_counter() - begun,
         }
         values, noise = kept.joined()
@@ -186,14 +188,14 @@ class Simulation:
             self.method.name,
             kept.done,
             self.driving.antithetic,
-            not interrupted,
-            message,
+            not messages,
+            " ".join(messages) or "All paths were finished.",
             stats,
             kept.moments,
         )
 
-    def _chunk(self, low: int, high: int, rows: int) -> tuple[Any, Any]:
-        """What is kept of the paths ``low`` to ``high``, and their noise."""
+    def _chunk(self, low: int, high: int, rows: int) -> tuple[Any, Any, Divergence | None]:
+        """What is kept of the paths ``low`` to ``high``, their noise, and how many of them diverged."""
         # JAX compiles for a shape: the last chunk is made as long as the others, and cut.
         drawn = low + rows if self.placement.library == "jax" else high
         start, xp = self.start, self.placement.xp
@@ -205,17 +207,29 @@ class Simulation:
                 begin = xp.concatenate([begin, xp.module.broadcast_to(begin[-1:], (drawn - high, begin.shape[1]))])
         driving = self.driving.paths(self.placement, low, drawn)
         keep = self.save != "last"
-        y = integrate(self.problem, self.method, self.alpha, self.t, self.h, begin, driving, keep=keep)
+        y = integrate(
+            self.problem, self.method, self.alpha, self.t, self.h, begin, driving, keep=keep, hurst=self._hurst
+        )
         y = self._masked(y)
         if drawn > high:
-            y, driving = y[: high - low], driving[: high - low]
+            y, driving, begin = y[: high - low], driving[: high - low], begin[: high - low]
         refuse_infinite(self.t, y)
-        if low == 0 and "implicit" not in self.method.name:
-            warn_of_stiffness(self.problem, _number(self.alpha), self.t, self.h, y)
+        diverged = None
+        if "implicit" not in self.method.name:
+            order = _number(self.alpha)
+            diverged = find_divergence(self.problem, order, self.t, self.h, begin, y, driving)
+            if low == 0:
+                warn_of_stiffness(self.problem, order, self.t, self.h, y)
         if self.save == "all":
             parts = self.method.parts(self.problem.traits, self.t.size - 1)
-            return y, driving[:, : self.problem.traits.noises, ::parts]
-        return (_functional(self.save, self.t, y) if callable(self.save) else y), None
+            return y, driving[:, : self.problem.traits.noises, ::parts], diverged
+        return (_functional(self.save, self.t, y) if callable(self.save) else y), None, diverged
+
+    @property
+    def _hurst(self) -> Any:
+        """H as it was given, where it may be a tensor."""
+        given = self.driving.noise._parameters()
+        return given[0] if given else None
 
     def _masked(self, y: Any) -> Any:
         """Nan where H is traced and turns out to be one at which the method does not converge."""
@@ -225,8 +239,9 @@ class Simulation:
         lowest = self.method.lowest_hurst(traits)
         if traits.interpretation == "young":
             lowest = max(lowest, 0.5)
-        (hurst,) = self.driving.noise._parameters()
-        return self.placement.xp.where(hurst > lowest, y, float("nan"))
+        if self.method.remembers:
+            lowest = 1.0 - self.alpha
+        return self.placement.xp.where(self._hurst > lowest, y, float("nan"))
 
 
 def _number(alpha: Any) -> float:
@@ -256,9 +271,10 @@ class _Kept:
         self._noise: np.ndarray | None = None
         self._summary = Moments()
         self.moments = Moments() if simulation.moments else None
+        self.diverged: Divergence | None = None
         self.done = 0
 
-    def add(self, values: Any, noise: Any, high: int) -> None:
+    def add(self, values: Any, noise: Any, high: int, diverged: Divergence | None) -> None:
         """What the paths up to ``high`` gave."""
         antithetic = self._simulation.driving.antithetic
         if self.moments is not None:
@@ -270,6 +286,8 @@ class _Kept:
             self._noises.append(noise)
         if self._simulation.progress and not is_transformed(values):
             self._summary.add(_first_number(values), antithetic)
+        if diverged is not None:
+            self.diverged = diverged if self.diverged is None else self.diverged.joined(diverged)
         self.done = high
 
     def _store(self, values: np.ndarray, noise: Any, high: int) -> None:
@@ -322,33 +340,3 @@ def _first_number(values: Any) -> np.ndarray:
     if rows.ndim == 3:
         rows = rows[:, :, -1]
     return rows.reshape(rows.shape[0], -1)[:, 0]
-
-
-@contextmanager
-def _progress_bar(
-    wish: bool | Callable[..., Any], count: int, title: str
-) -> Iterator[Callable[[int, float, float], None]]:
-    """Reports the paths that are done, and the mean so far with its standard error, while the block runs."""
-    if callable(wish):
-        yield lambda done, mean, error: wish(done, count, mean, error)
-        return
-    if not wish:
-        yield lambda done, mean, error: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(bar_width=28),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[found]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=count, found="")
-
-        def report(done: int, mean: float, error: float) -> None:
-            bar.update(task, completed=done, found=f"mean {mean:.5g} +- {error:.2g}")
-
-        yield report

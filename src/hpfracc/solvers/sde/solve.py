@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_transformed, library_of
+from hpfracc._arrays import is_tracer, is_transformed, library_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.driving import Driving, read_correlation, refuse_antithetic
-from hpfracc.solvers.sde.methods import ALIASES, CAPUTO_METHODS, METHODS, PathMethod
-from hpfracc.solvers.sde.noise import Brownian, Noise
+from hpfracc.solvers.sde.methods import ALIASES, METHODS, PathMethod, methods_for
+from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, Noise, StableLevy, TemperedStable
+from hpfracc.solvers.sde.noise.process import plain_hurst
 from hpfracc.solvers.sde.placement import StatePlacement, move_noise, place
 from hpfracc.solvers.sde.problem import Traits, read_problem
+from hpfracc.solvers.sde.progress import read_progress
 from hpfracc.solvers.sde.result import FSDEResult
 from hpfracc.solvers.sde.simulation import Simulation
 
@@ -47,7 +49,8 @@ def solve_fsde(
 ) -> FSDEResult:
     r"""Simulate :math:`dX = f(t, X)\,dt + g(t, X)\,dZ`, driven by fractional Brownian motion, or by a Levy process.
 
-    With ``alpha`` below 1 it is Caputo's equation with white noise, :math:`D^\alpha X = f(t, X) + g(t, X)\,\dot W`.
+    With ``alpha`` below 1 it is Caputo's equation, :math:`D^\alpha X = f(t, X) + g(t, X)\,\dot W` with white noise, or
+    :math:`D^\alpha X = f(t, X) + g\,\dot Z` with additive noise of any kind.
 
     Parameters
     ----------
@@ -65,8 +68,9 @@ def solve_fsde(
     step : float
         Length of a step; the last one ends at the end of the interval, all are equal.
     alpha : float, or a scalar of PyTorch or JAX
-        Order of the derivative, above 1/2 and at most 1. Below 1 the noise is Brownian, in Ito's sense, with a memory
-        that costs the same at every step. A tensor carries a derivative; one that JAX traces is not checked.
+        Order of the derivative, at most 1, with a memory that costs the same at every step. Above 1/2 for white noise,
+        in Ito's sense; above 1 - H for fractional, and above 1 - 1/p for stable and tempered noise of index p, both
+        additive. A tensor carries a derivative; one that JAX traces is not checked.
     noise : Noise, optional
         ``noise.Brownian()``, by default, ``noise.FractionalBrownian(H)``, or a Levy process. H may be a tensor, for
         derivatives in it. Where JAX traces H, paths are nan if the method does not converge for it.
@@ -106,14 +110,15 @@ def solve_fsde(
     -------
     FSDEResult
         ``.t``, ``.y``, ``.mean()``, ``.standard_error``, ``.quantile(q)``, ``.noise``, ``.plot()``. After Ctrl-C it has
-        the paths that were finished, and ``success=False``.
+        the paths that were finished, and ``success=False``. Where explicit steps do not follow the drift and paths
+        grow of it, ``success=False`` too, and ``.message`` says how many, since when, and which step would do.
 
     Notes
     -----
     Strong orders with multiplicative noise: Euler 1/2 (Ito) and :math:`2H-1` (H > 1/2); second order
     :math:`2H - 1/2`, at most 1. Euler's method with multiplicative noise does not converge for H < 1/2, nor the
     second-order method for :math:`H \le 1/4`: both are refused. For Caputo's equation Euler :math:`\alpha - 1/2`,
-    Milstein :math:`2\alpha - 1`.
+    Milstein :math:`2\alpha - 1`; with additive fractional noise :math:`\alpha + H - 1`.
 
     Derivatives are those of the paths, for fixed random numbers: in ``y0``, ``args``, the order, H, and whatever the
     functions capture. Time is a number for PyTorch and a traced scalar for JAX.
@@ -188,8 +193,7 @@ def read_simulation(
         raise InvalidInputError(f"save={save!r}: use 'all', 'last', or a function of (t, y)")
     if keep not in ("values", "moments"):
         raise InvalidInputError(f"keep={keep!r}: use 'values' or 'moments'")
-    if not (isinstance(progress, bool) or callable(progress)):
-        raise InvalidInputError(f"progress={progress!r}: use True, False, or a function")
+    read_progress(progress)
     process = Brownian() if noise is None else noise
     owned = process._parameters() if isinstance(process, Noise) else ()
     given = () if callable(diffusion) else (diffusion,)
@@ -198,16 +202,19 @@ def read_simulation(
     start = _read_start(y0, count, placement)
     strength = diffusion if callable(diffusion) else _read_numbers("diffusion", diffusion, placement)
     problem = read_problem(drift, strength, float(t[0]), start, process, interpretation, args)
-    order = _read_order(alpha)
+    order = _read_order(alpha, process)
     ordinary = library_of(order) == "python" and order == 1.0
-    chosen = choose_method(problem.traits, method, CAPUTO_METHODS if not ordinary else METHODS)
+    chosen = choose_method(problem.traits, method, methods_for(problem.traits, ordinary=ordinary))
     if antithetic:
         refuse_antithetic(process)
     factor = read_correlation(correlation, process, problem.traits.noises, placement)
     fine = (t.size - 1) * chosen.parts(problem.traits, t.size - 1)
     times = np.linspace(0.0, float(t[-1] - t[0]), fine + 1)
     noises, moved = problem.traits.noises, move_noise(process, placement)
-    driving = Driving(moved, times, noises, chosen.sets, factor, bool(antithetic))
+    sets = chosen.sets(problem.traits)
+    # What belongs to fractional noise besides is drawn as plain normal numbers.
+    apart = sets > 1 and problem.traits.hurst != 0.5 and not problem.traits.jumps
+    driving = Driving(moved, times, noises, sets, factor, bool(antithetic), apart)
     return Simulation(problem, chosen, order, t, h, start, driving, placement, count, save, keep == "moments", progress)
 
 
@@ -219,7 +226,7 @@ def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> 
     InvalidInputError
         With the reason, or the reasons of all.
     """
-    caputo = methods is CAPUTO_METHODS
+    caputo = methods is not METHODS
     if name == "auto":
         names = ["euler"]
         if not caputo:
@@ -233,7 +240,7 @@ def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> 
     found = methods.get(name if caputo else ALIASES.get(name, name))
     if found is None:
         known = ", ".join(map(repr, methods))
-        order = " with alpha below 1" if caputo else ""
+        order = " with alpha below 1 and this noise" if caputo else ""
         raise InvalidInputError(f"method={name!r}{order}: use 'auto', {known}")
     reason = found.refuses(traits)
     if reason is not None:
@@ -241,7 +248,7 @@ def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> 
     return found
 
 
-def _read_order(alpha: Any) -> Any:
+def _read_order(alpha: Any, process: Noise) -> Any:
     """Check the order of the derivative; a plain 1 is an ordinary equation."""
     if library_of(alpha) in ("torch", "jax"):
         if tuple(alpha.shape) != ():
@@ -254,12 +261,29 @@ def _read_order(alpha: Any) -> Any:
             order = value = float(alpha)
         except (TypeError, ValueError):
             raise InvalidInputError(f"alpha={alpha!r}: give the order of the derivative, a number") from None
-    if not 0.5 < value <= 1.0:
-        raise InvalidInputError(
-            f"alpha={value}: with white noise the order must be above 1/2, for the kernel to be square integrable, and "
-            "at most 1"
-        )
+    least, why = _least_order(process)
+    if not least < value <= 1.0:
+        raise InvalidInputError(f"alpha={value}: with {why}, and at most 1")
     return order
+
+
+def _least_order(process: Noise) -> tuple[float, str]:
+    """What the order must be above for the noise to have an integral against the kernel, in numbers and words."""
+    if isinstance(process, FractionalBrownian) and is_tracer(process.H):
+        return 0.0, "fractional noise the order must be above 0"  # paths are nan where that is not enough
+    if isinstance(process, FractionalBrownian) and plain_hurst(process.H) != 0.5:
+        hurst = plain_hurst(process.H)
+        return 1.0 - hurst, (
+            f"H={hurst:.6g} the order must be above 1 - H, {1.0 - hurst:.6g}, for the noise to have an integral "
+            "against the kernel"
+        )
+    if isinstance(process, StableLevy | TemperedStable):
+        least = max(0.0, 1.0 - 1.0 / process.alpha)
+        return least, (
+            f"the stable index p={process.alpha:.6g} of the noise the order must be above {least:.6g}, for the power p "
+            "of the kernel to be integrable"
+        )
+    return 0.5, "white noise the order must be above 1/2, for the kernel to be square integrable"
 
 
 def _read_times(t_span: Any, step: Any) -> tuple[np.ndarray, float]:

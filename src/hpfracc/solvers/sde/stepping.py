@@ -27,6 +27,7 @@ def integrate(
     driving: Any,
     *,
     keep: bool = True,
+    hurst: Any = None,
 ) -> Any:
     """Paths along a given noise.
 
@@ -44,6 +45,8 @@ def integrate(
         The noise.
     keep : bool
         Whether all times are wanted, or the last alone.
+    hurst : float or tensor, optional
+        H of the noise, where it may be a tensor.
 
     Returns
     -------
@@ -52,7 +55,7 @@ def integrate(
     xp, traits = problem.xp, problem.traits
     weights = tuple(
         value if isinstance(value, float) else _cast(problem, value, start)
-        for value in method.weights(traits, alpha, t.size - 1, h)
+        for value in method.weights(traits, alpha, t.size - 1, h, hurst)
     )
     increments = method.increments(problem, weights, h, increments_of(xp, driving))
     return step_along(problem, method, weights, t, h, start, increments, keep=keep)

@@ -1,4 +1,4 @@
-"""Warnings and errors about what a simulation found: drifts that explicit steps cannot follow, values not finite."""
+"""What a simulation found: drifts that explicit steps cannot follow, paths that grow of it, values not finite."""
 
 from __future__ import annotations
 
@@ -6,18 +6,74 @@ import contextlib
 import math
 import sys
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import special
 
 from hpfracc._arrays import is_transformed, library_of
 from hpfracc.errors import AccuracyWarning, SolveError
 from hpfracc.solvers.sde.problem import NoisyProblem
 
-__all__ = ["refuse_infinite", "warn_of_stiffness"]
+__all__ = ["Divergence", "find_divergence", "refuse_infinite", "stability_limit", "warn_of_stiffness"]
 
 #: Paths at which the drift is looked at.
 _FEW = 16
+#: Times the size of the initial value and of the noise, beyond which a path counts as grown.
+_GROWN = 10.0
+
+
+class Divergence(NamedTuple):
+    """Paths that explicit steps made grow.
+
+    Attributes
+    ----------
+    paths : int
+        How many.
+    since : float
+        The first time at which one of them had grown; the end, where no other is kept.
+    number : float
+        The largest ``step^alpha`` times the rate of the drift, over ``Gamma(1 + alpha)``; nan where it overflows.
+    limit : float
+        What it may be at most.
+    """
+
+    paths: int
+    since: float
+    number: float
+    limit: float
+
+    def joined(self, other: Divergence) -> Divergence:
+        """Those of two chunks."""
+        return Divergence(
+            self.paths + other.paths, min(self.since, other.since), max(self.number, other.number), self.limit
+        )
+
+    def describe(self, count: int, h: float, order: float) -> str:
+        """How many of ``count`` paths grew, since when, and what to do."""
+        why, step = "the drift overflows", "a smaller step"
+        if math.isfinite(self.number):
+            why = f"step^alpha times the rate at which the drift decays is {self.number:.3g}, above {self.limit:.3g}"
+            step = f"step={_stable_step(h, self.number, self.limit, order):.2g} or less"
+        return (
+            f"{self.paths:,} of {count:,} paths diverged, the first by t={self.since:.6g}: explicit steps of {h:.3g} "
+            f"do not follow the drift ({why}), and what they gave is not the solution; use {step}, or "
+            "method='implicit_euler'."
+        )
+
+
+def stability_limit(order: float) -> float:
+    r"""Largest ``rate * step^alpha / Gamma(1 + alpha)`` at which the explicit rule decays.
+
+    Its weights :math:`(j+1)^\alpha - j^\alpha` have the alternating sum :math:`2\eta(-\alpha)`, with Dirichlet's eta
+    function: the limit is the inverse, 2 for ``alpha = 1``, and 1 towards 0.
+    """
+    return float(1.0 / (2.0 * (1.0 - 2.0 ** (1.0 + order)) * special.zeta(-order)))
+
+
+def _stable_step(h: float, number: float, limit: float, order: float) -> float:
+    """Half of what is just stable."""
+    return h * float((0.5 * limit / number) ** (1.0 / order))
 
 
 def warn_of_stiffness(problem: NoisyProblem, order: float, t: np.ndarray, h: float, y: Any) -> None:
@@ -28,42 +84,106 @@ def warn_of_stiffness(problem: NoisyProblem, order: float, t: np.ndarray, h: flo
     """
     if is_transformed(y):
         return
-    torch = sys.modules["torch"] if problem.traits.library == "torch" else None
-    few = y[:_FEW]
-    with contextlib.nullcontext() if torch is None else torch.no_grad(), np.errstate(all="ignore"):
+    few, limit = y[:_FEW], stability_limit(order)
+    with _quiet(problem):
         for index in (0, t.size // 2, t.size - 1):
             if few.ndim == 2 and index != t.size - 1:
                 continue
             state = few[:, :, index] if few.ndim == 3 else few
-            number = _rate(problem, float(t[index]), state) * h**order / math.gamma(order + 1.0)
-            if number > 2.0:
+            rates = _rates(problem, float(t[index]), state)
+            number = float(np.nanmax(rates, initial=0.0)) * h**order / math.gamma(order + 1.0)
+            if number > limit:
                 warnings.warn(
                     f"the drift decays too fast at t={t[index]:.6g}: step^alpha times its rate is {number:.3g}, above "
-                    f"2, so explicit steps grow; use method='implicit_euler', or "
-                    f"step={h * (1.0 / number) ** (1.0 / order):.2g} or less",
+                    f"{limit:.3g}, so explicit steps grow; use method='implicit_euler', or "
+                    f"step={_stable_step(h, number, limit, order):.2g} or less",
                     AccuracyWarning,
                     stacklevel=5,
                 )
                 return
 
 
-def _rate(problem: NoisyProblem, t: float, state: Any) -> float:
+def find_divergence(
+    problem: NoisyProblem, order: float, t: np.ndarray, h: float, start: Any, y: Any, driving: Any
+) -> Divergence | None:
+    """The paths that explicit steps made grow: unstable at the end, and beyond what start and noise explain.
+
+    Parameters
+    ----------
+    start : array, shape (paths, d)
+        Initial values.
+    y : array, shape (paths, d, n) or (paths, d)
+        All values, or the last.
+    driving : array, shape (paths, sets * m, n)
+        The noise.
+    """
+    if is_transformed(y):
+        return None
+    with _quiet(problem):
+        last = y[:, :, -1] if y.ndim == 3 else y
+        noises = problem.traits.noises
+        size, begin = _size(last), _size(start)
+        strength = _size(problem.diffusion(float(t[0]), start).reshape(start.shape[0], -1))
+        # First by the last value of the noise alone: few paths are left, whose whole noise is looked at.
+        grown = size > _GROWN * (begin + strength * _size(driving[:, :noises, -1]))
+        if not bool(grown.any()):
+            return None
+        rows = grown.nonzero()[0] if problem.traits.library != "torch" else grown.nonzero()[:, 0]
+        scale = begin[rows] + strength[rows] * _largest(abs(driving[rows, :noises]).sum(1))
+        rates = _rates(problem, float(t[-1]), last[rows])
+        numbers = np.asarray(rates * h**order / math.gamma(order + 1.0))
+        limit = stability_limit(order)
+        bounds = _GROWN * _host(scale)
+        wild = (_host(size[rows]) > bounds) & ~(numbers <= limit)
+        if not wild.any():
+            return None
+        since = float(t[-1])
+        if y.ndim == 3:
+            beyond = (_host(abs(y[rows]).sum(1)) > bounds[:, None])[wild]
+            since = float(t[int(beyond.argmax(1).min())])
+        finite = numbers[wild & np.isfinite(numbers)]
+        return Divergence(int(wild.sum()), since, float(finite.max()) if finite.size else math.nan, limit)
+
+
+@contextlib.contextmanager
+def _quiet(problem: NoisyProblem) -> Any:
+    """Without derivatives, and without warnings about values that overflow."""
+    torch = sys.modules["torch"] if problem.traits.library == "torch" else None
+    with contextlib.nullcontext() if torch is None else torch.no_grad(), np.errstate(all="ignore"):
+        yield
+
+
+def _size(x: Any) -> Any:
+    """Sum of absolute values of each row, which does not overflow before they do."""
+    return abs(x).sum(-1)
+
+
+def _largest(x: Any) -> Any:
+    """Of each row."""
+    return x.amax(-1) if library_of(x) == "torch" else x.max(-1)
+
+
+def _host(x: Any) -> np.ndarray:
+    return np.asarray(x.detach().cpu() if library_of(x) == "torch" else x, dtype=np.float64)
+
+
+def _rates(problem: NoisyProblem, t: float, state: Any) -> np.ndarray:
+    """The rate at which the drift of each path decays along its own direction; on the host."""
     xp = problem.xp
     force = problem.drift(t, state)
-    shift, rate = force, None
+    change, rate = force, None
+    relative = 1e-6 if problem.traits.dtype == "float64" else 1e-3
     for _ in range(2):
-        size = ((shift * shift).sum(-1) ** 0.5)[:, None]
-        small = (1e-6 if problem.traits.dtype == "float64" else 1e-3) * (
-            1.0 + ((state * state).sum(-1) ** 0.5)[:, None]
-        )
-        shift = xp.where(size > 0.0, shift / xp.where(size > 0.0, size, 1.0), 0.0) * small
-        change = problem.drift(t, state + shift) - force
-        square = (shift * shift).sum(-1)
-        rate = -(change * shift).sum(-1) / xp.where(square > 0.0, square, 1.0)
-        shift = change
+        size = _size(change)[:, None]
+        # Divided twice: the squares of large values overflow.
+        unit = xp.where(size > 0.0, change / xp.where(size > 0.0, size, 1.0), 0.0)
+        length = ((unit * unit).sum(-1) ** 0.5)[:, None]
+        unit = unit / xp.where(length > 0.0, length, 1.0)
+        small = relative * (1.0 + _size(state)[:, None])
+        change = problem.drift(t, state + small * unit) - force
+        rate = -(change / small * unit).sum(-1)
     assert rate is not None
-    values = rate.cpu().numpy() if library_of(rate) == "torch" else np.asarray(rate)
-    return float(np.nanmax(values, initial=0.0))
+    return _host(rate)
 
 
 def refuse_infinite(t: np.ndarray, y: Any) -> None:

@@ -9,20 +9,19 @@ import pytest
 from scipy import special
 
 import hpfracc as hf
-from hpfracc import noise
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.methods.exponentials import kernel_weights
 from tests.helpers.caputo_order import strong_order
 from tests.helpers.law import mean_error
 
 
-@pytest.mark.parametrize("alpha", [0.51, 0.75, 0.99])
+@pytest.mark.parametrize("alpha", [0.15, 0.51, 0.75, 0.99])
 def test_memory_is_a_sum_of_exponentials_to_eight_digits(alpha: float) -> None:
     """Means of the kernel over each of 10,000 steps but the newest."""
     decay, weights = kernel_weights(alpha, 10_000, 1.0)[:2]
     for j in (1, 2, 3, 10, 100, 1000, 9999):
         exact = -special.expm1(-alpha * np.log1p(1 / j)) * (j + 1.0) ** alpha / special.gamma(alpha + 1)
-        assert weights @ decay ** (j - 1) == pytest.approx(exact, rel=2e-8)
+        assert weights @ decay ** (j - 1) == pytest.approx(exact, rel=2e-8 if alpha > 0.5 else 3e-8)
     assert decay.size < 80
 
 
@@ -76,12 +75,10 @@ def test_paths_do_not_depend_on_how_many_there_are(method: str, y0: Any) -> None
         ({"alpha": 0.5}, "above 1/2"),
         ({"alpha": 1.5}, "at most 1"),
         ({"alpha": "half"}, "'half'"),
-        ({"alpha": 0.7, "noise": noise.FractionalBrownian(0.7)}, "noise.Brownian()"),
-        ({"alpha": 0.7, "noise": noise.StableLevy(1.5)}, "noise.Brownian()"),
         ({"alpha": 0.7, "method": "second_order"}, "'milstein'"),
         ({"alpha": 0.7, "diffusion": lambda t, y: y, "interpretation": "stratonovich"}, "Ito's sense"),
     ],
-    ids=["1/2", "above 1", "no number", "fractional noise", "stable noise", "method", "interpretation"],
+    ids=["1/2", "above 1", "no number", "method", "interpretation"],
 )
 def test_refuses(bad: dict[str, Any], words: str) -> None:
     """Orders without a solution, noise and methods that do not go with them."""

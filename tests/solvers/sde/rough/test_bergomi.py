@@ -110,3 +110,26 @@ def test_bad_input():
         MODEL.price(1.0, 1.0, paths=2)
     with pytest.raises(InvalidInputError, match="not equidistant"):
         MODEL.sample([0.0, 0.1, 1.0])
+
+
+def test_progress_and_interrupts(monkeypatch):
+    """Reports of the price so far; Ctrl-C gives the price of the paths that were finished, and says how many."""
+    seen = []
+    whole = MODEL.price(1.0, 0.25, paths=1024, steps=512, rng=1, progress=lambda *told: seen.append(told))
+    assert len(seen) > 10 and seen[-1][:2] == (1024, 1024)
+    assert seen[-1][2] == pytest.approx(float(whole.value)) and seen[-1][3] == pytest.approx(float(whole.error))
+
+    def stop(done, *_):
+        if done > 400:
+            raise KeyboardInterrupt
+
+    with pytest.warns(AccuracyWarning, match="interrupted after 448 of 1,024 paths at T=0.25"):
+        some = MODEL.price([1.0, 1.1], [[0.25], [0.5]], paths=1024, steps=512, rng=1, progress=stop)
+    alone = MODEL.price([1.0, 1.1], 0.25, paths=448, steps=512, rng=1)
+    np.testing.assert_allclose(some.value[0], alone.value, rtol=1e-13)
+    assert np.all(np.isnan(some.value[1]))
+    monkeypatch.setattr(_Scheme, "terminal", lambda *_: stop(500))
+    with pytest.raises(KeyboardInterrupt):
+        MODEL.price(1.0, 0.25, paths=16, steps=4, rng=1)
+    with pytest.raises(InvalidInputError, match="progress=3"):
+        MODEL.price(1.0, 0.25, progress=3)

@@ -137,6 +137,95 @@ def test_subordinated_stable_motion_in_steps() -> None:
     assert abs(left.survival(2.0).value - expected) < 5 * 0.7 / math.sqrt(2000)
 
 
+def test_tempered_motion_above_one() -> None:
+    """Wald's identities of the steps: E X = start, and E (X - start)^2 is the variance of a step times their number."""
+    motion, step = noise.TemperedStable(1.5, 1.0), 0.05
+    left = transport.first_passage(motion, (-1, 1), start=0.2, step=step, paths=2000, rng=22)
+    assert left.method == "steps"
+    moved = left.places - 0.2
+    assert abs(moved.mean()) < 4 * moved.std() / math.sqrt(2000)
+    # 1.5 * 0.5 a unit of time.
+    excess = moved**2 - 0.75 * left.times
+    assert abs(excess.mean()) < 4 * excess.std() / math.sqrt(2000)
+    jumps = transport.TemperedJumps(1.5, 1.0, step ** (1 / 1.5))
+    assert jumps.variance == pytest.approx(0.75 * step) and jumps.mean == 0.0
+
+
+def test_tempered_motion_below_one_passes_a_level() -> None:
+    """A rising motion: its mean passage time in steps is the renewal function, by a Laplace transform inverted."""
+    mpmath = pytest.importorskip("mpmath")
+    step, level = 0.1, 1.0
+    left = transport.first_passage(noise.TemperedStable(0.6, 1.5), (-math.inf, level), step=step, paths=4000, rng=23)
+
+    def transform(s: float) -> float:
+        exponent = (s + 1.5) ** mpmath.mpf("0.6") - mpmath.mpf("1.5") ** mpmath.mpf("0.6")
+        return step / (s * (1 - mpmath.exp(-step * exponent)))
+
+    assert off(left.mean(), float(mpmath.invertlaplace(transform, level, method="talbot"))) < 4
+    mean = 0.6 * 1.5**-0.4
+    assert transport.TemperedJumps(0.6, 1.5).mean == pytest.approx(mean)
+    excess = left.places - mean * left.times
+    assert abs(excess.mean()) < 4 * excess.std() / math.sqrt(4000)
+    # On the clock of subdiffusion, in the same steps of its own time.
+    slow = noise.Subordinated(noise.TemperedStable(0.6, 1.5), 0.7)
+    late = transport.first_passage(slow, (-math.inf, level), step=step, paths=2000, rng=24)
+    assert late.infinite_mean
+    value, error = late.survival(1.0)
+    clock = noise.InverseSubordinator(0.7).sample([1.0], 4000, rng=25)[:, 0]
+    expected = np.mean(left.times > np.floor(clock / step) * step + 1e-9)
+    assert abs(value - expected) < 5 * error
+
+
+def test_progress_and_interrupts(capsys: pytest.CaptureFixture[str]) -> None:
+    """Reports of the share inside, or of the mean time; Ctrl-C keeps the paths that were followed, to the bit."""
+    seen: list[tuple[int, int, float, float]] = []
+    walk = transport.ContinuousTimeRandomWalk(transport.ExponentialWaiting(), transport.GaussianJumps())
+    whole = transport.first_passage(
+        walk, (-3, 3), paths=1000, until=2.0, rng=26, progress=lambda *told: seen.append(told)
+    )
+    assert len(seen) == 20 and seen[-1][:2] == (1000, 1000)
+    share = whole.survival(2.0).value
+    assert seen[-1][2] == pytest.approx(share)
+    assert seen[-1][3] == pytest.approx(math.sqrt(share * (1 - share) / 999))
+    transport.first_passage(noise.Brownian(), (-1, 1), paths=100, rng=1, progress=lambda *told: seen.append(told))
+    assert seen[-1][2] == pytest.approx(
+        transport.first_passage(noise.Brownian(), (-1, 1), paths=100, rng=1).mean().value
+    )
+    transport.first_passage(noise.Brownian(), (-1, 1), paths=100, rng=1, progress=True)
+    assert capsys.readouterr().out == ""
+
+    def stop(done: int, *_: float) -> None:
+        if done >= 300:
+            raise KeyboardInterrupt
+
+    some = transport.first_passage(walk, (-3, 3), paths=1000, until=2.0, rng=26, progress=stop)
+    assert not some.success and 0 < some.paths < 1000 and f"after {some.paths} of 1,000" in some.message
+    np.testing.assert_array_equal(some.times, whole.times[: some.paths])
+    np.testing.assert_array_equal(some.places, whole.places[: some.paths])
+    assert whole.success and "followed" in whole.message
+
+    def never(*_: float) -> None:
+        raise KeyboardInterrupt
+
+    none = transport.first_passage(walk, (-3, 3), paths=10, until=2.0, progress=never)
+    with pytest.raises(InvalidInputError, match="before the interrupt"):
+        none.survival(1.0)
+
+
+def test_generators_of_other_libraries() -> None:
+    """Paths are followed on the host; times that are tensors give tensors, and tensors of paths are measured."""
+    torch = pytest.importorskip("torch")
+    left = transport.first_passage(noise.Brownian(), (-1, 1), paths=50, rng=torch.Generator().manual_seed(1))
+    assert isinstance(left.times, np.ndarray)
+    walk = transport.ContinuousTimeRandomWalk(transport.ExponentialWaiting(), transport.GaussianJumps())
+    t = np.linspace(0.0, 10.0, 11)
+    found = walk.sample(torch.as_tensor(t), 40, rng=2)
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_array_equal(found.numpy(), walk.sample(t, 40, rng=2))
+    one, two = transport.msd(found.requires_grad_(), torch.as_tensor(t)), transport.msd(found.detach().numpy(), t)
+    assert one.exponent == two.exponent
+
+
 def test_walks() -> None:
     """A walk with exponential waits: the mean passage time is the mean number of steps of the flight."""
     walk = transport.ContinuousTimeRandomWalk(transport.ExponentialWaiting(0.5), transport.StableJumps(1.0))
@@ -166,6 +255,7 @@ def test_reflection_on_one_side() -> None:
         (noise.Subordinated(noise.Brownian(), 0.6), {}),
         (noise.StableLevy(1.5), {}),
         (noise.StableLevy(1.5), {"step": 0.05}),
+        (noise.TemperedStable(1.5, 1.0), {"step": 0.2}),
         (
             transport.ContinuousTimeRandomWalk(transport.ParetoWaiting(0.7), transport.GaussianJumps(0.1)),
             {"until": 100.0},
@@ -202,7 +292,10 @@ def test_what_is_not_known_is_refused() -> None:
 @pytest.mark.parametrize(
     ("process", "options", "words"),
     [
-        (noise.TemperedStable(0.7, 1.0), {}, "first passages are here for"),
+        (noise.FractionalBrownian(0.7), {}, "first passages are here for"),
+        (noise.TemperedStable(0.7, 1.0), {}, "followed in steps: give step="),
+        (noise.TemperedStable(1.5, 1.0), {"step": 0.1, "domain": (-1, math.inf)}, "give until="),
+        (noise.Brownian(), {"progress": "yes"}, "progress='yes'"),
         (noise.StableLevy(1.5, 0.5), {}, "not symmetric"),
         (noise.StableLevy(1.5), {"until": 1.0}, "give step= too"),
         (noise.StableLevy(1.5), {"step": 0.1, "domain": (-1, math.inf)}, "give until="),

@@ -28,17 +28,19 @@ __all__ = ["CaputoEuler", "CaputoMethod"]
 class CaputoMethod(PathMethod):
     """What methods for Caputo's equation share: the memory, and the integral of the noise over the newest step."""
 
-    sets = 2
+    remembers = True
 
     def refuses(self, traits: Traits) -> str | None:
-        """Other noise, other integrals."""
-        if traits.hurst != 0.5:
-            return "equations of order below 1 are driven by noise.Brownian() here"
+        """Other integrals than Ito's."""
         if traits.interpretation not in (None, "ito"):
             return "equations of order below 1 are taken in Ito's sense; give interpretation='ito'"
         return None
 
-    def weights(self, traits: Traits, alpha: Any, steps: int, h: float) -> Weights:
+    def sets(self, traits: Traits) -> int:
+        """The increments, and what the integrals over the newest step have besides."""
+        return 2
+
+    def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
         """Those of the exponentials."""
         return kernel_weights(alpha, steps, h)
 

@@ -42,7 +42,7 @@ class CaputoMilstein(CaputoMethod):
         """As many as there are steps; one where the diffusion has no derivative."""
         return 1 if traits.additive else steps
 
-    def weights(self, traits: Traits, alpha: Any, steps: int, h: float) -> Weights:
+    def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
         """Those of the parts."""
         parts = self.parts(traits, steps)
         return kernel_weights(alpha, steps * parts, h / parts)

@@ -45,7 +45,8 @@ def kernel_weights(alpha: Any, steps: int, h: float) -> tuple[Any, ...]:
     drift : scalar
         The integral of the kernel over the newest step.
     cross, spread : scalar
-        The integral of the noise over the newest step is ``cross dW + spread N`` with a normal number N.
+        The integral of white noise over the newest step is ``cross dW + spread N`` with a normal number N, for orders
+        above 1/2; ``cross`` is the mean of the kernel.
     """
     xp = namespace_of(alpha)
     if xp.library == "numpy":
@@ -84,7 +85,8 @@ def _weights(xp: Namespace, alpha: Any, steps: int, h: float) -> tuple[Any, ...]
     weights = unit * xp.concatenate([fast, slow.reshape(1)])
     drift = h * unit * gamma / alpha
     cross = unit * gamma / alpha
-    spread = math.sqrt(h) * unit * gamma * power / (alpha * xp.sqrt(2.0 * alpha - 1.0))
+    excess = 2.0 * alpha - 1.0
+    spread = math.sqrt(h) * unit * gamma * power / (alpha * xp.sqrt(xp.where(excess > 0.0, excess, 1.0)))
     return weights, drift, cross, spread
 
 

@@ -24,13 +24,13 @@ class PathMethod(ABC):
         What a user writes as ``method=``.
     order : str
         The strong order and where it holds, in words.
-    sets : int
-        Independent processes that are drawn for each noise.
+    remembers : bool
+        Whether it carries a memory of decaying states along.
     """
 
     name: ClassVar[str]
     order: ClassVar[str]
-    sets: ClassVar[int] = 1
+    remembers: ClassVar[bool] = False
 
     @abstractmethod
     def refuses(self, traits: Traits) -> str | None:
@@ -44,8 +44,12 @@ class PathMethod(ABC):
         """Parts of a step in each of which noise is drawn."""
         return 1
 
-    def weights(self, traits: Traits, alpha: Any, steps: int, h: float) -> Weights:
-        """Made once, in double precision."""
+    def sets(self, traits: Traits) -> int:
+        """Independent processes that are drawn for each noise."""
+        return 1
+
+    def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
+        """Made once, in double precision; ``hurst`` is H where it is a tensor."""
         return ()
 
     def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:

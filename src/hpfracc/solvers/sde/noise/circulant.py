@@ -164,13 +164,13 @@ def _sample_numpy(source: RandomSource, weights: np.ndarray, n: int, count: int,
 
 
 def transform(normals: np.ndarray, weights: np.ndarray, n: int, sums: bool, out: np.ndarray) -> None:
-    """Rows of normal numbers into ``n`` steps each, or their sums from 0 on; the numbers are overwritten."""
+    """One or several rows of normal numbers into ``n`` steps each, or their sums from 0 on; overwrites the numbers."""
     np.multiply(normals, weights, normals)
     spectrum = normals.view(np.complex64 if normals.dtype == np.float32 else np.complex128)
-    steps = fft.irfft(spectrum, weights.size - 2, overwrite_x=True)[:, :n]
+    steps = fft.irfft(spectrum, weights.size - 2, overwrite_x=True)[..., :n]
     if sums:
-        out[:, 0] = 0.0
-        np.add.accumulate(steps, 1, None, out[:, 1:])
+        out[..., 0] = 0.0
+        np.add.accumulate(steps, -1, None, out[..., 1:])
     else:
         out[...] = steps
 

@@ -30,6 +30,11 @@ from hpfracc.solvers.sde.noise.volterra import sample_hybrid
 
 __all__ = ["FractionalBrownian", "fbm", "fgn"]
 
+#: Numbers that are held for each step besides the paths: eigenvalues, normal numbers and their transform.
+_NUMBERS_A_STEP = 12
+#: Steps from which memory is asked about.
+_LONG = 1 << 20
+
 _METHODS = ("auto", "circulant", "cholesky")
 
 
@@ -229,9 +234,9 @@ def fgn(
     (5, 1000)
     """
     if _is_plain(n, H, step, size, rng, key, first_path, dtype, method):
-        result = np.empty((1, n))
+        result = np.empty(n)
         circulant.transform(first_normals(rng, 2 * n + 2), noise_weights(H, n, step=step), n, False, result)
-        return result[0]
+        return result
     source, shape, count, n = _read(n, H, size, rng, key, first_path, dtype, method, step)
     if method == "cholesky":
         paths = _by_cholesky(source, H, n, count)
@@ -289,9 +294,9 @@ def fbm(
     True
     """
     if _is_plain(n, H, T, size, rng, key, first_path, dtype, method):
-        result = np.empty((1, n + 1))
+        result = np.empty(n + 1)
         circulant.transform(first_normals(rng, 2 * n + 2), noise_weights(H, n, step=T / n), n, True, result)
-        return result[0]
+        return result
     source, shape, count, n = _read(n, H, size, rng, key, first_path, dtype, method, T)
     if method == "cholesky":
         return (_by_cholesky(source, H, n, count) * (T / n) ** read_hurst(H)).reshape(*shape, n + 1)
@@ -313,7 +318,7 @@ def _is_plain(
         and not first_path
         and dtype is None
         and method == "auto"
-        and n > 0
+        and 0 < n < _LONG
         and 0.0 < hurst < 1.0
         and 0.0 < length < math.inf
     )
@@ -336,6 +341,7 @@ def _read(
     shape = read_size(size)
     count = math.prod(shape)
     source = make_source(rng, key, hurst, length, dtype=dtype, first_path=first_path, count=count)
+    source.check_room("fractional Brownian motion", count, steps + 1, more=_NUMBERS_A_STEP * steps)
     return source, shape, count, steps
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "read_positive",
     "refined",
     "stream_of",
+    "to_host",
 ]
 
 #: Points up to which covariance matrices are factorised: 4,096 take 130 MiB and a second.
@@ -54,12 +55,8 @@ def read_grid(t: Any) -> TimeGrid:
     """Check times: one axis, finite, increasing, from 0 on or later."""
     if is_tracer(t):
         raise InvalidInputError("t is being traced; the times must be known: make them outside the traced function")
-    if library_of(t) == "torch":
-        t = t.detach().cpu().numpy()
-    elif library_of(t) == "cupy":
-        t = t.get()
     try:
-        times = np.array(t, dtype=np.float64)
+        times = np.array(to_host(t), dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError(f"t={t!r}: give an array of times") from None
     if times.ndim != 1 or not times.size:
@@ -73,6 +70,13 @@ def read_grid(t: Any) -> TimeGrid:
         if np.allclose(times, guess * np.arange(times.size), rtol=1e-12, atol=1e-9 * guess):
             step = guess
     return TimeGrid(times, step)
+
+
+def to_host(values: Any) -> Any:
+    """Tensors of PyTorch and CuPy as arrays of NumPy, without their derivative; other values as they are."""
+    if library_of(values) == "torch":
+        return values.detach().cpu().numpy()
+    return values.get() if library_of(values) == "cupy" else values
 
 
 def read_hurst(hurst: Any) -> Any:
@@ -150,6 +154,7 @@ class Noise(ABC):
         shape = read_size(size)
         count = math.prod(shape)
         source = make_source(rng, key, t, *self._parameters(), dtype=dtype, first_path=first_path, count=count)
+        source.check_room(f"{type(self).__name__}.sample", count, grid.times.size)
         return self._sample(source, grid, count).reshape(*shape, grid.times.size)
 
     @abstractmethod
@@ -178,6 +183,11 @@ class LevyNoise(Noise):
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         steps = np.diff(grid.times, prepend=0.0)
+        if source.library == "numpy":  # into one array, so that nothing is held twice
+            result = np.empty((count, steps.size), source.dtype)
+            for low, high in source.chunks(count, 8 * steps.size):
+                np.cumsum(self._increments(source, steps, low, high, 0), -1, out=result[low:high])
+            return result
         ranges = list(source.chunks(count, 8 * steps.size)) or [(0, 0)]
         return source.join([self._increments(source, steps, low, high, 0).cumsum(-1) for low, high in ranges])
 

@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import device_of, dtype_name, is_tracer, library_of
+from hpfracc._config import current_context, get_settings, state
 from hpfracc.engine.execution.operation import get_operation
-from hpfracc.errors import InvalidInputError
+from hpfracc.engine.execution.plan import Plan
+from hpfracc.engine.memory.budget import HOST, get_budget
+from hpfracc.errors import InvalidInputError, OutOfMemoryError
 
 __all__ = ["RandomSource", "first_normals", "make_source", "read_size"]
 
@@ -26,18 +29,36 @@ _random = get_operation("random")
 _CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 17, 1 << 28
 
 
+#: Below this nothing is asked about free memory.
+_NEGLIGIBLE_BYTES = 1 << 26
+
 _FIRST_PATH = np.zeros(1, np.int64)
+#: Plans of the engine's calls for one path, by its numbers and the settings: finding one takes as long as 300 numbers.
+_plans_of_one: dict[Any, tuple[Plan, dict[str, int]]] = {}
+_MOST_PLANS = 64
 
 
 def first_normals(generator: np.random.Generator, n: int) -> np.ndarray:
-    """The ``n`` normal numbers of the first path of a new key, which the generator gives; shape ``(1, n)``."""
-    numbers: np.ndarray = _random(_FIRST_PATH, _new_key(generator), n=n)
+    """The ``n`` normal numbers of the first path of a new key, which the generator gives; shape ``(n,)``."""
+    operands = (_FIRST_PATH, _new_key(generator))
+    where = n, current_context()
+    kept = _plans_of_one.get(where)
+    if kept is not None and kept[0].version == state.version:
+        numbers: np.ndarray = _random.run(kept[0], operands, None, kept[1])[0]
+        return numbers
+    options = {"n": n}
+    numbers = _random(*operands, **options)[0]
+    if len(_plans_of_one) >= _MOST_PLANS:
+        _plans_of_one.clear()
+    _plans_of_one[where] = _random.plan_for(operands, None, None, options), options
     return numbers
 
 
 def _new_key(generator: np.random.Generator) -> np.ndarray:
     """Four 32-bit words; Generator.bytes would take ten times as long."""
-    return np.asarray(generator.bit_generator.random_raw(4)).astype(np.uint32)
+    words: Any = generator.bit_generator.random_raw(4)
+    key: np.ndarray = words.astype(np.uint32)
+    return key
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +137,28 @@ class RandomSource:
             return sys.modules["torch"].cat(parts)
         numpy = sys.modules["jax"].numpy if self.library == "jax" else sys.modules[self.library]
         return numpy.concatenate(parts)
+
+    def check_room(self, what: str, count: int, n: int, *, more: int = 0) -> None:
+        """Refuse ``count`` paths of ``n`` numbers, and ``more`` numbers besides, that do not fit into memory.
+
+        Raises
+        ------
+        OutOfMemoryError
+            With what is needed, what is free, and what to do.
+        """
+        need = (count * n + more) * (4 if self.dtype == "float32" else 8)
+        if need < _NEGLIGIBLE_BYTES or is_tracer(self.key):
+            return
+        budget = get_budget()
+        if self.device == HOST:
+            free = budget.read(HOST)
+        else:
+            free = budget.allowed(self.device, get_settings().gpu_memory_limit, self.library)
+        if free is not None and need > free:
+            raise OutOfMemoryError(
+                f"{what}: {count:,} paths of {n:,} values need {need:,} bytes, and {free:,} are free; draw fewer at a "
+                "time, the next ones with first_path=, use fewer times, or keep a function of the paths with solve_fsde"
+            )
 
     def on_host(self) -> RandomSource:
         """The same numbers on the host, in double precision."""

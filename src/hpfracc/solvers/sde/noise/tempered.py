@@ -75,7 +75,15 @@ class TemperedStable(LevyNoise):
             raise InvalidInputError(f"alpha={self.alpha}: tempered stable motion has an index between 0 and 2, not 1")
 
     def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
-        host = source.on_host()
+        return source.array(self.increments_of(source.on_host(), steps, np.arange(low, high), stream))
+
+    def increments_of(
+        self, host: RandomSource, steps: np.ndarray, paths: np.ndarray, stream: int, stride: int = 1
+    ) -> np.ndarray:
+        """Increments of some paths over steps of shape ``(n,)``, or one row for each path.
+
+        Attempts that are rejected are followed by others in the streams ``stream + stride``, ``stream + 2 stride``, ...
+        """
         above = self.alpha > 1.0
         tempering = float(np.max(steps, initial=0.0)) * (self.scale * self.rate) ** self.alpha
         parts = max(1, math.ceil(tempering / _MOST_TEMPERED[above] ** self.alpha))
@@ -85,24 +93,26 @@ class TemperedStable(LevyNoise):
                 "close to a Gaussian one there: use a smaller interval, or fewer steps"
             )
         sizes = np.repeat(self.scale * (steps / parts) ** (1.0 / self.alpha), parts, axis=-1)
-        sizes = np.broadcast_to(sizes, (high - low, sizes.shape[-1]))
+        sizes = np.broadcast_to(sizes, (paths.size, sizes.shape[-1]))
         draw = self._above if above else self._below
         values = np.empty(sizes.shape)
         rejected = np.ones(sizes.shape, dtype=bool)
         attempt = 0
         while np.any(rejected):
             rows = np.flatnonzero(rejected.any(-1))
-            uniform = host.numbers_of(low + rows, 3 * sizes.shape[-1], kind="uniform", stream=stream + attempt)
+            uniform = host.numbers_of(
+                paths[rows], 3 * sizes.shape[-1], kind="uniform", stream=stream + attempt * stride
+            )
             angle, wait, chance = uniform[:, ::3], -np.log(uniform[:, 1::3]), uniform[:, 2::3]
             found, kept = draw(sizes[rows], angle, wait, chance)
             take = rejected[rows] & kept
             values[rows] = np.where(take, found, values[rows])
             rejected[rows] &= ~take
             attempt += 1
-        total = values.reshape(high - low, -1, parts).sum(-1)
+        total = values.reshape(paths.size, -1, parts).sum(-1)
         if above:
             total += steps * (self.scale**self.alpha * self.alpha * self.rate ** (self.alpha - 1.0))
-        return source.array(total)
+        return np.asarray(total)
 
     def _below(
         self, sizes: np.ndarray, angle: np.ndarray, wait: np.ndarray, chance: np.ndarray

@@ -14,6 +14,7 @@ from scipy import fft
 
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
+from hpfracc.solvers.sde.progress import LEAST_REPORTS, progress_bar, read_progress
 from hpfracc.solvers.sde.rough.black import black_price
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
 from hpfracc.solvers.sde.rough.smile import (
@@ -31,6 +32,8 @@ __all__ = ["Bergomi"]
 _TIMER_LEVEL = 6.0
 #: Fewest paths that must carry the integrated variance, and most standard errors by which its mean may be off.
 _FEWEST_PATHS, _MOST_ERRORS = 30.0, 6.0
+#: Fewest paths of a price.
+_LEAST_PATHS = 16
 #: Streams of random numbers: the Brownian motion of the variance, the first cells, the other Brownian motion.
 _VARIANCE, _CELLS, _PRICE = 0, 1, 2
 
@@ -123,6 +126,7 @@ class Bergomi(VolatilityModel):
         paths: int = 32_768,
         steps: int = 312,
         rng: Any = None,
+        progress: bool | Callable[..., Any] = False,
     ) -> Valuation:
         """Prices of European options.
 
@@ -139,14 +143,18 @@ class Bergomi(VolatilityModel):
         rng : None, int, numpy.random.Generator, SeedSequence or torch.Generator, optional
             Seed of the random numbers; the same paths serve all strikes. With a ``torch.Generator`` of a GPU the paths
             are made there.
+        progress : bool or callable
+            A bar for each maturity with the paths done, the price so far of its first strike, out of the money and not
+            discounted, with its standard error, and the time left; or ``progress(done, paths, mean, standard_error)``.
 
         Returns
         -------
         Valuation
-            ``value`` and ``error``, one standard error, in the broadcast shape.
+            ``value`` and ``error``, one standard error, in the broadcast shape. After Ctrl-C they are those of the
+            paths that were finished, with a warning, and nan for maturities without any.
         """
         strikes, maturities = read_strikes(K, T)
-        found = self._out_of_money(strikes, maturities, paths, steps, rng)
+        found = self._out_of_money(strikes, maturities, paths, steps, rng, progress)
         return price_of(self, kind, strikes, maturities, found)
 
     def implied_volatility(
@@ -157,10 +165,11 @@ class Bergomi(VolatilityModel):
         paths: int = 32_768,
         steps: int = 312,
         rng: Any = None,
+        progress: bool | Callable[..., Any] = False,
     ) -> Valuation:
         """Black-Scholes volatilities of the prices, with standard errors; see :meth:`price` for the parameters."""
         strikes, maturities = read_strikes(K, T)
-        found = self._out_of_money(strikes, maturities, paths, steps, rng)
+        found = self._out_of_money(strikes, maturities, paths, steps, rng, progress)
         return volatility_of(self, strikes, maturities, found)
 
     def sample(self, t: Any, size: Any = (), rng: Any = None, *, first_path: int = 0) -> RoughPaths:
@@ -186,6 +195,7 @@ class Bergomi(VolatilityModel):
         shape = read_size(size)
         count = math.prod(shape)
         source = make_source(rng, None, first_path=first_path, count=count)
+        source.check_room("Bergomi.sample", count, 4 * times.size)
         scheme = _Scheme(self, float(times[-1]), times.size - 1)
         chunks = []
         for low, high in source.chunks(count, 4 * times.size):
@@ -199,18 +209,51 @@ class Bergomi(VolatilityModel):
         paths: int,
         steps: int,
         rng: Any,
+        progress: bool | Callable[..., Any],
     ) -> Valuation:
         """Undiscounted prices of puts below the forward and of calls above it."""
-        for name, number, least in (("paths", paths, 16), ("steps", steps, 1)):
+        for name, number, least in (("paths", paths, _LEAST_PATHS), ("steps", steps, 1)):
             if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
                 raise InvalidInputError(f"{name}={number!r}: use a whole number of at least {least}")
+        read_progress(progress)
         source = make_source(rng, None, count=int(paths))
-        value, error = np.empty(strikes.shape), np.empty(strikes.shape)
-        for maturity in np.unique(maturities):
+        value, error = np.full(strikes.shape, np.nan), np.full(strikes.shape, np.nan)
+        for number, maturity in enumerate(np.unique(maturities)):
             here = maturities == maturity
             scheme = _Scheme(self, float(maturity), int(steps))
-            value[here], error[here] = scheme.price(source, int(paths), strikes[here])
+            estimate = _Estimate(scheme, strikes[here])
+            finished = self._follow(estimate, source, int(paths), progress)
+            if estimate.paths >= _LEAST_PATHS:
+                value[here], error[here] = estimate.result()
+                estimate.warn_of_few_paths()
+            if not finished:
+                if not number and estimate.paths < _LEAST_PATHS:
+                    raise KeyboardInterrupt
+                warnings.warn(
+                    f"interrupted after {estimate.paths:,} of {int(paths):,} paths at T={maturity:g}: prices and "
+                    "errors are those of the paths that were finished",
+                    AccuracyWarning,
+                    stacklevel=3,
+                )
+                break
         return Valuation(value, error)
+
+    def _follow(
+        self, estimate: _Estimate, source: RandomSource, paths: int, progress: bool | Callable[..., Any]
+    ) -> bool:
+        """Add all paths to the estimate; False after Ctrl-C, with those that were finished."""
+        shown = 0
+        with progress_bar(progress, paths, f"T = {estimate.scheme.T:g}") as report:
+            try:
+                for low, high in source.chunks(paths, 4 * estimate.scheme.steps):
+                    estimate.add(source, low, high)
+                    if progress and high >= _LEAST_PATHS and (high - shown) * 5 * LEAST_REPORTS >= paths:
+                        value, error = estimate.result()
+                        report(high, float(value[0]), float(error[0]))
+                        shown = high
+            except KeyboardInterrupt:
+                return False
+        return True
 
 
 class _Scheme:
@@ -283,57 +326,6 @@ class _Scheme:
             stopped_integral,
         )
 
-    def price(
-        self, source: RandomSource, paths: int, K: np.ndarray[Any, Any]
-    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Undiscounted prices out of the money and their standard errors."""
-        rho = self.model.rho
-        forward = float(self.model.forward(self.T))
-        strikes = K / forward
-        # Sums of (1, payoff, controls) times their transpose, for each strike; the controls have mean 0.
-        sums = np.zeros((K.size, 5, 5))
-        mean_variance = self.h * float(self.forward_variance.sum())
-        for low, high in source.chunks(paths, 4 * self.steps):
-            at = self.terminal(source, low, high - low)
-            columns = np.ones((high - low, 5))
-            columns[:, 2] = at.spot - 1.0
-            columns[:, 3] = at.variance / mean_variance - 1.0
-            for strike, moments in zip(strikes, sums, strict=True):
-                kind = "call" if strike >= 1.0 else "put"
-                columns[:, 1] = _black(at.spot, strike, (1.0 - rho**2) * at.variance, kind)
-                timer = _black(at.stopped_spot, strike, rho**2 * (self.level - at.stopped_variance), kind)
-                columns[:, 4] = timer - _black(1.0, strike, rho**2 * self.level, kind)
-                moments += columns.T @ columns
-        self._warn_of_few_paths(sums[0], paths)
-        value, error = np.empty(K.size), np.empty(K.size)
-        for number, moments in enumerate(sums):
-            mean = moments[0, 1:] / paths
-            covariance = moments[1:, 1:] / paths - np.outer(mean, mean)
-            slopes = np.linalg.lstsq(covariance[1:, 1:], covariance[1:, 0], rcond=1e-12)[0]
-            value[number] = mean[0] - slopes @ mean[1:]
-            left = covariance[0, 0] - slopes @ covariance[1:, 0]
-            error[number] = math.sqrt(max(left, 0.0) / (paths - 1 - slopes.size))
-        return np.clip(forward * value, 0.0, np.minimum(forward, K)), forward * error
-
-    def _warn_of_few_paths(self, moments: np.ndarray[Any, Any], paths: int) -> None:
-        """Warn where a few paths carry the integrated variance, whose mean is known: then no sample sees its own error.
-
-        ``moments`` are sums of products of ``(1, payoff, controls)``; the second control is that variance over its
-        mean, less 1.
-        """
-        off, square = moments[0, 3], moments[3, 3]
-        total, squares = paths + off, square + 2.0 * off + paths  # sums of the ratio itself, and of its square
-        effective = total**2 / max(squares, 1e-300)
-        spread = math.sqrt(max(square - off**2 / paths, 0.0))
-        if effective < min(_FEWEST_PATHS, 0.25 * paths) or abs(off) > _MOST_ERRORS * spread:
-            warnings.warn(
-                f"eta={self.model.eta:g} at T={self.T:g}: the integrated variance of {paths:,} paths has "
-                f"{total / paths:.3g} times its known mean, carried by some {effective:.3g} of them; prices and their "
-                "standard errors are unreliable; use more paths, a smaller eta, or a shorter maturity",
-                AccuracyWarning,
-                stacklevel=5,
-            )
-
     def paths(self, source: RandomSource, start: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Price and variance at all times, each of shape ``(count, steps + 1)``."""
         model, h = self.model, self.h
@@ -348,6 +340,74 @@ class _Scheme:
         spot[:, 0] = model.S0
         spot[:, 1:] = model.S0 * np.exp(np.cumsum(steps, axis=-1))
         return spot, variance
+
+
+class _Estimate:
+    """Sums over paths from which prices at one maturity are made.
+
+    Attributes
+    ----------
+    scheme : _Scheme
+        The paths.
+    paths : int
+        How many were added.
+    """
+
+    def __init__(self, scheme: _Scheme, strikes: np.ndarray[Any, Any]) -> None:
+        self.scheme, self.paths, self._K = scheme, 0, strikes
+        self._forward = float(scheme.model.forward(scheme.T))
+        # Sums of (1, payoff, controls) times their transpose, for each strike; the controls have mean 0.
+        self._sums = np.zeros((strikes.size, 5, 5))
+
+    def add(self, source: RandomSource, low: int, high: int) -> None:
+        """The paths ``low`` to ``high``."""
+        scheme, rho = self.scheme, self.scheme.model.rho
+        mean_variance = scheme.h * float(scheme.forward_variance.sum())
+        at = scheme.terminal(source, low, high - low)
+        columns = np.ones((high - low, 5))
+        columns[:, 2] = at.spot - 1.0
+        columns[:, 3] = at.variance / mean_variance - 1.0
+        products = np.empty_like(self._sums)
+        for strike, product in zip(self._K / self._forward, products, strict=True):
+            kind = "call" if strike >= 1.0 else "put"
+            columns[:, 1] = _black(at.spot, strike, (1.0 - rho**2) * at.variance, kind)
+            timer = _black(at.stopped_spot, strike, rho**2 * (scheme.level - at.stopped_variance), kind)
+            columns[:, 4] = timer - _black(1.0, strike, rho**2 * scheme.level, kind)
+            product[...] = columns.T @ columns
+        # Together, so that an interrupt leaves whole chunks.
+        self._sums, self.paths = self._sums + products, high
+
+    def result(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Undiscounted prices out of the money and their standard errors."""
+        paths, K = self.paths, self._K
+        value, error = np.empty(K.size), np.empty(K.size)
+        for number, moments in enumerate(self._sums):
+            mean = moments[0, 1:] / paths
+            covariance = moments[1:, 1:] / paths - np.outer(mean, mean)
+            slopes = np.linalg.lstsq(covariance[1:, 1:], covariance[1:, 0], rcond=1e-12)[0]
+            value[number] = mean[0] - slopes @ mean[1:]
+            left = covariance[0, 0] - slopes @ covariance[1:, 0]
+            error[number] = math.sqrt(max(left, 0.0) / max(paths - 1 - slopes.size, 1))
+        return np.clip(self._forward * value, 0.0, np.minimum(self._forward, K)), self._forward * error
+
+    def warn_of_few_paths(self) -> None:
+        """Warn where a few paths carry the integrated variance, whose mean is known: then no sample sees its own error.
+
+        The second control is that variance over its mean, less 1.
+        """
+        paths, moments, scheme = self.paths, self._sums[0], self.scheme
+        off, square = moments[0, 3], moments[3, 3]
+        total, squares = paths + off, square + 2.0 * off + paths  # sums of the ratio itself, and of its square
+        effective = total**2 / max(squares, 1e-300)
+        spread = math.sqrt(max(square - off**2 / paths, 0.0))
+        if effective < min(_FEWEST_PATHS, 0.25 * paths) or abs(off) > _MOST_ERRORS * spread:
+            warnings.warn(
+                f"eta={scheme.model.eta:g} at T={scheme.T:g}: the integrated variance of {paths:,} paths has "
+                f"{total / paths:.3g} times its known mean, carried by some {effective:.3g} of them; prices and their "
+                "standard errors are unreliable; use more paths, a smaller eta, or a shorter maturity",
+                AccuracyWarning,
+                stacklevel=4,
+            )
 
 
 def _functions(source: RandomSource) -> Any:

@@ -213,6 +213,7 @@ class Heston(VolatilityModel):
         shape = read_size(size)
         count = math.prod(shape)
         source = make_source(rng, None, first_path=first_path, count=count)
+        source.check_room("Heston.sample", count, 4 * times.size)
         scheme = MarkovScheme(self, times, float(step), factors)
         chunks = [scheme.paths(source, low, high - low) for low, high in source.chunks(count, _NUMBERS_PER_PATH)]
         return join_chunks(times, shape, chunks)

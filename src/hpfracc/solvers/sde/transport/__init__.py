@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpfracc.solvers.sde.transport.displacement import MeanSquaredDisplacement, msd
-from hpfracc.solvers.sde.transport.jumps import GaussianJumps, Jumps, StableJumps
+from hpfracc.solvers.sde.transport.jumps import GaussianJumps, Jumps, StableJumps, TemperedJumps
 from hpfracc.solvers.sde.transport.passage import FirstPassage, PassageEstimate, first_passage
 from hpfracc.solvers.sde.transport.random_walk import ContinuousTimeRandomWalk
 from hpfracc.solvers.sde.transport.subordinated_diffusion import SubordinatedDiffusion
@@ -30,6 +30,7 @@ __all__ = [
     "StableJumps",
     "StableWaiting",
     "SubordinatedDiffusion",
+    "TemperedJumps",
     "WaitingTimes",
     "first_passage",
     "msd",

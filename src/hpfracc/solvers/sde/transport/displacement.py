@@ -11,7 +11,7 @@ from scipy import stats
 
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.sde.noise.process import read_grid
+from hpfracc.solvers.sde.noise.process import read_grid, to_host
 
 __all__ = ["MeanSquaredDisplacement", "msd"]
 
@@ -138,6 +138,7 @@ def msd(
     ----------
     paths : array_like, shape (..., n) or (paths, d, n)
         Positions at the times ``t``. Three axes are paths, components and time, as of :func:`hpfracc.solve_fsde`.
+        Tensors are copied to the host; the result is of NumPy.
     t : array_like, shape (n,)
         Increasing times; equally spaced for time averages.
     kind : {"ensemble", "time"}
@@ -178,7 +179,7 @@ def msd(
     True
     """
     grid = read_grid(t)
-    rows = np.asarray(paths, dtype=np.float64)
+    rows = np.asarray(to_host(paths), dtype=np.float64)
     if rows.ndim < 1 or rows.shape[-1] != grid.times.size or rows.size == 0:
         raise ShapeError(f"paths has shape {rows.shape} for {grid.times.size:,} times; time is the last axis")
     rows = rows if rows.ndim == 3 else rows.reshape(-1, 1, rows.shape[-1])

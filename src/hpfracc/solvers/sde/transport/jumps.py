@@ -13,8 +13,9 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.process import read_positive
 from hpfracc.solvers.sde.noise.source import RandomSource
 from hpfracc.solvers.sde.noise.stable import StableLevy, standard_stable
+from hpfracc.solvers.sde.noise.tempered import TemperedStable
 
-__all__ = ["GaussianJumps", "Jumps", "StableJumps"]
+__all__ = ["GaussianJumps", "Jumps", "StableJumps", "TemperedJumps"]
 
 
 class Jumps(ABC):
@@ -28,6 +29,16 @@ class Jumps(ABC):
     @abstractmethod
     def variance(self) -> float:
         """Variance of a jump; infinite for stable laws with an index below 2."""
+
+    @property
+    def mean(self) -> float:
+        """Mean of a jump; nan where it has none."""
+        return 0.0
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether jumps to both sides have the same law."""
+        return True
 
 
 @final
@@ -93,6 +104,68 @@ class StableJumps(Jumps):
     def variance(self) -> float:
         """Infinite below ``alpha = 2``."""
         return 2.0 * self.scale**2 if self.alpha == 2.0 else math.inf
+
+    @property
+    def mean(self) -> float:
+        """0 above ``alpha = 1``, and nan up to it."""
+        return 0.0 if self.alpha > 1.0 else math.nan
+
+    @property
+    def symmetric(self) -> bool:
+        """With ``beta = 0``."""
+        return not self.beta
+
+
+@final
+@dataclass(frozen=True)
+class TemperedJumps(Jumps):
+    r"""Jumps with the law of :class:`~hpfracc.noise.TemperedStable` at time 1: long ones are exponentially rare.
+
+    They are positive for an index below 1; above it they have mean 0.
+
+    Parameters
+    ----------
+    alpha : float
+        Stable index, between 0 and 2, not 1.
+    rate : float
+        The tempering :math:`\lambda`.
+    scale : float
+        The scale :math:`\sigma`.
+    """
+
+    alpha: float
+    rate: float
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "rate", "scale"):
+            object.__setattr__(self, name, getattr(self._law, name))
+
+    @property
+    def _law(self) -> TemperedStable:
+        return TemperedStable(self.alpha, self.rate, self.scale)
+
+    def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
+        # Blocks of jumps have streams one after the other: further attempts have theirs far from them.
+        return self._law.increments_of(source, np.ones(count), paths, stream, 1 << 32)
+
+    @property
+    def variance(self) -> float:
+        """``alpha |1 - alpha| scale^alpha rate^(alpha - 2)``."""
+        size = self.scale**self.alpha * self.rate ** (self.alpha - 2.0)
+        return float(self.alpha * abs(1.0 - self.alpha) * size)
+
+    @property
+    def mean(self) -> float:
+        """``alpha scale^alpha rate^(alpha - 1)`` for an index below 1, 0 above."""
+        if self.alpha > 1.0:
+            return 0.0
+        return float(self.alpha * self.scale**self.alpha * self.rate ** (self.alpha - 1.0))
+
+    @property
+    def symmetric(self) -> bool:
+        """Never."""
+        return False
 
 
 def check_law(name: str, law: object, kind: type) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -16,9 +17,12 @@ from hpfracc.solvers.sde.noise.process import Noise, read_positive
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 from hpfracc.solvers.sde.noise.stable import StableLevy, one_sided
 from hpfracc.solvers.sde.noise.subordinated import Subordinated
+from hpfracc.solvers.sde.noise.tempered import TemperedStable
+from hpfracc.solvers.sde.progress import LEAST_REPORTS, progress_bar, read_progress
+from hpfracc.solvers.sde.result import Moments
 from hpfracc.solvers.sde.transport.domains import Domain, read_domain, read_start
 from hpfracc.solvers.sde.transport.exits import brownian_exits, stable_exits
-from hpfracc.solvers.sde.transport.jumps import StableJumps
+from hpfracc.solvers.sde.transport.jumps import Jumps, StableJumps, TemperedJumps
 from hpfracc.solvers.sde.transport.random_walk import ROUNDING, ContinuousTimeRandomWalk, walk_until
 from hpfracc.solvers.sde.transport.waiting import FixedWaiting, StableWaiting
 
@@ -26,8 +30,13 @@ __all__ = ["FirstPassage", "PassageEstimate", "first_passage"]
 
 #: Stream of the clock of subordinated motion.
 _CLOCK = 1 << 53
+#: Paths that are followed between two reports.
+_TOGETHER = 1 << 14
 #: Points of a drawn curve.
 _POINTS = 200
+
+#: Times and places of a number of paths, from those of a source on.
+_Follow = Callable[[RandomSource, int], tuple[np.ndarray, np.ndarray]]
 
 
 class PassageEstimate(NamedTuple):
@@ -56,6 +65,10 @@ class FirstPassage:
         ``"exact"``, ``"walk"``, ``"steps"`` or ``"spheres"``.
     infinite_mean : bool
         Whether the mean first passage time is known to be infinite.
+    success : bool
+        Whether all paths were followed; after Ctrl-C there are those that were.
+    message : str
+        How it ended.
     """
 
     times: np.ndarray
@@ -64,6 +77,8 @@ class FirstPassage:
     until: float
     method: str
     infinite_mean: bool = False
+    success: bool = True
+    message: str = "All paths were followed."
 
     @property
     def paths(self) -> int:
@@ -81,6 +96,7 @@ class FirstPassage:
 
     def mean(self) -> PassageEstimate:
         """Mean first passage time."""
+        self._need_paths()
         inside = int(np.count_nonzero(np.isnan(self.places)))
         if self.infinite_mean:
             raise InvalidInputError(
@@ -103,6 +119,7 @@ class FirstPassage:
         """Probability to leave through the lower (``"left"``) or the upper end, before ``until``."""
         if side not in ("left", "right"):
             raise InvalidInputError(f"side={side!r}: use 'left' or 'right'")
+        self._need_paths()
         low, high = self.domain
         gone = self.places <= low if side == "left" else self.places >= high
         return _share(np.count_nonzero(gone), self.paths)
@@ -169,7 +186,12 @@ class FirstPassage:
         ax.grid(alpha=0.25)
         return ax
 
+    def _need_paths(self) -> None:
+        if not self.paths:
+            raise InvalidInputError("no path was followed to its end before the interrupt; begin again")
+
     def _need_times(self, what: str) -> None:
+        self._need_paths()
         if self.method == "spheres":
             raise InvalidInputError(
                 f"{what} takes the law of the times, which walks on spheres do not give; use step= for stable motion"
@@ -199,7 +221,9 @@ def first_passage(
     until: float = math.inf,
     step: float | None = None,
     rng: Any = None,
+    key: Any = None,
     first_path: int = 0,
+    progress: bool | Callable[..., Any] = False,
 ) -> FirstPassage:
     r"""When and where a process leaves an interval or a half-line, the ends of which absorb it.
 
@@ -207,8 +231,8 @@ def first_passage(
     ----------
     process : Noise
         A :class:`ContinuousTimeRandomWalk`, whose own ``domain`` may have reflecting ends;
-        :class:`~hpfracc.noise.Brownian`, :class:`~hpfracc.noise.StableLevy`, or one of them
-        :class:`~hpfracc.noise.Subordinated`.
+        :class:`~hpfracc.noise.Brownian`, :class:`~hpfracc.noise.StableLevy`, :class:`~hpfracc.noise.TemperedStable`, or
+        one of them :class:`~hpfracc.noise.Subordinated`.
     domain : tuple of float
         The ends ``(low, high)``, one of which may be infinite. A path has left when it is at an end or beyond.
     start : float, optional
@@ -218,16 +242,23 @@ def first_passage(
     until : float
         Paths that are inside after this time are not followed any further.
     step : float, optional
-        For stable motion with an index below 2: it is looked at in steps of this length (of the parent's time, if
-        subordinated). Passages between are missed, so that times are too long, by a power of the step.
-    rng, first_path
-        As in :meth:`hpfracc.noise.Noise.sample`.
+        For stable motion with an index below 2, and needed for tempered motion: it is looked at in steps of this length
+        (of the parent's time, if subordinated). Passages between are missed, so that times are too long, by a power of
+        the step.
+    rng, key, first_path
+        As in :meth:`hpfracc.noise.Noise.sample`. Paths are followed on the host, in double precision, whatever library
+        the generator or key is of: each ends after a number of jumps of its own.
+    progress : bool or callable
+        A bar with the paths done, the time left, and a mean with its standard error: the share of paths inside at
+        ``until``, or without one the mean time (nan where that is infinite). Or
+        ``progress(done, paths, mean, standard_error)``.
 
     Returns
     -------
     FirstPassage
         ``.survival(t)``, ``.mean()``, ``.exit_probability(side)``, ``.quantile(q)``, ``.tail_exponent(after)``, each
-        with its standard error; ``.times``, ``.places``, ``.plot()``.
+        with its standard error; ``.times``, ``.places``, ``.plot()``. After Ctrl-C it has the paths that were followed,
+        and ``success=False``.
 
     Notes
     -----
@@ -240,8 +271,8 @@ def first_passage(
     - symmetric stable motion without ``step``: where it lands, and the mean time, by walks on spheres [1]
       (``"spheres"``), but not the law of the time.
 
-    Stable motion in steps (``"steps"``) is a walk, exact as such. Stable motion leaves an interval by a jump over the
-    end, not through it.
+    Stable and tempered motion in steps (``"steps"``) is a walk, exact as such. Stable motion leaves an interval by a
+    jump over the end, not through it.
 
     References
     ----------
@@ -266,68 +297,113 @@ def first_passage(
         raise InvalidInputError(f"paths={paths!r}: use a whole number of paths, 1 or more")
     if until != math.inf:
         until = read_positive("until", until)
-    source = make_source(rng, None, dtype="float64", first_path=first_path, count=count)
+    read_progress(progress)
+    source = make_source(rng, key, first_path=first_path, count=count).on_host()
+    source.check_room("first_passage", count, 2)
+    follow, method, infinite = _read_process(process, ends, start, until, step)
+    rows = _TOGETHER if not progress else min(_TOGETHER, -(-count // LEAST_REPORTS))
+    times, places = np.empty(count), np.empty(count)
+    summary, done, success = Moments(), 0, True
+    with progress_bar(progress, count, "first passage") as report:
+        try:
+            while done < count:
+                high = min(count, done + rows)
+                times[done:high], places[done:high] = follow(replace(source, first=source.first + done), high - done)
+                if progress:
+                    summary.add(_progress_values(times[done:high], until, infinite), False)
+                    report(high, float(summary.mean), float(summary.standard_error))
+                done = high
+        except KeyboardInterrupt:
+            success = False
+    message = f"Interrupted after {done:,} of {count:,} paths: here is when and where they left."
+    outcome = (True, "All paths were followed.") if success else (False, message)
+    return FirstPassage(times[:done], places[:done], (ends.low, ends.high), until, method, infinite, *outcome)
+
+
+def _progress_values(times: np.ndarray, until: float, infinite: bool) -> np.ndarray:
+    """Numbers whose mean is shown while paths are followed."""
+    if until != math.inf:
+        return np.asarray(np.isinf(times), dtype=np.float64)
+    return np.full(times.size, np.nan) if infinite else times
+
+
+def _read_process(process: Any, ends: Domain, start: Any, until: float, step: Any) -> tuple[_Follow, str, bool]:
+    """How paths are followed, the name of that, and whether the mean time is infinite."""
     if isinstance(process, ContinuousTimeRandomWalk):
         if step is not None:
             raise InvalidInputError(f"step={step!r}: a random walk has its own waiting times; leave step out")
         walk = process if start is None else replace(process, start=start)
-        return _by_walk(walk, source, ends, until, count, "walk")
+        return _by_walk(walk, ends, until, "walk")
     parent, clock = (process.process, process.alpha) if isinstance(process, Subordinated) else (process, None)
     place = read_start(0.0 if start is None else start, ends)
+    infinite = clock is not None or not ends.bounded
     if isinstance(parent, Brownian) or (isinstance(parent, StableLevy) and parent.alpha == 2.0):
         scale = math.sqrt(2.0) * parent.scale if isinstance(parent, StableLevy) else 1.0
         if step is not None:
             raise InvalidInputError(f"step={step!r}: Brownian motion is followed without steps; leave step out")
-        times, places = brownian_exits(source, ends, place, count)
-        times /= scale**2
-        if clock is not None:
-            times = _clocked(source, times, clock)
-        late = times > until * ROUNDING
-        times[late], places[late] = np.inf, np.nan
-        return FirstPassage(times, places, (ends.low, ends.high), until, "exact", clock is not None or not ends.bounded)
-    if not isinstance(parent, StableLevy):
+
+        def exactly(source: RandomSource, count: int) -> tuple[np.ndarray, np.ndarray]:
+            times, places = brownian_exits(source, ends, place, count)
+            times /= scale**2
+            if clock is not None:
+                times = _clocked(source, times, clock)
+            late = times > until * ROUNDING
+            times[late], places[late] = np.inf, np.nan
+            return times, places
+
+        return exactly, "exact", infinite
+    if not isinstance(parent, StableLevy | TemperedStable):
         raise InvalidInputError(
-            f"process={process!r}: first passages are here for ContinuousTimeRandomWalk, Brownian, StableLevy and "
-            "Subordinated(Brownian() or StableLevy(...), alpha)"
+            f"process={process!r}: first passages are here for ContinuousTimeRandomWalk, Brownian, StableLevy, "
+            "TemperedStable, and Subordinated(one of the last three, alpha)"
         )
     if step is not None:
-        walk = _stepped(parent, clock, read_positive("step", step), place)
-        return _by_walk(walk, source, ends, until, count, "steps")
+        return _by_walk(_stepped(parent, clock, read_positive("step", step), place), ends, until, "steps")
+    if isinstance(parent, TemperedStable):
+        raise InvalidInputError(f"{parent!r} is followed in steps: give step=")
     if parent.beta:
         raise InvalidInputError(f"{parent!r} is not symmetric, and is followed in steps: give step=")
     if until != math.inf:
         raise InvalidInputError(
             f"until={until:g}: without step= only places and mean times of stable motion are found; give step= too"
         )
-    times, places = stable_exits(source, parent.alpha, ends, place, count)
-    infinite = clock is not None or not ends.bounded
-    times = np.full(count, np.nan) if infinite else times / parent.scale**parent.alpha
-    return FirstPassage(times, places, (ends.low, ends.high), until, "spheres", infinite)
+    speed = parent.scale**parent.alpha
+
+    def on_spheres(source: RandomSource, count: int) -> tuple[np.ndarray, np.ndarray]:
+        times, places = stable_exits(source, parent.alpha, ends, place, count)
+        return np.full(count, np.nan) if infinite else times / speed, places
+
+    return on_spheres, "spheres", infinite
 
 
-def _by_walk(
-    walk: ContinuousTimeRandomWalk, source: RandomSource, ends: Domain, until: float, count: int, method: str
-) -> FirstPassage:
+def _by_walk(walk: ContinuousTimeRandomWalk, ends: Domain, until: float, method: str) -> tuple[_Follow, str, bool]:
     read_start(walk.start, ends)
     low, high = walk.domain or (-math.inf, math.inf)
-    confined = Domain(max(low, ends.low), min(high, ends.high)).bounded
-    if until == math.inf and not confined:
+    inside = Domain(max(low, ends.low), min(high, ends.high))
+    # Jumps with a positive mean, all of them upwards, pass any upper end.
+    sure = inside.bounded or (walk.jumps.mean > 0.0 and math.isfinite(inside.high))
+    if until == math.inf and not sure:
         raise InvalidInputError(
             "on a half-line some paths take longer than any computer; give until=, the time to follow them for"
         )
     if walk.boundary == "absorb":
         raise InvalidInputError("the walk has absorbing ends of its own; give them as the domain of first_passage only")
-    times, places = walk_until(walk, source, ends, until, count)
-    symmetric = not getattr(walk.jumps, "beta", 0.0)
-    infinite = walk.waiting.infinite_mean or (symmetric and not confined)
-    return FirstPassage(times, places, (ends.low, ends.high), until, method, infinite)
+    centred = walk.jumps.symmetric or walk.jumps.mean == 0.0
+    infinite = walk.waiting.infinite_mean or (centred and not inside.bounded)
+    return (lambda source, count: walk_until(walk, source, ends, until, count)), method, infinite
 
 
-def _stepped(parent: StableLevy, clock: float | None, step: float, start: float) -> ContinuousTimeRandomWalk:
+def _stepped(
+    parent: StableLevy | TemperedStable, clock: float | None, step: float, start: float
+) -> ContinuousTimeRandomWalk:
     """The motion at multiples of a step of its own time."""
     waiting = FixedWaiting(step) if clock is None else StableWaiting(clock, step ** (1.0 / clock))
     scale = parent.scale * step ** (1.0 / parent.alpha)
-    jumps = StableJumps(parent.alpha, parent.beta, scale)
+    jumps: Jumps
+    if isinstance(parent, TemperedStable):
+        jumps = TemperedJumps(parent.alpha, parent.rate, scale)
+    else:
+        jumps = StableJumps(parent.alpha, parent.beta, scale)
     return ContinuousTimeRandomWalk(waiting, jumps, start)
 
 

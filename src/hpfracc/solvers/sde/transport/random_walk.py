@@ -100,6 +100,10 @@ class ContinuousTimeRandomWalk(Noise):
         """Covariance of the displacements at two times, where waiting times have a known mean number of jumps."""
         if self.domain is not None:
             raise InvalidInputError("the covariance of a walk between walls has no closed form; average over samples")
+        if self.jumps.mean > 0.0:
+            raise InvalidInputError(
+                f"{self.jumps!r} has a mean, and the walk no closed covariance; average over samples"
+            )
         earlier = np.minimum(np.asarray(s, float), np.asarray(t, float))
         return np.asarray(self.jumps.variance * self.waiting.mean_jumps(earlier))
 

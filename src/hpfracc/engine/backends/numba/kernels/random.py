@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ __all__ = ["KERNELS"]
 
 #: Words that are made before they are transformed, so that the transform is one loop for the vector unit.
 _TOGETHER = 512
+_ZERO, _LITTLE = np.uint64(0), sys.byteorder == "little"
 #: Numbers below which a thread is not worth its start.
 _LEAST = 1 << 14
 
@@ -174,19 +176,24 @@ def random_compiled(
     workers: int = 1,
 ) -> Array:
     """Number by number; threads share the paths."""
-    a, b, c, d = key.tolist()
-    pair = np.uint64(a & MASK32 | (b & MASK32) << 32), np.uint64(c & MASK32 | (d & MASK32) << 32)
-    numbers = paths.ravel().astype(np.uint64)
-    result = np.empty((numbers.size, n), dtype)
-    options = np.uint64(stream), kind == "normal", dtype == "float32"
-    if workers <= 1:
-        _rows(numbers, *pair, *options, result, 0, numbers.size)
+    # Views where they will do: a conversion takes as long as drawing fifty numbers.
+    if key.dtype == np.uint32 and key.strides == (4,) and _LITTLE:
+        one, two = key.view(np.uint64)
+    else:
+        a, b, c, d = key.tolist()
+        one, two = np.uint64(a & MASK32 | (b & MASK32) << 32), np.uint64(c & MASK32 | (d & MASK32) << 32)
+    numbers = paths.view(np.uint64) if paths.ndim == 1 and paths.dtype == np.int64 else paths.ravel().astype(np.uint64)
+    count = numbers.size
+    result = np.empty((count, n), dtype)
+    options = np.uint64(stream) if stream else _ZERO, kind == "normal", dtype == "float32"
+    if workers <= 1 or count == 1:  # threads share paths, not numbers
+        _rows(numbers, one, two, *options, result, 0, count)
     else:
 
         def run(block: tuple[int, int]) -> None:
-            _rows(numbers, *pair, *options, result, *block)
+            _rows(numbers, one, two, *options, result, *block)
 
-        run_blocks(run, even_blocks(numbers.size, workers, max(1, _LEAST // max(1, n))), workers)
+        run_blocks(run, even_blocks(count, workers, max(1, _LEAST // max(1, n))), workers)
     return result if paths.ndim == 1 else result.reshape(*paths.shape, n)
 
 

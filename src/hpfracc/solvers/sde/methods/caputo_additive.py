@@ -1,0 +1,165 @@
+r"""Euler's methods for the Caputo equation with additive noise that is not white.
+
+.. math:: X_t = X_0 + \frac{1}{\Gamma(\alpha)} \int_0^t (t-s)^{\alpha-1} \left(f\,ds + g\,dZ_s\right),
+
+where Z is fractional Brownian motion or a Levy process, and g is constant. The integral of the noise is one of a known
+function. For fractional Brownian motion it exists where :math:`\alpha + H > 1`, with the variance [1]
+
+.. math:: \frac{g^2\,H\,\Gamma(2H)\,t^{2(\alpha+H-1)}}{(\alpha+H-1)\,\Gamma(\alpha)\,\Gamma(\alpha+2H-1)};
+
+for noise with jumps of stable index p where the kernel to the power p is integrable, :math:`\alpha > 1 - 1/p` [2].
+
+Over each step the kernel is replaced by its mean. What that leaves out comes nearly all from the newest step, and its
+size does not depend on time after some steps. For fractional Brownian motion, and for stable motion with p > 1, it is
+drawn as an independent number of that size, so that the law at a time is right to some 1e-3 of the part left out (at
+the first step to a tenth), and covariances of neighbouring times to a tenth. For other noise it is left out. Strong
+order :math:`\alpha + H - 1`, with 1/p in place of H for jumps.
+
+References
+----------
+1. V. Pipiras, M. S. Taqqu, "Integration questions related to fractional Brownian motion", Probab. Theory Related Fields
+   118, 2000.
+2. B. S. Rajput, J. Rosinski, "Spectral representations of infinitely divisible processes", Probab. Theory Related
+   Fields 82, 1989.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
+from hpfracc.solvers.sde.methods.caputo_euler import CaputoEuler, CaputoMethod
+from hpfracc.solvers.sde.methods.exponentials import kernel_weights
+from hpfracc.solvers.sde.methods.implicit_euler import CaputoImplicitEuler
+from hpfracc.solvers.sde.methods.method import Carry, Weights
+from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
+from hpfracc.solvers.sde.problem import NoisyProblem, Traits
+
+__all__ = ["AdditiveCaputoEuler", "AdditiveCaputoImplicitEuler"]
+
+_EXPLICIT, _IMPLICIT = CaputoEuler(), CaputoImplicitEuler()
+#: Steps after which what the means leave out is taken as that of any later time; it is so to 1e-4.
+_STEPS = 128
+_LAGS = np.abs(np.arange(_STEPS)[:, None] - np.arange(_STEPS))
+
+
+class AdditiveCaputoMethod(CaputoMethod):
+    """What both share: means of the kernel over all steps, and what they leave out."""
+
+    def refuses(self, traits: Traits) -> str | None:
+        """Noise whose strength depends on the state."""
+        if traits.additive:
+            return None
+        kind = "noise with jumps" if traits.jumps else "fractional Brownian motion"
+        return (
+            f"below order 1, multiplicative {kind} has a singular kernel under its integral, for which no scheme here "
+            "is known to converge; give the diffusion as a number or an array (additive noise), use noise.Brownian(), "
+            "or alpha=1"
+        )
+
+    def sets(self, traits: Traits) -> int:
+        """A second one, for what the means leave out, where its law is known."""
+        return 1 if traits.jumps and math.isnan(traits.index) else 2
+
+    def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
+        """Those of the exponentials; the last is the size of what the means leave out."""
+        decay, kernel, drift, cross, _ = kernel_weights(alpha, steps, h)
+        if traits.jumps:
+            size = 0.0 if math.isnan(traits.index) else _left_out_by_jumps(alpha, traits.index, h)
+        else:
+            size = _left_out_by_fractional(alpha, traits.hurst if hurst is None else hurst, h)
+        return decay, kernel, drift, cross, size
+
+    def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
+        """The increments and, beside them, their integrals against the kernel over their own step."""
+        _, _, _, cross, size = weights
+        noises = problem.traits.noises
+        dw = dz[..., :noises]
+        newest = cross * dw
+        if dz.shape[-1] > noises:
+            newest = newest + size * dz[..., noises:]
+        return problem.xp.concatenate([dw, newest], -1)
+
+
+@final
+class AdditiveCaputoEuler(AdditiveCaputoMethod):
+    """Explicit in the drift."""
+
+    name = "euler"
+    order = "alpha + H - 1, with 1 / (stable index) for H where the noise jumps"
+
+    def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
+        """One step."""
+        return _EXPLICIT.advance(problem, weights, t, h, carry, dz)
+
+
+@final
+class AdditiveCaputoImplicitEuler(AdditiveCaputoMethod):
+    """Implicit in the drift."""
+
+    name = "implicit_euler"
+    order = "alpha + H - 1, with 1 / (stable index) for H where the noise jumps; for stiff drifts"
+
+    def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
+        """One step."""
+        return _IMPLICIT.advance(problem, weights, t, h, carry, dz)
+
+
+def _left_out_by_fractional(alpha: Any, hurst: Any, h: float) -> Any:
+    """Standard deviation of what the means leave out, with normal numbers; 0 where they leave out nothing."""
+    xp = namespace_of(hurst)
+    xp = namespace_of(alpha) if xp.library == "numpy" else xp
+    if xp.library == "numpy":
+        return _kept_fractional(float(alpha), float(hurst), h)
+    with xp.scope():
+        return of_variables(xp, lambda order, index: _fractional(xp, order, index, h))(xp.array(alpha), xp.array(hurst))
+
+
+@lru_cache(maxsize=16)
+def _kept_fractional(alpha: float, hurst: float, h: float) -> float:
+    return float(_fractional(NUMPY, alpha, hurst, h))
+
+
+def _fractional(xp: Namespace, alpha: Any, hurst: Any, h: float) -> Any:
+    power = alpha + hurst - 1.0
+    whole = hurst * xp.rgamma(xp.array(alpha)) * xp.rgamma(xp.array(alpha + 2.0 * hurst - 1.0))
+    whole = whole / (power * xp.rgamma(xp.array(2.0 * hurst))) * xp.exp(2.0 * power * math.log(_STEPS))
+    means = _means(xp, alpha)
+    covariance = autocovariance(hurst, _STEPS, xp)[_LAGS]
+    left = whole - (means * (covariance * means).sum(-1)).sum()
+    positive = left > 0.0
+    return xp.where(positive, xp.sqrt(xp.where(positive, left, 1.0)), 0.0) * xp.exp(power * math.log(h))
+
+
+def _left_out_by_jumps(alpha: Any, index: float, h: float) -> Any:
+    """The factor of an independent copy of the increments that has the law of what the means leave out."""
+    xp = namespace_of(alpha)
+    if xp.library == "numpy":
+        return _kept_jumps(float(alpha), index, h)
+    with xp.scope():
+        return of_variables(xp, lambda order: _jumps(xp, order, index, h))(xp.array(alpha))
+
+
+@lru_cache(maxsize=16)
+def _kept_jumps(alpha: float, index: float, h: float) -> float:
+    return float(_jumps(NUMPY, alpha, index, h))
+
+
+def _jumps(xp: Namespace, alpha: Any, index: float, h: float) -> Any:
+    power = 1.0 - (1.0 - alpha) * index
+    whole = xp.exp(power * math.log(_STEPS)) / power * xp.rgamma(xp.array(alpha)) ** index
+    left = whole - (_means(xp, alpha) ** index).sum()
+    positive = left > 0.0
+    safe = xp.where(positive, left, 1.0)
+    return xp.where(positive, safe ** (1.0 / index), 0.0) * xp.exp((alpha - 1.0) * math.log(h))
+
+
+def _means(xp: Namespace, alpha: Any) -> Any:
+    """Means of the kernel over steps of length 1, the newest last."""
+    later = xp.power(np.arange(1.0, _STEPS + 1.0), alpha)
+    means = xp.concatenate([later[:1], later[1:] - later[:-1]])
+    return xp.flip(means) * xp.rgamma(xp.array(alpha + 1.0))

@@ -1,0 +1,50 @@
+"""Progress of Monte Carlo methods: paths that are done, the mean so far with its standard error, and the time left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["LEAST_REPORTS", "progress_bar", "read_progress"]
+
+#: Least number of chunks where progress is shown.
+LEAST_REPORTS = 20
+
+
+def read_progress(progress: Any) -> None:
+    """Raise unless it is True, False or a function."""
+    if not (isinstance(progress, bool) or callable(progress)):
+        raise InvalidInputError(f"progress={progress!r}: use True, False, or a function")
+
+
+@contextmanager
+def progress_bar(
+    wish: bool | Callable[..., Any], count: int, title: str
+) -> Iterator[Callable[[int, float, float], None]]:
+    """Reports the paths that are done, and the mean so far with its standard error, while the block runs."""
+    if callable(wish):
+        yield lambda done, mean, error: wish(done, count, mean, error)
+        return
+    if not wish:
+        yield lambda done, mean, error: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=28),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[found]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=count, found="")
+
+        def report(done: int, mean: float, error: float) -> None:
+            bar.update(task, completed=done, found=f"mean {mean:.5g} +- {error:.2g}")
+
+        yield report
