@@ -13,6 +13,7 @@ import hpfracc as hf
 from hpfracc.engine.execution import bind
 from hpfracc.engine.execution.batch import probing
 from hpfracc.engine.execution.prepared import MOST_ENTRIES, PreparedOperands, prepared_operands
+from hpfracc.engine.memory.host import HostMemory, HostProbe, MemoryLimit
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection import rent_or_buy
 from hpfracc.operators.core.weights import kept_weights
@@ -37,6 +38,14 @@ def test_entries_are_counted_as_well_as_bytes() -> None:
     misses = cache.misses
     cache.get(0, lambda: np.zeros(2))
     assert cache.misses == misses
+
+
+def test_capacity_follows_the_memory_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """256 MiB, more where 1/32 of the memory is more, 1 GiB at most."""
+    for gigabytes, expected in ((4, 2**28), (16, 2**29), (256, 2**30)):
+        memory = HostMemory((MemoryLimit("ram", gigabytes * 2**30, 0),))
+        monkeypatch.setattr(HostProbe, "read", lambda _, memory=memory: memory)
+        assert PreparedOperands().capacity == expected
 
 
 def test_new_orders_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

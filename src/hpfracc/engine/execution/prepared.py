@@ -13,26 +13,45 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from hpfracc._arrays import is_array, nbytes
+from hpfracc.engine.memory.host import HostProbe
 
 __all__ = ["PreparedOperands", "prepared_operands"]
 
-#: What is kept at most, in bytes: sixteen transforms for 1e6 points, or one for 1e7, in float64.
+#: What is kept in any case, in bytes: sixteen transforms for 1e6 points, or one for 1e7, in float64.
 CAPACITY = 256 * 2**20
+#: What is kept at most where memory is plenty, and the part of it that is plenty. A Riemann-Liouville derivative of 1e7
+#: points in float64 needs 320 MB (a transform, starting weights, initial terms), its integral 400 MB: with less each
+#: call made them anew.
+MOST_CAPACITY, _SHARE = 2**30, 32
 #: How many are kept at most: an entry of a few numbers takes 0.7 KB for its key and its place, which no array counts.
 MOST_ENTRIES = 4096
 
 
 class PreparedOperands:
-    """A least-recently-used cache bounded in bytes and in entries; thread-safe."""
+    """A least-recently-used cache bounded in bytes and in entries; thread-safe.
 
-    def __init__(self, capacity: int = CAPACITY, most: int = MOST_ENTRIES) -> None:
-        self.capacity = capacity
+    Without a ``capacity`` it is 256 MiB, or up to 1 GiB where that is no more than 1/32 of this process's memory.
+    """
+
+    def __init__(self, capacity: int | None = None, most: int = MOST_ENTRIES) -> None:
+        self._capacity = capacity
         self.most = most
         self.hits = 0
         self.misses = 0
         self.bytes = 0
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
+
+    @property
+    def capacity(self) -> int:
+        """Bytes at most."""
+        if self._capacity is None:
+            self._capacity = max(CAPACITY, min(MOST_CAPACITY, HostProbe().read().limit // _SHARE))
+        return self._capacity
+
+    @capacity.setter
+    def capacity(self, value: int) -> None:
+        self._capacity = value
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The transform under ``key``, made by ``make()`` if it is not there (two threads may both make it, once)."""

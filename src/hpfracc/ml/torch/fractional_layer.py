@@ -2,7 +2,6 @@ r"""The fractional derivative as a layer, alone and before a linear map."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, final
 
 import torch
@@ -89,7 +88,7 @@ class FractionalDerivative(nn.Module):
         """The derivative of one order, for samples of float32 or float64."""
         kind: Any = find_definition(self.definition, "derivative")
         options: dict[str, Any] = {"method": self.method}
-        if ceiling is not None and "ceiling" in inspect.signature(kind).parameters:
+        if ceiling is not None and "ceiling" in kind.__dataclass_fields__:
             options["ceiling"] = ceiling
         found: Tensor = kind(alpha, **options)(x, step=self.step, axis=self.axis, backend=self.config.engine_backend)
         return found

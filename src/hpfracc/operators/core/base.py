@@ -143,7 +143,8 @@ class FractionalOperator(ABC):
         miss, one narrower than about 1/200 of the way from the origin to the last point of ``t``, cannot be seen;
         give points of ``t`` up to it and beyond, or samples.
         """
-        unusual = full_output or spans.on or not (origin is rtol is factor is axis is dim is time_unit is None)
+        unusual = full_output or spans.on or not (origin is rtol is factor is dim is time_unit is None)
+        unusual = unusual or not (axis is None or (type(axis) is int and axis == -1))
         cached = None if unusual else self._cached(f)
         if cached is not None:
             # Samples of a kind seen before, along the last axis, are not read anew.

@@ -55,8 +55,52 @@ class _Table(NamedTuple):
     nodes: bool
 
 
-def tabulated_weights(scheme: Hashable, make: Maker, order: Order, n: int, few: bool = False) -> tuple[Any, ...] | None:
-    """``make(xp, alpha, n)`` for an order of PyTorch's, from a table; None where there is none.
+class _Scale(NamedTuple):
+    """What all weights are multiplied by, ``exp(rate alpha + shift)``, and which orders are answered by nan.
+
+    ``strict`` leaves out the whole order below; ``hidden`` says whether the order's value is not known.
+    """
+
+    rate: float
+    shift: float
+    strict: bool
+    hidden: bool
+
+
+class _Program(NamedTuple):
+    """A table on a device, for few operations: weights are ``powers @ series * exp(rise alpha)``.
+
+    ``series`` (places, lags) has the polynomials, those with a factor of their own for zeros in other rows. The powers
+    are products of ``y``, ``alpha - lower`` and ``upper - alpha`` (``offsets + signs alpha``) to the ``exponents``,
+    times ``factors``, added up by ``sums``: in the first row those of weights, in the second those of slopes.
+    ``limits`` are what the two distances have to exceed, where the order is not known.
+    """
+
+    series: Any
+    rise: Any
+    offsets: Any
+    signs: Any
+    exponents: Any
+    factors: Any
+    sums: Any
+    limits: Any
+
+
+def tabulated_weights(
+    scheme: Hashable,
+    make: Maker,
+    order: Order,
+    n: int,
+    few: bool = False,
+    *,
+    rate: float = 0.0,
+    shift: float = 0.0,
+    strict: bool = False,
+    dtype: str = "float64",
+) -> tuple[Any, ...] | None:
+    """``make(xp, alpha, n)`` times ``exp(rate alpha + shift)`` for an order of PyTorch's, from a table.
+
+    None where there is no table.
 
     Parameters
     ----------
@@ -69,6 +113,10 @@ def tabulated_weights(scheme: Hashable, make: Maker, order: Order, n: int, few: 
         Read from a tensor; its value may be hidden where its interval is known.
     n : int
         Lags.
+    strict : bool
+        A hidden order at the lower end of its interval gives nan, as one outside.
+    dtype : str
+        Of the result; the weights are made in float64.
     """
     xp = order.xp
     if xp.library != "torch" or not n > 0 or (n > WHOLE_TABLE and not few):
@@ -83,14 +131,13 @@ def tabulated_weights(scheme: Hashable, make: Maker, order: Order, n: int, few: 
     host = kept_tables.get(key, lambda: _tabulate(make, order.ceiling, n, few) or False)
     if not host:
         return None
-    table = _on_device(key, host, xp)
+    scale = _Scale(rate, shift, strict, order.known is None)
     value = order.value
-    if order.known is None:
-        near = abs(value - table.middle) <= 0.5 + 1e-9
-        value = xp.where(near, value, math.nan)
     if _is_recorded(value):
-        return tuple(_recorded(xp)(value, table, xp))
-    return _composed(value, table, xp)
+        program = _kept_on_device((key, scale), xp, lambda: _program(host, scale, xp))
+        return tuple(_recorded(xp)(value, program, host, key, scale, xp, getattr(xp.module, dtype)))
+    composed = _composed(value, _on_device(key, host, xp), scale, xp)
+    return tuple(xp.astype(array, dtype) for array in composed)
 
 
 def is_wrapped(tensor: Any) -> bool:
@@ -171,32 +218,61 @@ def _monomials() -> np.ndarray[Any, Any]:
     return rows
 
 
-def _on_device(key: Hashable, host: _Table, xp: Namespace) -> _Table:
-    """The table on the device of the namespace, cached there outside of transforms."""
-    torch = xp.module
+def _kept_on_device(name: Hashable, xp: Namespace, make: Callable[[], Any]) -> Any:
+    """What ``make`` gives, kept for the device of the namespace outside of transforms."""
 
-    def make() -> _Table:
-        with torch.inference_mode(False):
-            return host._replace(
-                coefficients=xp.array(host.coefficients),
-                fall=xp.array(host.fall),
-                zeros=(xp.asarray(host.zeros[0]), xp.asarray(host.zeros[1])),
-            )
-
-    if torch._C._functorch.maybe_current_level() is not None:
-        return make()
-    found: _Table = kept_tables.get((key, "torch", str(xp.device)), make)
-    return found
-
-
-def _constant(xp: Namespace, name: Hashable, make: Callable[[], np.ndarray[Any, Any]]) -> Any:
     def made() -> Any:
         with xp.module.inference_mode(False):
-            return xp.array(make())
+            return make()
 
     if xp.module._C._functorch.maybe_current_level() is not None:
         return made()
     return kept_tables.get((name, "torch", str(xp.device)), made)
+
+
+def _on_device(key: Hashable, host: _Table, xp: Namespace) -> _Table:
+    """The table on the device of the namespace."""
+
+    def make() -> _Table:
+        return host._replace(
+            coefficients=xp.array(host.coefficients),
+            fall=xp.array(host.fall),
+            zeros=(xp.asarray(host.zeros[0]), xp.asarray(host.zeros[1])),
+        )
+
+    found: _Table = _kept_on_device(key, xp, make)
+    return found
+
+
+def _program(host: _Table, scale: _Scale, xp: Namespace) -> _Program:
+    """The table of a few operations, on the device of the namespace."""
+    low, high = host.zeros
+    kinds = sorted(set(zip(low.tolist(), high.tolist(), strict=True)))
+    series = [np.where((low == i) & (high == j), host.coefficients.T, 0.0) for i, j in kinds]
+    degree = np.arange(_COEFFICIENTS, dtype=np.float64)
+    exponents, factors = [], []
+    for i, j in kinds:
+        # y^k l^i u^j, and its slope k y^(k-1) l^i u^j + i y^k u^j - j y^k l^i with i, j of 0 or 1.
+        ones = np.ones(_COEFFICIENTS)
+        of_y = [degree, np.maximum(degree - 1.0, 0.0), degree, degree]
+        exponents.append([of_y, [i * ones, i * ones, 0.0 * ones, i * ones], [j * ones, j * ones, j * ones, 0.0 * ones]])
+        factors.append([ones, degree, i * ones, -j * ones])
+    edges = np.array([host.middle, host.middle - 0.5, -host.middle - 0.5])
+    limits = [0.0, -np.finfo(np.float64).smallest_subnormal] if scale.strict else [-1e-9, -1e-9]
+    return _Program(
+        xp.array(np.concatenate(series)),
+        xp.array(scale.rate - host.fall),
+        xp.array(-edges.reshape(3, 1, 1)),
+        xp.array(np.reshape([1.0, 1.0, -1.0], (3, 1, 1))),
+        xp.array(np.concatenate(exponents, -1)),
+        xp.array(np.concatenate(factors, -1) * math.exp(scale.shift)),
+        xp.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 1.0]]),
+        xp.array(np.reshape(limits, (2, 1, 1))) if scale.hidden else None,
+    )
+
+
+def _constant(xp: Namespace, name: Hashable, make: Callable[[], np.ndarray[Any, Any]]) -> Any:
+    return _kept_on_device(name, xp, lambda: xp.array(make()))
 
 
 def _exponents(xp: Namespace) -> Any:
@@ -219,17 +295,33 @@ def _runs(n: int, nodes: bool) -> list[tuple[int, int, int, int]]:
     return runs
 
 
-def _composed(value: Any, table: _Table, xp: Namespace) -> tuple[Any, ...]:
+def _composed(value: Any, table: _Table, scale: _Scale, xp: Namespace) -> tuple[Any, ...]:
     """The weights as operations that every transform of PyTorch's goes through."""
+    value = _guarded(value, table, scale, xp)
     powers = (value - table.middle) ** _exponents(xp)
     factor, _ = _factors(value, table, xp)
-    made = xp.matmul(table.coefficients, powers) * factor * xp.exp(-table.fall * value)
+    size = xp.exp((scale.rate - table.fall) * value + scale.shift)
+    made = xp.matmul(table.coefficients, powers) * factor * size
+    return tuple(_spread(made[at].reshape(shape), table, xp) for at, shape in _places(table))
+
+
+def _guarded(value: Any, table: _Table, scale: _Scale, xp: Namespace) -> Any:
+    """The order, nan where it is hidden and lies outside the interval."""
+    if not scale.hidden:
+        return value
+    y = value - table.middle
+    inside = (y > -0.5) & (y <= 0.5) if scale.strict else abs(y) <= 0.5 + 1e-9
+    return xp.where(inside, value, math.nan)
+
+
+def _places(table: _Table) -> list[tuple[slice, tuple[int, ...]]]:
+    """Where each array lies among all weights, and its shape."""
     found, begin = [], 0
     for shape in table.shapes:
-        size = math.prod(shape)
-        found.append(_spread(made[begin : begin + size].reshape(shape), table, xp))
-        begin += size
-    return tuple(found)
+        end = begin + math.prod(shape)
+        found.append((slice(begin, end), shape))
+        begin = end
+    return found
 
 
 def _factors(value: Any, table: _Table, xp: Namespace) -> tuple[Any, Any]:
@@ -252,18 +344,14 @@ def _spread(array: Any, table: _Table, xp: Namespace) -> Any:
     return xp.concatenate(parts, -1)
 
 
-def _tabulated(value: Any, table: _Table, xp: Namespace) -> tuple[Any, Any]:
-    """Weights and slopes at the tabulated lags."""
-    torch, exponents = xp.module, _exponents(xp)
-    y = value - table.middle
-    powers = torch.stack([y**exponents, exponents * y ** (exponents - 1.0).clamp_(min=0.0)], 1)
-    both = torch.matmul(table.coefficients, powers)
-    size = torch.exp(table.fall * -value)
-    factor, turn = _factors(value, table, xp)
-    weights = both[:, 0] * factor
-    slopes = torch.addcmul(both[:, 0] * turn, both[:, 1], factor)
-    slopes = torch.addcmul(slopes, table.fall, weights, value=-1.0).mul_(size)
-    return weights * size, slopes
+def _tabulated(value: Any, program: _Program, torch: Any) -> Any:
+    """Weights at the tabulated lags, and what slopes are more than the ``rise`` times them; shape (2, lags)."""
+    bases = torch.addcmul(program.offsets, program.signs, value)
+    if program.limits is not None:
+        bases = torch.where((bases[1:] > program.limits).all(), bases, math.nan)
+    products = torch.prod(bases**program.exponents, 0)
+    both = torch.mm(torch.mm(program.sums, products * program.factors), program.series)
+    return both.mul_(torch.exp(program.rise * value))
 
 
 @cache
@@ -275,47 +363,60 @@ def _recorded(xp: Namespace) -> Callable[..., tuple[Any, ...]]:
         """Weights from the order."""
 
         @staticmethod
-        def forward(ctx: Any, value: Any, table: _Table, xp: Namespace) -> tuple[Any, ...]:
-            made, slopes = _tabulated(value.detach(), table, xp)
+        def forward(
+            ctx: Any,
+            value: Any,
+            program: _Program,
+            table: _Table,
+            key: Hashable,
+            scale: _Scale,
+            xp: Namespace,
+            dtype: Any,
+        ) -> tuple[Any, ...]:
+            both = _tabulated(value.detach(), program, torch)
             ctx.save_for_backward(value)
-            ctx.slopes, ctx.table, ctx.xp = slopes, table, xp
-            found, begin = [], 0
-            for shape in table.shapes:
-                size = math.prod(shape)
-                found.append(_spread_over(made[begin : begin + size].reshape(shape), table, xp))
-                begin += size
-            return tuple(found)
+            ctx.set_materialize_grads(False)
+            ctx.both, ctx.program, ctx.table = both, program, table
+            ctx.scale, ctx.key, ctx.xp = scale, key, xp
+            weights = both[0]
+            return tuple(_spread_over(weights[at].reshape(shape), table, xp).to(dtype) for at, shape in _places(table))
 
         @staticmethod
-        def backward(ctx: Any, *changes: Any) -> tuple[Any, None, None]:
+        def backward(ctx: Any, *changes: Any) -> tuple[Any, ...]:
             (value,) = ctx.saved_tensors
             table, xp = ctx.table, ctx.xp
-            if torch.is_grad_enabled() or torch._C._functorch.is_legacy_batchedtensor(changes[0]):
-                slopes = _slopes_composed(value, table, xp)
-                parts = [(change * slope).sum() for change, slope in zip(changes, slopes, strict=True)]
-                return sum(parts[1:], parts[0]), None, None
-            gathered = torch.cat([_gather(change, table, xp).reshape(-1) for change in changes])
-            return torch.dot(gathered, ctx.slopes), None, None
+            given = [
+                (change.to(torch.float64), at, number)
+                for number, (change, (at, _)) in enumerate(zip(changes, _places(table), strict=True))
+                if change is not None
+            ]
+            nothing = (None,) * 6
+            if not given:
+                return None, *nothing
+            if torch.is_grad_enabled() or torch._C._functorch.is_legacy_batchedtensor(given[0][0]):
+                slopes = _slopes_composed(value, _on_device(ctx.key, table, xp), ctx.scale, xp)
+                parts = [(change * slopes[number]).sum() for change, _, number in given]
+            else:
+                whole = torch.addcmul(ctx.both[1], ctx.program.rise, ctx.both[0])
+                parts = [torch.dot(_gather(change, table, xp).reshape(-1), whole[at]) for change, at, _ in given]
+            return sum(parts[1:], parts[0]), *nothing
 
     found: Callable[..., tuple[Any, ...]] = _TabulatedWeights.apply
     return found
 
 
-def _slopes_composed(value: Any, table: _Table, xp: Namespace) -> tuple[Any, ...]:
+def _slopes_composed(value: Any, table: _Table, scale: _Scale, xp: Namespace) -> tuple[Any, ...]:
     """The slopes as operations that can be differentiated again."""
+    value = _guarded(value, table, scale, xp)
     exponents = _exponents(xp)
     y = value - table.middle
     factor, turn = _factors(value, table, xp)
+    rise = scale.rate - table.fall
     weights = xp.matmul(table.coefficients, y**exponents)
     slopes = xp.matmul(table.coefficients, exponents * y ** (exponents - 1.0).clamp(min=0.0))
     slopes = slopes * factor + weights * turn
-    made = (slopes - table.fall * weights * factor) * xp.exp(-table.fall * value)
-    found, begin = [], 0
-    for shape in table.shapes:
-        size = math.prod(shape)
-        found.append(_spread(made[begin : begin + size].reshape(shape), table, xp))
-        begin += size
-    return tuple(found)
+    made = (slopes + rise * weights * factor) * xp.exp(rise * value + scale.shift)
+    return tuple(_spread(made[at].reshape(shape), table, xp) for at, shape in _places(table))
 
 
 def _spread_over(array: Any, table: _Table, xp: Namespace) -> Any:

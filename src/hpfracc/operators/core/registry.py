@@ -6,6 +6,7 @@ import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, TypedDict, Unpack
 
 from hpfracc import operators
@@ -46,6 +47,12 @@ class DerivativeOptions(IntegralOptions, total=False):
 
 def all_operators() -> list[type[FractionalOperator]]:
     """Every operator class of this folder, whose files are imported for it: to declare ``definition`` is enough."""
+    return list(_search_folder())
+
+
+@cache
+def _search_folder() -> tuple[type[FractionalOperator], ...]:
+    """The classes; searching takes a millisecond, and the folder stays as it is."""
     for module in pkgutil.iter_modules(operators.__path__):
         if module.name.startswith("_"):
             importlib.import_module(f"{operators.__name__}.{module.name}")
@@ -55,7 +62,7 @@ def all_operators() -> list[type[FractionalOperator]]:
         home = importlib.import_module(operator.__module__)
         if home.__name__.startswith(f"{operators.__name__}.") and getattr(home, operator.__name__, None) is operator:
             found.append(operator)
-    return sorted(found, key=lambda operator: (operator.kind, operator.definition))
+    return tuple(sorted(found, key=lambda operator: (operator.kind, operator.definition)))
 
 
 def definitions(kind: str) -> dict[str, type[FractionalOperator]]:
@@ -67,16 +74,22 @@ def _plain(name: str) -> str:
     return name.casefold().replace("-", "_").replace(" ", "_").replace("ü", "u")
 
 
-def find_definition(name: str, kind: str) -> type[FractionalOperator]:
-    """The operator class called ``name``, by its full or a short name, or an error with those that are close."""
+@cache
+def _names(kind: str) -> dict[str, type[FractionalOperator]]:
+    """The classes by all their names."""
     known = definitions(kind)
     names = {_plain(short): operator for operator in known.values() for short in operator.short_names}
-    names |= {_plain(full): operator for full, operator in known.items()}
+    return names | {_plain(full): operator for full, operator in known.items()}
+
+
+def find_definition(name: str, kind: str) -> type[FractionalOperator]:
+    """The operator class called ``name``, by its full or a short name, or an error with those that are close."""
+    names = _names(kind)
     found = names.get(_plain(name)) if isinstance(name, str) else None
     if found is None:
         close = difflib.get_close_matches(_plain(str(name)), names, n=2, cutoff=0.5)
         hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
-        raise InvalidInputError(f"no {kind} is defined as {name!r}; {hint}There are: {', '.join(known)}")
+        raise InvalidInputError(f"no {kind} is defined as {name!r}; {hint}There are: {', '.join(definitions(kind))}")
     return found
 
 

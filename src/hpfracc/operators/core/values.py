@@ -35,6 +35,7 @@ __all__ = [
     "real_dtype",
     "scalar",
     "step_power",
+    "unrecorded",
     "where",
     "zeros",
 ]
@@ -288,6 +289,14 @@ def _concatenate(parts: Sequence[Any], axis: int) -> Any:
         return sys.modules["torch"].cat(list(parts), dim=axis)
     module = sys.modules["jax"].numpy if library == "jax" else sys.modules[library]
     return module.concatenate(list(parts), axis=axis)
+
+
+def unrecorded(values: Any) -> Any:
+    """``values`` for what carries no derivative."""
+    library = library_of(values)
+    if library == "jax":
+        return sys.modules["jax"].lax.stop_gradient(values)
+    return values.detach() if library == "torch" else values
 
 
 def where(condition: Any, yes: Any, no: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -12,13 +13,12 @@ from hpfracc._xp import Namespace, of_variables
 from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.order_tables import tabulated_weights
-from hpfracc.operators.core.values import Samples, step_power
+from hpfracc.operators.core.values import Samples, real_dtype, step_power
 
 __all__ = ["kept_weights", "scaled_weights", "weights_key", "weights_of"]
 
-#: Weights in bytes at most: three sequences for 1e7 points, or thirty for 1e6.
-_CAPACITY = 256 * 2**20
-kept_weights = PreparedOperands(_CAPACITY)
+#: Weights of plain orders: room for at least three sequences for 1e7 points, or thirty for 1e6.
+kept_weights = PreparedOperands()
 
 
 def weights_key(scheme: Hashable, order: Order, n: int) -> Hashable:
@@ -31,25 +31,39 @@ def scaled_weights(
     make: Callable[[Namespace, Any, Any], tuple[Any, ...]],
     order: Order,
     samples: Samples,
-    exponent: Any,
+    sign: int,
     *,
+    whole: int = 0,
     few: bool = False,
+    strict: bool = False,
 ) -> tuple[tuple[Any, ...], Hashable, Any]:
-    """The weights of a rule times ``step ** exponent``, the key of the first of them, and what is left to multiply.
+    """The weights of a rule times ``step ** (sign (alpha + whole))``, the key of the first of them, and a factor.
 
-    Where step and order are plain numbers the factor goes into the weights, which are kept: the samples need not be
-    gone over for it at every call, and nothing is left (None). So it does where the order is a tensor, of which there
-    is one for all rows of samples. Elsewhere the weights come without it. ``few`` as for :func:`weights_of`.
+    Where step and order are plain numbers the power goes into the weights, which are kept: the samples need not be gone
+    over for it at every call, and the factor that is left to multiply is None. So it does where the order is a tensor,
+    of which there is one for all rows of samples; then the weights have the precision of the samples. Elsewhere the
+    weights come without it. ``few`` as for :func:`weights_of`; with ``strict`` the first array is nan where a traced
+    order lies outside its interval.
     """
     n, step = samples.n, samples.grid.step
+    plain_step = library_of(step) in ("numpy", "python")
+    if not order.plain and order.xp.library == "torch" and plain_step and float(step) > 0.0:
+        rate = sign * math.log(float(step))
+        made = tabulated_weights(
+            scheme, make, order, n, few, rate=rate, shift=whole * rate, strict=strict, dtype=real_dtype(samples.values)
+        )
+        if made is not None:
+            return made, None, None
+    exponent = sign * (order.value + whole) if whole else order.value if sign > 0 else -order.value
     if not order.plain and order.xp.library == "torch":
-        made = weights_of(scheme, make, order, n, few=few)
-        if type(step) is not float or step != 1.0:
+        made = _guarded(weights_of(scheme, make, order, n, few=few), order, strict)
+        if not plain_step or float(step) != 1.0:
             factor = order.xp.array(step) ** order.xp.array(exponent)
             made = tuple(array * factor for array in made)
         return made, None, None
-    if not order.plain or library_of(step) not in ("numpy", "python"):
-        return weights_of(scheme, make, order, n), weights_key(scheme, order, n), samples.scale(exponent)
+    if not order.plain or not plain_step:
+        made = _guarded(weights_of(scheme, make, order, n), order, strict)
+        return made, weights_key(scheme, order, n), samples.scale(exponent)
     factor = step_power(step, exponent, samples.values)
 
     def make_scaled(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
@@ -57,6 +71,13 @@ def scaled_weights(
 
     name = (scheme, factor)
     return weights_of(name, make_scaled, order, n), weights_key(name, order, n), None
+
+
+def _guarded(made: tuple[Any, ...], order: Order, strict: bool) -> tuple[Any, ...]:
+    if not strict:
+        return made
+    with order.xp.scope():
+        return order.guard(made[0]), *made[1:]
 
 
 def weights_of(

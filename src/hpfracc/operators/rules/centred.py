@@ -81,7 +81,7 @@ class Centred(Rule):
 
 
 def _product(samples: Samples, order: Order, scheme: str, make: Any, few: bool = False) -> Any:
-    (weights,), key, left = scaled_weights(scheme, make, order, samples, -order.value, few=few)
+    (weights,), key, left = scaled_weights(scheme, make, order, samples, -1, few=few)
     with order.xp.scope():
         weights = order.guard_integral(weights)
     product = toeplitz_apply(weights, samples.values, backend=samples.backend, weights_key=key)

@@ -17,7 +17,7 @@ from numpy.polynomial import polynomial as poly
 
 from hpfracc._xp import Namespace
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.values import Samples, constant, largest, real_dtype, scalar, where
+from hpfracc.operators.core.values import Samples, constant, largest, real_dtype, scalar, unrecorded, where
 from hpfracc.operators.core.weights import weights_of
 from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, start_points
 
@@ -160,9 +160,13 @@ def infinite_at_origin(first: Any, order: Order, slopes: list[tuple[Any, Any]], 
     ``slopes`` are its derivatives 1 .. n-1 with what is not known of each, to which ``rounding`` is added; where one
     can be told neither from 0 nor from something else the result is nan. Carries no derivative.
     """
+    first = unrecorded(first)
     nothing = first * 0
     if order.ceiling <= 0:
         return nothing
+    if order.ceiling == 1 and "complex" not in str(first.dtype):
+        # What is not finite gives nan, as 0 times it is.
+        return where(first == 0, nothing, where(first < 0, nothing - math.inf, nothing + math.inf))
     result = nothing
     for k in range(order.ceiling - 1, -1, -1):
         slope, doubt = slopes[k - 1] if k else (first, abs(nothing))
@@ -181,6 +185,7 @@ def infinite_at_origin(first: Any, order: Order, slopes: list[tuple[Any, Any]], 
 
 def singular_origin(x: Any, order: Order, last: int) -> Any:
     """:func:`infinite_at_origin` of samples on a uniform grid, told by samples 0 .. last."""
+    x = unrecorded(x)
     if order.ceiling <= 1:
         return infinite_at_origin(x[..., :1], order, [])
     return infinite_at_origin(

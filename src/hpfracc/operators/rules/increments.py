@@ -171,7 +171,7 @@ def convolve_by_parts(
     def make_all(xp: Namespace, alpha: Any, n: int | Lags) -> tuple[Any, ...]:
         return (make(xp, alpha, n, m), *(make(xp, alpha, n, i + 1) for i in range(m - 1)))
 
-    (weights, *firsts), key, factor = scaled_weights((scheme, m), make_all, order, samples, -order.value, few=True)
+    (weights, *firsts), key, factor = scaled_weights((scheme, m), make_all, order, samples, -1, few=True)
     if factor is not None:
         x = x * factor
     if m == 0:

@@ -10,7 +10,7 @@ from hpfracc.operators.core.lags import Lags, long_run
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join
-from hpfracc.operators.core.weights import weights_key, weights_of
+from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.first_points import first_points, singular_origin, whole_at_origin
 from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, start_points
 
@@ -67,13 +67,11 @@ class WithInitialTerms(Rule):
         """The Caputo rule, and one product for each initial term."""
         x, n = samples.values, order.ceiling
         value = self.rule.apply(samples, order)
-        scale = samples.scale(-order.value)
         last = start_points(n)
         known = 1 if n == 1 else last
         differences = forward_differences(x[..., : 1 if n == 1 else last + 1])
         name = ("initial", n)
-        terms = weights_of(name, _make_terms(n), order, samples.n, few=True)
-        key = weights_key(name, order, samples.n)
+        terms, key, factor = scaled_weights(name, _make_terms(n), order, samples, -1, few=True)
         tail = value[..., known:]
         for k in range(n):
             derivative = sum(
@@ -81,7 +79,7 @@ class WithInitialTerms(Rule):
                 differences[k] * float(binomial_polynomial(k)[k]),
             )
             term = constant(terms[k], x, None if key is None else (key, k))
-            tail = tail + (derivative * scale) * term[known:]
+            tail = tail + (derivative if factor is None else derivative * factor) * term[known:]
         origin = whole_at_origin(singular_origin(x, order, last), lambda: value[..., :1], order)
         return join([origin, tail] if n == 1 else [origin, first_points(samples, order, 0, last), tail])
 

@@ -81,8 +81,10 @@ class L1Rule(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""
         part = fractional_part(order)
-        (weights,), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value, few=True)
-        value = samples.convolve(_guarded(order, weights), **summands(samples, order, factor), key=key)
+        (weights,), key, factor = scaled_weights(
+            self.name, _make_weights, part, samples, -1, whole=order.ceiling - 1, few=True, strict=True
+        )
+        value = samples.convolve(weights, **summands(samples, order, factor), key=key)
         return with_start(value, samples, order)
 
 
@@ -93,11 +95,6 @@ def summands(samples: Samples, order: Order, factor: Any) -> dict[str, Any]:
     """
     values = samples.values if order.ceiling <= 1 else increments(samples.values, order.ceiling)
     return {"signal": values if factor is None else values * factor, "differences": order.ceiling <= 1}
-
-
-def _guarded(order: Order, weights: Any) -> Any:
-    with order.xp.scope():
-        return order.guard(weights)
 
 
 def _make_weights(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any]:

@@ -69,9 +69,9 @@ class L12(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments, of which the first has weights of its own."""
         part = fractional_part(order)
-        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, part, samples, -order.value, few=True)
-        with order.xp.scope():
-            weights = order.guard(weights)
+        (weights, starts), key, factor = scaled_weights(
+            self.name, _make_weights, part, samples, -1, whole=order.ceiling - 1, few=True, strict=True
+        )
         starts = constant(starts, samples.values, None if key is None else (key, "starts"))
         value = samples.convolve(weights, **summands(samples, order, factor), key=key, starts=starts, starts_from=1)
         return with_start(value, samples, order)

@@ -90,7 +90,7 @@ class Integral(LaplacianRule):
                 return (centred_binomials(xp, alpha, shape[0]),)
             return (lattice_power_weights(xp, alpha, shape, ratios),)
 
-        (weights,), key, left = scaled_weights(scheme, make, order, samples, -order.value)
+        (weights,), key, left = scaled_weights(scheme, make, order, samples, -1)
         if order.known is None:
             with order.xp.scope():
                 inside = (order.value > 0.0) & (order.value <= 2.0)
@@ -131,7 +131,7 @@ class _Waves(LaplacianRule):
                 squares = squares[..., None] + ratio * waves**2
             return (wave_powers(xp, alpha, np.sqrt(squares)),)
 
-        (symbol,), key, left = scaled_weights(scheme, make, order, samples, -order.value)
+        (symbol,), key, left = scaled_weights(scheme, make, order, samples, -1)
         product = spectral_multiply(
             symbol, values, axes=axes, kinds=self.kind, backend=samples.backend, weights_key=key
         )

@@ -66,7 +66,7 @@ class PeriodicRule(Rule):
             sign = np.where(2 * np.abs(waves) == n, 0.0, np.sign(waves))
             return (_complex(xp, powers * c, powers * xp.array(sign) * s),)
 
-        (symbol,), key, left = scaled_weights(scheme, make, order, samples, -order.value)
+        (symbol,), key, left = scaled_weights(scheme, make, order, samples, -1)
         product = spectral_multiply(
             symbol,
             samples.values,

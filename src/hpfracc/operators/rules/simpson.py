@@ -71,10 +71,10 @@ def _scaled(samples: Samples, order: Order) -> tuple[tuple[Any, Any], Hashable, 
     """The weights and what the first three samples get beside them, of :func:`scaled_weights`."""
     n = samples.n
     if n <= WHOLE_TABLE or order.xp.library != "torch":
-        (weights, starts), key, factor = scaled_weights("simpson", _make_weights, order, samples, order.value)
+        (weights, starts), key, factor = scaled_weights("simpson", _make_weights, order, samples, 1)
         return (weights, starts), key, factor
     # At even and at odd lags they are two smooth sequences, of which each needs a table of its own.
-    made, key, factor = scaled_weights("simpson parities", _make_parities, order, samples, order.value, few=True)
+    made, key, factor = scaled_weights("simpson parities", _make_parities, order, samples, 1, few=True)
     weights, first, second, third = (
         order.xp.stack([even[: n + n % 2 : 2][: -(-n // 2)], _padded(order.xp, odd[1::2], -(-n // 2))], 1).reshape(-1)[
             :n

@@ -44,7 +44,7 @@ class Trapezoid(Rule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the samples, of which the first has weights of its own beside the others'."""
-        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, order, samples, order.value, few=True)
+        (weights, starts), key, factor = scaled_weights(self.name, _make_weights, order, samples, 1, few=True)
         with order.xp.scope():
             weights = order.guard_integral(weights)
         signal = samples.values if factor is None else samples.values * factor

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from hpfracc.engine.backends.torch import fused
 from hpfracc.engine.backends.torch.fused_sum import PaddedSpectrum, make_spectrum
@@ -53,7 +54,9 @@ def convolve_tracked(
     differ: Differences,
 ) -> Tensor:
     """The sum with the options of the primitive; ``composed`` does the same by operations of PyTorch's."""
-    weights = weights[: signal.shape[-1]].to(signal.dtype)
+    if weights.shape[-1] > signal.shape[-1]:
+        weights = weights[: signal.shape[-1]]
+    weights = weights.to(signal.dtype)
     starts = None if starts is None else starts.to(signal.dtype)
     result: Tensor = _TrackedSum.apply(weights, signal, starts, differences, first, composed, differ)
     return result
@@ -105,7 +108,7 @@ class _TrackedSum(torch.autograd.Function):
         spectrum, n = ctx.spectrum, signal.shape[-1]
         begun = None if starts is None else starts.detach().contiguous()
         slope = slope.contiguous()
-        by_signal = by_weights = by_starts = None
+        by_signal = by_weights = by_starts = worse = None
         if signal.is_cuda and fused.is_available():
             padded, worse, sums = fused.pad_and_clean(
                 slope, spectrum.size, limit=ctx.bad, backwards=True, starts=begun, first=first
@@ -122,13 +125,11 @@ class _TrackedSum(torch.autograd.Function):
                     first=first,
                     sums=sums,
                 )
-            if wanted[2]:
-                seen = torch.arange(n, device=slope.device) < fused.first_bad(ctx.bad, tuple(signal.shape))
-                slope = torch.where(seen, slope, torch.zeros((), dtype=slope.dtype, device=slope.device))
         else:
             if ctx.bad is not None:
                 slope = slope.masked_fill(ctx.bad, 0.0)
-            turned = torch.fft.rfft(slope.flip(-1), n=spectrum.size)
+            padded = slope.flip(-1)
+            turned = torch.fft.rfft(padded, n=spectrum.size)
             if wanted[1]:
                 by_signal = _back(turned * spectrum.transform, spectrum.size)[..., :n].flip(-1)
                 for j in range(0 if begun is None else begun.shape[0]):
@@ -140,8 +141,11 @@ class _TrackedSum(torch.autograd.Function):
             product = turned * ctx.transform
             product = product.sum(tuple(range(product.ndim - 1))) if product.ndim > 1 else product
             by_weights = _back(product, spectrum.size, "backward")[:n].flip(-1)
+            if worse is not None:
+                # Slopes that are not finite were set to 0 for the transform.
+                by_weights = by_weights.masked_fill_((worse < n).any(), torch.nan)
         if wanted[2]:
-            by_starts = _slope_of_starts(slope, signal.detach(), starts, differences, first)
+            by_starts = _slope_of_starts(padded, signal.detach(), starts, differences, first)
         return by_weights, by_signal, by_starts, None, None, None, None
 
 
@@ -166,17 +170,19 @@ def _sum_in_passes(
     return result, transform, bad
 
 
-def _slope_of_starts(slope: Tensor, signal: Tensor, starts: Tensor, differences: bool, first: int) -> Tensor:
-    """The gradient of the starting weights; ``slope`` is 0 where bad samples reach."""
-    result = torch.zeros_like(starts)
+def _slope_of_starts(backwards: Tensor, signal: Tensor, starts: Tensor, differences: bool, first: int) -> Tensor:
+    """The gradient of the starting weights, from slopes run backwards that are 0 where bad samples reach."""
+    n = signal.shape[-1]
+    rows = []
     for j in range(starts.shape[0]):
         place = first + j
         sample = signal[..., place : place + 1]
         if differences:
             sample = sample - signal[..., max(place - 1, 0) : max(place - 1, 0) + 1]
-        products = slope[..., place:] * clean(sample)
-        result[j, place:] = products.sum(tuple(range(products.ndim - 1))) if products.ndim > 1 else products
-    return result
+        products = backwards[..., : n - place] * clean(sample)
+        row = products.sum(tuple(range(products.ndim - 1))) if products.ndim > 1 else products
+        rows.append(functional.pad(row.flip(-1), (starts.shape[-1] - row.shape[-1], 0)))
+    return torch.stack(rows) if len(rows) > 1 else rows[0].unsqueeze(0)
 
 
 def _back_composed(

@@ -148,7 +148,9 @@ def fit_fode(
     -----
     Derivatives are those of the discrete solution for PyTorch and JAX (forward mode); for NumPy, differences of
     solutions that share their steps. Standard errors are those of the linearised problem, and so too small where it is
-    strongly nonlinear or where the errors of the data are correlated.
+    strongly nonlinear or where the errors of the data are correlated. Their size is itself estimated: with few data two
+    standard errors hold less than 95 %, of Student's distribution (94.3 % with 23 degrees of freedom);
+    ``confidence_intervals`` takes that into account.
 
     Examples
     --------
@@ -205,7 +207,12 @@ def fit_fode(
     x = found.x
     residuals, jacobian = problem.at(x)
     near = _at_bounds(found, unknowns)
-    sure = certainty(unknowns.names, jacobian, residuals, near, loss, float(f_scale), bool(absolute_sigma))
+    sizes = np.maximum(np.abs(x), np.abs(unknowns.start))
+    sizes = np.where(sizes > 0.0, sizes, 1.0)
+    predicted = residuals + problem.observed
+    sure = certainty(
+        unknowns.names, jacobian, residuals, predicted, sizes, near, loss, float(f_scale), bool(absolute_sigma)
+    )
     errors = np.sqrt(np.diagonal(sure.covariance))
     halved, complaints = None, list(sure.complaints)
     if step is not None and halve:
@@ -250,6 +257,9 @@ class _LeastSquares:
     ) -> None:
         self.model, self.times, self.tables, self.spreads = model, times, tables, spreads
         self.calls = 0
+        scaled = [table if spread is None else table / spread for table, spread in zip(tables, spreads, strict=True)]
+        #: The data over ``sigma``, shape (n,), in the order of the residuals.
+        self.observed = np.concatenate([each[np.isfinite(each)] for each in scaled])
         self._x: Array | None = None
         self._found: tuple[Array, Array] | None = None
 

@@ -16,6 +16,9 @@ LOSSES = ("linear", "soft_l1", "huber", "cauchy", "arctan")
 _RANK = 3e-6
 #: Two estimates with a larger correlation are not told apart by the data.
 _ALIKE = 0.999
+#: An unknown that changes the prediction by less than this part when it changes by its own size does nothing but
+#: rounding: that of a difference quotient with a step of 1e-4 is some 1e-12.
+_FELT = 1e-9
 
 
 class Certainty(NamedTuple):
@@ -40,7 +43,15 @@ class Certainty(NamedTuple):
 
 
 def certainty(
-    names: tuple[str, ...], jacobian: Array, residuals: Array, at_bound: Array, loss: str, scale: float, absolute: bool
+    names: tuple[str, ...],
+    jacobian: Array,
+    residuals: Array,
+    predicted: Array,
+    sizes: Array,
+    at_bound: Array,
+    loss: str,
+    scale: float,
+    absolute: bool,
 ) -> Certainty:
     """Linearised at the solution; Huber's formula for the covariance where the loss is a robust one.
 
@@ -48,6 +59,10 @@ def certainty(
     ----------
     jacobian : array, shape (n, p)
         Of the residuals.
+    predicted : array, shape (n,)
+        What was observed plus the residuals, over ``sigma``.
+    sizes : array, shape (p,)
+        Of the unknowns, above 0.
     at_bound : array of bool, shape (p,)
         Unknowns that ended at a bound, and count as fixed.
     scale : float
@@ -73,8 +88,9 @@ def certainty(
         return Certainty(covariance, correlation, spread, tuple(complaints))
     columns = jacobian[:, inside]
     lengths = np.sqrt(np.sum(columns**2, axis=0))
-    blind = lengths <= np.finfo(np.float64).tiny
-    _, values, rows = np.linalg.svd(columns / np.where(blind, 1.0, lengths), full_matrices=False)
+    blind = lengths * sizes[inside] <= max(_FELT * float(np.linalg.norm(predicted)), np.finfo(np.float64).tiny)
+    lengths = np.where(blind, 0.0, lengths)
+    _, values, rows = np.linalg.svd(np.where(blind, 0.0, columns) / (lengths + blind), full_matrices=False)
     rows = rows[: min(n, inside.size)]
     good = values > _RANK * max(float(values[0]), np.finfo(np.float64).tiny)
     lost = np.sum(rows[good] ** 2, axis=0) < 1.0 - 1e-6  # a direction without information has a part in them
