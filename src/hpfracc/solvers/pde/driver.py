@@ -115,7 +115,7 @@ def run_mesh(
                         continue
                     values = made.make()
                     if recorder.takes_blocks():
-                        bad = recorder.take_block(mesh[done + 1 : done + 1 + count], values)
+                        bad = recorder.take_block(mesh[done + 1 : done + 1 + count], values, total)
                         if sample_every:
                             places = range(sample_every - done % sample_every - 1, count, sample_every)
                             run.samples += [np.array(values[place]) for place in places]
