@@ -68,10 +68,12 @@ class FrameRecorder:
         self._whole: Array | None = None
         self._outside: tuple[Array, Array] | None = None
         self.newest: tuple[float, Any] = (problem.t0, problem.u0)
-        self._recent: deque[tuple[float, Any]] = deque(maxlen=4)
         self._wanted = None if options.t_eval is None else list(options.t_eval)
         self._power = smooth_power(problem)
         self.watch = EventWatch(options.events, args) if options.events else None
+        # Those between which wanted times and events lie.
+        between = self.watch is not None or self._wanted is not None
+        self._recent: deque[tuple[float, Any]] = deque(maxlen=4 if between else 1)
         self.ended: float | None = None
         self._take(problem.t0, problem.u0, 0)
 
@@ -203,11 +205,11 @@ class FrameRecorder:
         if is_tracer(u):
             return None
         xp = self.problem.xp
-        if bool(xp.isfinite(xp.abs(xp.stop_gradient(u)).sum())):
+        if bool(xp.isfinite(xp.abs(xp.stop_gradient(u).sum()))):
             return None
         bad = np.argwhere(~np.isfinite(np.asarray(to_host(xp.stop_gradient(u)))))
         if not len(bad):
-            return None  # only the sum overflowed
+            return None  # only the sum overflowed, or has no value
         if 2 * len(bad) > math.prod(self.problem.state_shape):
             # A solve spreads them over the box in one step: where the solution was largest before.
             before = np.abs(np.asarray(to_host(xp.stop_gradient(self.newest[1]))))

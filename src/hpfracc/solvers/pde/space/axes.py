@@ -31,7 +31,7 @@ _KINDS: dict[tuple[type[BoundaryCondition], type[BoundaryCondition]], tuple[str,
 
 
 #: Rows, and points, for which a product with a matrix is quicker than a transform whose length has a larger prime
-#: factor than this. Measured at 256 to 1,008 points on one core: 3 to 12 times; about equal at 450, with a factor of 41.
+#: factor than this. Measured at 256 to 1,008 points on one core: 3 to 12 times; about equal at 450 (a factor of 41).
 _MANY_ROWS = 32
 _LONGEST_PRODUCT = 1024
 _LARGEST_PRIME = 40
@@ -89,19 +89,18 @@ class AxisBasis:
         """Whether the eigenvalues are those of the derivative itself."""
         return self.kind != "dense" and not self.differences
 
-    def forward(self, u: Any, axis: int, *, half: bool = False) -> Any:
-        """The coefficients along ``axis``, counted from the end; of a real ``u`` half the waves."""
+    def forward(self, u: Any, axis: int) -> Any:
+        """The coefficients along ``axis``, counted from the end."""
         if self.kind == "fft":
-            return self.xp.rfftn(u, (axis,)) if half else self.xp.fftn(u, (axis,))
+            return self.xp.fftn(u, (axis,))
         if self.matrices is not None:
             return self._product(self.matrices[0], u, axis)
         return self._trigonometric(u, axis, self.inverted)
 
-    def backward(self, c: Any, axis: int, *, half: bool = False) -> Any:
+    def backward(self, c: Any, axis: int) -> Any:
         """The values."""
         if self.kind == "fft":
-            transform = self.xp.irfftn if half else self.xp.ifftn
-            return transform(c, [self.count], (axis,))
+            return self.xp.ifftn(c, [self.count], (axis,))
         if self.matrices is not None:
             return self._product(self.matrices[1], c, axis)
         return self._trigonometric(c, axis, not self.inverted)
