@@ -2,9 +2,9 @@
 
 ``python benchmarks/pde_accelerator.py`` takes a GPU where PyTorch sees one; ``--small`` is for a try on the host. Gray
 and Scott's equations with ETDRK4 take four pairs of real transforms of both components a step, and move at least 11
-products of coefficients (two read, one written, a factor of half the size) and 4 reactions (two states). Subdiffusion in
-sines takes no transforms between its frames: its floor is the sum over the past, each increment read once a block of 32
-steps and, on average, 16 times within one.
+products of coefficients (two read, one written, a factor of half the size) and 4 reactions (two states). Subdiffusion
+in sines takes no transforms between its frames: its floor is the sum over the past, each increment read once a block of
+32 steps and, on average, 16 times within one.
 """
 
 from __future__ import annotations
