@@ -237,7 +237,7 @@ class BoxModes(Semidiscretisation):
             values = (values * self.xp.array(basis.quadrature)).sum(-1)
         return values
 
-    def space_error(self, u: Any) -> float:
+    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
         """The highest third of the modes of spectral axes, and the truncation error of second differences on others."""
         host = np.asarray(to_host(u))
         largest = float(np.abs(host).max(initial=0.0))

@@ -26,6 +26,7 @@ from hpfracc.solvers.pde.boundary import (
 )
 from hpfracc.solvers.pde.space.axes import AxisBasis, make_axis
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.space.defect import grid_error
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
 from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm
 
@@ -421,6 +422,10 @@ class FiniteVolumes(Semidiscretisation):
         """Without the points of Dirichlet's boundaries."""
         inside = [slice(int(one.missing(0)), one.x.size - int(one.missing(1))) for one in self._axes]
         return values[(..., *inside)]
+
+    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
+        """From the operators of coarser grids."""
+        return grid_error(self, self.setting, u, t, shift)
 
     def integrate(self, values: Any) -> Any:
         """The sum over cells."""
