@@ -120,6 +120,19 @@ def _random(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any],
     return np.abs(answer) / 4 + 1e-3 * (call.facts["kind"] == "normal")
 
 
+def _tridiagonal(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
+    """The componentwise condition, ``|A^-1| |A| |x|``, as often as a reduction has steps."""
+    shape = (*call.shape, call.length)
+    lower, diagonal, upper = (np.broadcast_to(array, call.shape) for array in arrays[:3])
+    matrix = np.zeros(shape, np.complex128)
+    place = np.arange(call.length)
+    matrix[..., place, place] = diagonal
+    matrix[..., place[1:], place[:-1]] = lower[..., 1:]
+    matrix[..., place[:-1], place[1:]] = upper[..., :-1]
+    sizes = np.abs(matrix) @ np.abs(np.where(np.isfinite(answer), answer, 0))[..., None]
+    return (1 + math.log2(max(1, call.length))) * (np.abs(np.linalg.inv(matrix)) @ sizes)[..., 0]
+
+
 def _exact(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:
     return 0.0
 
@@ -139,6 +152,7 @@ _SCALES: dict[str, Callable[[Call, Sequence[np.ndarray], Mapping[str, Any], np.n
     "history_sum": _history,
     "chirp_transform": _chirp_transform,
     "random": _random,
+    "tridiagonal_solve": _tridiagonal,
 }
 
 

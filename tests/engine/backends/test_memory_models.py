@@ -35,9 +35,16 @@ CALLS: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
     ("spectral_multiply", [(512,), (0, 512)], {}),
     ("spectral_multiply", [(512,), (0, 512)], {"kinds": "dct2"}),
     ("stencil_relax", [(16, 32), (0, 16, 32)], {}),
+    ("tridiagonal_solve", [(0, 512)] * 4, {}),
+    ("tridiagonal_solve", [(512,), (512,), (512,), (0, 512)], {}),
 ]
 #: Kernels that came after the measurement.
-UNMEASURED = {("torch:arithmetic", "random"), ("cupy:fused", "random")}
+UNMEASURED = {
+    ("torch:arithmetic", "random"),
+    ("cupy:fused", "random"),
+    ("torch:reduction", "tridiagonal_solve"),
+    ("cupy:reduction", "tridiagonal_solve"),
+}
 ROWS = json.loads((Path(__file__).parent / "data" / "gpu_peaks.json").read_text())
 #: What cuFFT said there, or what was among the blocks of a peak, in MiB, where the rule says something else.
 ANSWERS = {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+import hpfracc as hf
 from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Dirichlet, read_boundary
@@ -287,3 +289,36 @@ def test_refusals():
 def test_names(name):
     """Each is found by its name."""
     assert find_evolution_method(name).name == name
+
+
+def test_a_step_of_etdrk4_is_eight_transforms_and_eleven_products():
+    """In PyTorch: one call for all axes, products in place, one look at the values; the rest is the reaction's."""
+    torch = pytest.importorskip("torch")
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Counter(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.calls = {}
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            found = function(*args, **(kwargs or {}))
+            if isinstance(found, torch.Tensor) and any(isinstance(one, torch.Tensor) and one.ndim > 1 for one in args):
+                name = function.overloadpacket.__name__
+                self.calls[name] = self.calls.get(name, 0) + 1
+            return found
+
+    x = 2.0 * np.pi / 8 * np.arange(8)
+    u0 = torch.rand((2, 8, 8), dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    space = [FractionalDiffusion(1.5, coefficient=0.1), FractionalDiffusion(1.5, coefficient=0.2)]
+    given = {"x": (x, x), "space": space, "boundary": "periodic", "method": "etdrk4", "save": "last", "step": 0.1}
+    found = []
+    for steps in (2, 3):
+        with Counter() as counter, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            hf.solve_fpde(lambda t, u: torch.sin(u), (0.0, 0.1 * steps), u0, **given)
+        found.append(counter.calls)
+    calls = {name: found[1][name] - found[0].get(name, 0) for name in found[1]}
+    assert calls["_fft_r2c"] == calls["_fft_c2r"] == calls["sin"] == 4 and not calls.get("_fft_c2c")
+    assert sum(calls.get(name, 0) for name in ("mul", "mul_", "addcmul", "addcmul_")) == 11
+    assert not any(calls.get(name) for name in ("add", "sub", "clone", "_to_copy", "copy_"))

@@ -19,6 +19,7 @@ from hpfracc.engine.primitives.reduction import Reduction
 from hpfracc.engine.primitives.spectral_multiply import SpectralMultiply
 from hpfracc.engine.primitives.stencil_relax import StencilRelax
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply
+from hpfracc.engine.primitives.tridiagonal_solve import TridiagonalSolve
 from hpfracc.errors import UnknownOperationError
 
 __all__ = ["OWN_PRIMITIVES", "PRIMITIVES", "get_primitive"]
@@ -40,6 +41,7 @@ PRIMITIVES: dict[str, Primitive] = {
         HistorySum(),
         ChirpTransform(),
         Random(),
+        TridiagonalSolve(),
     )
 }
 

@@ -1,24 +1,29 @@
-"""The stepping that L1 and L2-1sigma share."""
+"""What L1 and L2-1sigma share: their parameters, their meshes and the stepping."""
 
 from __future__ import annotations
 
+import abc
+import importlib
 import math
-from collections.abc import Iterator
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.pde.compilation import compiled_update, wants_compiled
+from hpfracc._optional import is_installed
+from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, StepForm, choose_form
 from hpfracc.solvers.pde.history.direct import DIRECT_BLOCK, DirectHistory
 from hpfracc.solvers.pde.history.exponentials import ExponentialHistory, count_exponentials
 from hpfracc.solvers.pde.history.weights import IntervalWeights
 from hpfracc.solvers.pde.marching import can_march, march
+from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
 
-__all__ = ["advance_differences", "check_choices", "chosen_history", "forecast_differences", "graded_mesh"]
+__all__ = ["DifferenceMethod", "leading_order", "wants_compiled"]
 
 Array = np.ndarray[Any, Any]
 
@@ -26,69 +31,133 @@ Array = np.ndarray[Any, Any]
 EXPONENTIALS_FROM = 700
 #: Relative tolerance of the kernel.
 KERNEL_RTOL = 1e-11
+#: Seconds that the ordinary way takes for an unknown and a step, and that compiling takes where it was not done before
+#: (rough figures of one machine): compiled is what takes longer than a fifth of that.
+_SECONDS_A_STEP = 2.5e-5
+_SECONDS_AN_UNKNOWN = 4e-8
+_COMPILING = 2.0
 MEMORIES = ("auto", "direct", "exponentials")
 REACTIONS = ("newton", "imex")
 
 
-def graded_mesh(t0: float, t1: float, steps: int, grading: float) -> Array:
-    """``t_j = t0 + (t1 - t0) (j / steps)^grading``."""
-    return np.asarray(t0 + (t1 - t0) * (np.arange(steps + 1) / steps) ** grading)
+@dataclass(frozen=True, slots=True)
+class DifferenceMethod(EvolutionMethod):
+    """A formula for the derivative on a mesh ``t_j = t0 + (t1 - t0) (j / steps)^r`` that is graded to the start."""
+
+    grading: float | None = None
+    memory: str = "auto"
+    reaction: str = "newton"
+    stabilisation: float = 0.0
+
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
+    #: Whether u is a parabola on each step but the last, or linear.
+    parabola: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        name, r = self.name, self.grading
+        if self.memory not in MEMORIES:
+            raise InvalidInputError(f"{name}: memory={self.memory!r}; use {', '.join(map(repr, MEMORIES))}")
+        if self.reaction not in REACTIONS:
+            raise InvalidInputError(f"{name}: reaction={self.reaction!r}; use {', '.join(map(repr, REACTIONS))}")
+        if not (math.isfinite(self.stabilisation) and self.stabilisation >= 0.0):
+            raise InvalidInputError(f"{name}: stabilisation={self.stabilisation!r} has to be 0 or more")
+        if self.stabilisation and self.reaction != "imex":
+            raise InvalidInputError(f"{name}: stabilisation={self.stabilisation!r} belongs to reaction='imex'")
+        if r is not None and not (math.isfinite(r) and r >= 1.0):
+            raise InvalidInputError(f"{name}: grading={r!r} has to be 1 (uniform) or more")
+
+    @abc.abstractmethod
+    def exponent(self, problem: EvolutionProblem) -> float:
+        """r, as given or by the order."""
+
+    @abc.abstractmethod
+    def place(self, alpha: Any) -> Any:
+        """Where in a step of length 1 the equation is taken."""
+
+    def mesh(self, problem: EvolutionProblem, steps: int) -> Array:
+        """Graded to the start."""
+        length = problem.t1 - problem.t0
+        return np.asarray(problem.t0 + length * (np.arange(steps + 1) / steps) ** self.exponent(problem))
+
+    def history(self, problem: EvolutionProblem, steps: int) -> str:
+        """Direct sums for few steps."""
+        if self.memory != "auto":
+            return self.memory
+        return "direct" if steps < EXPONENTIALS_FROM else "exponentials"
+
+    def compiled(self, problem: EvolutionProblem, steps: int) -> bool:
+        """Linear equations in eigenfunctions."""
+        return wants_compiled(problem, steps) and can_march(problem, choose_form(problem))
+
+    def forecast(self, problem: EvolutionProblem, steps: int) -> int:
+        """The past or the exponentials, and the arrays of a step."""
+        size = problem.itemsize * math.prod(problem.state_shape)
+        if self.history(problem, steps) == "direct":
+            own = DirectHistory.forecast(steps, size)
+        else:
+            orders = tuple((1.0, _plain(alpha)) for _, alpha in problem.orders)
+            times = self.mesh(problem, steps) - problem.t0
+            weights = IntervalWeights(orders, times, self.place(orders[0][1]), parabola=self.parabola)
+            own = ExponentialHistory.forecast(count_exponentials(weights, KERNEL_RTOL), size)
+        return own + (DIRECT_BLOCK + 6) * size + problem.space.step_bytes()
+
+    def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
+        """One linear (or nonlinear) equation a step."""
+        return _advance(self, problem, mesh)
 
 
-def check_choices(name: str, memory: str, reaction: str, stabilisation: float, grading: float | None) -> None:
-    """The parameters of both methods."""
-    if memory not in MEMORIES:
-        raise InvalidInputError(f"{name}: memory={memory!r}; use {', '.join(map(repr, MEMORIES))}")
-    if reaction not in REACTIONS:
-        raise InvalidInputError(f"{name}: reaction={reaction!r}; use {', '.join(map(repr, REACTIONS))}")
-    if not (math.isfinite(stabilisation) and stabilisation >= 0.0):
-        raise InvalidInputError(f"{name}: stabilisation={stabilisation!r} has to be 0 or more")
-    if stabilisation and reaction != "imex":
-        raise InvalidInputError(f"{name}: stabilisation={stabilisation!r} belongs to reaction='imex'")
-    if grading is not None and not (math.isfinite(grading) and grading >= 1.0):
-        raise InvalidInputError(f"{name}: grading={grading!r} has to be 1 (uniform) or more")
+def wants_compiled(problem: EvolutionProblem, steps: int) -> bool:
+    """Whether loops of this problem over that number of steps run compiled."""
+    if problem.xp.library != "numpy" or problem.compile is False or problem.backend == "numpy":
+        return False
+    asked = problem.compile is True or problem.backend == "numba"
+    if not is_installed("numba"):
+        if asked:
+            raise BackendUnavailableError(
+                "compile=True or backend='numba' needs Numba, which is not installed; pip install hpfracc[numba]"
+            )
+        return False
+    if asked or "hpfracc.solvers.pde.compiled.marching" in sys.modules:
+        return True
+    estimate = steps * (_SECONDS_A_STEP + _SECONDS_AN_UNKNOWN * math.prod(problem.state_shape))
+    return estimate > 0.2 * _COMPILING
 
 
-def chosen_history(memory: str, steps: int) -> str:
-    """``"direct"`` or ``"exponentials"``."""
-    if memory != "auto":
-        return memory
-    return "direct" if steps < EXPONENTIALS_FROM else "exponentials"
+def _compiled_update(problem: EvolutionProblem, steps: int) -> Callable[..., Any] | None:
+    """The update of a sum of exponentials, compiled; None for the ordinary one."""
+    if not wants_compiled(problem, steps):
+        return None
+    module = importlib.import_module("hpfracc.solvers.pde.compiled.exponentials")
+    found: Callable[..., Any] = module.update
+    return found
 
 
-def forecast_differences(problem: EvolutionProblem, memory: str, steps: int, weights: IntervalWeights) -> int:
-    """Bytes of the memory and of the arrays of a step."""
-    size = problem.itemsize * math.prod(problem.state_shape)
-    if chosen_history(memory, steps) == "direct":
-        own = DirectHistory.forecast(steps, size)
-    else:
-        own = ExponentialHistory.forecast(count_exponentials(weights, KERNEL_RTOL), size)
-    return own + (DIRECT_BLOCK + 6) * size + problem.space.step_bytes()
+def _plain(alpha: Any) -> float:
+    value = order_value(alpha)
+    return 0.5 if math.isnan(value) else value
 
 
-def advance_differences(
-    problem: EvolutionProblem,
-    mesh: Array,
-    *,
-    sigma: Any,
-    parabola: bool,
-    memory: str,
-    reaction: str,
-    stabilisation: float,
-) -> Iterator[Any]:
+def leading_order(problem: EvolutionProblem) -> float:
+    """It decides how the solution starts; its smallest sensible value bounds the grading."""
+    return max(0.1, _plain(problem.alpha))
+
+
+def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
     r"""Steps of :math:`\sum_k A_{n,k} \Delta u_k = A u^* + F(t_n^*, u^*)`.
 
     With :math:`u^* = (1-\sigma) u_{n-1} + \sigma u_n`, for which it is solved:
     :math:`(A_{n,n}/\sigma - A) u^* = A_{n,n}/\sigma\, u_{n-1} - h_n + F`.
     """
     xp, form = problem.xp, choose_form(problem)
+    sigma, parabola = method.place(problem.alpha), method.parabola
     times = mesh - mesh[0]
     steps = len(times) - 1
     weights = IntervalWeights(problem.orders, times, sigma, parabola=parabola, xp=xp)
+    memory = method.history(problem, steps)
     if wants_compiled(problem, steps) and can_march(problem, form):
         assert isinstance(form, ModalForm)
         kept = None
-        if chosen_history(memory, steps) == "exponentials":
+        if memory == "exponentials":
             kept = ExponentialHistory(weights, form.encode(problem.u0), KERNEL_RTOL)
             problem.stats["exponentials"] = len(kept.rates)
         problem.stats["compiled"] = True
@@ -96,10 +165,10 @@ def advance_differences(
         return
     u = form.encode(problem.u0)
     past: DirectHistory | ExponentialHistory
-    if chosen_history(memory, steps) == "direct":
+    if memory == "direct":
         past = DirectHistory(weights.rows, steps, u, xp)
     else:
-        past = ExponentialHistory(weights, u, KERNEL_RTOL, compiled_update(problem, steps))
+        past = ExponentialHistory(weights, u, KERNEL_RTOL, _compiled_update(problem, steps))
         problem.stats["exponentials"] = len(past.rates)
     solver = None if problem.linear else ReactionSolver(problem)
     before: Any = None
@@ -121,10 +190,10 @@ def advance_differences(
                 0.0 if n == 1 else weights.sigma * float(times[n] - times[n - 1]) / float(times[n - 1] - times[n - 2])
             )
             guess = u if before is None else u + ahead * (u - before)
-            if reaction == "newton":
+            if method.reaction == "newton":
                 star = solver.solve(t, shift, rhs, guess)
             else:
-                star = _explicit(problem, form, t, shift, rhs, guess, stabilisation, twice=n == 1)
+                star = _explicit(problem, form, t, shift, rhs, guess, method.stabilisation, twice=n == 1)
             before = u
         change = (star - u) / sigma if whole else star - u
         u = u + change

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 import time
 from dataclasses import dataclass, field
@@ -9,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import device_of
+from hpfracc._arrays import device_of, is_tracer
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.solvers.ode.options import Options
@@ -19,7 +21,7 @@ from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 from hpfracc.solvers.pde.recording import FrameRecorder, Save
 
-__all__ = ["Run", "check_memory", "run_adaptive", "run_mesh"]
+__all__ = ["Run", "check_memory", "run_adaptive", "run_estimated", "run_mesh"]
 
 Array = np.ndarray[Any, Any]
 
@@ -27,6 +29,11 @@ Array = np.ndarray[Any, Any]
 FIRST_STEPS = 32
 #: Doublings that may be taken at once.
 _MOST_AT_ONCE = 3
+#: By how much fewer steps an error is estimated, the times at which, the steps it takes at least, and the least order.
+_RATIOS = (8, 4, 2)
+_SAMPLES = 8
+_FEWEST_ESTIMATED = 16
+_LEAST_ORDER = 0.25
 #: Forecasts below this are not held against free memory.
 _NEGLIGIBLE = 16 * 2**20
 
@@ -115,7 +122,7 @@ def run_mesh(
                         continue
                     values = made.make()
                     if recorder.takes_blocks():
-                        bad = recorder.take_block(mesh[done + 1 : done + 1 + count], values)
+                        bad = recorder.take_block(mesh[done + 1 : done + 1 + count], values, total)
                         if sample_every:
                             places = range(sample_every - done % sample_every - 1, count, sample_every)
                             run.samples += [np.array(values[place]) for place in places]
@@ -147,6 +154,68 @@ def run_mesh(
     except StepFailedError as error:
         run.success, run.message = False, f"Stopped at t = {float(mesh[done]):g}: {error}."
     return _ended(run, done)
+
+
+def run_estimated(
+    problem: EvolutionProblem,
+    method: EvolutionMethod,
+    options: Options,
+    save: Save,
+    args: tuple[Any, ...],
+    steps: int,
+) -> tuple[Run, float]:
+    """Advance over the mesh of so many steps; the run, and an estimate of its largest error in time, or nan.
+
+    The steps are compared with an eighth (a fourth, a half) of them and with half of those, at up to eight common
+    times and the end: the two differences show the order, which is believed up to that of the method.
+    """
+    chosen = options.estimate
+    if chosen == "auto":
+        chosen = problem.xp.library == "numpy" and not method.compiled(problem, steps)
+    mesh = method.mesh(problem, steps)
+    ratio = next((k for k in _RATIOS if steps % (2 * k) == 0 and steps >= 16 * k), 0)
+    if not chosen or steps < _FEWEST_ESTIMATED or is_tracer(problem.u0):
+        return run_mesh(problem, method, options, save, mesh, args), math.nan
+    # Steps of the coarsest mesh between samples; without common times only the end is compared.
+    apart = max(1, math.ceil(steps / (2 * ratio * _SAMPLES))) if ratio else 0
+    run = run_mesh(problem, method, options, save, mesh, args, 2 * ratio * apart)
+    if not run.success or run.recorder.ended is not None:
+        return run, math.nan
+    stats, spent = dict(problem.stats), 0
+    plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=False, progress=False)
+    found = [[*run.samples[1:], run.recorder.newest[1]]]
+    counts = [steps // ratio, steps // (2 * ratio)] if ratio else [steps // 4, steps // 8]
+    for count, every in zip(counts, (2 * apart, apart), strict=True):
+        coarse = run_mesh(problem, method, plain, "last", method.mesh(problem, count), args, every)
+        spent += coarse.steps
+        if not coarse.success:
+            break
+        found.append([*coarse.samples[1:], coarse.recorder.newest[1]])
+    problem.stats.clear()
+    problem.stats.update(stats, estimate_steps=spent)
+    if len(found) < 3:
+        return run, math.nan
+    gaps = [
+        max(_largest(problem, a - b) for a, b in zip(finer, coarser, strict=True))
+        for finer, coarser in itertools.pairwise(found)
+    ]
+    factors = steps / counts[0], counts[0] / counts[1]
+    order = _seen_order(gaps, factors, method.convergence(problem))
+    return run, gaps[0] / (factors[0] ** order - 1.0)
+
+
+def _seen_order(gaps: list[float], factors: tuple[float, float], most: float) -> float:
+    """The p with ``gaps[1] / gaps[0] = (f1^p - 1) / (1 - f0^-p)``, between 1/4 and ``most``; it rises with p."""
+    if not gaps[0] > 0.0:
+        return most
+    low, high = _LEAST_ORDER, most
+    for _ in range(40):
+        p = 0.5 * (low + high)
+        if gaps[1] / gaps[0] > (factors[1] ** p - 1.0) / (1.0 - factors[0] ** -p):
+            low = p
+        else:
+            high = p
+    return 0.5 * (low + high)
 
 
 def _ended(run: Run, done: int) -> Run:
@@ -191,7 +260,7 @@ def run_adaptive(
         sizes = _sizes(problem, run.samples, method.mesh(problem, FIRST_STEPS))
         biggest = max(gap)
         if last_jump and biggest > 0.0 and last_gap > 0.0:
-            seen = min(order, max(0.25, math.log2(last_gap / biggest) / last_jump))
+            seen = min(order, max(_LEAST_ORDER, math.log2(last_gap / biggest) / last_jump))
         share = 1.0 / (2.0 ** (seen * jump) - 1.0)
         error = biggest * share
         ratio = max(

@@ -20,7 +20,7 @@ class FrameBlock:
     count : int
         How many steps.
     make : callable
-        The values at the unknown points, of shape (count, *state).
+        The values at the unknown points, of shape (count, *state). To be called before the next step is made.
     """
 
     count: int

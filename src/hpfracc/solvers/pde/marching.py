@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.pde.forms import FrameBlock, ModalForm
-from hpfracc.solvers.pde.history.exponentials import TABLE_STEPS, ExponentialHistory
+from hpfracc.solvers.pde.history.exponentials import ExponentialHistory
 from hpfracc.solvers.pde.history.weights import IntervalWeights
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
@@ -18,7 +18,7 @@ __all__ = ["can_march", "march"]
 
 Array = np.ndarray[Any, Any]
 
-#: Steps of a block of the direct sums, whose part from earlier blocks is one product of matrices.
+#: Steps of a block, whose part from earlier blocks is one product of matrices.
 _BLOCK = 32
 
 
@@ -78,86 +78,62 @@ def march(
     mesh: Array,
     history: ExponentialHistory | None,
 ) -> Iterator[FrameBlock]:
-    """All steps, with direct sums where ``history`` is None."""
+    """All steps, with direct sums where ``history`` is None.
+
+    The steps of a block see each other through their own weights. What was before enters for all of them at once, as a
+    product of matrices: of weights and increments, or of the exponentials and their states, which move once a block.
+    """
     kernels = importlib.import_module("hpfracc.solvers.pde.compiled.marching")
     flat = _Flat(problem, form)
     times = mesh[:-1] + float(weights.sigma) * np.diff(mesh)
-    if history is None:
-        return _march_direct(kernels, flat, weights, times)
-    return _march_exponentials(kernels, flat, weights, times, history)
-
-
-def _march_direct(kernels: Any, flat: _Flat, weights: IntervalWeights, times: Array) -> Iterator[FrameBlock]:
-    steps = len(times)
-    alphas = np.array([float(alpha) for _, alpha in weights.orders])
-    coefficients = np.array([float(c) for c, _ in weights.orders])
-    scales = np.array([0.0 if alpha == 1.0 else 1.0 / math.gamma(1.0 - alpha) for alpha in alphas])
-    past = np.empty((steps, flat.u.size))
-    sigma = float(weights.sigma)
-
-    def made(first: int, stop: int) -> Array:
-        found: Array = kernels.weight_rows(
-            coefficients, alphas, scales, weights.mesh, sigma, weights.parabola, first, stop
-        )
-        return found
-
-    rows_of: Callable[[int, int], Array] = made
-    lengths = weights.steps
-    if not weights.parabola and float(np.ptp(lengths)) <= 1e-12 * float(lengths.mean()):
-        # Weights of the distance alone: those of the last row.
-        rows_of = _shifted(made(steps, steps + 1)[0])
+    steps, modes = len(times), flat.u.size
+    rows_of = _make_rows(kernels, weights, steps, whole=history is None)
+    lead = 1 if history is not None and weights.parabola else 0
+    past = np.zeros((lead + (_BLOCK if history is not None else steps), modes))
+    states = np.zeros((0 if history is None else len(history.rates), modes))
+    out = np.empty((_BLOCK, modes))
     for first in range(1, steps + 1, _BLOCK):
         stop = min(first + _BLOCK, steps + 1)
         rows = rows_of(first, stop)
-        far = rows[:, : first - 1] @ past[: first - 1]  # zeros for the first block
-        out = np.empty((stop - first, flat.u.size))
+        count = stop - first
+        if history is None:
+            far = rows[:, : first - 1] @ past[: first - 1]  # zeros for the first block
+            rows, near = np.ascontiguousarray(rows[:, first - 1 :]), past[first - 1 : stop - 1]
+        else:
+            decay, taken, read = history.block(first, stop)
+            states = states[: len(decay)]
+            far, near = read @ states, past[: lead + count]
         known = flat.known(times[first - 1 : stop - 1])
-        kernels.march_direct(rows, first, far, past, flat.symbol, known, sigma, flat.u, out)
-        yield flat.block(out)
+        kernels.march_block(rows, far, near, flat.symbol, known, float(weights.sigma), flat.u, out[:count])
+        if history is not None and stop <= steps:
+            states *= decay[:, None]
+            states += taken @ near
+            past[:lead] = near[count:]
+        yield flat.block(out[:count])
 
 
-def _shifted(newest: Array) -> Callable[[int, int], Array]:
-    """Rows of a Toeplitz matrix from its last one."""
+def _make_rows(kernels: Any, weights: IntervalWeights, steps: int, *, whole: bool) -> Callable[[int, int], Array]:
+    """``rows(first, stop)``: weights of all increments, or of those that the states do not have."""
+    alphas = np.array([float(alpha) for _, alpha in weights.orders])
+    coefficients = np.array([float(c) for c, _ in weights.orders])
+    scales = np.array([0.0 if alpha == 1.0 else 1.0 / math.gamma(1.0 - alpha) for alpha in alphas])
+    given = (coefficients, alphas, scales, weights.mesh, float(weights.sigma), weights.parabola)
+
+    def made(first: int, stop: int) -> Array:
+        begin = 0 if whole else max(0, first - 1 - int(weights.parabola))
+        found: Array = kernels.weight_rows(*given, first, stop, begin)
+        if not whole and weights.parabola and first == 1:
+            found = np.pad(found, ((0, 0), (1, 0)))  # there is no increment before the first
+        return found
+
+    if weights.parabola or not weights.uniform:
+        return made
+    # Weights of the distance alone: those of the last row.
+    newest = made(steps, steps + 1)[0] if whole else made(1, min(_BLOCK, steps) + 1)[-1]
     padded = np.concatenate([newest, np.zeros(_BLOCK)])
-    steps = len(newest)
 
-    def rows(first: int, stop: int) -> Array:
-        return np.stack([padded[steps - n : steps - n + stop - 1] for n in range(first, stop)])
+    def shifted(first: int, stop: int) -> Array:
+        columns, last = (stop - 1, len(newest) - first) if whole else (stop - first, len(newest) - 1)
+        return np.stack([padded[place : place + columns] for place in range(last, last - (stop - first), -1)])
 
-    return rows
-
-
-def _march_exponentials(
-    kernels: Any, flat: _Flat, weights: IntervalWeights, times: Array, history: ExponentialHistory
-) -> Iterator[FrameBlock]:
-    steps = len(times)
-    states = np.zeros((len(history.rates), flat.u.size))
-    last, pending = np.zeros_like(flat.u), np.zeros_like(flat.u)
-    own, before = history.newest
-    before = np.broadcast_to(np.asarray(before, dtype=np.float64), own.shape)
-    for first in range(1, steps + 1, TABLE_STEPS):
-        stop = min(first + TABLE_STEPS, steps + 1)
-        decay, p, q, g, alive = history.table(first, stop)
-        states = states[: max(1, int(alive.max(initial=0)))]
-        out = np.empty((stop - first, flat.u.size))
-        kernels.march_exponentials(
-            states,
-            decay,
-            p,
-            q,
-            g,
-            alive,
-            own[first - 1 : stop - 1],
-            np.ascontiguousarray(before[first - 1 : stop - 1]),
-            first,
-            steps,
-            flat.symbol,
-            flat.known(times[first - 1 : stop - 1]),
-            float(weights.sigma),
-            weights.parabola,
-            flat.u,
-            last,
-            pending,
-            out,
-        )
-        yield flat.block(out)
+    return shifted

@@ -73,6 +73,10 @@ class EvolutionMethod(abc.ABC):
         """How the memory is summed, in a word; ``"none"`` at order 1."""
         return "none"
 
+    def compiled(self, problem: EvolutionProblem, steps: int) -> bool:
+        """Whether the loop over so many steps would run compiled."""
+        return False
+
     def reason(self, problem: EvolutionProblem) -> str:
         """Why ``method="auto"`` takes it where it does."""
         return f"{self.name} serves this equation"

@@ -64,13 +64,16 @@ class FrameRecorder:
         self.step_times: list[float] = []
         self.step_frames: list[Any] = []
         self.steps = 0
-        #: Many frames at once: where they begin among those that are kept, where None stands for them.
-        self.blocks: list[tuple[int, Any]] = []
+        #: All frames, where steps come many at a time.
+        self._whole: Array | None = None
+        self._outside: tuple[Array, Array] | None = None
         self.newest: tuple[float, Any] = (problem.t0, problem.u0)
-        self._recent: deque[tuple[float, Any]] = deque(maxlen=4)
         self._wanted = None if options.t_eval is None else list(options.t_eval)
         self._power = smooth_power(problem)
         self.watch = EventWatch(options.events, args) if options.events else None
+        # Those between which wanted times and events lie.
+        between = self.watch is not None or self._wanted is not None
+        self._recent: deque[tuple[float, Any]] = deque(maxlen=4 if between else 1)
         self.ended: float | None = None
         self._take(problem.t0, problem.u0, 0)
 
@@ -97,35 +100,43 @@ class FrameRecorder:
         plain = self.save == "all" and self._wanted is None and self.watch is None and not self.options.dense_output
         return plain and self.problem.xp.library == "numpy" and not self.problem.space.forcing_varies
 
-    def take_block(self, times: Array, states: Array) -> str | None:
-        """Some steps at once; a sentence where values are not finite, up to which they are kept."""
+    def take_block(self, times: Array, states: Array, total: int) -> str | None:
+        """Some of ``total`` steps at once; a sentence where values are not finite, up to which they are kept."""
         count = len(times)
-        if not np.isfinite(np.abs(states).sum()):
+        if not np.isfinite(states.sum()):
             good = np.isfinite(states.reshape(count, -1)).all(axis=1)
             if not good.all():
                 first = int(np.argmin(good))
                 if first:
-                    self.take_block(times[:first], states[:first])
+                    self.take_block(times[:first], states[:first], total)
                 return self._not_finite(float(times[first]), states[first])
+        space = self.problem.space
+        if self._whole is None:
+            frame = self._frame(float(times[-1]), states[-1])
+            self._whole = np.empty((total + 1, *frame.shape), frame.dtype)
+            self._whole[0] = self.kept[0]
+            inside = np.zeros(frame.shape)
+            part = space.restrict(inside)
+            if np.shares_memory(part, inside):  # the unknowns are points of the grid
+                part[...] = 1.0
+                # The data of the boundary do not change: the same for all steps.
+                self._outside = (np.flatnonzero(inside == 0.0), frame[inside == 0.0])
+        here = self._whole[self.steps + 1 : self.steps + 1 + count]
+        if self._outside is None:
+            here[...] = space.embed(states, float(times[-1]))
+        else:
+            space.restrict(here)[...] = states
+            here.reshape(count, -1)[:, self._outside[0]] = self._outside[1]
         self.steps += count
         self.newest = (float(times[-1]), states[-1])
         self.times.extend(times.tolist())
-        self.blocks.append((len(self.kept), self.problem.space.embed(states, float(times[-1]))))
-        self.kept.extend([None] * count)
         return None
 
     def frames(self) -> Any:
         """Everything that was kept, in one array."""
-        if not self.blocks:
+        if self._whole is None:
             return self.problem.xp.stack(self.kept)
-        shape = self.blocks[0][1].shape[1:]
-        found = np.empty((len(self.kept), *shape), self.blocks[0][1].dtype)
-        for number, frame in enumerate(self.kept):
-            if frame is not None:
-                found[number] = frame
-        for first, part in self.blocks:
-            found[first : first + len(part)] = part
-        return found
+        return self._whole[: len(self.times)]
 
     def skip(self, count: int) -> None:
         """Steps that nobody looks at."""
@@ -194,11 +205,11 @@ class FrameRecorder:
         if is_tracer(u):
             return None
         xp = self.problem.xp
-        if bool(xp.isfinite(xp.abs(xp.stop_gradient(u)).sum())):
+        if bool(xp.isfinite(xp.abs(xp.stop_gradient(u).sum()))):
             return None
         bad = np.argwhere(~np.isfinite(np.asarray(to_host(xp.stop_gradient(u)))))
         if not len(bad):
-            return None  # only the sum overflowed
+            return None  # only the sum overflowed, or has no value
         if 2 * len(bad) > math.prod(self.problem.state_shape):
             # A solve spreads them over the box in one step: where the solution was largest before.
             before = np.abs(np.asarray(to_host(xp.stop_gradient(self.newest[1]))))

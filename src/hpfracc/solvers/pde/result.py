@@ -78,9 +78,9 @@ class FPDEResult:
     sol : callable or None
         With ``dense_output``: ``sol(t)`` and ``sol(t, x)``.
     error_estimate : SpaceTimeError
-        ``.time`` and ``.space``, the largest errors over the solution, in units of u. In time from two solutions with
-        different steps, where no ``step`` was given; in space from the highest third of the modes. nan where there is
-        none.
+        ``.time`` and ``.space``, the largest errors, in units of u. In time from solutions with different steps, over
+        the whole interval; in space at the end, from the highest modes, or from the operators of coarser grids where
+        those are differences. nan where there is none.
     decision : EvolutionDecision
         Which method ran, how, and why.
     stats : dict

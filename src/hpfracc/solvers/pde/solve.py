@@ -14,10 +14,14 @@ from hpfracc._arrays import dtype_name, is_array, is_tracer, library_of
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
-from hpfracc.solvers.pde.auto import choose_method, refusal
-from hpfracc.solvers.pde.driver import Run, check_memory, run_adaptive, run_mesh
+from hpfracc.solvers.pde.driver import Run, check_memory, run_adaptive, run_estimated, run_mesh
 from hpfracc.solvers.pde.interpolation import FrameSolution
-from hpfracc.solvers.pde.method import EvolutionMethod, find_evolution_method
+from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
+from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
+from hpfracc.solvers.pde.methods.exact_modes import ExactModes
+from hpfracc.solvers.pde.methods.l1 import DiffusionL1
+from hpfracc.solvers.pde.methods.l2_1sigma import DiffusionL2Sigma
+from hpfracc.solvers.pde.methods.splitting import Yoshida4, conserves_norm
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.reading import read_evolution
 from hpfracc.solvers.pde.recording import Save, read_save, smooth_power
@@ -29,6 +33,8 @@ __all__ = ["MAX_FPDE_STEPS", "solve_fpde"]
 MAX_FPDE_STEPS = 1_000_000
 #: Output times of a method without an error in time, where neither a step nor times are given.
 _OUTPUTS = 100
+#: Methods of first order in time, in the order in which they are asked.
+_FIRST_ORDER = ("etdrk4", "imex_bdf2", "crank_nicolson")
 _BACKENDS = ("auto", "numpy", "numba")
 
 
@@ -59,6 +65,7 @@ def solve_fpde(
     backend: Any = "auto",
     compile: bool | str = "auto",
     progress: bool | Callable[..., Any] = False,
+    estimate: bool | str = "auto",
 ) -> FPDEResult:
     r"""Solve a partial differential equation of fractional order in time or space, on a box of 1 to 3 dimensions.
 
@@ -127,6 +134,11 @@ def solve_fpde(
         Whether those loops are compiled with Numba; ``"auto"``: where it is installed and the problem is not small.
     progress : bool or callable
         A bar with the time left, or ``progress(t, u)``.
+    estimate : bool or "auto"
+        Whether a solution with a given ``step`` gets ``error_estimate.time``: it is compared with solutions of an
+        eighth and a sixteenth of its steps (a fourth and an eighth, or a half and a fourth, where it has few, or a
+        number of steps that these do not divide), of ``stats["estimate_steps"]`` steps together. ``"auto"``: for NumPy
+        arrays, unless the loop over the steps runs compiled.
 
     Returns
     -------
@@ -186,6 +198,7 @@ def solve_fpde(
         backend=where,
         compile=compile,
         progress=progress,
+        estimate=estimate,
     )
     kept = read_save(save, options)
     if problem.xp.library != "numpy" and (where != "auto" or compile is True):
@@ -207,12 +220,49 @@ def solve_fpde(
 
 def _read_method(method: str | EvolutionMethod, problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
     if isinstance(method, str) and method.casefold() == "auto":
-        return choose_method(problem)
+        return _choose_method(problem)
     found = find_evolution_method(method)
-    reason = refusal(found, problem)
+    reason = _refusal(found, problem)
     if reason is not None:
         raise InvalidInputError(reason)
     return found, "it was asked for"
+
+
+def _choose_method(problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
+    """What ``method="auto"`` takes, and why."""
+    candidates: list[EvolutionMethod] = [ExactModes()]
+    several = len(problem.orders) > 1
+    alpha = problem.alpha_value
+    if alpha == 1.0 and not several:
+        if conserves_norm(problem):
+            candidates.append(Yoshida4())
+        known = {method.name for method in all_evolution_methods()}
+        candidates += [find_evolution_method(name) for name in _FIRST_ORDER if name in known]
+    if several and problem.linear and alpha <= 1.0:
+        candidates.append(CorrectedQuadrature(4))
+    if several or alpha >= 1.0:
+        candidates.append(CorrectedQuadrature(2))
+    if not problem.compatible:
+        candidates.append(DiffusionL1())
+    candidates += [DiffusionL2Sigma(), DiffusionL1()]
+    refusals = []
+    for method in candidates:
+        reason = _refusal(method, problem)
+        if reason is None:
+            words = method.reason(problem)
+            if isinstance(method, DiffusionL1) and not several and not problem.compatible:
+                words = "u0 does not have the boundary values, and L1 damps the layer that comes of it"
+            return method, words
+        refusals.append(reason)
+    raise InvalidInputError(f"no method takes this equation: {'; '.join(dict.fromkeys(refusals))}")
+
+
+def _refusal(method: EvolutionMethod, problem: EvolutionProblem) -> str | None:
+    """Why a method cannot advance a problem."""
+    library = problem.xp.library
+    if library not in method.libraries:
+        return f"method={method.name!r} takes arrays of {' and '.join(sorted(method.libraries))}, and not of {library}"
+    return method.refuses(problem)
 
 
 def _solve(
@@ -239,7 +289,8 @@ def _solve(
             "step, or more steps"
         )
     problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, steps)
-    return run_mesh(problem, method, options, save, method.mesh(problem, steps), args), math.nan, math.nan
+    run, error = run_estimated(problem, method, options, save, args, steps)
+    return run, error, math.nan
 
 
 def _steps(problem: EvolutionProblem, options: Options) -> int:
@@ -279,7 +330,10 @@ def _result(
         happened = recorder.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
     in_space = math.nan
     if not is_tracer(recorder.newest[1]):
-        in_space = space.space_error(xp.stop_gradient(recorder.newest[1]))
+        when, newest = recorder.newest
+        order = problem.alpha_value if math.isfinite(problem.alpha_value) else 1.0
+        gone = max(when - problem.t0, 1e-12 * (problem.t1 - problem.t0))
+        in_space = space.space_error(xp.stop_gradient(newest), when, math.gamma(1.0 + order) / gone**order)
     steps = run.steps
     stats = {
         "steps": steps,
@@ -290,8 +344,7 @@ def _result(
     }
     if not math.isnan(ratio):
         stats["error_over_tolerance"] = ratio
-    size = float(np.abs(in_space))
-    if math.isfinite(size) and frames and len(recorder.kept) and not is_tracer(recorder.newest[1]):
+    if space.symbol is not None and math.isfinite(in_space) and frames and recorder.kept:
         largest = float(xp.abs(xp.stop_gradient(recorder.newest[1])).max())
         if in_space > 0.05 * largest > 0.0:
             warnings.warn(

@@ -61,6 +61,8 @@ CASES: list[tuple[str, str, Shapes, str, dict[str, Any]]] = [
     ("exponential_recurrence", "blocked", [(7,), (7,), (), (50, 70_000), (7,)], "float64", {"lagged": True}),
     ("exponential_recurrence", "blocked", [(90,), (90,), (), (3000, 1000), (90,)], "float32", {}),
     ("exponential_recurrence", "blocked", [(90,), (90,), (400,), (5000, 400), (90,)], "complex64", {"final": True}),
+    ("tridiagonal_solve", "reduction", [(400, 5000)] * 4, "float64", {}),
+    ("tridiagonal_solve", "reduction", [(5000,), (5000,), (5000,), (400, 5000)], "complex64", {}),
     ("chirp_transform", "fft", [(40, 5000), (40, 6)], "complex64", {}),
     ("chirp_transform", "fft", [(400, 5000), (3,)], "float64", {"points": 20_000}),
     ("chirp_transform", "fft", [(4, 1, 5000), (40, 3)], "complex128", {"points": 100}),

@@ -49,6 +49,7 @@ def items_of(name: str, random: np.random.Generator, count: int, size: int) -> t
             {},
         ),
         "toeplitz_apply": (lambda k: (weights[:, None], rows(size, 2)), {"axes": 0}),
+        "tridiagonal_solve": (lambda k: (rows(size), 9.0 + rows(size), rows(size), rows(2, size)), {}),
     }
     make, params = made[name]
     return [make(k) for k in range(count)], params

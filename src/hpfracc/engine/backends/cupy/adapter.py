@@ -93,6 +93,7 @@ class CupyAdapter(Adapter):
         ),
         "mittag_leffler": (_compiled("mittag_leffler", "contour", INEXACT, MemoryModel(5.0, 6 << 18, 242)),),
         "chirp_transform": (_compiled("chirp_transform", "fft", INEXACT, MemoryModel(1.8)),),
+        "tridiagonal_solve": (_compiled("tridiagonal_solve", "reduction", INEXACT, MemoryModel(2.5)),),
         "random": (KernelSpec("random", "fused", FLOATS, compiles="signature", own_arrays=True),),
     }
 

@@ -89,6 +89,7 @@ class JaxAdapter(Adapter):
         "history_sum": (_spec("history_sum", "direct", INEXACT, MemoryModel(2.2, 1 << 20, 16)),),
         "exponential_recurrence": (_spec("exponential_recurrence", "blocked", INEXACT, MemoryModel(3.0)),),
         "chirp_transform": (_spec("chirp_transform", "fft", INEXACT, MemoryModel(1.8)),),
+        "tridiagonal_solve": (_spec("tridiagonal_solve", "reduction", INEXACT, MemoryModel(2.0)),),
         # Its operands are whole numbers: no derivative goes through, and none stops there.
         "random": (_spec("random", "arithmetic", FLOATS, MemoryModel(1.0, 1 << 62, 32), own_arrays=True),),
     }

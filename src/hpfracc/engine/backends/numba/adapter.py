@@ -53,6 +53,7 @@ class NumbaAdapter(HostAdapter):
         "toeplitz_apply": (_compiled("toeplitz_apply", "direct", INEXACT, 1.0, several_axes),),
         "stencil_relax": (_compiled("stencil_relax", "dijkstra", FLOATS, 1.2),),
         "random": (_compiled("random", "compiled", FLOATS, 1.0),),
+        "tridiagonal_solve": (_compiled("tridiagonal_solve", "thomas", INEXACT, 0.6),),
     }
 
 

@@ -26,6 +26,12 @@ def _many_rounds(call: Call) -> str | None:
     return None
 
 
+def _one_matrix(call: Call) -> str | None:
+    if call.facts["matrices"] > 1:
+        return None
+    return "one matrix for all rows, which LAPACK eliminates once"
+
+
 def _no_polynomials(call: Call) -> str | None:
     if call.facts["kernel"] == "tabulated":
         return "a kernel with corners, as straight lines between knots have, is no polynomial far away"
@@ -91,6 +97,10 @@ class NumpyAdapter(HostAdapter):
             KernelSpec("random", "arithmetic", FLOATS, memory=MemoryModel(1.0, 1 << 14, 160)),
         ),
         "chirp_transform": (KernelSpec("chirp_transform", "fft", INEXACT, threads=True, memory=MemoryModel(1.8)),),
+        "tridiagonal_solve": (
+            KernelSpec("tridiagonal_solve", "lapack", INEXACT, memory=MemoryModel(1.0)),
+            KernelSpec("tridiagonal_solve", "thomas", INEXACT, refuses=_one_matrix, memory=MemoryModel(1.0)),
+        ),
     }
 
 

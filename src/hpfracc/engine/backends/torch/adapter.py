@@ -117,6 +117,7 @@ class TorchAdapter(Adapter):
         ),
         "exponential_recurrence": (_kernel("exponential_recurrence", "blocked", MemoryModel(4.0), MemoryModel(3.5)),),
         "chirp_transform": (_kernel("chirp_transform", "fft", MemoryModel(2.9), MemoryModel(1.9)),),
+        "tridiagonal_solve": (_kernel("tridiagonal_solve", "reduction", MemoryModel(2.5), MemoryModel(2.5)),),
         # Its operands are whole numbers: no derivative goes through, and none stops there.
         "random": (
             KernelSpec(

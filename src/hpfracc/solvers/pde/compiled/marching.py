@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-__all__ = ["march_direct", "march_exponentials", "weight_rows"]
+__all__ = ["march_block", "weight_rows"]
 
 Array = np.ndarray[Any, Any]
 
-#: Modes that are taken together: their states fit the nearest cache.
-_MODES = 32
-#: The same for direct sums, which need a row of each step of a block.
+#: Modes that are taken together: their rows of all steps of a block fit the nearer caches.
 _WIDE = 512
 #: Where the series of an interval's integrals is summed, and its terms.
 _FAR = 0.25
@@ -69,10 +67,21 @@ def _integrals(
 
 @njit(cache=True, nogil=True)
 def weight_rows(
-    coefficients: Array, alphas: Array, scales: Array, mesh: Array, sigma: float, parabola: bool, first: int, stop: int
+    coefficients: Array,
+    alphas: Array,
+    scales: Array,
+    mesh: Array,
+    sigma: float,
+    parabola: bool,
+    first: int,
+    stop: int,
+    begin: int,
 ) -> Array:
-    """``A[n, k]`` as :meth:`IntervalWeights.rows` gives them."""
-    found = np.zeros((stop - first, stop - 1))
+    """``A[n, k]`` as :meth:`IntervalWeights.rows` gives them, of the intervals from the place ``begin`` on alone.
+
+    The columns are k - 1 = begin, begin + 1, ..., stop - 2.
+    """
+    found = np.zeros((stop - first, stop - 1 - begin))
     for term in range(len(alphas)):
         alpha, c, scale = alphas[term], coefficients[term], scales[term]
         series = _series(alpha)
@@ -80,37 +89,42 @@ def weight_rows(
             n = first + row
             newest = mesh[n] - mesh[n - 1]
             if alpha == 1.0:
-                found[row, n - 1] += c / newest
+                found[row, n - 1 - begin] += c / newest
                 continue
             mean, moment = _integrals(alpha, scale, series, 0.0, sigma * newest, False)
-            found[row, n - 1] += c * sigma * mean
-            for k in range(n - 1):
+            found[row, n - 1 - begin] += c * sigma * mean
+            for k in range(begin, n - 1):
                 tau = mesh[k + 1] - mesh[k]
                 near = (mesh[n - 1] - mesh[k + 1]) + sigma * newest
                 mean, moment = _integrals(alpha, scale, series, near, tau, parabola)
-                found[row, k] += c * mean
+                found[row, k - begin] += c * mean
                 if parabola:
                     following = mesh[k + 2] - mesh[k + 1]
                     b = c * moment * 2.0 * tau / (tau + following)
-                    found[row, k] -= b
-                    found[row, k + 1] += b * tau / following
+                    found[row, k - begin] -= b
+                    found[row, k + 1 - begin] += b * tau / following
     return found
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def march_direct(
-    weights: Array, first: int, far: Array, past: Array, symbol: Array, known: Array, sigma: float, u: Array, out: Array
+def march_block(
+    weights: Array, far: Array, past: Array, symbol: Array, known: Array, sigma: float, u: Array, out: Array
 ) -> None:
-    """The steps of one block: ``far`` has what earlier blocks add; fills ``past`` and ``out``, moves ``u``."""
+    """The steps of one block, which has a column of ``weights`` and a row of ``past`` for each.
+
+    There may be more of both before those of the first step. ``far`` has what is not in ``past``; fills ``past`` and
+    ``out``, moves ``u``.
+    """
     steps, modes = out.shape
+    lead = past.shape[0] - steps
     for start in range(0, modes, _WIDE):
         stop = min(modes, start + _WIDE)
         v, lam = u[start:stop], symbol[start:stop]
         for i in range(steps):
-            n = first + i
-            shift = weights[i, n - 1] / sigma
+            own = lead + i
+            shift = weights[i, own] / sigma
             total = far[i, start:stop]
-            for k in range(first - 1, n - 1):
+            for k in range(own):
                 w = weights[i, k]
                 line = past[k, start:stop]
                 for m in range(stop - start):
@@ -119,87 +133,10 @@ def march_direct(
                 row = known[min(i, known.shape[0] - 1), start:stop]
                 for m in range(stop - start):
                     total[m] -= row[m]
-            new, shown = past[n - 1, start:stop], out[i, start:stop]
+            new, shown = past[own, start:stop], out[i, start:stop]
             for m in range(stop - start):
                 # shift u - total over shift - lam, less u.
                 change = (lam[m] * v[m] - total[m]) / ((shift - lam[m]) * sigma)
                 new[m] = change
                 v[m] += change
                 shown[m] = v[m]
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def march_exponentials(
-    states: Array,
-    decay: Array,
-    p: Array,
-    q: Array,
-    g: Array,
-    alive: Array,
-    own: Array,
-    before: Array,
-    first: int,
-    total_steps: int,
-    symbol: Array,
-    known: Array,
-    sigma: float,
-    parabola: bool,
-    u: Array,
-    last: Array,
-    pending: Array,
-    out: Array,
-) -> None:
-    """The same with the past in exponentials: ``states`` (terms, modes), tables (steps, terms), one row a step."""
-    steps, modes = out.shape
-    terms = states.shape[0]
-    local = np.empty((terms, _MODES))
-    for start in range(0, modes, _MODES):
-        stop = min(modes, start + _MODES)
-        width = stop - start
-        for j in range(terms):
-            for m in range(width):
-                local[j, m] = states[j, start + m]
-        rhs = np.empty(_MODES)
-        change = np.empty(_MODES)
-        sums = np.empty(_MODES)
-        for i in range(steps):
-            n = first + i
-            shift = own[i] / sigma
-            for m in range(width):
-                rhs[m] = shift * u[start + m] - pending[start + m]
-            if parabola:
-                for m in range(width):
-                    rhs[m] -= before[i] * last[start + m]
-            if known.shape[0]:
-                row = known[min(i, known.shape[0] - 1)]
-                for m in range(width):
-                    rhs[m] += row[start + m]
-            for m in range(width):
-                star = rhs[m] / (shift - symbol[start + m])
-                change[m] = (star - u[start + m]) / sigma
-                u[start + m] += change[m]
-                out[i, start + m] = u[start + m]
-            if n < total_steps and (n >= 2 or not parabola):
-                for m in range(width):
-                    sums[m] = 0.0
-                if parabola:
-                    for j in range(alive[i]):
-                        a, b, c, d = decay[i, j], p[i, j], g[i, j], q[i, j]
-                        for m in range(width):
-                            s = a * local[j, m] + b * last[start + m] + d * change[m]
-                            local[j, m] = s
-                            sums[m] += c * s
-                else:
-                    for j in range(alive[i]):
-                        a, b, c = decay[i, j], p[i, j], g[i, j]
-                        for m in range(width):
-                            s = a * local[j, m] + b * change[m]
-                            local[j, m] = s
-                            sums[m] += c * s
-                for m in range(width):
-                    pending[start + m] = sums[m]
-            for m in range(width):
-                last[start + m] = change[m]
-        for j in range(terms):
-            for m in range(width):
-                states[j, start + m] = local[j, m]

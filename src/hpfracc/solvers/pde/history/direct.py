@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import tracks_gradient
 from hpfracc._xp import Namespace
 
 __all__ = ["DIRECT_BLOCK", "DirectHistory"]
@@ -46,11 +47,11 @@ class DirectHistory:
         self._known = 0
         self._own: list[Any] = []
         self._columns: Any = None
-        self._past: Array | None = None
+        #: All x as rows of real numbers, where none carries a derivative: the weights are real.
+        self._past: Any = None
+        self._width = math.prod(self._shape) * (2 if self._complex else 1)
         if xp.library == "numpy":
-            # Complex values as pairs of real ones: the weights are real.
-            width = math.prod(self._shape) * (2 if self._complex else 1)
-            self._past = np.empty((steps, width))
+            self._past = np.empty((steps, self._width))
 
     def begin(self, n: int) -> tuple[Any, Any]:
         """The weight of the newest x, and the sum over the earlier ones; None for the first step."""
@@ -64,10 +65,9 @@ class DirectHistory:
         if n - 1 > before:
             if self._past is not None:
                 near = row[before : n - 1] @ self._past[before : n - 1]
-                total = near if total is None else total + near
             else:
                 near = self._sum(row[None, before : n - 1], self._kept[before : n - 1])[0]
-                total = near if total is None else total + near
+            total = near if total is None else total + near
         return row[n - 1], None if total is None else self._shaped(total)
 
     def _of_one_shape(self, n: int) -> tuple[Any, Any]:
@@ -94,12 +94,22 @@ class DirectHistory:
         if self._xp.library == "jax":
             self._kept = [x]
             return
+        if self._xp.library == "torch" and not self._known and not tracks_gradient(x) and not self._kept:
+            self._past = x.new_empty((self._steps, self._width), dtype=self._xp.module.float64)
+        if self._past is not None and tracks_gradient(x):
+            self._kept = [self._shaped(row) for row in self._past[: self._known]]
+            self._past = None
         if self._past is None:
             self._kept.append(x)
             return
-        flat = np.ascontiguousarray(x).reshape(-1)
-        self._past[self._known] = flat.view(np.float64) if self._complex else flat
+        self._past[self._known] = self._flat(x)
         self._known += 1
+
+    def _flat(self, x: Any) -> Any:
+        if self._xp.library == "torch":
+            return (self._xp.module.view_as_real(x) if self._complex else x).reshape(-1)
+        flat = np.ascontiguousarray(x).reshape(-1)
+        return flat.view(np.float64) if self._complex else flat
 
     def _open(self, n: int) -> None:
         """Weights of the next block, and what all before it adds to its sums."""
@@ -122,7 +132,10 @@ class DirectHistory:
 
     def _shaped(self, flat: Any) -> Any:
         if self._past is not None and self._complex:
-            flat = flat.view(np.complex128)
+            if self._xp.library == "torch":
+                flat = self._xp.module.view_as_complex(flat.reshape(-1, 2))
+            else:
+                flat = flat.view(np.complex128)
         return flat.reshape(self._shape)
 
     @staticmethod

@@ -29,6 +29,8 @@ Array = np.ndarray[Any, Any]
 
 #: An exponential that has decayed by this exponent counts no more.
 _DEAD = 40.0
+#: An exponent beyond which exponentials are taken as zero.
+_UNDERFLOW = 600.0
 #: Steps whose tables are made together.
 TABLE_STEPS = 256
 #: Below this, the moment of an exponential about the middle of its interval is summed as a series.
@@ -138,6 +140,7 @@ class ExponentialHistory:
         self._done = 0
         self._like = like
         self._states: Any = None
+        self._blocks: dict[int, tuple[Array, Array, Array]] = {}
 
     def _empty(self) -> Any:
         xp = self._xp
@@ -226,22 +229,44 @@ class ExponentialHistory:
         else:
             self._pending = xp.matmul(g, states)
 
-    def table(self, first: int, stop: int) -> tuple[Any, Any, Any, Any, Array]:
-        """For the moves after the steps ``first`` to ``stop - 1``: decay, p, q, g, and how many terms count.
+    def block(self, first: int, stop: int) -> tuple[Array, Array, Array]:
+        """For all steps from ``first`` to ``stop - 1`` at once: decay, what increments add, how states are read.
 
-        A row of zeros after the last step, which moves nothing, and after the first one of a parabola.
+        Of shapes (terms,), (terms, increments) and (steps, terms). The states hold the intervals up to step
+        ``first - 1``, and one fewer with a parabola, whose increments start one earlier.
         """
-        count = len(self._weights.steps)
-        inner = np.arange(max(first, 2 if self._weights.parabola else 1), min(stop, count))
-        found = [np.zeros((stop - first, len(self.rates))) for _ in range(4)]
-        alive = np.zeros(stop - first, dtype=np.int64)
-        if inner.size:
-            rows = inner - first
-            for one, part in zip(found, self._rows(inner), strict=True):
-                if part is not None:
-                    one[rows] = part
-            alive[rows] = self._alive[inner]
-        return found[0], found[1], found[2], found[3], alive
+        weights = self._weights
+        key = stop - first
+        if weights.uniform and not weights.parabola and key in self._blocks:
+            return self._blocks[key]
+        mesh, lag = weights.mesh, int(weights.parabola)
+        # Before the second step nothing is read, so that the first block takes what that one needs.
+        alive = max(1, int(self._alive[min(max(first - 1, 1), len(weights.steps) - 1)]))
+        rates = self.rates[:alive]
+        begin = mesh[max(0, first - 1 - lag)]
+        end = mesh[stop - 1 - lag]
+        places = mesh[first - 1 : stop - 1] + weights.sigma * weights.steps[first - 1 : stop - 1]
+        read = _decayed((places - begin)[:, None] * rates) * np.asarray(self._w)[:alive]
+        intervals = np.arange(first - 1 - lag, stop - 1 - lag)  # from 0
+        real = intervals[intervals >= 0]
+        tau = weights.steps[real][:, None]
+        z = tau * rates
+        inner = np.exp(-z)
+        mean = np.where(z > 1e-300, -np.expm1(-z) / np.maximum(z, 1e-300), 1.0)
+        left = _decayed((end - mesh[real + 1])[:, None] * rates)
+        added = np.zeros((stop - first + lag, alive))
+        skipped = len(intervals) - len(real)
+        if weights.parabola:
+            following = weights.steps[real + 1][:, None]
+            lever = 2.0 * tau / (tau + following) * _middle_moment(z, mean, inner)
+            added[skipped:-1] = left * (mean - lever)
+            added[skipped + 1 :] += left * (lever * (tau / following))
+        else:
+            added[skipped:] = left * mean
+        found = _decayed((end - begin) * rates), np.ascontiguousarray(added.T), read
+        if weights.uniform:
+            self._blocks[key] = found
+        return found
 
     def _make_table(self, n: int) -> None:
         """The tables of the next steps."""
@@ -301,6 +326,11 @@ def _middle_moment(z: Array, mean: Array, decay: Array) -> Array:
     large = np.where(small, 1.0, z)
     direct = 0.5 * mean - (mean - decay) / large
     return np.where(small, series, direct)
+
+
+def _decayed(z: Array) -> Array:
+    """``exp(-z)``, zero where that is below the normal numbers, with which products are slow."""
+    return np.where(z < _UNDERFLOW, np.exp(-np.minimum(z, _UNDERFLOW)), 0.0)
 
 
 def _update(states: Array, decay: Array, p: Array, q: Array | None, g: Array, x: Array, y: Array | None) -> Array:

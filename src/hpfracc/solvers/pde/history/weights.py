@@ -130,6 +130,8 @@ class IntervalWeights:
     ) -> None:
         self.orders, self.mesh, self.sigma, self.parabola, self.xp = orders, mesh, sigma, parabola, xp
         self.steps = np.diff(mesh)
+        #: Whether all steps are alike, to the rounding of the times.
+        self.uniform = bool(np.ptp(self.steps) <= 4.0 * np.finfo(float).eps * np.abs(mesh).max())
 
     def place(self, n: int) -> Any:
         """The time at which the derivative of step n, from 1 up, is taken."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
+from hpfracc._arrays import tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.solvers.pde.explicit import ExplicitPart, needs_order_one, time_steps
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
@@ -116,14 +117,56 @@ class ETDRK4(EvolutionMethod):
             if explicit.empty:
                 c = f.whole * c
             else:
+                # Coefficients are of this method alone: what is not needed any more is written over.
                 n0 = space.forward(explicit(t, u))
-                a = f.half * c + f.stage * n0
+                b = _scaled(xp, f.half, c)
+                a = _plus(xp, b, f.stage, n0, over=False)
                 na = rest(t + 0.5 * h, a)
-                nb = rest(t + 0.5 * h, f.half * c + f.stage * na)
-                nc = rest(t + h, f.half * a + f.stage * (2.0 * nb - n0))
-                c = f.whole * c + f.first * n0 + f.middle * (na + nb) + f.last * nc
+                b = _plus(xp, b, f.stage, na)
+                nb = rest(t + 0.5 * h, b)
+                last = _plus(xp, _scaled(xp, f.half, a, over=True), f.stage, nb, 2.0)
+                nc = rest(t + h, _plus(xp, last, f.stage, n0, -1.0))
+                c = _plus(xp, _scaled(xp, f.whole, c, over=True), f.first, n0)
+                c = _plus(xp, _plus(xp, c, f.middle, na), f.middle, nb)
+                c = _plus(xp, c, f.last, nc)
             u = space.backward(c)
             yield u
+
+
+def _scaled(xp: Namespace, factor: Any, x: Any, *, over: bool = False) -> Any:
+    """``factor x``, written over x where that is allowed and neither carries a derivative."""
+    over = over and xp.library != "jax" and not (tracks_gradient(factor) or tracks_gradient(x))
+    if xp.library != "torch" or not x.is_complex() or factor.is_complex():
+        if not over:
+            return factor * x
+        x *= factor
+        return x
+    # Real factors of both parts: PyTorch would make them complex, at four times the arithmetic.
+    torch, parts = xp.module, xp.module.view_as_real(x)
+    if over:
+        parts.mul_(factor.unsqueeze(-1))
+        return x
+    return torch.view_as_complex(parts * factor.unsqueeze(-1))
+
+
+def _plus(xp: Namespace, total: Any, factor: Any, x: Any, times: float = 1.0, *, over: bool = True) -> Any:
+    """``total + times factor x``, written over total where nothing carries a derivative: one pass in PyTorch."""
+    if xp.library == "torch":
+        over = over and not any(tracks_gradient(one) for one in (total, factor, x))
+        if not total.is_complex() or factor.is_complex():
+            return xp.module.addcmul(total, factor, x, value=times, out=total if over else None)
+        parts, others = xp.module.view_as_real(total), xp.module.view_as_real(x)
+        if over:
+            parts.addcmul_(factor.unsqueeze(-1), others, value=times)
+            return total
+        return xp.module.view_as_complex(xp.module.addcmul(parts, factor.unsqueeze(-1), others, value=times))
+    product = factor * x
+    if times != 1.0:
+        product = times * product
+    if xp.library == "jax" or not over:
+        return total + product
+    total += product
+    return total
 
 
 def _factors(xp: Namespace, symbol: Any, h: float) -> _Factors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,13 @@ _KINDS: dict[tuple[type[BoundaryCondition], type[BoundaryCondition]], tuple[str,
     (Dirichlet, Neumann): ("dst2", True),
     (Neumann, Dirichlet): ("dct2", True),
 }
+
+
+#: Rows, and points, for which a product with a matrix is quicker than a transform whose length has a larger prime
+#: factor than this. Measured at 256 to 1,008 points on one core: 3 to 12 times; about equal at 450 (a factor of 41).
+_MANY_ROWS = 32
+_LONGEST_PRODUCT = 1024
+_LARGEST_PRIME = 40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,19 +89,18 @@ class AxisBasis:
         """Whether the eigenvalues are those of the derivative itself."""
         return self.kind != "dense" and not self.differences
 
-    def forward(self, u: Any, axis: int, *, half: bool = False) -> Any:
-        """The coefficients along ``axis``, counted from the end; of a real ``u`` half the waves."""
+    def forward(self, u: Any, axis: int) -> Any:
+        """The coefficients along ``axis``, counted from the end."""
         if self.kind == "fft":
-            return self.xp.rfftn(u, (axis,)) if half else self.xp.fftn(u, (axis,))
+            return self.xp.fftn(u, (axis,))
         if self.matrices is not None:
             return self._product(self.matrices[0], u, axis)
         return self._trigonometric(u, axis, self.inverted)
 
-    def backward(self, c: Any, axis: int, *, half: bool = False) -> Any:
+    def backward(self, c: Any, axis: int) -> Any:
         """The values."""
         if self.kind == "fft":
-            transform = self.xp.irfftn if half else self.xp.ifftn
-            return transform(c, [self.count], (axis,))
+            return self.xp.ifftn(c, [self.count], (axis,))
         if self.matrices is not None:
             return self._product(self.matrices[1], c, axis)
         return self._trigonometric(c, axis, not self.inverted)
@@ -101,6 +108,8 @@ class AxisBasis:
     def _trigonometric(self, u: Any, axis: int, inverse: bool) -> Any:
         xp = self.xp
         if xp.library == "numpy":
+            if u.size >= _MANY_ROWS * self.count and _is_awkward(self.kind, self.count):
+                return self._product(_transform_matrix(self.kind, self.count, inverse), u, axis)
             sine, kind = self.kind.startswith("dst"), int(self.kind[-1])
             transform = (xp.fft.idst if inverse else xp.fft.dst) if sine else (xp.fft.idct if inverse else xp.fft.dct)
             return transform(u, kind, axis=axis)
@@ -115,6 +124,43 @@ class AxisBasis:
             return xp.complex(self._product(matrix, u.real, axis), self._product(matrix, u.imag, axis))
         moved = xp.moveaxis(u, axis, -1)
         return xp.moveaxis(xp.matmul(moved, matrix.T), -1, axis)
+
+
+@functools.lru_cache(maxsize=256)
+def _is_awkward(kind: str, n: int) -> bool:
+    """Whether the Fourier transform behind this one has a length with a large prime factor."""
+    if n > _LONGEST_PRODUCT:
+        return False
+    left, factor = {"dst1": n + 1, "dct1": n - 1}.get(kind, n), 2
+    while factor * factor <= left:
+        while left % factor == 0 and left > factor:
+            left //= factor
+        factor += 1
+    return left > _LARGEST_PRIME
+
+
+@functools.lru_cache(maxsize=2)
+def _transform_matrix(kind: str, n: int, inverse: bool) -> Array:
+    """The matrix of a transform of SciPy's, or of its inverse."""
+    rows, columns = np.arange(n)[:, None], np.arange(n)
+    if kind == "dst1":
+        half, product = n + 1, (rows + 1) * (columns + 1)
+    elif kind == "dct1":
+        half, product = n - 1, rows * columns
+    else:
+        half, product = 2 * n, (rows + int(kind == "dst2")) * (2 * columns + 1)
+    # From a table of one period: the angle of a large product would lose digits.
+    angles = np.pi / half * np.arange(2 * half)
+    wave = np.sin(angles) if kind.startswith("dst") else np.cos(angles)
+    found = 2.0 * wave[product % (2 * half)]
+    if kind == "dct1":
+        found[:, [0, -1]] *= 0.5
+    if not inverse:
+        return np.asarray(found)
+    if kind in ("dst1", "dct1"):
+        return np.asarray(found / (2.0 * half))
+    found[-1 if kind == "dst2" else 0] *= 0.5
+    return np.asarray(found.T / half)
 
 
 def make_axis(xp: Namespace, x: Array, ends: Ends, *, half: bool) -> AxisBasis:

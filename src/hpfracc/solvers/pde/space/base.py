@@ -202,8 +202,11 @@ class Semidiscretisation(abc.ABC):
     def integrate(self, values: Any) -> Any:
         """The integral over the box of values on the whole grid, over the last axes."""
 
-    def space_error(self, u: Any) -> float:
-        """An estimate of the error of ``u`` that stems from the grid; nan where there is none."""
+    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
+        """An estimate of the largest error of ``u`` at time ``t`` that stems from the grid; nan where there is none.
+
+        ``shift`` is one over the time gone by, to the power of the order in time.
+        """
         return math.nan
 
     def step_bytes(self) -> int:

@@ -105,9 +105,9 @@ class ComponentSpaces(Semidiscretisation):
         """The same rule for all."""
         return self.spaces[0].integrate(values)
 
-    def space_error(self, u: Any) -> float:
+    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
         """The largest of all."""
-        return max(space.space_error(part) for space, part in zip(self.spaces, self._each(u), strict=True))
+        return max(space.space_error(part, t, shift) for space, part in zip(self.spaces, self._each(u), strict=True))
 
     def step_bytes(self) -> int:
         """That of all."""

@@ -10,6 +10,7 @@ import numpy as np
 from hpfracc._arrays import is_array
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.grids import to_host
 from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.domain import Disc
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
@@ -176,6 +177,19 @@ class JacobiDisc(Semidiscretisation):
     def restrict(self, values: Any) -> Any:
         """Without the circle around it."""
         return values[..., :-1, :]
+
+    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
+        """The share of the highest third (along the radius, or of the waves) of all coefficients, times the largest u."""
+        values = np.asarray(to_host(u))
+        largest = float(np.abs(values).max(initial=0.0))
+        if self.forced:
+            return math.nan
+        c = np.abs(np.asarray(to_host(self.forward(u))))
+        n, waves = c.shape[-2:]
+        high = np.zeros((n, waves), bool)
+        high[n - n // 3 :] = True
+        high[:, waves - waves // 3 :] = True
+        return largest * float((c * high).sum()) / float(c.sum()) if largest else 0.0
 
     def integrate(self, values: Any) -> Any:
         """Gauss's rule along the radius, the trapezoid rule over the angles."""

@@ -17,6 +17,7 @@ from hpfracc.operators.core.sequences import centred_binomials
 from hpfracc.operators.rules.lattice_power import lattice_power_weights
 from hpfracc.solvers.pde.boundary import Dirichlet, Exterior, boundary_value, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.space.defect import grid_error
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
 from hpfracc.solvers.pde.space.shifted_weights import shifted_grunwald
@@ -220,6 +221,10 @@ class ShiftedGrunwald(Semidiscretisation):
     def restrict(self, values: Any) -> Any:
         """All but the boundary points."""
         return values[(..., *(slice(1, -1) for _ in self.shape))]
+
+    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
+        """From the operators of coarser grids."""
+        return grid_error(self, self.setting, u, t, shift)
 
     def integrate(self, values: Any) -> Any:
         """The trapezoid rule."""

@@ -341,7 +341,7 @@ class JacobiInterval(Semidiscretisation):
             return (0.5 * x * (values[..., 1:] + values[..., :-1])).sum(-1)
         return (values * self._weights).sum(-1)
 
-    def space_error(self, u: Any) -> float:
+    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
         """The largest of the last tenth of the coefficients of ``u`` in the polynomials, over the largest, times u."""
         from hpfracc.operators.core.grids import to_host
 

@@ -49,6 +49,7 @@ class BoxModes(Semidiscretisation):
         count = setting.ndim
         waves = [axis for axis, (lower, _) in enumerate(setting.boundary) if isinstance(lower, Periodic)]
         # The last periodic axis of a real state is halved.
+        self._waves = tuple(axis - count for axis in waves)
         self._halved = None if setting.complex_state or not waves else waves[-1] - count
         self._axes = tuple(
             make_axis(xp, setting.grid[axis], setting.boundary[axis], half=axis - count == self._halved)
@@ -120,21 +121,23 @@ class BoxModes(Semidiscretisation):
         return found
 
     def forward(self, u: Any) -> Any:
-        """One transform along each axis; the halved one first."""
-        if self._halved is not None:
-            u = self._axes[self._halved].forward(u, self._halved, half=True)
+        """All waves together, of which the last axis is halved, then one transform along each other axis."""
+        if self._waves:
+            u = self.xp.fftn(u, self._waves) if self._halved is None else self.xp.rfftn(u, self._waves)
         for axis, basis in enumerate(self._axes, -len(self._axes)):
-            if axis != self._halved:
+            if axis not in self._waves:
                 u = basis.forward(u, axis)
         return u
 
     def backward(self, c: Any) -> Any:
-        """The way back; the halved axis last."""
+        """The way back; all waves together, last."""
         for axis, basis in enumerate(self._axes, -len(self._axes)):
-            if axis != self._halved:
+            if axis not in self._waves:
                 c = basis.backward(c, axis)
-        if self._halved is not None:
-            c = self._axes[self._halved].backward(c, self._halved, half=True)
+        if self._waves:
+            sizes = [self._axes[axis].count for axis in self._waves]
+            transform = self.xp.ifftn if self._halved is None else self.xp.irfftn
+            c = transform(c, sizes, self._waves)
         return c
 
     def apply(self, u: Any) -> Any:
@@ -234,7 +237,7 @@ class BoxModes(Semidiscretisation):
             values = (values * self.xp.array(basis.quadrature)).sum(-1)
         return values
 
-    def space_error(self, u: Any) -> float:
+    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
         """The highest third of the modes of spectral axes, and the truncation error of second differences on others."""
         host = np.asarray(to_host(u))
         largest = float(np.abs(host).max(initial=0.0))

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc._arrays import is_array, library_of
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.operators.core.grids import to_host
 from hpfracc.solvers.pde.boundary import (
@@ -25,6 +26,7 @@ from hpfracc.solvers.pde.boundary import (
 )
 from hpfracc.solvers.pde.space.axes import AxisBasis, make_axis
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.space.defect import grid_error
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
 from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm
 
@@ -32,6 +34,7 @@ __all__ = ["FiniteVolumes"]
 
 Array = np.ndarray[Any, Any]
 
+_tridiagonal_solve = get_operation("tridiagonal_solve")
 #: Gauss's two points in a cell, from its middle, by its width.
 _GAUSS = 0.5 / math.sqrt(3.0)
 
@@ -73,9 +76,9 @@ class FiniteVolumes(Semidiscretisation):
     that mass is kept to rounding. Transport is by centred differences. Distances may differ on one axis. Conditions may
     be Dirichlet, Neumann, Robin or periodic, with data that depend on time.
 
-    Linear systems: in one dimension Thomas's algorithm; in more, conjugate gradients (GMRES with transport)
-    preconditioned by the mean coefficient's sine, cosine or Fourier transform. Its iterations grow with the ratio of
-    the largest coefficient to the smallest, not with the number of points.
+    Linear systems: in one dimension elimination. In more, along a period, and for tensors with transport, conjugate
+    gradients (GMRES with transport) preconditioned by the mean coefficient's sine, cosine or Fourier transform. Its
+    iterations grow with the ratio of the largest coefficient to the smallest, not with the number of points.
     """
 
     name = "finite_volumes"
@@ -87,7 +90,7 @@ class FiniteVolumes(Semidiscretisation):
         self._points = tuple(one.x[int(one.missing(0)) : one.x.size - int(one.missing(1))] for one in self._axes)
         self.shape = tuple(x.size for x in self._points)
         self.points = broadcast_points(self.xp, self._points)
-        #: Iterations of the last linear system; 0 for Thomas's algorithm.
+        #: Iterations of the last linear system; 0 for elimination.
         self.iterations = 0
         ends = [one for pair in setting.boundary for one in pair]
         self.forced = not all(map(is_homogeneous, ends))
@@ -289,9 +292,9 @@ class FiniteVolumes(Semidiscretisation):
         return self.xp.array(values.reshape(-1, *(1,) * (-1 - one.place)))
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """Thomas's algorithm on one axis, else a preconditioned Krylov method."""
+        """Elimination on one axis, else a preconditioned Krylov method."""
         (first, *others) = self._axes
-        if not others and not first.periodic and self.xp.library == "numpy":
+        if not others and not first.periodic and (self.xp.library == "numpy" or first.speeds is None):
             self.iterations = 0
             return self._solve_bands(shift, rhs)
         masses, precondition = self._cell_masses(), self._preconditioner(shift)
@@ -311,28 +314,36 @@ class FiniteVolumes(Semidiscretisation):
         return found
 
     def _solve_bands(self, shift: Any, rhs: Any) -> Any:
-        from scipy.linalg import solve_banded
-
-        if is_array(shift) and math.prod(shift.shape) > 1:  # one for each component
-            return np.stack([self._solve_bands(float(one), part) for one, part in zip(shift.flat, rhs, strict=True)])
         if self._bands is None:
             self._bands = self._find_bands()
-        bands = -self._bands
-        bands[1] += shift if not is_array(shift) else shift.reshape(())
-        flat = rhs.reshape(-1, self.shape[0])
-        found = solve_banded((1, 1), bands, flat.T, overwrite_ab=True, check_finite=False)
-        return found.T.reshape(rhs.shape)
+        lower, middle, upper = self._bands
+        diagonal = shift + middle
+        if self.xp.library == "numpy" and not np.all(np.abs(diagonal) >= np.abs(lower) + np.abs(upper)):
+            return self._solve_pivoted(lower, diagonal, upper, rhs)  # strong transport
+        backend = None if self.setting.backend == "auto" else self.setting.backend
+        return _tridiagonal_solve(lower, diagonal, upper, rhs, backend=backend)
 
-    def _find_bands(self) -> Array:
-        """The three diagonals, from the images of three vectors whose columns do not overlap."""
-        n = self.shape[0]
-        number = np.arange(n)
-        images = [self.apply((number % 3 == colour).astype(float)) for colour in range(3)]
-        bands = np.zeros((3, n), dtype=np.result_type(*images))
-        for row, offset in ((0, -1), (1, 0), (2, 1)):
-            inside = number[(number + offset >= 0) & (number + offset < n)]
-            bands[row, inside] = np.choose(inside % 3, [image[inside + offset] for image in images])
-        return bands
+    def _solve_pivoted(self, lower: Array, diagonal: Array, upper: Array, rhs: Array) -> Any:
+        from scipy.linalg import solve_banded
+
+        if diagonal.ndim > 1:  # one for each component
+            parts = [self._solve_pivoted(lower, one, upper, part) for one, part in zip(diagonal, rhs, strict=True)]
+            return np.stack(parts)
+        bands = np.stack([np.roll(upper, 1), diagonal, np.roll(lower, -1)])
+        flat = rhs.reshape(-1, self.shape[0])
+        return solve_banded((1, 1), bands, flat.T, overwrite_ab=True, check_finite=False).T.reshape(rhs.shape)
+
+    def _find_bands(self) -> tuple[Any, Any, Any]:
+        """The three diagonals of minus A, from the images of three vectors whose columns do not overlap."""
+        xp, number = self.xp, np.arange(self.shape[0])
+        images = [self.apply(xp.array((number % 3 == colour).astype(float))) for colour in range(3)]
+        bands = []
+        for offset in (-1, 0, 1):
+            column = number + offset
+            inside = (column >= 0) & (column < number.size)
+            parts = [images[c] * xp.array(((column % 3 == c) & inside).astype(float)) for c in range(3)]
+            bands.append(-(parts[0] + parts[1] + parts[2]))
+        return bands[0], bands[1], bands[2]
 
     def _cell_masses(self) -> Any:
         if self._masses is None:
@@ -411,6 +422,10 @@ class FiniteVolumes(Semidiscretisation):
         """Without the points of Dirichlet's boundaries."""
         inside = [slice(int(one.missing(0)), one.x.size - int(one.missing(1))) for one in self._axes]
         return values[(..., *inside)]
+
+    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
+        """From the operators of coarser grids."""
+        return grid_error(self, self.setting, u, t, shift)
 
     def integrate(self, values: Any) -> Any:
         """The sum over cells."""

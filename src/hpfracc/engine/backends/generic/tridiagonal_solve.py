@@ -1,0 +1,50 @@
+"""Tridiagonal systems by parallel cyclic reduction: whole arrays at a time, and as many steps as the length has bits.
+
+Every step takes from each equation its two neighbours at the present distance, which doubles. After the last there are
+none left, and each equation has one unknown. It is a composition of the library's own functions, so that derivatives of
+any order go through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpfracc._xp import Namespace
+from hpfracc.engine.backends.base import Kernel
+
+__all__ = ["make_kernels"]
+
+
+def make_kernels(xp: Namespace) -> dict[str, Kernel]:
+    """Reduction along the last axis."""
+
+    def shifted(x: Any, distance: int, fill: float) -> Any:
+        """``x[i - distance]``, for either sign, ``fill`` beyond the ends."""
+        size = min(abs(distance), x.shape[-1])
+        edge = xp.zeros_like(x[..., :size]) + fill
+        parts = [edge, x[..., : x.shape[-1] - size]] if distance > 0 else [x[..., size:], edge]
+        return xp.concatenate(parts, -1)
+
+    def reduce(lower: Any, diagonal: Any, upper: Any, rhs: Any) -> Any:
+        shapes = [tuple(one.shape) for one in (lower, diagonal, upper, rhs)]
+        n = shapes[-1][-1]
+        if 0 in np.broadcast_shapes(*shapes):
+            return lower * diagonal * upper * rhs
+        # What is not read is zero: it would couple the ends to nothing.
+        a = xp.concatenate([xp.zeros_like(lower[..., :1]), lower[..., 1:]], -1)
+        c = xp.concatenate([upper[..., :-1], xp.zeros_like(upper[..., :1])], -1)
+        b, d, distance = diagonal, rhs, 1
+        while distance < n:
+            before = -a / shifted(b, distance, 1.0)
+            after = -c / shifted(b, -distance, 1.0)
+            b = b + before * shifted(c, distance, 0.0) + after * shifted(a, -distance, 0.0)
+            d = d + before * shifted(d, distance, 0.0) + after * shifted(d, -distance, 0.0)
+            a, c = before * shifted(a, distance, 0.0), after * shifted(c, -distance, 0.0)
+            distance *= 2
+        x = d / b
+        good = xp.isfinite(xp.stop_gradient(x)).all(-1)[..., None]
+        return xp.where(good, x, float("nan"))
+
+    return {"reduction": Kernel(xp.quiet(xp.jit(reduce)))}

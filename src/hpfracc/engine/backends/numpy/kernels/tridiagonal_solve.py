@@ -1,0 +1,83 @@
+"""Tridiagonal systems in NumPy: LAPACK's elimination, matrix by matrix, or that of all rows side by side."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from hpfracc.engine.backends.base import Kernel
+
+__all__ = ["KERNELS", "solve_lapack", "solve_thomas"]
+
+Array = np.ndarray[Any, Any]
+
+
+def solve_lapack(lower: Array, diagonal: Array, upper: Array, rhs: Array) -> Array:
+    """By ``gtsv``: one call for each matrix, with all its right-hand sides."""
+    shape = np.broadcast_shapes(lower.shape, diagonal.shape, upper.shape, rhs.shape)
+    found = np.empty(shape, rhs.dtype)
+    if not found.size:
+        return found
+    matrix = np.broadcast_shapes(lower.shape, diagonal.shape, upper.shape)
+    n = shape[-1]
+    gtsv = _routine(rhs.dtype.char)
+    if matrix[:-1] == (1,) * (len(matrix) - 1):
+        rows = np.broadcast_to(rhs, shape).reshape(-1, n)
+        found.reshape(-1, n)[...] = _gtsv(gtsv, lower.reshape(n), diagonal.reshape(n), upper.reshape(n), rows.T).T
+    else:
+        given = [np.broadcast_to(one, shape).reshape(-1, n) for one in (lower, diagonal, upper, rhs)]
+        target = found.reshape(-1, n)
+        for number, (a, d, c, b) in enumerate(zip(*given, strict=True)):
+            target[number] = _gtsv(gtsv, a, d, c, b)
+    return _cleared(found)
+
+
+@functools.cache
+def _routine(kind: str) -> Any:
+    """That of a dtype; finding it takes as long as a system of a hundred points."""
+    from scipy.linalg import get_lapack_funcs
+
+    (found,) = get_lapack_funcs(("gtsv",), dtype=kind)
+    return found
+
+
+def _gtsv(gtsv: Any, lower: Array, diagonal: Array, upper: Array, rhs: Array) -> Array:
+    if diagonal.size == 1:  # LAPACK's wrapper wants diagonals that are not empty
+        with np.errstate(all="ignore"):
+            return np.asarray(rhs / diagonal[0])
+    *_, x, info = gtsv(lower[1:], diagonal, upper[:-1], rhs)
+    return np.asarray(x) if info == 0 else np.full(rhs.shape, np.nan, rhs.dtype)
+
+
+@np.errstate(all="ignore")
+def solve_thomas(lower: Array, diagonal: Array, upper: Array, rhs: Array) -> Array:
+    """Thomas's algorithm, in which one step takes all rows."""
+    shape = np.broadcast_shapes(lower.shape, diagonal.shape, upper.shape, rhs.shape)
+    n = shape[-1]
+    x = np.array(np.moveaxis(np.broadcast_to(rhs, shape), -1, 0), order="C")
+    if not x.size:
+        return np.empty(shape, rhs.dtype)
+    a, d, c = (np.moveaxis(one, -1, 0) for one in np.broadcast_arrays(lower, diagonal, upper))
+    ratio = np.empty((n, *a.shape[1:]), rhs.dtype)  # of the row above the diagonal, after elimination
+    pivot = d[0]
+    x[0] /= pivot
+    for i in range(1, n):
+        ratio[i - 1] = c[i - 1] / pivot
+        pivot = d[i] - a[i] * ratio[i - 1]
+        x[i] -= a[i] * x[i - 1]
+        x[i] /= pivot
+    for i in range(n - 2, -1, -1):
+        x[i] -= ratio[i] * x[i + 1]
+    return _cleared(np.ascontiguousarray(np.moveaxis(x, 0, -1)))
+
+
+def _cleared(found: Array) -> Array:
+    """Rows that are not finite are nan throughout."""
+    if not np.isfinite(found.sum()):
+        found[~np.isfinite(found).all(-1)] = np.nan
+    return found
+
+
+KERNELS: dict[str, Kernel] = {"lapack": Kernel(solve_lapack), "thomas": Kernel(solve_thomas)}

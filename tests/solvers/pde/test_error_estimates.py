@@ -1,0 +1,159 @@
+"""Estimates of the errors of grid and steps against the true ones."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.pde import (
+    CorrectedQuadrature,
+    Diffusion,
+    DiffusionL1,
+    DiffusionL2Sigma,
+    Dirichlet,
+    Disc,
+    Exterior,
+    FractionalDiffusion,
+    OneSided,
+)
+
+ALPHA = 0.5
+
+
+def rate(t: float) -> float:
+    """The derivative of 1 + t^2."""
+    return 2.0 * t ** (2.0 - ALPHA) / math.gamma(3.0 - ALPHA)
+
+
+@pytest.mark.parametrize(("boundary", "points"), [("dirichlet", 33), ("dirichlet", 50), ("neumann", 33)])
+@pytest.mark.parametrize("uneven", [False, True])
+def test_the_grid_of_finite_volumes(boundary: str, points: int, uneven: bool):
+    """u = (1 + t^2) sin(pi x) or cos(pi x) with k = 1 + x: within a factor of 5, for odd and even numbers of points."""
+    x = np.linspace(0.0, 1.0, points) ** (1.5 if uneven else 1.0)
+    wave, slope = (np.sin, np.cos) if boundary == "dirichlet" else (np.cos, lambda z: -np.sin(z))
+
+    def source(t: float, x: np.ndarray) -> np.ndarray:
+        image = math.pi * slope(math.pi * x) - (1.0 + x) * math.pi**2 * wave(math.pi * x)
+        return rate(t) * wave(math.pi * x) - (1.0 + t * t) * image
+
+    given = {"space": Diffusion(lambda x: 1.0 + x), "boundary": boundary, "alpha": ALPHA, "source": source}
+    found = hf.solve_fpde(None, (0.0, 1.0), wave(math.pi * x), x=x, step=0.01, save="last", **given)
+    error = np.abs(found.u[-1] - 2.0 * wave(math.pi * x)).max()
+    assert 0.2 < found.error_estimate.space / error < 5.0
+
+
+def test_the_grid_in_two_dimensions():
+    """The same in a square, where linear systems are solved by iterations."""
+    x = np.linspace(0.0, 1.0, 17)
+    start = np.outer(np.sin(math.pi * x), np.sin(math.pi * x))
+
+    def source(t: float, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        value = np.sin(math.pi * x) * np.sin(math.pi * y)
+        image = math.pi * np.cos(math.pi * x) * np.sin(math.pi * y) - 2.0 * (1.0 + x) * math.pi**2 * value
+        return rate(t) * value - (1.0 + t * t) * image
+
+    given = {"space": Diffusion(lambda x, y: 1.0 + x + 0.0 * y), "boundary": "dirichlet", "alpha": ALPHA}
+    found = hf.solve_fpde(None, (0.0, 1.0), start, x=(x, x), source=source, step=0.02, save="last", **given)
+    error = np.abs(found.u[-1] - 2.0 * start).max()
+    assert 0.2 < found.error_estimate.space / error < 5.0
+
+
+def test_the_grid_of_one_sided_differences():
+    """The equation of Tadjeran, Meerschaert and Scheffler, u = e^-t x^3."""
+    x = np.linspace(0.0, 1.0, 21)
+    found = hf.solve_fpde(
+        None,
+        (0.0, 1.0),
+        x**3,
+        x=x,
+        space=OneSided(1.8, "left", lambda x: math.gamma(2.2) * x**2.8 / 6.0),
+        boundary=(Dirichlet(0.0), Dirichlet(lambda t: math.exp(-t))),
+        source=lambda t, x: -(1.0 + x) * math.exp(-t) * x**3,
+        method="crank_nicolson",
+        step=0.005,
+        save="last",
+    )
+    error = np.abs(found.u[-1] - math.exp(-1.0) * x**3).max()
+    assert 0.2 < found.error_estimate.space / error < 5.0
+
+
+def test_a_solution_that_is_not_smooth_at_the_boundary():
+    """(1 - x^2)^(1/2), whose largest error is of order 1/2: the order is seen, not assumed."""
+    x = np.linspace(-1.0, 1.0, 33)
+    found = hf.solve_fpde(
+        None,
+        (0.0, 20.0),
+        0.0 * x,
+        x=x,
+        space=FractionalDiffusion(1.0, "riesz", lambda x: 1.0 + 0.0 * x),
+        boundary=Exterior(0.0),
+        source=np.ones(31),
+        method="crank_nicolson",
+        step=0.2,
+        save="last",
+    )
+    error = np.abs(found.u[-1] - np.sqrt(1.0 - x**2)).max()
+    assert 0.2 < found.error_estimate.space / error < 5.0
+
+
+def test_the_disc():
+    """Small where few functions carry the solution, large where many do; it bounds the error of the mass."""
+    smooth = {"space": FractionalDiffusion(1.0, "integral"), "boundary": Exterior(0.0), "alpha": ALPHA}
+
+    def solved(start, radial: int):
+        with np.errstate(invalid="ignore"):
+            return hf.solve_fpde(None, (0.0, 0.5), start, x=Disc(1.0, radial, 16), **smooth)
+
+    def even(x, y):
+        return np.sqrt(np.maximum(1.0 - x * x - y * y, 0.0))
+
+    assert solved(even, 12).error_estimate.space < 1e-3
+    rough = solved(lambda x, y: even(x, y) * (x > 0.3), 6)
+    fine = solved(lambda x, y: even(x, y) * np.exp(-4.0 * (x * x + y * y)), 24)
+    coarse = solved(lambda x, y: even(x, y) * np.exp(-4.0 * (x * x + y * y)), 6)
+    assert abs(coarse.mass[-1] - fine.mass[-1]) < math.pi * coarse.error_estimate.space
+    assert fine.error_estimate.space < coarse.error_estimate.space < rough.error_estimate.space
+
+
+@pytest.mark.parametrize(
+    ("method", "alpha", "steps"),
+    [
+        (DiffusionL1(), 0.6, 128),
+        (DiffusionL1(grading=1.0), 0.6, 100),  # of order alpha at the start, and not of 2 - alpha
+        (DiffusionL2Sigma(), 0.6, 64),
+        (DiffusionL2Sigma(), 0.6, 101),  # no common times but the end
+        (CorrectedQuadrature(2), 1.6, 96),
+        ("imex_bdf2", 1.0, 128),
+        ("etdrk4", 1.0, 16),
+    ],
+)
+def test_the_steps(method, alpha: float, steps: int):
+    """A reaction -u beside diffusion of a sine: within a factor of 5, at the times that are compared and the end."""
+    x = np.linspace(0.0, np.pi, 9)
+    given = {"x": x, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": alpha, "method": method}
+    more = {"du0": 0.0} if alpha > 1.0 else {}
+    found = hf.solve_fpde(lambda t, u: -u, (0.0, 1.0), np.sin(x), step=1.0 / steps, rtol=1e-12, **given, **more)
+    exact = hf.mittag_leffler(-2.0 * found.t**alpha, alpha)
+    errors = np.abs(found.u[:, 4] - exact)
+    compared = errors[-1] if steps == 101 else errors[:: steps // 16].max()
+    assert 0.2 < found.error_estimate.time / compared < 5.0
+    assert found.stats["steps"] == steps and 0 < found.stats["estimate_steps"] < steps
+
+
+def test_who_asks_for_an_estimate_of_the_steps():
+    """By default what is not compiled; none where it is not wanted."""
+    x = np.linspace(0.0, np.pi, 9)
+    given = {"x": x, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": 0.5, "method": "l1", "step": 0.01}
+
+    def time_error(**more) -> float:
+        return hf.solve_fpde(None, (0.0, 1.0), np.sin(x), **given, **more).error_estimate.time
+
+    plain = time_error(compile=False)
+    assert plain > 0.0 and math.isnan(time_error(estimate=False))
+    assert math.isnan(time_error(compile=True))
+    assert time_error(compile=True, estimate=True) == pytest.approx(plain, rel=1e-6)
+    with pytest.raises(hf.errors.InvalidInputError, match="estimate"):
+        time_error(estimate="never")
