@@ -394,9 +394,9 @@ plug_in(_device_clocks)
 
 
 def _cluster_support() -> _clusters.ClusterSupport:
-    from hpfracc.distributed import support
+    from hpfracc.distributed import chunked
 
-    return support
+    return chunked
 
 
 # Batches and operators lie below the clusters that they may be sent to.

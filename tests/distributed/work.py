@@ -94,5 +94,19 @@ def seen_by_engine(x: float) -> dict[str, Any]:
     }
 
 
+def convolve_often(x: float) -> float:
+    """Calls that the engine can learn from."""
+    for _ in range(20):
+        found = hf.causal_convolution(np.ones(2048), np.full(2048, x))
+    return float(found[-1])
+
+
+def known_ids() -> set[str]:
+    """Ids of the records that the engine of a worker knows."""
+    from hpfracc.engine.selection.knowledge import knowledge_for
+
+    return {each.id for each in knowledge_for(get_settings()).wisdom.load()}
+
+
 def nested(x: float) -> float:
     return float(hf.sweep(square, hf.grid(x=[x]), executor="tcp://127.0.0.1:1").values[0])

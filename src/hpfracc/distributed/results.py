@@ -81,6 +81,8 @@ class SweepResult:
         Items that gave no result, each with ``index``, ``parameters``, ``error`` and ``worker``.
     seconds : float
         Time of the sweep; nan for one that was read from a store.
+    learned : int
+        Measurements of the workers' engines that were new to this process, and were added to its wisdom.
     """
 
     def __init__(
@@ -97,12 +99,14 @@ class SweepResult:
         workers: int,
         batch: int,
         overhead: float,
+        learned: int = 0,
         rerun: Callable[[bool], SweepResult] | None = None,
     ) -> None:
         self.params = params
         self.name = name
         self.failed = failed
         self.seconds = seconds
+        self.learned = learned
         self._arrays, self._store, self._ended = arrays, store, ended
         self._work, self._workers, self._batch, self._overhead = work, workers, batch, overhead
         self._rerun = rerun

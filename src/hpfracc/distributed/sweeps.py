@@ -14,6 +14,7 @@ import numpy as np
 from hpfracc._config import Settings, current_backend, get_settings
 from hpfracc.distributed.driver import SweepDriver, SweepProgress
 from hpfracc.distributed.executors import InProcess, Pool, Runner, is_dask_client, require_executor
+from hpfracc.distributed.learning import process_id
 from hpfracc.distributed.outputs import check_output, describe_output, require_like
 from hpfracc.distributed.parameters import SweepParameters, read_parameters
 from hpfracc.distributed.pickling import digest_of, dump
@@ -159,7 +160,8 @@ def sweep(
     if seed is not None and "rng" in items.values:
         raise InvalidInputError("seed= gives each call rng=, and there is a parameter 'rng'; rename it")
     is_stacked = bool(getattr(func, "hpfracc_stacked", False))
-    caller = Caller(caller_settings(), current_backend(), {} if executor is None else versions())
+    away = executor is not None
+    caller = Caller(caller_settings(), current_backend(), versions() if away else {}, process_id() if away else None)
     job = SweepJob(func, items, check_output(output), seed, is_stacked, options.timeout, caller)
     return _Sweep(job, executor, store, options).run()
 
@@ -208,7 +210,7 @@ class _Sweep:
         lost = sum(len(row["failed"]) for row in done.values())
         batch = options.batch if store is None or store.manifest["batch"] is None else int(store.manifest["batch"])
         begin = time.perf_counter()
-        workers, overhead, work = 1, 0.0, 0.0
+        workers, overhead, work, learned = 1, 0.0, 0.0, 0
         if ended < len(job.params):
             name = f"{self.name}-{np.random.SeedSequence().entropy:032x}"
             with contextlib.ExitStack() as stack:
@@ -235,6 +237,7 @@ class _Sweep:
                         error.add_note(f"what was done is in {store.path}; call sweep with this store to continue")
                     raise
                 workers, overhead, work = runner.workers, runner.overhead, driver.seconds
+                learned = driver.learned
         failures = driver.failures if store is None else store.failures()
         return SweepResult(
             job.params,
@@ -248,6 +251,7 @@ class _Sweep:
             workers=workers,
             batch=batch or 1,
             overhead=overhead,
+            learned=learned,
             rerun=None if store is None else lambda failed: self.run(failed),
         )
 
