@@ -114,11 +114,20 @@ def is_chunked(value: Any) -> bool:
 
 
 def is_sharded(value: Any) -> bool:
-    """Whether ``value`` is a JAX array whose parts lie on several devices, not copies of the whole."""
-    if library_of(value) != "jax" or is_tracer(value):
+    """Whether ``value`` is a JAX array whose parts lie on several devices, not copies of the whole, or a DTensor."""
+    library = library_of(value)
+    if library == "torch":
+        return is_dtensor(value)
+    if library != "jax" or is_tracer(value):
         return False
     sharding = value.sharding
     return len(sharding.device_set) > 1 and not sharding.is_fully_replicated
+
+
+def is_dtensor(value: Any) -> bool:
+    """Whether ``value`` is PyTorch's tensor of parts in several processes."""
+    kind = type(value)
+    return kind.__name__ == "DTensor" and kind.__module__.startswith("torch.distributed")
 
 
 def is_tracer(value: Any) -> bool:

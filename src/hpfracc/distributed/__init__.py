@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hpfracc.distributed.chunked.convolution import convolve
     from hpfracc.distributed.chunked.operators import apply
+    from hpfracc.distributed.devices import per_device
     from hpfracc.distributed.driver import SweepProgress
     from hpfracc.distributed.mapping import mapper
     from hpfracc.distributed.parameters import ParameterGrid, ParameterPoints, grid, points
@@ -31,6 +32,7 @@ __all__ = [
     "grid",
     "mapper",
     "open_sweep",
+    "per_device",
     "per_shard",
     "points",
     "stacked",
@@ -49,6 +51,7 @@ _HOME = {
     "grid": "parameters",
     "mapper": "mapping",
     "open_sweep": "results",
+    "per_device": "devices",
     "per_shard": "shards",
     "points": "parameters",
     "stacked": "sweeps",
