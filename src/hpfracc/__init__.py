@@ -54,7 +54,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from hpfracc import _clusters
-from hpfracc.profiling.clocks import DeviceClock, plug_in
+from hpfracc.profiling.clocks import Counters, DeviceClock, plug_in, plug_in_energy
 
 if TYPE_CHECKING:
     from hpfracc import analytics as analytics
@@ -391,6 +391,15 @@ def _device_clocks() -> list[DeviceClock]:
 
 # The profiler must not import the backends, so the backends' clocks are registered here.
 plug_in(_device_clocks)
+
+
+def _energy_counters() -> tuple[Counters, str]:
+    from hpfracc.engine.hardware import read_energy_counters
+
+    return read_energy_counters()
+
+
+plug_in_energy(_energy_counters)
 
 
 def _cluster_support() -> _clusters.ClusterSupport:

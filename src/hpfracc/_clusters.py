@@ -11,8 +11,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
-from hpfracc._arrays import is_chunked
-
 __all__ = ["ClusterSupport", "cluster_support", "over_chunks", "plug_in"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,6 +83,7 @@ def cluster_support() -> ClusterSupport:
 
 def over_chunks(function: F) -> F:
     """Let a function of numbers take Dask arrays too: lazy in, lazy out, element by element."""
+    from hpfracc._arrays import is_chunked  # imports NumPy, which `import hpfracc` does not
 
     @functools.wraps(function)
     def call(*operands: Any, **options: Any) -> Any:

@@ -80,6 +80,25 @@ def wait_long(x: float) -> float:
     return x
 
 
+def stuck(x: float) -> float:
+    """Item 1 does not return to the interpreter for an hour."""
+    if x == 1.0:
+        time.sleep(3600.0)
+    return x
+
+
+def shorten_grace(seconds: float) -> None:
+    """How long a call of this process may ignore its time limit before the process is ended."""
+    from hpfracc.distributed import timeouts
+
+    timeouts._GRACE = seconds
+
+
+def stuck_soon(x: float) -> float:
+    shorten_grace(0.2)
+    return stuck(x)
+
+
 def seen_by_engine(x: float) -> dict[str, Any]:
     """What the engine in a worker believes of the machine and of the settings."""
     from hpfracc._config import current_backend

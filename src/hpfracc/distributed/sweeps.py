@@ -24,6 +24,8 @@ from hpfracc.distributed.tasks import Caller, SweepJob, TaskReport, refuse_nesti
 from hpfracc.distributed.worker import versions
 from hpfracc.engine.execution.batch.items import random_stream
 from hpfracc.errors import BatchItemError, InvalidInputError
+from hpfracc.profiling.clocks import energy_counters
+from hpfracc.profiling.energy import EnergyMeter
 
 __all__ = ["caller_settings", "stacked", "sweep"]
 
@@ -211,9 +213,11 @@ class _Sweep:
         batch = options.batch if store is None or store.manifest["batch"] is None else int(store.manifest["batch"])
         begin = time.perf_counter()
         workers, overhead, work, learned = 1, 0.0, 0.0, 0
+        meter = EnergyMeter({})
         if ended < len(job.params):
             name = f"{self.name}-{np.random.SeedSequence().entropy:032x}"
             with contextlib.ExitStack() as stack:
+                meter = stack.enter_context(EnergyMeter(None if _is_here(self._executor) else {}))
                 runner = _make_runner(self._executor, job, name, payload, options.resources)
                 stack.push(_Closing(runner, store))
                 advance = stack.enter_context(_shown(options.progress, len(job.params), self.name))
@@ -252,6 +256,7 @@ class _Sweep:
             batch=batch or 1,
             overhead=overhead,
             learned=learned,
+            energy=_energy(meter, self._executor),
             rerun=None if store is None else lambda failed: self.run(failed),
         )
 
@@ -286,6 +291,23 @@ def _make_runner(executor: Any, job: SweepJob, name: str, payload: bytes | None,
 
         return DaskRunner(executor, name, payload, resources)
     return Pool(executor, name, payload)
+
+
+def _is_here(executor: Any) -> bool:
+    """Whether the work is done on this machine for certain."""
+    return not (isinstance(executor, str) or is_dask_client(executor))
+
+
+def _energy(meter: EnergyMeter, executor: Any) -> tuple[float, str]:
+    """Joules of a sweep, and why there are none."""
+    if math.isfinite(meter.total):
+        return meter.total, ""
+    if not _is_here(executor):
+        return math.nan, "the counters of the machines of a cluster are not read"
+    reason = energy_counters()[1]
+    if meter.joules or math.isnan(meter.seconds) or not reason:
+        return math.nan, "the sweep took less than a second, which counters of energy do not resolve"
+    return math.nan, f"no counter of energy can be read: {reason}"
 
 
 class _Closing:

@@ -120,6 +120,8 @@ class Knowledge(Guarded):
         self._stored: dict[tuple[str, str], list[Record]] = {}
         #: Ids of the records that were read, written or taken from other processes.
         self._ids: set[str] = set()
+        #: Watts by operation and arm, and by device; None until they are asked for.
+        self._watts: tuple[dict[tuple[str, str], float], dict[str, float]] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -274,6 +276,48 @@ class Knowledge(Guarded):
         """Learn a compile time measured in calibration, outside the user's calls."""
         self.costs.compiling.buy(option.key, option.compile_key, seconds, option.x)
         self._keep(request, option, "compile", seconds)
+
+    def add_power(self, request: Request, option: Option, watts: float, seconds: float) -> None:
+        """Learn the power of an arm's device, measured while it ran for ``seconds``."""
+        operation, arm, start, dtype = cast(CostKey, option.key)
+        found = _arm_of(request, option)
+        if found is not None:
+            fingerprint = registry.fingerprint(request.call.operation, found)
+            record = Record(
+                kind="power",
+                operation=operation,
+                arm=arm,
+                fingerprint=fingerprint,
+                start=start,
+                dtype=dtype,
+                seconds=seconds,
+                x=watts,
+            )
+            with self._lock:
+                self._store(record)
+                self._watts = None
+            self.wisdom.append([record])
+
+    def watts(self, operation: str, arm: Arm) -> float | None:
+        """Power of the device while the arm runs; that of other arms there if it was not measured; None if unknown."""
+        with self._lock:
+            if self._watts is None:
+                self._watts = self._read_power()
+            by_arm, by_device = self._watts
+        return by_arm.get((operation, arm.name), by_device.get(arm.device))
+
+    def _read_power(self) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
+        """The newest power of each arm of this machine, and the mean of each device."""
+        by_arm: dict[tuple[str, str], float] = {}
+        groups: dict[str, list[float]] = {}
+        for (operation, name), records in self._stored.items():
+            newest = max((each for each in records if each.kind == "power"), key=lambda each: each.time, default=None)
+            arm = next((each for each in registry.arms(operation) if each.name == name), None) if newest else None
+            if newest is None or arm is None or newest.fingerprint != registry.fingerprint(operation, arm):
+                continue
+            by_arm[operation, name] = float(newest.x or 0.0)
+            groups.setdefault(arm.device, []).append(by_arm[operation, name])
+        return by_arm, {device: sum(each) / len(each) for device, each in groups.items()}
 
     def observe_transfer(self, route: str, nbytes: int, seconds: float) -> None:
         """Learn from a copy."""
